@@ -1,0 +1,1 @@
+"""Frozen image models: pixels to named outputs."""

@@ -1,0 +1,1 @@
+"""What Lodestone knows about pictures, runs and collections, in SQL."""

@@ -1,0 +1,1 @@
+"""Settings, where each came from, and the layout of a home."""

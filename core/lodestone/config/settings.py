@@ -1,0 +1,221 @@
+"""Which settings does Lodestone have, and which value wins?
+
+Defaults < `lodestone.toml` < environment (`LODESTONE_…`, nested with `__`) < flags. The TOML file is the one named by
+`LODESTONE_CONFIG`, else `lodestone.toml` in the home. `load_settings` also remembers where each value came from.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from lodestone.errors import ConfigurationError
+from lodestone_schemas.collections import Quantization
+
+CONFIG_NAME = "lodestone.toml"
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ModelSettings(_Section):
+    """Models and their shared cache."""
+
+    cache: Path = Field(
+        default_factory=lambda: platformdirs.user_cache_path("lodestone", appauthor=False) / "models",
+        description="Converted models, shared between homes.",
+    )
+    threads: int = Field(0, ge=0, le=256, description="Threads of one model pass; 0 lets the runtime choose.")
+
+
+class IndexSettings(_Section):
+    """The index job."""
+
+    slice_size: int = Field(256, ge=1, le=256, description="Pictures a slice.")
+    batch_size: int = Field(16, ge=1, le=1024, description="Pictures a model pass.")
+    workers: int = Field(0, ge=0, le=1024, description="Embedding workers; 0 for one a core.")
+    executor: Literal["auto", "inline", "ray"] = Field("auto", description="auto: Ray Data from two slices on.")
+    thumbnail_px: int = Field(384, ge=16, le=4096, description="Longer side of thumbnails, pixels.")
+    max_decoded_mb: int = Field(512, ge=1, description="A picture that needs more memory once decoded becomes a failure row.")
+    follow_symlinks: bool = True
+
+
+class StoreSettings(_Section):
+    """The vector store."""
+
+    kind: str = Field("edge", description="edge: embedded; server: a Qdrant server.")
+    url: str = Field("http://127.0.0.1:6333", description="Qdrant server (kind = server).")
+    grpc_port: int = Field(6334, ge=1, le=65535)
+    api_key: SecretStr | None = None
+    timeout_s: float = Field(30.0, gt=0, description="Seconds a call to the server may take.")
+    lock_timeout_s: float = Field(5.0, ge=0, description="Seconds to wait for the owner of an embedded store.")
+    build_threshold: int = Field(20_000, ge=0, description="Points from which a collection gets an HNSW graph.")
+    m: int = Field(16, ge=2, le=512)
+    ef_construct: int = Field(128, ge=4, le=4096)
+    ef: int = Field(128, ge=4, le=4096)
+    quantization: Quantization = Quantization.NONE
+
+
+class QuerySettings(_Section):
+    """Searching."""
+
+    fusion: str | None = Field(None, description="Fusion method; default: the profile's.")
+    generators: list[str] | None = Field(None, description="Guide generators; default: the profile's.")
+    guides: int | None = Field(None, ge=0, le=64, description="Guides a query; default: the profile's.")
+    depth: int = Field(100, ge=1, le=1000, description="Candidates taken from each (guide, space) list.")
+    deadline_ms: int = Field(10_000, ge=1, le=600_000, description="Time allowed for a complete answer.")
+
+
+class ServeSettings(_Section):
+    """The HTTP service."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(7860, ge=0, le=65535, description="0 picks a free port.")
+    max_ongoing: int = Field(64, ge=1, description="Queries worked on at once.")
+    max_queued: int = Field(256, ge=0, description="Queries waiting before the service sheds load.")
+    max_upload_mb: int = Field(32, ge=1, description="Largest uploaded picture.")
+
+
+class Settings(BaseSettings):
+    """All settings of one home."""
+
+    model_config = SettingsConfigDict(env_prefix="LODESTONE_", env_nested_delimiter="__", extra="forbid", frozen=True)
+
+    home: Path = Field(
+        default_factory=lambda: platformdirs.user_data_path("lodestone", appauthor=False),
+        description="Everything of one collection: catalog, embeddings, vectors, thumbnails, logs.",
+    )
+    profile: str = Field("embedded", description="Named set of backbones, spaces and generators.")
+    catalog_url: str | None = Field(None, description="SQLAlchemy URL; default: SQLite in the home.")
+    log_level: Literal["debug", "info", "warning", "error"] = "warning"
+    models: ModelSettings = Field(default_factory=ModelSettings)
+    index: IndexSettings = Field(default_factory=IndexSettings)
+    store: StoreSettings = Field(default_factory=StoreSettings)
+    query: QuerySettings = Field(default_factory=QuerySettings)
+    serve: ServeSettings = Field(default_factory=ServeSettings)
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  (fixed by pydantic-settings)
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags first, then the environment; `load_settings` adds the file below them."""
+        return init_settings, env_settings, _FileSource(settings_cls)
+
+
+class _FileSource(PydanticBaseSettingsSource):
+    """`lodestone.toml` as a settings source."""
+
+    def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:  # noqa: ANN401, ARG002
+        return None, field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        home = self.current_state.get("home")
+        return _read_file(config_path(Path(home) if home else None))
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSettings:
+    """Settings, and for each dotted name the source that set it (`default`, a file's path, a variable's name, `flag`)."""
+
+    settings: Settings
+    sources: Mapping[str, str]
+
+
+def config_path(home: Path | None) -> Path:
+    """Where the TOML file is looked for: `LODESTONE_CONFIG`, else in `home` (or the default home)."""
+    if named := os.environ.get("LODESTONE_CONFIG"):
+        return Path(named).expanduser()
+    return (home or platformdirs.user_data_path("lodestone", appauthor=False)).expanduser() / CONFIG_NAME
+
+
+def load_settings(flags: Mapping[str, Any] | None = None) -> LoadedSettings:
+    """Read every source.
+
+    Args:
+        flags: Values from the command line, nested as in the file; None values are left out.
+
+    Raises:
+        ConfigurationError: a file cannot be read, or a value is not allowed; names the setting and its source.
+    """
+    given = _without_none(flags or {})
+    if "home" in given:
+        given["home"] = Path(given["home"])
+    try:
+        settings = Settings(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(
+            f"setting {name!r} is wrong: {first['msg']} (got {first.get('input')!r})",
+            hint="`lodestone config show` lists every setting; see docs/configuration.md",
+            setting=name,
+        ) from error
+    settings = settings.model_copy(update={"home": settings.home.expanduser().absolute()})
+    return LoadedSettings(settings, _sources_of(settings, given))
+
+
+def _sources_of(settings: Settings, flags: Mapping[str, Any]) -> dict[str, str]:
+    path = config_path(settings.home)
+    from_flags, from_file = set(flatten(flags)), set(flatten(_read_file(path)))
+    # `env.keys()` is case-sensitive on POSIX while pydantic-settings is not.
+    variables = {name.lower(): name for name in os.environ}
+    sources = {}
+    for name in flatten(settings.model_dump()):
+        variable = variables.get("lodestone_" + name.replace(".", "__"))
+        section = variables.get("lodestone_" + name.split(".", maxsplit=1)[0]) if "." in name else None
+        if name in from_flags:
+            sources[name] = "flag"
+        elif variable or section:
+            sources[name] = str(variable or section)
+        elif name in from_file:
+            sources[name] = str(path)
+        else:
+            sources[name] = "default"
+    return sources
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mapping -> dotted names to leaves."""
+    leaves: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            leaves |= flatten(value, f"{prefix}{key}.")
+        else:
+            leaves[f"{prefix}{key}"] = value
+    return leaves
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        if os.environ.get("LODESTONE_CONFIG"):
+            raise ConfigurationError(
+                f"no settings file at {str(path)!r}", hint="LODESTONE_CONFIG names a file that is not there"
+            )
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"cannot read {str(path)!r}: {error}", hint="it must be UTF-8 TOML") from error
+
+
+def _without_none(tree: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for key, value in tree.items():
+        inner = _without_none(value) if isinstance(value, Mapping) else value
+        if inner is not None and inner != {}:
+            kept[key] = inner
+    return kept

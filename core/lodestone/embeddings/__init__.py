@@ -1,0 +1,1 @@
+"""Backbone outputs on disk: immutable Parquet slices."""

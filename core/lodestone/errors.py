@@ -1,0 +1,156 @@
+"""Which errors can Lodestone raise, and what can the caller do about each?
+
+Every error has one root, `LodestoneError`. It is picklable (it crosses Ray and process boundaries), has a stable `code`
+that clients may branch on, a `hint` that names the next step, an HTTP `status` for the API (RFC 9457) and an `exit_code`
+for the command line. Codes are part of the public interface: add, never rename.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class LodestoneError(Exception):
+    """Root of all errors that Lodestone raises on purpose.
+
+    Args:
+        message: What went wrong, naming the offending value.
+        hint: What the caller can do next.
+        details: Machine-readable facts (JSON-serialisable), shown by the API as extension members.
+    """
+
+    code: ClassVar[str] = "internal_error"
+    status: ClassVar[int] = 500
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str = "", **details: Any) -> None:  # noqa: ANN401
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.details = details
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.hint, self.details)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def _rebuild(kind: type[LodestoneError], message: str, hint: str, details: dict[str, Any]) -> LodestoneError:
+    return kind(message, hint=hint, **details)
+
+
+class InvalidRequestError(LodestoneError):
+    """The caller's input is wrong: an empty query, a limit out of range, an unknown name. Correct it and retry."""
+
+    code = "invalid_request"
+    status = 422
+    exit_code = 2
+
+
+class UnknownNameError(InvalidRequestError):
+    """A name (corpus, profile, backbone, space, fusion, generator) is not registered. The hint lists those that are."""
+
+    code = "unknown_name"
+    status = 404
+
+    @classmethod
+    def among(cls, kind: str, name: str, known: list[str] | tuple[str, ...]) -> UnknownNameError:
+        """Build the error for `name` of a `kind` ("fusion", "corpus"), listing what is `known`."""
+        listed = ", ".join(sorted(known)) or "none yet"
+        return cls(f"unknown {kind} {name!r}", hint=f"known: {listed}", kind=kind, name=name, known=sorted(known))
+
+
+class NotFoundError(LodestoneError):
+    """A picture, run or file that was asked for by id or path does not exist (any more)."""
+
+    code = "not_found"
+    status = 404
+    exit_code = 3
+
+
+class ConfigurationError(LodestoneError):
+    """Settings contradict each other or cannot be read. Nothing was started."""
+
+    code = "bad_configuration"
+    status = 500
+    exit_code = 4
+
+
+class HomeVersionError(LodestoneError):
+    """The home was written by a newer Lodestone. Upgrade, or point LODESTONE_HOME elsewhere; nothing was changed."""
+
+    code = "home_too_new"
+    status = 500
+    exit_code = 5
+
+
+class StoreLockedError(LodestoneError):
+    """Another process owns the embedded store of this home. Wait for it, stop it, or use the running service."""
+
+    code = "store_locked"
+    status = 503
+    exit_code = 6
+
+
+class StoreError(LodestoneError):
+    """The vector store refused or failed an operation; the catalog and Parquet files are intact."""
+
+    code = "store_failed"
+    status = 503
+    exit_code = 7
+
+
+class ServiceUnavailableError(LodestoneError):
+    """The Lodestone service (or a stage of it) does not answer."""
+
+    code = "service_unavailable"
+    status = 503
+    exit_code = 8
+
+
+class ModelUnavailableError(LodestoneError):
+    """A model's weights or its package are missing. The hint says what to install."""
+
+    code = "model_unavailable"
+    status = 503
+    exit_code = 9
+
+
+class ImageError(LodestoneError):
+    """A picture cannot be decoded or used. In bulk work this becomes a failure row, never the end of the job."""
+
+    code = "bad_image"
+    status = 422
+    exit_code = 10
+
+
+class ImageTooLargeError(ImageError):
+    """Decoding the picture would need more memory than allowed (`index.max_decoded_mb`)."""
+
+    code = "image_too_large"
+    status = 413
+
+
+class OutOfSpaceError(LodestoneError):
+    """The disk is full. What was finished is kept; free some space and run the same command again."""
+
+    code = "no_space_left"
+    status = 507
+    exit_code = 11
+
+
+class DeadlineExceededError(LodestoneError):
+    """The absolute deadline passed before any answer was ready."""
+
+    code = "deadline_exceeded"
+    status = 504
+    exit_code = 12
+
+
+class RunFailedError(LodestoneError):
+    """An index or training run ended without success; its row in the catalog says at which stage."""
+
+    code = "run_failed"
+    status = 500
+    exit_code = 13

@@ -1,0 +1,1 @@
+"""Metrics, splits and runners that measure quality."""

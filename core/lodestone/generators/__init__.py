@@ -1,0 +1,1 @@
+"""Guides: what a query might look like."""

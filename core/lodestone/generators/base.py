@@ -1,0 +1,87 @@
+"""What is a generator? It turns a query into guides: pictures, or vectors, of what the query might look like.
+
+A guide carries pixels (a real generator: the engine embeds them), vectors (a learned prior, or a picture of the collection:
+already in one or more spaces), or both, and always its provenance. Generators are stages: light to construct, `warm_up` loads,
+`generate` is async, honours an absolute deadline and gives at most `n` guides; fewer, or none, is an answer, not an error.
+The same (prompt, n, seed, size, collection state) gives the same guides.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.store.base import Filter
+
+
+@dataclass(frozen=True, slots=True)
+class GuideRequest:
+    """What to imagine.
+
+    Attributes:
+        query: The user's words.
+        prompt: What to hand to a text-to-image model (the query itself, or an LLM's draft).
+        n: How many guides at most.
+        seed: Makes the draw repeatable.
+        size: Side of a generated picture, pixels.
+        deadline: Absolute, seconds on `time.monotonic()`'s clock; None for none.
+        text_vectors: Encoder name -> (d,) float32 vector of the query, so that no engine encodes it again.
+        collections: Space name -> collection name, as resolved at the start of the query.
+        filter: The query's own filter: guides taken from the collection obey it.
+    """
+
+    query: str
+    prompt: str
+    n: int
+    seed: int = 0
+    size: int = 256
+    deadline: float | None = None
+    text_vectors: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    collections: Mapping[str, str] = field(default_factory=dict)
+    filter: Filter | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Guide:
+    """One imagined answer.
+
+    Attributes:
+        guide_id: Unique within the query, e.g. `exemplar/0`.
+        engine: Name of the generator.
+        weight: How much its maker trusts it, in (0, 1].
+        provenance: Where it comes from (engine version, prompt, seed, or image id and caption): JSON-serialisable.
+        pixels: (h, w, 3) uint8 RGB, or None.
+        vectors: Collection name (space and version) -> (dim,) float32, L2-normalised; may be empty.
+    """
+
+    guide_id: str
+    engine: str
+    weight: float
+    provenance: Mapping[str, Any]
+    pixels: NDArray[np.uint8] | None = None
+    vectors: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+
+
+class Generator(ABC):
+    """See the module's docstring: it is the contract."""
+
+    name: str
+    version: str
+
+    @abstractmethod
+    async def warm_up(self) -> None:
+        """Load what `generate` needs."""
+
+    @abstractmethod
+    async def generate(self, request: GuideRequest) -> list[Guide]:
+        """At most `request.n` guides.
+
+        Raises:
+            DeadlineExceededError: the deadline passed before the first guide.
+            ModelUnavailableError: the engine cannot run; the query goes on without it and says so.
+        """

@@ -1,0 +1,1 @@
+"""Files to pixels: decoding, orientation, metadata, thumbnails."""

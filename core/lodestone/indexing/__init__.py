@@ -1,0 +1,1 @@
+"""The index job, stage by stage, without Ray."""

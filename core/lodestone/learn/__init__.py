@@ -1,0 +1,1 @@
+"""Training of projections and weights from captions and use."""

@@ -1,0 +1,1 @@
+"""Converted model files, cached between homes."""

@@ -1,0 +1,1 @@
+"""Projections: backbone outputs (and texts) to searchable vectors."""

@@ -1,0 +1,1 @@
+"""Where vectors are kept and searched: the contract and its two adapters."""

@@ -1,0 +1,74 @@
+"""What does a vector collection look like, and which payload fields can be filtered on?
+
+One collection holds one (space, version). Points are keyed by picture id (a UUID string), and payload holds filter fields only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FieldKind(StrEnum):
+    """How a payload field is indexed."""
+
+    KEYWORD = "keyword"
+    INTEGER = "integer"
+    FLOAT = "float"
+
+
+class Quantization(StrEnum):
+    """How vectors are compressed for the first pass; the originals rescore."""
+
+    NONE = "none"
+    INT8 = "int8"
+
+
+# Filter fields of every picture collection.
+#   corpus    corpus id
+#   root      root id
+#   folders   every ancestor folder of the picture inside its root, "a", "a/b", … ("" for the root itself): prefix search by equality
+#   taken_at  seconds since 1970-01-01T00:00:00Z, when known
+PAYLOAD_FIELDS: tuple[tuple[str, FieldKind], ...] = (
+    ("corpus", FieldKind.KEYWORD),
+    ("root", FieldKind.KEYWORD),
+    ("folders", FieldKind.KEYWORD),
+    ("taken_at", FieldKind.INTEGER),
+)
+
+# Filter fields of the `captions` collection: one point a caption; `image` is the picture it describes.
+CAPTION_FIELDS: tuple[tuple[str, FieldKind], ...] = (
+    ("image", FieldKind.KEYWORD),
+    ("source", FieldKind.KEYWORD),
+    *PAYLOAD_FIELDS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HnswSpec:
+    """Graph parameters: `m` edges a node, `ef_construct` candidates while building, `ef` while searching."""
+
+    m: int = 16
+    ef_construct: int = 128
+    ef: int = 128
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionSpec:
+    """How to create a collection. Vectors are float32 and compared by inner product (L2-normalised ones: cosine).
+
+    Attributes:
+        name: Collection name, e.g. `bridge-4f1c02aa`.
+        dim: Length of each vector.
+        fields: Payload fields with an index, in creation order.
+        hnsw: Graph parameters, used once `build` is called.
+        quantization: Compression of the first pass.
+        on_disk: Keep original vectors on disk (memory-mapped) instead of in RAM.
+    """
+
+    name: str
+    dim: int
+    fields: tuple[tuple[str, FieldKind], ...] = PAYLOAD_FIELDS
+    hnsw: HnswSpec = HnswSpec()
+    quantization: Quantization = Quantization.NONE
+    on_disk: bool = False
