@@ -1,8 +1,8 @@
 """What is a backbone? A frozen image model: pixels -> named outputs.
 
 A backbone runs once per picture, and its outputs are kept (float16, Parquet). Its `version` changes whenever the same pixels
-would give other outputs: it is a hash of the weights, the conversion and the preprocessing. Construction is light; `warm_up` loads
-the model (once a process); `prepare` turns one decoded picture into the model's input; `embed` runs a batch.
+would give other outputs: it is a hash of the weights, the conversion and the preprocessing. Construction is light; `warm_up`
+loads the model (once a process); `prepare` turns one decoded picture into the model's input; `embed` runs a batch.
 """
 
 from __future__ import annotations

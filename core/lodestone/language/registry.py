@@ -1,0 +1,29 @@
+"""Which text encoders are there? One table of names.
+
+Other packages add theirs by the entry point group `lodestone.text_encoders`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from lodestone.language.base import TextEncoder
+from lodestone.language.minilm import MiniLM
+from lodestone.models.context import ModelContext
+from lodestone.models.lookup import make
+
+ENTRY_POINTS: Final = "lodestone.text_encoders"
+
+TEXT_ENCODERS: Final[Mapping[str, Callable[[ModelContext], TextEncoder]]] = {
+    "minilm": MiniLM,
+}
+
+
+def make_text_encoder(name: str, context: ModelContext) -> TextEncoder:
+    """A text encoder by name, light: nothing is loaded before `warm_up`.
+
+    Raises:
+        UnknownNameError: no such text encoder; the hint lists them.
+    """
+    return make("text encoder", name, context, table=TEXT_ENCODERS, group=ENTRY_POINTS)

@@ -1,0 +1,118 @@
+"""Where do converted model files live? In a cache shared between homes and processes, each file built once.
+
+A converted file (an ONNX graph, a table of label vectors) is named by what it was made from: a fingerprint over the
+weights' hash and the converter's version. The first process that needs it builds it under a lock, into a temporary name,
+and renames it into place; the others wait and then read it. A sidecar holds the file's BLAKE3 hash: a truncated or
+altered file is found at the next start and built again. A filled cache needs no write access.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from blake3 import blake3
+from filelock import FileLock, Timeout
+
+from lodestone.errors import ConfigurationError, ModelUnavailableError, OutOfSpaceError
+
+LOCK_SECONDS = 900.0  # longer than any conversion on a slow machine; the lock dies with its process
+_FINGERPRINT_CHARACTERS = 16
+
+
+def hash_file(path: Path) -> str:
+    """BLAKE3 of a file's bytes, 64 hex characters."""
+    return str(blake3(max_threads=blake3.AUTO).update_mmap(path).hexdigest())
+
+
+def fingerprint(*parts: str) -> str:
+    """16 hex characters that change whenever one of the parts (or their number) does."""
+    digest = blake3()
+    for part in parts:
+        encoded = part.encode()
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)
+    return str(digest.hexdigest())[:_FINGERPRINT_CHARACTERS]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCache:
+    """Converted model files below one directory.
+
+    Attributes:
+        root: Made when first written to. Several homes, and several processes at once, may share it.
+    """
+
+    root: Path
+
+    def obtain(self, name: str, *, key: str, suffix: str, build: Callable[[Path], None]) -> Path:
+        """The path of a sound file, built first where it is missing or damaged.
+
+        Args:
+            name: What it is, for people who look into the directory, e.g. `efficientnet-lite0`.
+            key: `fingerprint` of everything that the content depends on.
+            suffix: File ending with its dot, e.g. `.onnx`.
+            build: Writes the content to the path that it is given. Runs in one process at a time.
+
+        Raises:
+            ConfigurationError: the directory cannot be written to.
+            OutOfSpaceError: the disk is full; nothing half-written stays behind.
+            ModelUnavailableError: another process has held the lock for `LOCK_SECONDS`.
+        """
+        path = self.root / f"{name}-{key}{suffix}"
+        if _is_sound(path):
+            return path
+        try:
+            return self._build(path, build)
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                raise OutOfSpaceError(
+                    f"no space left for {path.name} in {self.root}", hint="free some space and run the same command again"
+                ) from error
+            if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}:
+                raise ConfigurationError(
+                    f"the model cache {self.root} cannot be written to: {error.strerror}",
+                    hint="make it writable, or set another directory for the model cache",
+                ) from error
+            raise
+
+    def _build(self, path: Path, build: Callable[[Path], None]) -> Path:
+        self.root.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(f"{path}.lock", timeout=LOCK_SECONDS)
+        try:
+            with lock:
+                if not _is_sound(path):
+                    _write(path, build)
+        except Timeout as error:
+            raise ModelUnavailableError(
+                f"another process has been converting {path.name} for {LOCK_SECONDS:.0f} s",
+                hint="wait for it or stop it, then run the same command again",
+            ) from error
+        return path
+
+
+def _sidecar(path: Path) -> Path:
+    return path.with_name(path.name + ".blake3")
+
+
+def _is_sound(path: Path) -> bool:
+    try:
+        return _sidecar(path).read_text("ascii").strip() == hash_file(path)
+    except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
+        return False
+
+
+def _write(path: Path, build: Callable[[Path], None]) -> None:
+    """Build into a temporary name, then rename: content first, then its hash, so a crash between leaves an unsound pair."""
+    partial = path.with_name(f"{path.stem}.{os.getpid()}.partial{path.suffix}")
+    note = _sidecar(partial)
+    try:
+        build(partial)
+        note.write_text(hash_file(partial) + "\n", "ascii")
+        partial.replace(path)
+        note.replace(_sidecar(path))
+    finally:
+        partial.unlink(missing_ok=True)
+        note.unlink(missing_ok=True)

@@ -1,0 +1,33 @@
+"""How is an ONNX file run? In one ONNX Runtime session: CUDA where there is one, a set number of threads, no spinning.
+
+Imports ONNX Runtime: import this module where a model is loaded, not before.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import onnxruntime as ort
+
+
+def open_session(path: Path, *, threads: int = 0) -> ort.InferenceSession:
+    """Load an ONNX file with all graph optimisations.
+
+    Args:
+        path: The file.
+        threads: Threads inside one operator; 0 for ONNX Runtime's choice (one a physical core).
+    """
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    # Spinning threads steal the cores from decoding and from the other model of a run.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return ort.InferenceSession(str(path), sess_options=options, providers=_providers())
+
+
+def _providers() -> list[Any]:
+    available = ort.get_available_providers()
+    return [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in available]

@@ -1,0 +1,118 @@
+"""Which pictures show what the words name? Label matching: class probabilities become a vector in the text encoder's space.
+
+ConSE (Norouzi et al., 2013): a picture's vector is the sum of its most probable classes' text vectors, weighted by their
+probability. The probabilities are the mean over the backbones. Label vectors are taken relative to their mean, and so
+are queries: what all labels have in common says nothing about any picture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.backbones.base import BackboneOutputs, OutputKey
+from lodestone.backbones.registry import make_backbone
+from lodestone.language.labels import imagenet_labels
+from lodestone.language.registry import make_text_encoder
+from lodestone.models.cache import fingerprint
+from lodestone.models.context import ModelContext
+from lodestone.spaces.base import Projection, Vectors
+
+TOP_CLASSES: Final = 50
+BACKBONES: Final = ("efficientnet-lite0", "efficientnet-lite2")
+_FORMULA: Final = "1"  # raise it when the same inputs would give other vectors
+
+
+class LabelSpace(Projection):
+    """`labels`: 384-d, the space of MiniLM relative to the mean label.
+
+    Args:
+        context: Cache and threads.
+        backbones: Classifiers whose probabilities are averaged; all over ImageNet-1k.
+        top: How many classes of a picture count.
+    """
+
+    name = "labels"
+    dim = 384
+    text_encoder = "minilm"
+
+    def __init__(self, context: ModelContext, *, backbones: Sequence[str] = BACKBONES, top: int = TOP_CLASSES) -> None:
+        self._context = context
+        self._top = top
+        self.requires = tuple(OutputKey(backbone, "probabilities") for backbone in backbones)
+        self._vectors: Vectors | None = None
+
+    @cached_property
+    def _labels_key(self) -> str:
+        encoder = make_text_encoder(self.text_encoder, self._context)
+        return fingerprint(encoder.version, *imagenet_labels())
+
+    @cached_property
+    def version(self) -> str:
+        """Hash of the backbones', the text encoder's and the labels' versions; loads no model."""
+        versions = [make_backbone(key.backbone, self._context).version for key in self.requires]
+        return fingerprint(_FORMULA, str(self._top), self._labels_key, *versions)[:12]
+
+    def warm_up(self) -> None:
+        """Read the label vectors; the first time, the text encoder is loaded to make them (about a second)."""
+        if self._vectors is None:
+            path = self._context.cache.obtain("imagenet-labels", key=self._labels_key, suffix=".npy", build=self._encode)
+            self._vectors = np.load(path, allow_pickle=False)
+
+    def _encode(self, target: Path) -> None:
+        encoder = make_text_encoder(self.text_encoder, self._context)
+        encoder.warm_up(threads=self._context.threads)
+        np.save(target, encoder.encode(imagenet_labels()), allow_pickle=False)
+
+    @property
+    def label_vectors(self) -> Vectors:
+        """(1000, 384) float32, L2-normalised, not centred.
+
+        Raises:
+            RuntimeError: `warm_up` was not called.
+        """
+        if self._vectors is None:
+            raise RuntimeError(f"{self.name}: call warm_up() first")
+        return self._vectors
+
+    @cached_property
+    def _centre(self) -> NDArray[np.float32]:
+        centre: NDArray[np.float32] = self.label_vectors.mean(0)
+        return centre
+
+    @cached_property
+    def _centred(self) -> Vectors:
+        return self.label_vectors - self._centre
+
+    def project(self, outputs: BackboneOutputs) -> Vectors:
+        """Class probabilities of n pictures -> (n, 384) float32, L2-normalised."""
+        total = np.zeros((outputs.rows, len(self.label_vectors)), np.float32)
+        for key in self.requires:
+            total += outputs[key]
+        rest = np.argpartition(-total, self._top, axis=1)[:, self._top :] if self._top < total.shape[1] else None
+        if rest is not None:
+            np.put_along_axis(total, rest, 0, axis=1)
+        return _unit(total @ self._centred)
+
+    def project_texts(self, encoded: Vectors) -> Vectors:
+        """(n, 384) float32 rows of MiniLM -> (n, 384) float32, L2-normalised."""
+        return _unit(encoded - self._centre)
+
+    def label_similarity(self, encoded: Vectors) -> NDArray[np.float32]:
+        """How close is each text to the nearest class name? (n, 384) rows of MiniLM -> (n,) float32, cosine.
+
+        Close to 1, the words name a class and label matching can be trusted; low, they say something that it cannot see.
+        """
+        nearest: NDArray[np.float32] = (encoded @ self.label_vectors.T).max(1, initial=-1)
+        return nearest
+
+
+def _unit(rows: NDArray[np.float32]) -> Vectors:
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: Vectors = (rows / np.maximum(norms, np.finfo(np.float32).tiny)).astype(np.float32, copy=False)
+    return unit

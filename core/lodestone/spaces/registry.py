@@ -1,0 +1,30 @@
+"""Which spaces are there? One table of names.
+
+Other packages add theirs by the entry point group `lodestone.spaces`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from lodestone.models.context import ModelContext
+from lodestone.models.lookup import make
+from lodestone.spaces.base import Projection
+from lodestone.spaces.labels import LabelSpace
+
+ENTRY_POINTS: Final = "lodestone.spaces"
+
+# A factory takes the context alone and is light: weights are read by `warm_up`.
+SPACES: Final[Mapping[str, Callable[[ModelContext], Projection]]] = {
+    "labels": LabelSpace,
+}
+
+
+def make_space(name: str, context: ModelContext) -> Projection:
+    """A space by name, light: nothing is loaded before `warm_up`.
+
+    Raises:
+        UnknownNameError: no such space; the hint lists them.
+    """
+    return make("space", name, context, table=SPACES, group=ENTRY_POINTS)
