@@ -1,0 +1,78 @@
+"""Where does an engine without aliases keep them? In a small table behind a protocol: the catalog, or a JSON file."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Protocol
+
+from lodestone.errors import StoreError
+from lodestone.store.files import write_atomically
+
+
+class AliasTable(Protocol):
+    """Alias to collection name. Each method is atomic and durable when it returns."""
+
+    def get(self, alias: str) -> str | None:
+        """The collection's name, or None."""
+
+    def set(self, alias: str, collection: str) -> None:
+        """Point the alias at the collection."""
+
+    def delete(self, alias: str) -> None:
+        """Forget the alias; a missing one is a no-op."""
+
+    def all(self) -> dict[str, str]:
+        """Every alias with its collection."""
+
+
+class JsonAliasTable:
+    """Aliases in one JSON file, replaced as a whole at each change."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+
+    def get(self, alias: str) -> str | None:
+        """See `AliasTable.get`."""
+        return self.all().get(alias)
+
+    def set(self, alias: str, collection: str) -> None:
+        """See `AliasTable.set`."""
+        with self._lock:
+            self._write({**self.all(), alias: collection})
+
+    def delete(self, alias: str) -> None:
+        """See `AliasTable.delete`."""
+        with self._lock:
+            table = self.all()
+            if table.pop(alias, None) is not None:
+                self._write(table)
+
+    def all(self) -> dict[str, str]:
+        """See `AliasTable.all`.
+
+        Raises:
+            StoreError: The file is not a JSON object of names.
+        """
+        try:
+            table = json.loads(self._path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except ValueError as error:
+            raise self._unreadable() from error
+        if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
+            raise self._unreadable()
+        return table
+
+    def _write(self, table: dict[str, str]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._path, json.dumps(table, indent=1, sort_keys=True))
+
+    def _unreadable(self) -> StoreError:
+        return StoreError(
+            f"alias table {self._path} is not a JSON object of collection names",
+            hint="delete the file and promote the collections again (`lodestone index` does)",
+            path=str(self._path),
+        )

@@ -1,0 +1,145 @@
+"""How does qdrant-edge see our collections, points and filters? Translation only: no state, no files of ours.
+
+The engine raises bare `Exception`s (and Rust panics as `PanicException`, a `BaseException`), so one context manager turns
+what it raises into `StoreError`s. It holds the GIL during every call: calls are kept short by cutting batches.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import qdrant_edge as qe
+
+from lodestone.errors import LodestoneError, StoreError
+from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny, PointBatch, VectorQuery, Vectors
+from lodestone.store.files import is_out_of_space, out_of_space
+from lodestone_schemas.collections import CollectionSpec, FieldKind, Quantization
+
+# Under this many candidates an exhaustive comparison is at least as quick as a walk through the graph, and exact.
+EXHAUSTIVE_POINTS = 4_000
+OVERSAMPLING = 2.0
+_FIELD_TYPES = {
+    FieldKind.KEYWORD: qe.PayloadSchemaType.Keyword,
+    FieldKind.INTEGER: qe.PayloadSchemaType.Integer,
+    FieldKind.FLOAT: qe.PayloadSchemaType.Float,
+}
+
+
+@contextmanager
+def engine_errors(doing: str, path: Path) -> Iterator[None]:
+    """Turn what the engine raises inside the block into `StoreError` or `OutOfSpaceError`, naming `path`."""
+    try:
+        yield
+    except LodestoneError:
+        raise
+    except BaseException as error:
+        panicked = type(error).__name__ == "PanicException"
+        if not panicked and not isinstance(error, Exception):
+            raise
+        if is_out_of_space(error):
+            raise out_of_space(path) from error
+        raise StoreError(
+            f"{doing} failed in {path}: {error}",
+            hint="if it happens again, drop the collection and rebuild it from the Parquet files (`lodestone index` does); "
+            "no model has to run",
+            path=str(path),
+        ) from error
+
+
+def exhaustive_kilobytes(dim: int) -> int:
+    """`EXHAUSTIVE_POINTS` in the engine's unit for `full_scan_threshold`."""
+    return max(EXHAUSTIVE_POINTS * dim * 4 // 1024, 10)
+
+
+def engine_config(spec: CollectionSpec, *, threads: int = 0) -> qe.EdgeConfig:
+    """The engine's configuration of a collection; `optimize()` under it builds the graph over every point.
+
+    Args:
+        spec: The collection.
+        threads: Threads of a graph build; 0 for one a core.
+    """
+    quantization = None
+    if spec.quantization is Quantization.INT8:
+        quantization = qe.ScalarQuantizationConfig(qe.ScalarType.Int8, quantile=0.99, memory=qe.Memory.Pinned)
+    return qe.EdgeConfig(
+        vectors=qe.EdgeVectorParams(
+            size=spec.dim, distance=qe.Distance.Dot, memory=qe.Memory.Cold if spec.on_disk else qe.Memory.Cached
+        ),
+        hnsw_config=qe.HnswIndexConfig(
+            m=spec.hnsw.m,
+            ef_construct=spec.hnsw.ef_construct,
+            full_scan_threshold=exhaustive_kilobytes(spec.dim),
+            max_indexing_threads=threads,
+        ),
+        quantization_config=quantization,
+        optimizers=qe.EdgeOptimizersConfig(indexing_threshold=1, deleted_threshold=0.05, vacuum_min_vector_number=100),
+        wal_enabled=True,
+    )
+
+
+def create_field_indexes(shard: qe.EdgeShard, spec: CollectionSpec) -> None:
+    """Index the filter fields of a shard that has no points yet."""
+    for name, kind in spec.fields:
+        shard.update(qe.UpdateOperation.create_field_index(name, _FIELD_TYPES[kind]))
+
+
+def upsert_operation(points: PointBatch) -> qe.UpdateOperation:
+    """Insert or replace whole points."""
+    rows = zip(points.ids, points.vectors, points.payloads, strict=True)
+    return qe.UpdateOperation.upsert_points([qe.Point(i, vector, dict(payload)) for i, vector, payload in rows])
+
+
+def delete_operation(ids: Sequence[str]) -> qe.UpdateOperation:
+    """Remove points by id."""
+    return qe.UpdateOperation.delete_points(list(ids))
+
+
+def search_request(query: VectorQuery, vector: Vectors, *, spec: CollectionSpec, fetch: int) -> qe.QueryRequest:
+    """One nearest-neighbour question for `fetch` hits."""
+    question: Any = vector  # the engine's stub knows lists only; arrays go in without a copy to Python floats
+    quantized = spec.quantization is not Quantization.NONE
+    return qe.QueryRequest(
+        limit=fetch,
+        query=qe.Query.Nearest(question),
+        filter=engine_filter(query.filter),
+        params=qe.SearchParams(
+            hnsw_ef=query.ef or max(spec.hnsw.ef, query.limit),
+            exact=query.exact,
+            quantization=qe.QuantizationSearchParams(ignore=query.exact, rescore=True, oversampling=OVERSAMPLING)
+            if quantized
+            else None,
+        ),
+        with_payload=query.with_payload,
+    )
+
+
+def engine_filter(filter_: Filter | None) -> qe.Filter | None:
+    """The filter in the engine's terms; None for none."""
+    if filter_ is None or not (filter_.must or filter_.must_not):
+        return None
+    return qe.Filter(must=[_condition(c) for c in filter_.must], must_not=[_condition(c) for c in filter_.must_not])
+
+
+def _condition(condition: Condition) -> Any:  # noqa: ANN401 - the engine's conditions share no base class
+    match condition:
+        case MatchAny(field, values):
+            # The engine takes values of one type a condition.
+            texts = [value for value in values if isinstance(value, str)]
+            numbers = [value for value in values if not isinstance(value, str)]
+            if texts and numbers:
+                return qe.Filter(should=[_matches(field, texts), _matches(field, numbers)])
+            return _matches(field, texts or numbers)
+        case Between(field, gte, lt):
+            # Without any bound the engine's range matches numbers of every size, which is what "open" means here.
+            bounds = qe.RangeFloat(gte=-sys.float_info.max if gte is None and lt is None else gte, lt=lt)
+            return qe.FieldCondition(key=field, range=bounds)
+        case HasId(ids):
+            return qe.HasIdCondition(set(ids))
+
+
+def _matches(field: str, values: list[Any]) -> qe.FieldCondition:
+    return qe.FieldCondition(key=field, match=qe.MatchAny(values))

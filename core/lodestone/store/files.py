@@ -1,0 +1,86 @@
+"""How do the embedded store's small files and directories change so that a crash leaves the old or the new, never half?"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+from lodestone.errors import OutOfSpaceError
+
+TRASH_PREFIX = ".trash-"
+DRAFT_PREFIX = ".new-"
+# Engines map their files into memory: writing to a page that the disk has no room for kills the process (SIGBUS), so the
+# check comes before the write. 64 MB covers one pre-allocated log segment (32 MB) and one page of vectors.
+SPACE_RESERVE_BYTES = 64 * 1024 * 1024
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace the file's content as a whole, durably."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with draft.open("w", encoding="utf-8") as handle:
+            handle.write(text)
+            handle.flush()
+            os.fsync(handle.fileno())
+        draft.replace(path)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make renames inside the directory durable."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def discard(path: Path) -> None:
+    """Remove a directory tree at once for readers (a rename), then its bytes. What a crash leaves has `TRASH_PREFIX`."""
+    if not path.exists():
+        return
+    trash = path if path.name.startswith(TRASH_PREFIX) else path.with_name(f"{TRASH_PREFIX}{uuid.uuid4().hex}")
+    if trash != path:
+        path.rename(trash)
+    # Leftovers (a dying build child may still write here) are swept at the next opening.
+    shutil.rmtree(trash, ignore_errors=True)
+
+
+def require_space(path: Path, needed: int) -> None:
+    """Refuse work that the disk under `path` has no room for.
+
+    Args:
+        path: An existing directory on that disk.
+        needed: Bytes about to be written, besides `SPACE_RESERVE_BYTES`.
+
+    Raises:
+        OutOfSpaceError: Fewer bytes are free.
+    """
+    free = shutil.disk_usage(path).free
+    if free < needed + SPACE_RESERVE_BYTES:
+        raise out_of_space(path, free=free, needed=needed + SPACE_RESERVE_BYTES)
+
+
+def is_out_of_space(error: BaseException) -> bool:
+    """Whether the error, or the engine's text of it, says that the disk is full."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return True
+    text = str(error).lower()
+    return any(sign in text for sign in ("no space left on device", "os error 28", "disk quota exceeded", "out of disk space"))
+
+
+def out_of_space(path: Path | str, **facts: int) -> OutOfSpaceError:
+    """The error for a full disk under `path`."""
+    amounts = f": {facts['free']:,} bytes free, {facts['needed']:,} needed" if facts else ""
+    return OutOfSpaceError(
+        f"no space left for the vector store in {path}{amounts}",
+        hint="free some space and run the same command again; what was acknowledged is kept",
+        path=str(path),
+        **facts,
+    )
