@@ -1,0 +1,113 @@
+"""What would a plain multi-process loop do? The peer that the index job is measured against.
+
+Two processes with one thread each, every one with the same ONNX models, takes chunks of pictures from a queue, decodes them
+with Pillow (JPEG draft mode), embeds them in batches and writes one Parquet file a chunk and model, with Lodestone's columns.
+It knows nothing of Lodestone's index job: no catalog, no hashes, no thumbnails, no vector store, no second run, no failures.
+Committed before the job was tuned.
+
+    python benchmarks/peer_loop.py --pictures FOLDER --out FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing as mp
+import os
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from PIL import Image
+
+CHUNK = 250
+BATCH = 16
+BACKBONES = ("efficientnet-lite0", "efficientnet-lite2")
+DRAFT_MARGIN = 1.5  # decode no smaller than this many times the largest model input
+
+_models: list[Any] = []
+_out = Path()
+
+
+def run(pictures: Sequence[Path], out: Path, *, models: Path, processes: int = 2) -> float:
+    """Embed every picture; returns the seconds from start to the last file on disk, model loading included."""
+    started = time.perf_counter()
+    out.mkdir(parents=True, exist_ok=True)
+    chunks = [list(pictures[i : i + CHUNK]) for i in range(0, len(pictures), CHUNK)]
+    # spawn: as a fresh program would, and safe beside the threads of whoever calls
+    with mp.get_context("spawn").Pool(processes, _start, (str(models), str(out))) as pool:
+        done = sum(pool.imap_unordered(_chunk, enumerate(chunks)))
+    if done != len(pictures):
+        raise RuntimeError(f"{done} of {len(pictures)} pictures were embedded")
+    return time.perf_counter() - started
+
+
+def _start(models: str, out: str) -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    from lodestone.backbones.registry import make_backbone
+    from lodestone.models.cache import ModelCache
+    from lodestone.models.context import ModelContext
+
+    global _out  # noqa: PLW0603 - a pool's initialiser has no other place to leave things
+    _out = Path(out)
+    context = ModelContext(ModelCache(Path(models)), threads=1)
+    for name in BACKBONES:
+        model = make_backbone(name, context)
+        model.warm_up(threads=1)
+        _models.append(model)
+
+
+def _chunk(numbered: tuple[int, list[Path]]) -> int:
+    number, paths = numbered
+    sides = [model.input_size for model in _models]
+    columns: dict[tuple[str, str], list[np.ndarray[Any, Any]]] = {}
+    meta: list[dict[str, Any]] = []
+    for start in range(0, len(paths), BATCH):
+        inputs: list[list[np.ndarray[Any, Any]]] = [[] for _ in _models]
+        for path in paths[start : start + BATCH]:
+            with Image.open(path) as image:
+                width, height = image.size
+                reduced = _draft_scale(image.size, max(sides))
+                if reduced > 1:
+                    image.draft(None, (width // reduced, height // reduced))
+                rgb = image.convert("RGB")
+            meta.append({"image_id": str(uuid.uuid4()), "uri": path.name, "width": width, "height": height})
+            for model, batch in zip(_models, inputs, strict=True):
+                batch.append(model.prepare(rgb))
+        for model, batch in zip(_models, inputs, strict=True):
+            for output, rows in model.embed(np.stack(batch)).items():
+                columns.setdefault((model.name, output), []).append(rows)
+    ids = pa.array([row["image_id"] for row in meta])
+    pq.write_table(pa.Table.from_pylist(meta), _out / f"{number:05d}.meta.parquet")
+    for model in _models:
+        table = {"image_id": ids}
+        for spec in model.outputs:
+            values = np.concatenate(columns[model.name, spec.name])
+            table[spec.name] = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), spec.dim)
+        pq.write_table(pa.table(table), _out / f"{number:05d}.{model.name}.parquet", use_dictionary=["image_id"])
+    return len(paths)
+
+
+def _draft_scale(size: tuple[int, int], side: int) -> int:
+    return next(scale for scale in (8, 4, 2, 1) if scale == 1 or min(size) >= scale * DRAFT_MARGIN * side)
+
+
+def main() -> None:
+    """Run the loop alone and print its rate."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--pictures", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--models", type=Path, required=True, help="the shared model cache")
+    parser.add_argument("--processes", type=int, default=2)
+    arguments = parser.parse_args()
+    pictures = sorted(path for path in arguments.pictures.rglob("*.jpg"))
+    seconds = run(pictures, arguments.out, models=arguments.models, processes=arguments.processes)
+    print(f"peer: {len(pictures)} pictures in {seconds:.1f} s, {len(pictures) / seconds:.1f} images/s")  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()
