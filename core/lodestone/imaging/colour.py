@@ -1,0 +1,121 @@
+"""How does a decoded picture of any mode become plain 8-bit sRGB?
+
+Alpha is composited on white, deep samples are scaled (never clipped), and an embedded ICC profile is honoured.
+"""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_WHITE = (255, 255, 255)
+
+# Bytes a pixel that Pillow stores for each mode (RGB takes four).
+_STORED_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2}
+_OTHER_STORED_BYTES = 4
+_RGB_BYTES = 4
+
+
+def decoding_bytes(mode: str, width: int, height: int) -> int:
+    """Memory that decoding (width x height) pixels of `mode` and converting them to RGB holds at once, in bytes."""
+    per_pixel = _STORED_BYTES.get(mode, _OTHER_STORED_BYTES)
+    return width * height * (per_pixel if mode == "RGB" else per_pixel + _RGB_BYTES)
+
+
+def to_srgb(image: Image.Image) -> Image.Image:
+    """Convert a loaded picture of any mode to mode "RGB"; the same object when nothing needs doing."""
+    profile = image.info.get("icc_profile")
+    if image.mode == "CMYK":
+        return _managed(image, profile, space="CMYK") or image.convert("RGB")
+    if image.mode == "LAB":
+        return _from_lab(image)
+    rgb = _to_rgb(image)
+    if not profile:
+        return rgb
+    return _managed(rgb, profile, space="RGB ") or rgb
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.has_transparency_data:
+        return _on_white(image)
+    if image.mode == "RGB":
+        return image
+    if image.mode.startswith("I;16"):
+        return _scaled_16_bit(image).convert("RGB")
+    if image.mode in {"I", "F"}:
+        return _scaled_by_range(image).convert("RGB")
+    return image.convert("RGB")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I;16"):  # a 16-bit grey PNG with one transparent level: Pillow cannot mask it
+        return _scaled_16_bit(image).convert("RGB")
+    rgba = image if image.mode == "RGBA" else image.convert("RGBA")
+    alpha = rgba.getchannel("A")
+    if alpha.getextrema() == (255, 255):
+        return rgba.convert("RGB")
+    flat = Image.new("RGB", rgba.size, _WHITE)
+    flat.paste(rgba, mask=alpha)
+    return flat
+
+
+def _scaled_16_bit(image: Image.Image) -> Image.Image:
+    """Keep the top eight of the declared bits: a TIFF may declare 12 of the 16."""
+    declared = getattr(image, "tag_v2", {}).get(258, (16,))  # 258: BitsPerSample
+    bits = int(declared[0] if isinstance(declared, tuple) else declared)
+    samples: NDArray[Any] = np.asarray(image)
+    return Image.fromarray((samples >> max(bits - 8, 0)).astype(np.uint8))
+
+
+def _scaled_by_range(image: Image.Image) -> Image.Image:
+    """Scale samples of no declared range: within 0..1, 0..255 or 0..65535 from that, anything else from lowest to highest."""
+    samples = np.asarray(image, dtype=np.float32)
+    finite = np.isfinite(samples)
+    if not finite.any():
+        return Image.new("L", image.size)
+    low, high = float(samples[finite].min()), float(samples[finite].max())
+    if low >= 0:
+        fits = [top for top in (1.0, 255.0, 65535.0) if high <= top and not (top == 1.0 and image.mode == "I")]
+        if fits:
+            low, high = 0.0, fits[0]
+    span = (high - low) or 1.0
+    clean = np.where(finite, samples, low)
+    return Image.fromarray(np.round((clean - low) * (255.0 / span)).clip(0, 255).astype(np.uint8))
+
+
+def _managed(image: Image.Image, profile: bytes | None, *, space: str) -> Image.Image | None:
+    """The picture in sRGB by its profile; None without one, or when it is sRGB already, broken or of another space."""
+    if not profile:
+        return None
+    from PIL import ImageCms  # only pictures with a profile pay for it
+
+    try:
+        source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+        if source.profile.xcolor_space != space or _is_srgb(source.profile.profile_description):
+            return None
+        target = ImageCms.createProfile("sRGB")
+        return ImageCms.profileToProfile(image, source, target, outputMode="RGB")
+    except (ImageCms.PyCMSError, OSError, ValueError, TypeError):
+        return None  # a broken profile is no reason to lose the picture
+
+
+def _is_srgb(description: str | None) -> bool:
+    text = (description or "").lower()
+    return ("srgb" in text or text == "c2") and "linear" not in text
+
+
+def _from_lab(image: Image.Image) -> Image.Image:
+    from PIL import ImageCms
+
+    converted = ImageCms.profileToProfile(
+        image, ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB"), outputMode="RGB"
+    )
+    if converted is None:  # only with inPlace=True
+        raise ValueError("LAB conversion gave no picture")
+    return converted

@@ -1,0 +1,190 @@
+"""How do the bytes of a picture file become upright RGB pixels, in bounded memory?
+
+The format is found by content. JPEGs are decoded at reduced size where the caller needs less (see jpeg.py); every other picture
+whose pixels would take more than `max_decoded_bytes` is refused from its header, before a pixel is decoded.
+
+Pillow's own limit (`Image.MAX_IMAGE_PIXELS`) is global and lives in `Image.open`. We open with the format's own class, so
+`Image.open`, its limit and its registry of plug-ins are neither used nor changed. Pillow checks it once more inside
+TIFF loading (above 179 million pixels) and when a GIF frame leaves its canvas: that refusal too becomes `ImageTooLargeError`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import dataclass, field, replace
+from typing import IO, TYPE_CHECKING, cast
+
+from PIL import Image
+
+from lodestone.errors import LodestoneError
+from lodestone.imaging.colour import decoding_bytes, to_srgb
+from lodestone.imaging.exif import EmbeddedMetadata, read_embedded
+from lodestone.imaging.failures import FailureReason, image_error, too_large, unreadable
+from lodestone.imaging.jpeg import apply_draft
+from lodestone.imaging.opening import explain_failure, open_image
+from lodestone.imaging.sniff import HEAD_BYTES, name_unsupported, sniff_format
+
+if TYPE_CHECKING:
+    from PIL.ImageFile import ImageFile
+    from PIL.JpegImagePlugin import JpegImageFile
+    from PIL.TiffImagePlugin import TiffImageFile
+
+DECODER_VERSION = "1"  # part of a slice's fingerprint: raise it when the same file would give visibly other pixels
+DEFAULT_MAX_DECODED_BYTES = 512 * 2**20
+
+_TRANSPOSE = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_TURNS = frozenset({5, 6, 7, 8})  # orientations that swap width and height
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedImage:
+    """One picture, ready to be looked at.
+
+    Attributes:
+        image: Mode "RGB", upright, at most as large as the original.
+        width: Of the original, upright, in pixels.
+        height: Of the original, upright, in pixels.
+        format: What the content is: "JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF" or "RAW".
+        draft_scale: The JPEG (for RAW: its preview) was decoded at 1/draft_scale of its size: 1, 2, 4 or 8.
+        orientation: EXIF orientation that was applied, 1 to 8.
+        embedded: EXIF, XMP and IPTC blocks as found.
+    """
+
+    image: Image.Image
+    width: int
+    height: int
+    format: str
+    draft_scale: int = 1
+    orientation: int = 1
+    embedded: EmbeddedMetadata = field(default_factory=EmbeddedMetadata)
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    min_side: int
+    max_decoded_bytes: int
+
+
+def decode(
+    data: bytes | str | os.PathLike[str], *, min_side: int, max_decoded_bytes: int = DEFAULT_MAX_DECODED_BYTES
+) -> DecodedImage:
+    """Decode a picture from its bytes or its path. Thread-safe; Pillow's decoders release the GIL.
+
+    Args:
+        data: The file's content, or where it is. Animated files give their first frame, RAW files their embedded preview.
+        min_side: The caller needs no side smaller than this (pixels); larger JPEGs may come at reduced size.
+        max_decoded_bytes: Refuse pictures whose pixels, including the conversion to RGB, would need more memory.
+
+    Raises:
+        ImageTooLargeError: See `max_decoded_bytes`.
+        ImageError: The file is empty, missing, unreadable, truncated, corrupt, unsupported or no picture;
+            `details["reason"]` is the `FailureReason`.
+    """
+    limits = _Limits(min_side, max_decoded_bytes)
+    if isinstance(data, bytes):
+        return _decode_stream(io.BytesIO(data), len(data), limits)
+    try:
+        with open(data, "rb") as stream:  # noqa: PTH123 - a str path may hold surrogates (names that are not UTF-8)
+            return _decode_stream(stream, os.fstat(stream.fileno()).st_size, limits)
+    except OSError as error:
+        raise unreadable(error) from error
+
+
+def _decode_stream(stream: IO[bytes], size: int, limits: _Limits) -> DecodedImage:
+    head = stream.read(HEAD_BYTES)
+    kind = _supported_format(head)
+    stream.seek(0)
+    try:
+        if kind == "RAW":
+            return _decode_raw(stream, limits, EmbeddedMetadata())
+        with open_image(stream, kind) as image:
+            if kind == "TIFF":
+                return _decode_tiff(cast("TiffImageFile", image), stream, limits)
+            return _decode_opened(image, stream, kind, limits)
+    except LodestoneError:
+        raise
+    except (MemoryError, Image.DecompressionBombError) as error:
+        raise image_error(FailureReason.TOO_LARGE, f"the {kind} picture is too large: {error}", format=kind) from error
+    except Exception as error:  # decoders raise anything on broken files; each costs one picture, never the job
+        if isinstance(error, OSError) and error.errno is not None:
+            raise unreadable(error) from error
+        reason = explain_failure(error, stream, size, kind)
+        raise image_error(reason, f"the {kind} picture cannot be decoded: {error}", format=kind) from error
+
+
+def _supported_format(head: bytes) -> str:
+    if not head:
+        raise image_error(FailureReason.EMPTY_FILE, "the file is empty (0 bytes)")
+    kind = sniff_format(head)
+    if kind is not None:
+        return kind
+    known = name_unsupported(head)
+    if known:
+        raise image_error(FailureReason.UNSUPPORTED, f"{known} files are not supported", format=known)
+    raise image_error(FailureReason.NOT_AN_IMAGE, f"not a picture: the file begins with {head[:8]!r}")
+
+
+def _decode_opened(image: ImageFile, stream: IO[bytes], kind: str, limits: _Limits) -> DecodedImage:
+    width, height = image.size
+    scale = 1
+    if kind == "JPEG":
+        jpeg = cast("JpegImageFile", image)
+        scale = apply_draft(jpeg, stream, min_side=limits.min_side, max_decoded_bytes=limits.max_decoded_bytes)
+    _refuse_if_too_large(image, (width, height), kind, limits)
+    image.load()
+    embedded = read_embedded(image)  # after loading: a PNG may keep metadata behind its pixels
+    picture = DecodedImage(to_srgb(image), width, height, kind, draft_scale=scale, embedded=embedded)
+    return _turned(picture, embedded.orientation)
+
+
+def _decode_tiff(image: TiffImageFile, stream: IO[bytes], limits: _Limits) -> DecodedImage:
+    from lodestone.imaging.raw import is_raw_container
+
+    embedded = read_embedded(image)  # before loading: the tags are read from the file, which loading closes
+    if is_raw_container(image.tag_v2, stream):
+        return _decode_raw(stream, limits, embedded)
+    width, height = image.size
+    _refuse_if_too_large(image, (width, height), "TIFF", limits)
+    image.load()  # Pillow turns TIFFs itself, and its sizes say so
+    return DecodedImage(to_srgb(image), width, height, "TIFF", orientation=embedded.orientation, embedded=embedded)
+
+
+def _decode_raw(stream: IO[bytes], limits: _Limits, container: EmbeddedMetadata) -> DecodedImage:
+    from lodestone.imaging.raw import read_preview
+
+    preview = read_preview(stream)
+    if preview.image is not None:
+        picture = DecodedImage(preview.image, preview.image.width, preview.image.height, "RAW", embedded=container)
+    else:
+        picture = _decode_stream(io.BytesIO(preview.jpeg or b""), len(preview.jpeg or b""), limits)
+    if picture.orientation == 1:  # a preview that states no orientation lies as the sensor did
+        picture = _turned(picture, preview.orientation)
+    embedded = container if container.base else picture.embedded
+    return replace(picture, width=preview.width, height=preview.height, format="RAW", embedded=embedded)
+
+
+def _refuse_if_too_large(image: Image.Image, original: tuple[int, int], kind: str, limits: _Limits) -> None:
+    if min(image.size) < 1:
+        raise image_error(
+            FailureReason.CORRUPT, f"the {kind} picture says it is {original[0]} x {original[1]} pixels", format=kind
+        )
+    needed = decoding_bytes(image.mode, *image.size)
+    if needed > limits.max_decoded_bytes:
+        raise too_large(original, kind, needed, limits.max_decoded_bytes)
+
+
+def _turned(picture: DecodedImage, orientation: int) -> DecodedImage:
+    if orientation == 1:
+        return picture
+    width, height = (picture.height, picture.width) if orientation in _TURNS else (picture.width, picture.height)
+    upright = picture.image.transpose(_TRANSPOSE[orientation])
+    return replace(picture, image=upright, width=width, height=height, orientation=orientation)

@@ -1,0 +1,96 @@
+"""What did the file say about itself? EXIF, XMP and IPTC as found, read so that no lie in them can cost the picture."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from PIL import ExifTags, Image
+
+_log = logging.getLogger(__name__)
+_EMPTY: Mapping[int, Any] = MappingProxyType({})
+_IPTC_RESOURCE = 0x0404  # Photoshop image resource that holds the IPTC record
+_IPTC_TIFF_TAG = 33723
+_XMP_TIFF_TAG = 700
+_T = TypeVar("_T")
+
+
+def _nothing() -> Mapping[int, Any]:
+    return _EMPTY
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedMetadata:
+    """Metadata blocks of one file, parsed no further than tag numbers to values; nothing here is trusted.
+
+    Attributes:
+        base: Tags of EXIF IFD0.
+        photo: Tags of the Exif sub-IFD (times, lens, …).
+        gps: Tags of the GPS sub-IFD.
+        xmp: The XMP packet, XML in UTF-8 as a rule.
+        iptc: The IPTC-IIM record.
+    """
+
+    base: Mapping[int, Any] = field(default_factory=_nothing)
+    photo: Mapping[int, Any] = field(default_factory=_nothing)
+    gps: Mapping[int, Any] = field(default_factory=_nothing)
+    xmp: bytes | None = None
+    iptc: bytes | None = None
+
+    @property
+    def orientation(self) -> int:
+        """EXIF orientation, 1 to 8; anything else counts as 1 (upright)."""
+        value = self.base.get(ExifTags.Base.Orientation, 1)
+        return value if isinstance(value, int) and 1 <= value <= 8 else 1
+
+
+def read_embedded(image: Image.Image) -> EmbeddedMetadata:
+    """Collect the metadata blocks of an opened picture. Never raises for what they contain."""
+    info = image.info
+    exif = _safely(image.getexif, Image.Exif()) if _may_have_exif(image) else None
+    return EmbeddedMetadata(
+        base=_EMPTY if exif is None else _safely(lambda: dict(exif), {}),
+        photo=_sub_ifd(exif, ExifTags.IFD.Exif),
+        gps=_sub_ifd(exif, ExifTags.IFD.GPSInfo),
+        xmp=_safely(lambda: _xmp(image, info), None),
+        iptc=_safely(lambda: _iptc(image, info), None),
+    )
+
+
+def _may_have_exif(image: Image.Image) -> bool:
+    keys = ("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp")
+    return hasattr(image, "tag_v2") or any(key in image.info for key in keys)
+
+
+def _sub_ifd(exif: Image.Exif | None, pointer: int) -> Mapping[int, Any]:
+    if exif is None or pointer not in exif:
+        return _EMPTY
+    return _safely(lambda: dict(exif.get_ifd(pointer)), {})
+
+
+def _xmp(image: Image.Image, info: Mapping[Any, Any]) -> bytes | None:
+    packet = info.get("xmp") or info.get("XML:com.adobe.xmp")
+    if packet is None and hasattr(image, "tag_v2"):
+        packet = image.tag_v2.get(_XMP_TIFF_TAG)
+    if isinstance(packet, str):
+        return packet.encode()
+    return packet if isinstance(packet, bytes) and packet else None
+
+
+def _iptc(image: Image.Image, info: Mapping[Any, Any]) -> bytes | None:
+    photoshop = info.get("photoshop")
+    record = photoshop.get(_IPTC_RESOURCE) if isinstance(photoshop, dict) else None
+    if record is None and hasattr(image, "tag_v2"):
+        record = image.tag_v2.get(_IPTC_TIFF_TAG)
+    return record if isinstance(record, bytes) and record else None
+
+
+def _safely(read: Callable[[], _T], otherwise: _T) -> _T:
+    try:
+        return read()
+    except Exception as error:  # noqa: BLE001 - Pillow's parsers raise anything on broken metadata, and the picture must survive it
+        _log.debug("unusable metadata ignored: %r", error)
+        return otherwise

@@ -1,0 +1,66 @@
+"""At which fraction of its size should a JPEG be decoded, and does even that fit in memory?
+
+libjpeg can scale by 1/2, 1/4 and 1/8 inside the DCT, so pixels that nobody needs are never made: a 20,000 x 20,000
+baseline JPEG decodes in 25 MB. A progressive one is different: all its coefficients are held until the last scan is read.
+"""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING
+
+from lodestone.imaging.colour import decoding_bytes
+from lodestone.imaging.failures import too_large
+
+if TYPE_CHECKING:
+    from PIL.JpegImagePlugin import JpegImageFile
+
+# A reduced JPEG keeps both sides at least this many times `min_side`, so that what follows still shrinks it with a good filter.
+# At 1 the inputs of a 224-pixel model would differ from full decoding by about a grey level and a half; see test_imaging_jpeg.
+DRAFT_MARGIN = 1.5
+
+_SCALES = (8, 4, 2)
+_COEFFICIENT_BYTES = 2  # one int16 a sample
+
+
+def apply_draft(image: JpegImageFile, stream: IO[bytes], *, min_side: int, max_decoded_bytes: int) -> int:
+    """Set an opened JPEG to be decoded at 1/scale of its size, and return the scale (1, 2, 4 or 8).
+
+    Both sides stay at least `DRAFT_MARGIN * min_side`, or at least `min_side` where memory demands the next smaller size.
+
+    Raises:
+        ImageTooLargeError: A JPEG of several scans whose coefficients alone exceed `max_decoded_bytes`.
+    """
+    width, height = image.size
+    scale = _largest_scale(min(width, height), DRAFT_MARGIN * min_side)
+    if decoding_bytes(image.mode, -(-width // scale), -(-height // scale)) > max_decoded_bytes:
+        scale = _largest_scale(min(width, height), min_side)
+    if _comes_in_several_scans(image, stream):
+        coefficients = _coefficient_bytes(image, width, height)
+        if coefficients > max_decoded_bytes:
+            raise too_large((width, height), "progressive JPEG", coefficients, max_decoded_bytes)
+    if scale > 1:
+        image.draft(None, (width // scale, height // scale))
+    return scale
+
+
+def _largest_scale(shorter: int, wanted: float) -> int:
+    return next((scale for scale in _SCALES if shorter >= scale * wanted), 1)
+
+
+def _comes_in_several_scans(image: JpegImageFile, stream: IO[bytes]) -> bool:
+    """Whether libjpeg must hold all coefficients: progressive files, and baseline files with one scan for each component."""
+    if image.info.get("progressive"):
+        return True
+    # Opening stopped right behind the first scan's header: marker, length, count, two bytes a component, three more.
+    position = stream.tell()
+    stream.seek(max(position - (8 + 2 * image.layers), 0))
+    start = stream.read(5)
+    stream.seek(position)
+    return not (start[:2] == b"\xff\xda" and start[4:] == bytes([image.layers]))
+
+
+def _coefficient_bytes(image: JpegImageFile, width: int, height: int) -> int:
+    samplings = [(max(h, 1), max(v, 1)) for _, h, v, _ in image.layer] or [(1, 1)]
+    densest = max(h for h, _ in samplings) * max(v for _, v in samplings)
+    samples = sum(h * v for h, v in samplings) / densest
+    return int(width * height * samples * _COEFFICIENT_BYTES)

@@ -1,0 +1,79 @@
+"""Which picture format do these bytes hold? Decided by content: extensions lie."""
+
+from __future__ import annotations
+
+HEAD_BYTES = 64  # enough for every signature below
+
+# ISO base media brands (bytes 8 to 12 of the file, then the list of compatible ones).
+_AVIF_BRANDS = frozenset({b"avif", b"avis"})
+_HEIF_BRANDS = frozenset({b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs", b"mif1", b"mif2", b"msf1"})
+_RAW_BRANDS = frozenset({b"crx "})  # Canon CR3
+
+_TIFF_SIGNATURES = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")  # the last two: BigTIFF
+_RAW_SIGNATURES = (
+    b"FUJIFILMCCD-RAW",
+    b"IIRO",  # Olympus ORF
+    b"IIRS",
+    b"MMOR",
+    b"IIU\0",  # Panasonic RW2
+    b"FOVb",  # Sigma X3F
+    b"\0MRM",  # Minolta MRW
+)
+# The sizes that a BMP's second header may have: two letters alone ("BM") begin too many texts.
+_BMP_HEADER_SIZES = frozenset({12, 16, 40, 52, 56, 64, 108, 124})
+
+# Pictures that we recognise in order to say so, and do not decode.
+_UNSUPPORTED_SIGNATURES = (
+    (b"8BPS", "Photoshop"),
+    (b"\xff\x0a", "JPEG XL"),
+    (b"\0\0\0\x0cJXL ", "JPEG XL"),
+    (b"\0\0\0\x0cjP  ", "JPEG 2000"),
+    (b"\xff\x4f\xff\x51", "JPEG 2000"),
+    (b"\0\0\1\0", "icon"),
+    (b"%PDF", "PDF"),
+    (b"%!PS", "PostScript"),
+    (b"<svg", "SVG"),
+    (b"v/1\x01", "OpenEXR"),
+)
+
+
+def sniff_format(head: bytes) -> str | None:
+    """Name the format of a file that begins with `head` (its first `HEAD_BYTES` bytes, or all of it if shorter).
+
+    Returns:
+        "JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF" or "RAW"; None when it is none of these. Most RAW files are
+        TIFF containers and answer "TIFF": telling them apart takes their tags.
+    """
+    if head.startswith(b"\xff\xd8\xff"):
+        return "JPEG"
+    if head.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "PNG"
+    if head.startswith(b"RIFF") and head[8:12] == b"WEBP":
+        return "WEBP"
+    if head.startswith((b"GIF87a", b"GIF89a")):
+        return "GIF"
+    if head.startswith(b"BM") and int.from_bytes(head[14:18], "little") in _BMP_HEADER_SIZES:
+        return "BMP"
+    return _sniff_container(head)
+
+
+def name_unsupported(head: bytes) -> str | None:
+    """Name a format that is recognised but not decoded ("JPEG XL", "PDF", …), or None."""
+    return next((name for signature, name in _UNSUPPORTED_SIGNATURES if head.startswith(signature)), None)
+
+
+def _sniff_container(head: bytes) -> str | None:
+    if head.startswith(_RAW_SIGNATURES):
+        return "RAW"
+    if head.startswith(_TIFF_SIGNATURES):
+        return "TIFF"
+    if head[4:8] != b"ftyp":
+        return None
+    end = min(int.from_bytes(head[:4], "big"), len(head))
+    compatible = {head[i : i + 4] for i in range(16, end - 3, 4)}
+    brands = {head[8:12]} | compatible
+    if head[8:12] in _RAW_BRANDS:
+        return "RAW"
+    if brands & _AVIF_BRANDS:
+        return "AVIF"
+    return "HEIF" if brands & _HEIF_BRANDS else None
