@@ -27,7 +27,7 @@ class Quantization(StrEnum):
 # Filter fields of every picture collection.
 #   corpus    corpus id
 #   root      root id
-#   folders   every ancestor folder of the picture inside its root, "a", "a/b", … ("" for the root itself): prefix search by equality
+#   folders   every ancestor folder of the picture inside its root, "a", "a/b", … ("" for the root): prefix search by equality
 #   taken_at  seconds since 1970-01-01T00:00:00Z, when known
 PAYLOAD_FIELDS: tuple[tuple[str, FieldKind], ...] = (
     ("corpus", FieldKind.KEYWORD),

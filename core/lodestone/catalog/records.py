@@ -9,7 +9,7 @@ from typing import Any
 
 
 class ImageState(StrEnum):
-    """Life of a picture: `pending` (known, not embedded), `active` (embedded), `failed` (cannot be used), `gone` (tombstone)."""
+    """Life of a picture: known and not embedded, embedded, not usable, tombstone."""
 
     PENDING = "pending"
     ACTIVE = "active"
@@ -47,7 +47,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class ImageRecord:
-    """One picture. `uri` is its path inside the root (see indexing/uris.py); `hash` BLAKE3 hex; `slice_id` the slice it is in now."""
+    """One picture. `uri` is its path inside the root (indexing/uris.py), `hash` BLAKE3 hex, `slice_id` its present slice."""
 
     image_id: str
     corpus_id: str

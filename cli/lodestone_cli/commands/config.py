@@ -1,0 +1,44 @@
+"""`lodestone config …`: which settings are in force, and where does each come from?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.session import Session
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(help="Settings.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Settings: defaults, then `lodestone.toml`, then LODESTONE_… variables, then flags."""
+
+
+@app.command()
+def show(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+    """Print every effective setting with its source. Secrets are masked."""
+    from lodestone.config.settings import config_path, flatten
+
+    with Session(home=home, profile=profile, output=output) as session:
+        values = flatten(session.loaded.settings.model_dump(mode="json"))
+        rows = {name: {"value": value, "source": session.loaded.sources.get(name, "default")} for name, value in values.items()}
+
+        def human(console: Console) -> None:
+            from rich.table import Table
+
+            table = Table(box=None, pad_edge=False)
+            for title in ("setting", "value", "from"):
+                table.add_column(title, overflow="fold")
+            for name, row in rows.items():
+                style = None if row["source"] == "default" else "bold"
+                table.add_row(name, "" if row["value"] is None else str(row["value"]), row["source"], style=style)
+            console.print(table)
+            console.print(f"\nsettings file: {config_path(session.loaded.settings.home)}", style="dim")
+
+        session.emit(rows, human)

@@ -1,0 +1,67 @@
+"""`lodestone corpus …`: which corpora are there, and remove one everywhere."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.session import Session
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(help="Collections of pictures that were indexed under one name.", no_args_is_help=True)
+
+
+@app.command("list")
+def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+    """List corpora with their folders and counts."""
+    with Session(home=home, profile=profile, output=output) as session:
+        from lodestone.catalog.overview import corpus_overview
+
+        catalog = session.runtime.catalog
+        infos = [corpus_overview(catalog, corpus) for corpus in catalog.corpora(offset=0, limit=10_000)]
+
+        def human(console: Console) -> None:
+            if not infos:
+                console.print("no corpus yet: lodestone index ~/Pictures")
+            for info in infos:
+                failures = f", {info.failures:,} failures" if info.failures else ""
+                console.print(f"[bold]{info.name}[/]  {info.images:,} pictures{failures}")
+                for root in info.roots:
+                    console.print(f"  {root.name}: {root.images:,}")
+
+        session.emit([info.model_dump(mode="json") for info in infos], human)
+
+
+@app.command()
+def remove(
+    name: Annotated[str, typer.Argument(help="Name of the corpus.", show_default=False)],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Forget a corpus: catalog, embeddings, vectors and thumbnails. The pictures themselves are not touched."""
+    with Session(home=home, profile=profile, output=output) as session:
+        catalog = session.runtime.catalog
+        corpus = catalog.corpus(name)
+        from lodestone.catalog.overview import corpus_overview
+
+        images = corpus_overview(catalog, corpus).images
+        if not yes:
+            typer.confirm(f"Forget {images:,} pictures of {name!r}? Your files stay where they are.", abort=True, err=True)
+        client = session.service()
+        if client:
+            client.remove_corpus(name)
+        else:
+            from lodestone.indexing.remove import remove_corpus
+
+            remove_corpus(session.runtime, name)
+
+        def human(console: Console) -> None:
+            console.print(f"forgot {name} ({images:,} pictures); the files themselves were not touched")
+
+        session.emit({"removed": name, "images": images}, human)

@@ -1,0 +1,248 @@
+"""`lodestone search` and `lodestone similar`: which pictures match these words, or this picture?"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from unicodedata import category
+
+import typer
+
+from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.options import (
+    CorpusFilterOption,
+    DateFromOption,
+    DateToOption,
+    ExplainOption,
+    FusionOption,
+    HomeOption,
+    LimitOption,
+    LocalOption,
+    OffsetOption,
+    Output,
+    OutputOption,
+    PathPrefixOption,
+    ProfileOption,
+    RootFilterOption,
+)
+from lodestone_cli.session import Session
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lodestone_schemas.api import Hit, SearchFilters, SearchOptions, SearchRequest, SearchResponse
+
+
+def search(
+    query: Annotated[str, typer.Argument(help="What the picture shows, in words.", show_default=False)],
+    limit: LimitOption = 10,
+    offset: OffsetOption = 0,
+    corpus: CorpusFilterOption = None,
+    root: RootFilterOption = None,
+    path: PathPrefixOption = None,
+    taken_from: DateFromOption = None,
+    taken_to: DateToOption = None,
+    guides: Annotated[
+        int | None, typer.Option("--guides", min=0, max=64, help="Most guides to use; 0: the words alone.", show_default=False)
+    ] = None,
+    fusion: FusionOption = None,
+    deadline: Annotated[
+        int | None, typer.Option("--deadline", min=1, help="Milliseconds allowed for the answer.", show_default=False)
+    ] = None,
+    explain: ExplainOption = False,
+    local: LocalOption = False,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Find pictures by what they show: `lodestone search "two dogs running on a beach"`."""
+    from lodestone.query.plan import check_query
+    from lodestone_schemas.api import SearchRequest
+
+    with Session(home=home, profile=profile, output=output) as session:
+        request = SearchRequest(
+            query=check_query(query),
+            limit=limit,
+            offset=offset,
+            filters=_filters(corpus, root, path, taken_from, taken_to),
+            guides=guides,
+            fusion=fusion,
+            deadline_ms=deadline,
+            explain=explain,
+        )
+        client = None if local else session.service()
+        _require_home(session)
+        response = client.search(request) if client else asyncio.run(_answer(session, request))
+        _emit(session, response)
+
+
+def similar(
+    image: Annotated[str, typer.Argument(help="A picture file, or the id of an indexed picture.", show_default=False)],
+    limit: LimitOption = 10,
+    offset: OffsetOption = 0,
+    corpus: CorpusFilterOption = None,
+    root: RootFilterOption = None,
+    path: PathPrefixOption = None,
+    taken_from: DateFromOption = None,
+    taken_to: DateToOption = None,
+    fusion: FusionOption = None,
+    explain: ExplainOption = False,
+    local: LocalOption = False,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Find pictures like a given one: `lodestone similar photo.jpg`."""
+    from lodestone_schemas.api import SearchOptions
+
+    with Session(home=home, profile=profile, output=output) as session:
+        options = SearchOptions(
+            limit=limit,
+            offset=offset,
+            filters=_filters(corpus, root, path, taken_from, taken_to),
+            fusion=fusion,
+            explain=explain,
+        )
+        _require_home(session)
+        client = None if local else session.service()
+        if _is_image_id(image):
+            response = client.similar(image, options) if client else asyncio.run(_similar(session, image, options))
+        else:
+            data = _read_picture(Path(image))
+            response = client.by_picture(data, options) if client else asyncio.run(_by_picture(session, data, options))
+        _emit(session, response)
+
+
+async def _answer(session: Session, request: SearchRequest) -> SearchResponse:
+    return await session.runtime.engine().answer(request)
+
+
+async def _similar(session: Session, image_id: str, options: SearchOptions) -> SearchResponse:
+    return await session.runtime.engine().similar(image_id, options)
+
+
+async def _by_picture(session: Session, data: bytes, options: SearchOptions) -> SearchResponse:
+    image = session.runtime.decode(data)
+    return await session.runtime.engine().by_picture(image, options)
+
+
+def _require_home(session: Session) -> None:
+    from lodestone.config.home import Home
+
+    home = Home(session.loaded.settings.home)
+    if not home.exists():
+        raise NotFoundError(f"nothing is indexed in {str(home.path)!r} yet", hint="lodestone index ~/Pictures")
+
+
+def _filters(
+    corpus: list[str] | None, root: list[str] | None, path: str | None, taken_from: str | None, taken_to: str | None
+) -> SearchFilters:
+    from lodestone_schemas.api import SearchFilters
+
+    return SearchFilters(
+        corpora=corpus or [],
+        roots=root or [],
+        path_prefix=path,
+        taken_from=_date(taken_from, "--from"),
+        taken_to=_date(taken_to, "--to"),
+    )
+
+
+def _date(text: str | None, option: str) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidRequestError(
+            f"{option} {text!r} is not a date", hint="write it as 2024-07-01 or 2024-07-01T18:00"
+        ) from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _is_image_id(text: str) -> bool:
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+def _read_picture(path: Path) -> bytes:
+    try:
+        return path.expanduser().read_bytes()
+    except FileNotFoundError as error:
+        raise NotFoundError(f"no file {str(path)!r}", hint="give a picture file, or an image id from a search") from error
+    except OSError as error:
+        raise InvalidRequestError(
+            f"cannot read {str(path)!r}: {error.strerror}", hint="give a readable picture file"
+        ) from error
+
+
+def _emit(session: Session, response: SearchResponse) -> None:
+    paths = _paths_of(session, response.hits)
+    value = response.model_dump(mode="json", exclude_none=True)
+    for hit in value["hits"]:
+        if path := paths.get(hit["image_id"]):
+            hit["path"] = path
+
+    def human(console: Console) -> None:
+        _print_hits(console, response, paths)
+
+    session.emit(value, human)
+
+
+def _paths_of(session: Session, hits: list[Hit]) -> dict[str, str]:
+    """Image id -> path on this machine: the command line runs where the files are, the API never shows paths."""
+    from lodestone.indexing.uris import path_of
+
+    catalog = session.runtime.catalog
+    names = {corpus.corpus_id: corpus.name for corpus in catalog.corpora(offset=0, limit=10_000)}
+    folders = {(names.get(root.corpus_id, ""), root.name): Path(root.path) for root in catalog.roots(None)}
+    return {
+        hit.image_id: str(path_of(folders[hit.corpus, hit.root], hit.uri)) for hit in hits if (hit.corpus, hit.root) in folders
+    }
+
+
+def _print_hits(console: Console, response: SearchResponse, paths: dict[str, str]) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+    from rich.text import Text
+
+    for warning in response.warnings:
+        console.print(f"[yellow]note:[/] {escape(warning)}")
+    if not response.hits:
+        console.print("no pictures found")
+        return
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    table.add_column("#", justify="right", style="dim")
+    table.add_column("score", justify="right")
+    table.add_column("picture", overflow="fold")
+    table.add_column("caption", overflow="ellipsis", no_wrap=True, max_width=48, style="dim")
+    for hit in response.hits:
+        path = paths.get(hit.image_id, f"{hit.root}/{hit.uri}")
+        shown = Text(_printable(path), style=f"link {Path(path).as_uri()}" if Path(path).is_absolute() else "")
+        table.add_row(str(hit.rank), f"{hit.score:.3f}", shown, _printable(hit.captions[0]) if hit.captions else "")
+        for part in hit.contributions or []:
+            detail = f"{part.space} by {part.guide}: rank {part.rank}, score {part.score:.3f}, weight {part.weight:.2f}"
+            table.add_row("", "", Text(f"  {detail}", style="dim"), "")
+    console.print(table)
+    total = response.timings_ms.get("total")
+    weights = ", ".join(f"{space} {weight:.2f}" for space, weight in response.space_weights.items())
+    timing = f" in {total:.0f} ms" if total is not None else ""
+    console.print(f"{len(response.hits)} pictures{timing}; {response.fusion}; spaces: {weights}", style="dim")
+    if response.guides:
+        console.print(f"{len(response.guides)} guides by {', '.join(sorted({g.engine for g in response.guides}))}", style="dim")
+    if response.dropped:
+        console.print(f"left out: {', '.join(response.dropped)}", style="yellow")
+
+
+_BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # could reorder what is printed after
+
+
+def _printable(text: str) -> str:
+    """No control characters (a file name may hold escape sequences) and nothing that cannot be encoded."""
+    safe = text.encode("utf-8", "replace").decode("utf-8")
+    return "".join("\N{REPLACEMENT CHARACTER}" if category(c) == "Cc" or c in _BIDI_CONTROLS else c for c in safe)

@@ -1,0 +1,74 @@
+"""`lodestone status`: what is indexed here, what is it made of, and is a service running?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.session import Session
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def status(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+    """Show corpora, spaces, the last runs and the running service."""
+    with Session(home=home, profile=profile, output=output) as session:
+        facts = _facts(session)
+
+        def human(console: Console) -> None:
+            _print(console, facts)
+
+        session.emit(facts, human)
+
+
+def _facts(session: Session) -> dict[str, Any]:
+    from lodestone.config.home import Home
+
+    settings = session.loaded.settings
+    home = Home(settings.home)
+    facts: dict[str, Any] = {"home": str(home.path), "profile": settings.profile, "exists": home.exists()}
+    service = session.service()
+    facts["service"] = service.address.url if service else None
+    if not home.exists():
+        return facts
+    from lodestone.catalog.overview import corpus_overview
+
+    catalog = session.runtime.catalog
+    aliases = catalog.alias_table().all()
+    facts["corpora"] = [corpus_overview(catalog, c).model_dump(mode="json") for c in catalog.corpora(offset=0, limit=10_000)]
+    facts["spaces"] = {
+        name: {"collection": aliases.get(name), "current": aliases.get(name) == projection.collection}
+        for name, projection in session.runtime.projections().items()
+    }
+    facts["runs"] = [
+        {"run_id": run.run_id, "kind": run.kind, "state": run.state.value, "stage": run.stage, "started_at": run.started_at,
+         "counts": run.counts, "error": run.error}
+        for run in catalog.runs(limit=5)
+    ]  # fmt: skip
+    return facts
+
+
+def _print(console: Console, facts: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    console.print(f"home     {facts['home']}")
+    console.print(f"profile  {facts['profile']}")
+    console.print(f"service  {facts['service'] or 'not running'}")
+    if not facts["exists"]:
+        console.print("\nnothing is indexed yet: lodestone index ~/Pictures")
+        return
+    table = Table(box=None, pad_edge=False, title_justify="left")
+    for title in ("corpus", "pictures", "failures", "roots"):
+        table.add_column(title, overflow="fold", justify="right" if title in {"pictures", "failures"} else "left")
+    for corpus in facts["corpora"]:
+        roots = ", ".join(f"{root['name']} ({root['images']:,})" for root in corpus["roots"])
+        table.add_row(corpus["name"], f"{corpus['images']:,}", f"{corpus['failures']:,}", roots)
+    console.print()
+    console.print(table)
+    console.print()
+    for name, space in facts["spaces"].items():
+        state = "" if space["current"] else "  (out of date: run `lodestone index` again)"
+        console.print(f"space {name}: {space['collection'] or 'not built'}{state}")
+    for run in facts["runs"]:
+        console.print(f"run {run['run_id'][:8]} {run['kind']}: {run['state']} ({run['stage']}) {run['error']}", style="dim")

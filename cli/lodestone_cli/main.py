@@ -1,0 +1,101 @@
+"""Where does `lodestone …` begin? The table of commands, and the one place where errors become a line and an exit code.
+
+Exit codes are stable: 0 done; 1 unexpected; 2 wrong input; 130 interrupted; the others are those of `lodestone.errors`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from lodestone import __version__
+from lodestone.errors import LodestoneError
+
+# Name -> (module, function). Modules are imported when their command runs or its help is shown.
+_COMMANDS: dict[str, tuple[str, str]] = {
+    "index": ("lodestone_cli.commands.index", "index"),
+    "search": ("lodestone_cli.commands.search", "search"),
+    "similar": ("lodestone_cli.commands.search", "similar"),
+    "serve": ("lodestone_cli.commands.serve", "serve"),
+    "status": ("lodestone_cli.commands.status", "status"),
+    "doctor": ("lodestone_cli.commands.doctor", "doctor"),
+    "demo": ("lodestone_cli.commands.demo", "demo"),
+}
+_GROUPS: dict[str, tuple[str, str]] = {
+    "corpus": ("lodestone_cli.commands.corpus", "app"),
+    "train": ("lodestone_cli.commands.train", "app"),
+    "config": ("lodestone_cli.commands.config", "app"),
+}
+
+app = typer.Typer(
+    name="lodestone",
+    help="Find pictures by what you mean.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lodestone {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Find pictures by what you mean: `lodestone index ~/Pictures`, then `lodestone search "two dogs on a beach"`."""
+
+
+def _load_commands() -> None:
+    for name, (module, function) in _COMMANDS.items():
+        app.command(name)(getattr(importlib.import_module(module), function))
+    for name, (module, attribute) in _GROUPS.items():
+        app.add_typer(getattr(importlib.import_module(module), attribute), name=name)
+
+
+def main() -> None:
+    """Entry point of the `lodestone` script."""
+    _load_commands()
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command line; errors become one line on standard error. Returns the exit code."""
+    try:
+        result = app(args=arguments, standalone_mode=False)
+    except LodestoneError as error:
+        _report(error, arguments)
+        return error.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.exceptions.Abort):
+        sys.stderr.write("interrupted\n")
+        return 130
+    except BrokenPipeError:
+        # The reader (head, less) has gone: that is its right. Keep the interpreter from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def _report(error: LodestoneError, arguments: list[str]) -> None:
+    if any(a in {"json", "--output=json", "-ojson"} for a in arguments):
+        problem = {"code": error.code, "detail": error.message, "hint": error.hint, **error.details}
+        sys.stderr.write(json.dumps({"error": problem}, ensure_ascii=False, default=str) + "\n")
+        return
+    sys.stderr.write(f"error [{error.code}]: {error.message}\n")
+    if error.hint:
+        sys.stderr.write(f"  hint: {error.hint}\n")

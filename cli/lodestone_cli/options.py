@@ -1,0 +1,47 @@
+"""Which options do all commands share?"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Output(StrEnum):
+    """How results are written to standard output; messages and progress go to standard error."""
+
+    HUMAN = "human"
+    JSON = "json"
+    YAML = "yaml"
+
+
+HomeOption = Annotated[
+    Path | None, typer.Option("--home", help="Folder with all state of one collection (LODESTONE_HOME).", show_default=False)
+]
+ProfileOption = Annotated[
+    str | None, typer.Option("--profile", help="Set of models, spaces and generators (LODESTONE_PROFILE).", show_default=False)
+]
+OutputOption = Annotated[Output, typer.Option("--output", "-o", help="Form of the result.")]
+CorpusFilterOption = Annotated[
+    list[str] | None, typer.Option("--corpus", "-c", help="Only this corpus; may be given several times.", show_default=False)
+]
+LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Pictures to show.")]
+OffsetOption = Annotated[int, typer.Option("--offset", min=0, max=1000, help="Pictures to skip.")]
+PathPrefixOption = Annotated[
+    str | None,
+    typer.Option("--path", help="Only pictures below this folder of their root, e.g. 2024/summer.", show_default=False),
+]
+RootFilterOption = Annotated[
+    list[str] | None, typer.Option("--root", help="Only this root; may be given several times.", show_default=False)
+]
+DateFromOption = Annotated[
+    str | None, typer.Option("--from", help="Taken at or after this date (2024-07-01).", show_default=False)
+]
+DateToOption = Annotated[str | None, typer.Option("--to", help="Taken before this date.", show_default=False)]
+FusionOption = Annotated[
+    str | None, typer.Option("--fusion", help="needle, rrf or mean_distance; default: the profile's.", show_default=False)
+]
+ExplainOption = Annotated[bool, typer.Option("--explain", help="Show which lists put each picture there.")]
+LocalOption = Annotated[bool, typer.Option("--local", help="Do not use a running service; work in this process.")]

@@ -1,0 +1,94 @@
+"""What does a command run in? The settings, the form of the output, and the library opened at most once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lodestone.config.settings import LoadedSettings, load_settings
+from lodestone_cli.options import Output
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lodestone.runtime import Runtime
+    from lodestone.service import ServiceClient
+
+
+class Session:
+    """One command's surroundings. A context manager: leaving it releases the store."""
+
+    def __init__(
+        self,
+        *,
+        home: Path | None = None,
+        profile: str | None = None,
+        output: Output = Output.HUMAN,
+        flags: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.output = output
+        self.loaded: LoadedSettings = load_settings({"home": home, "profile": profile, **(flags or {})})
+        self._runtime: Runtime | None = None
+        self._client: ServiceClient | None = None
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._runtime is not None:
+            self._runtime.close()
+        if self._client is not None:
+            self._client.close()
+
+    @property
+    def runtime(self) -> Runtime:
+        """The library over this home, opened at first use."""
+        if self._runtime is None:
+            from lodestone.runtime import Runtime
+
+            self._runtime = Runtime.open(self.loaded.settings)
+        return self._runtime
+
+    def service(self) -> ServiceClient | None:
+        """A client of the service that owns this home, or None when none is running."""
+        if self._client is None:
+            from lodestone.config.home import Home
+            from lodestone.service import ServiceClient, find_service
+
+            home = Home(self.loaded.settings.home)
+            if home.exists():
+                home.check()
+            address = find_service(home)
+            if address is None:
+                return None
+            self._client = ServiceClient(address)
+        return self._client
+
+    @property
+    def console(self) -> Console:
+        """Where results for people go."""
+        from rich.console import Console
+
+        return Console(highlight=False)
+
+    @property
+    def messages(self) -> Console:
+        """Where progress and remarks go: standard error."""
+        from rich.console import Console
+
+        return Console(stderr=True, highlight=False)
+
+    def emit(self, value: Any, human: Callable[[Console], None]) -> None:  # noqa: ANN401
+        """Write a result: `value` (JSON-serialisable) for machines, or whatever `human` prints."""
+        if self.output is Output.JSON:
+            sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
+        elif self.output is Output.YAML:
+            import yaml
+
+            plain = json.loads(json.dumps(value, default=str))
+            sys.stdout.write(yaml.safe_dump(plain, allow_unicode=True, sort_keys=False))
+        else:
+            human(self.console)

@@ -1,0 +1,130 @@
+"""How are the parts put together? A `Runtime` is one opened home: settings, catalog, store, models and the query engine.
+
+Everything is opened at first use, so that a command pays only for what it needs: the catalog without the store, the store without
+models. The store's lock is taken by the first use of `store` and released by `close`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from lodestone.config.home import Home
+from lodestone.config.profiles import Profile, find_profile
+from lodestone.config.settings import Settings
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+    from lodestone.backbones.base import Backbone
+    from lodestone.catalog.catalog import Catalog
+    from lodestone.language.base import TextEncoder
+    from lodestone.models.context import ModelContext
+    from lodestone.query.engine import QueryEngine
+    from lodestone.spaces.base import Projection
+    from lodestone.store.base import VectorStore
+
+LEARNT_KINDS = ("bridge",)
+
+
+class Runtime:
+    """One opened home. Use `Runtime.open`, and `close` it (or use it as a context manager)."""
+
+    def __init__(self, settings: Settings, home: Home, profile: Profile) -> None:
+        self.settings = settings
+        self.home = home
+        self.profile = profile
+
+    @classmethod
+    def open(cls, settings: Settings) -> Runtime:
+        """Check the home (or make it) and the profile's name; opens nothing else yet.
+
+        Raises:
+            HomeVersionError: a newer Lodestone wrote the home.
+            UnknownNameError: no such profile.
+        """
+        profile = find_profile(settings.profile)
+        home = Home(settings.home)
+        home.prepare()
+        return cls(settings, home, profile)
+
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The catalog, migrated to this version."""
+        from lodestone.catalog.catalog import Catalog
+
+        return Catalog.open(self.settings.catalog_url or f"sqlite:///{self.home.catalog}")
+
+    @cached_property
+    def store(self) -> VectorStore:
+        """The vector store; embedded, it is locked for this process from here on.
+
+        Raises:
+            StoreLockedError: another process owns it.
+        """
+        from lodestone.store.factory import open_store
+
+        return open_store(self.settings.store, home=self.home, aliases=self.catalog.alias_table())
+
+    def models(self) -> ModelContext:
+        """Where converted models are, how many threads they may use, and what was learnt in this home and is in force."""
+        from lodestone.models.cache import ModelCache
+        from lodestone.models.context import ModelContext
+
+        active = {kind: self.catalog.active_artifact(kind) for kind in LEARNT_KINDS}
+        return ModelContext(
+            cache=ModelCache(self.settings.models.cache.expanduser()),
+            threads=self.settings.models.threads,
+            artifacts={kind: self.home.artifacts / artifact.path for kind, artifact in active.items() if artifact},
+        )
+
+    @cached_property
+    def text_encoder(self) -> TextEncoder:
+        """The profile's text encoder, not warmed up."""
+        from lodestone.language.registry import make_text_encoder
+
+        return make_text_encoder(self.profile.text_encoder, self.models())
+
+    def backbones(self) -> list[Backbone]:
+        """The profile's backbones, new and not warmed up."""
+        from lodestone.backbones.registry import make_backbone
+
+        context = self.models()
+        return [make_backbone(name, context) for name in self.profile.backbones]
+
+    def projections(self) -> dict[str, Projection]:
+        """Space name -> projection in the version that is in force now. Light; not warmed up."""
+        from lodestone.spaces.registry import make_space
+
+        context = self.models()
+        return {name: make_space(name, context) for name in self.profile.spaces}
+
+    def engine(self) -> QueryEngine:
+        """A query engine over the versions in force now."""
+        from lodestone.query.engine import QueryEngine
+
+        return QueryEngine.from_runtime(self)
+
+    def decode(self, data: bytes) -> Image.Image:
+        """An uploaded picture's bytes -> upright RGB picture, within the same bounds as when indexing.
+
+        Raises:
+            ImageError: not a usable picture.
+        """
+        from lodestone.imaging.decode import decode
+
+        smallest = max(backbone.input_size for backbone in self.backbones())
+        return decode(data, min_side=smallest, max_decoded_bytes=self.settings.index.max_decoded_mb << 20).image
+
+    def close(self) -> None:
+        """Flush and release whatever was opened. Idempotent."""
+        for name in ("store", "catalog"):
+            opened = self.__dict__.pop(name, None)
+            if opened is not None:
+                opened.close()
