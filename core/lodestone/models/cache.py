@@ -106,6 +106,8 @@ def _is_sound(path: Path) -> bool:
 
 def _write(path: Path, build: Callable[[Path], None]) -> None:
     """Build into a temporary name, then rename: content first, then its hash, so a crash between leaves an unsound pair."""
+    for left_over in path.parent.glob(f"{path.stem}.*.partial*"):  # of a killed process: the lock is ours now
+        left_over.unlink(missing_ok=True)
     partial = path.with_name(f"{path.stem}.{os.getpid()}.partial{path.suffix}")
     note = _sidecar(partial)
     try:
