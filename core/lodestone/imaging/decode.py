@@ -19,7 +19,7 @@ from PIL import Image
 
 from lodestone.errors import LodestoneError
 from lodestone.imaging.colour import decoding_bytes, to_srgb
-from lodestone.imaging.exif import EmbeddedMetadata, read_embedded
+from lodestone.imaging.exif import EmbeddedMetadata, read_embedded, read_embedded_of_tiff
 from lodestone.imaging.failures import FailureReason, image_error, too_large, unreadable
 from lodestone.imaging.jpeg import apply_draft
 from lodestone.imaging.opening import explain_failure, open_image
@@ -28,7 +28,6 @@ from lodestone.imaging.sniff import HEAD_BYTES, name_unsupported, sniff_format
 if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
     from PIL.JpegImagePlugin import JpegImageFile
-    from PIL.TiffImagePlugin import TiffImageFile
 
 DECODER_VERSION = "1"  # part of a slice's fingerprint: raise it when the same file would give visibly other pixels
 DEFAULT_MAX_DECODED_BYTES = 512 * 2**20
@@ -104,11 +103,11 @@ def _decode_stream(stream: IO[bytes], size: int, limits: _Limits) -> DecodedImag
     kind = _supported_format(head)
     stream.seek(0)
     try:
-        if kind == "RAW":
-            return _decode_raw(stream, limits, EmbeddedMetadata())
+        if kind == "RAW" or (kind == "TIFF" and _is_raw(stream)):
+            return _decode_raw(stream, limits)
         with open_image(stream, kind) as image:
             if kind == "TIFF":
-                return _decode_tiff(cast("TiffImageFile", image), stream, limits)
+                return _decode_tiff(image, limits)
             return _decode_opened(image, stream, kind, limits)
     except LodestoneError:
         raise
@@ -146,21 +145,24 @@ def _decode_opened(image: ImageFile, stream: IO[bytes], kind: str, limits: _Limi
     return _turned(picture, embedded.orientation)
 
 
-def _decode_tiff(image: TiffImageFile, stream: IO[bytes], limits: _Limits) -> DecodedImage:
-    from lodestone.imaging.raw import is_raw_container
-
+def _decode_tiff(image: ImageFile, limits: _Limits) -> DecodedImage:
     embedded = read_embedded(image)  # before loading: the tags are read from the file, which loading closes
-    if is_raw_container(image.tag_v2, stream):
-        return _decode_raw(stream, limits, embedded)
     width, height = image.size
     _refuse_if_too_large(image, (width, height), "TIFF", limits)
     image.load()  # Pillow turns TIFFs itself, and its sizes say so
     return DecodedImage(to_srgb(image), width, height, "TIFF", orientation=embedded.orientation, embedded=embedded)
 
 
-def _decode_raw(stream: IO[bytes], limits: _Limits, container: EmbeddedMetadata) -> DecodedImage:
+def _is_raw(stream: IO[bytes]) -> bool:
+    from lodestone.imaging.raw import is_raw_container  # only TIFF containers pay for it
+
+    return is_raw_container(stream)
+
+
+def _decode_raw(stream: IO[bytes], limits: _Limits) -> DecodedImage:
     from lodestone.imaging.raw import read_preview
 
+    container = read_embedded_of_tiff(stream)
     preview = read_preview(stream)
     if preview.image is not None:
         picture = DecodedImage(preview.image, preview.image.width, preview.image.height, "RAW", embedded=container)

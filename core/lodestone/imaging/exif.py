@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from PIL import ExifTags, Image
 
@@ -58,6 +58,32 @@ def read_embedded(image: Image.Image) -> EmbeddedMetadata:
         xmp=_safely(lambda: _xmp(image, info), None),
         iptc=_safely(lambda: _iptc(image, info), None),
     )
+
+
+def read_embedded_of_tiff(stream: IO[bytes]) -> EmbeddedMetadata:
+    """The EXIF tags of a TIFF container that Pillow cannot open as a picture: a RAW file. Never raises for its content."""
+    exif = Image.Exif()
+    stream.seek(0)
+    _safely(lambda: exif.load_from_fp(stream, None), None)
+    photo, gps = _sub_ifd(exif, ExifTags.IFD.Exif), _sub_ifd(exif, ExifTags.IFD.GPSInfo)
+    return EmbeddedMetadata(base=_safely(lambda: dict(exif), {}), photo=photo, gps=gps)
+
+
+def read_tiff_tags(stream: IO[bytes]) -> Mapping[int, Any]:
+    """The tags of a TIFF's first directory; none when it cannot be read. Leaves the stream at its beginning."""
+    from PIL.TiffImagePlugin import ImageFileDirectory_v2
+
+    def read() -> Mapping[int, Any]:
+        stream.seek(0)
+        header = stream.read(8)
+        directory = ImageFileDirectory_v2(header if header[2:4] != b"+\0" else header + stream.read(8))
+        stream.seek(directory.next or 0)
+        directory.load(stream)
+        return dict(directory)
+
+    tags = _safely(read, _EMPTY)
+    stream.seek(0)
+    return tags
 
 
 def _may_have_exif(image: Image.Image) -> bool:

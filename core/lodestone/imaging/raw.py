@@ -6,14 +6,14 @@ A RAW file is not developed: the camera's own preview is what a photographer rem
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import IO, Any, BinaryIO, cast
+from typing import IO, BinaryIO, cast
 
 import numpy as np
 from PIL import Image
 
 from lodestone.errors import ImageError
+from lodestone.imaging.exif import read_tiff_tags
 from lodestone.imaging.failures import FailureReason, image_error
 
 # TIFF containers with these extensions are asked for a preview even when their tags look like a plain TIFF's.
@@ -49,19 +49,20 @@ class RawPreview:
     height: int
 
 
-def is_raw_container(tags: Mapping[int, Any], stream: IO[bytes]) -> bool:
+def is_raw_container(stream: IO[bytes]) -> bool:
     """Whether a TIFF, by the tags of its first directory, its marks and its name, is a camera's RAW file.
 
     Cameras put a reduced picture into the first directory and the sensor's data into sub-directories; plain TIFFs don't.
     """
+    tags = read_tiff_tags(stream)
     if _DNG_VERSION in tags:
         return True
-    if tags.get(_NEW_SUBFILE_TYPE, 0) & _REDUCED_RESOLUTION and _SUB_IFDS in tags:
+    subfile = tags.get(_NEW_SUBFILE_TYPE, 0)
+    if isinstance(subfile, int) and subfile & _REDUCED_RESOLUTION and _SUB_IFDS in tags:
         return True
-    position = stream.tell()
     stream.seek(8)
     mark = stream.read(2)
-    stream.seek(position)
+    stream.seek(0)
     name = getattr(stream, "name", "")
     return mark == _CR2_MARK or (isinstance(name, str) and os.path.splitext(name)[1].lower() in RAW_EXTENSIONS)  # noqa: PTH122
 
