@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from lodestone.config.settings import LoadedSettings, load_settings
 from lodestone_cli.options import Output
@@ -34,7 +34,7 @@ class Session:
         self._runtime: Runtime | None = None
         self._client: ServiceClient | None = None
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

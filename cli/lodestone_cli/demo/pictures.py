@@ -1,7 +1,8 @@
 """Which pictures does the demonstration search? Real files, written from what packages bring along.
 
-Photos: those that come inside scikit-image. Drawings: OpenMoji (CC BY-SA 4.0), drawn from SVG to 256-pixel PNG files, without flags,
-skin tones and key caps. The drawings' files have numbers for names; their names are known for one half (training) and hidden for the other.
+Photos: those that come inside scikit-image. Drawings: OpenMoji (CC BY-SA 4.0), drawn from SVG to 256-pixel PNG files,
+without flags, skin tones and key caps. The drawings' files have meaningless names; their real names are known for one half
+(training) and hidden for the other.
 """
 
 from __future__ import annotations
@@ -17,10 +18,26 @@ from lodestone.errors import ModelUnavailableError
 
 DRAWING_PX = 256
 PHOTOS = (
-    "astronaut.png", "brick.png", "camera.png", "cell.png", "chelsea.png", "clock_motion.png", "coffee.png", "coins.png", "grass.png",
-    "gravel.png", "hubble_deep_field.jpg", "ihc.png", "moon.png", "motorcycle_left.png", "motorcycle_right.png", "page.png",
-    "retina.jpg", "rocket.jpg", "text.png",
-)  # fmt: skip
+    "astronaut.png",
+    "brick.png",
+    "camera.png",
+    "cell.png",
+    "chelsea.png",
+    "clock_motion.png",
+    "coffee.png",
+    "coins.png",
+    "grass.png",
+    "gravel.png",
+    "hubble_deep_field.jpg",
+    "ihc.png",
+    "moon.png",
+    "motorcycle_left.png",
+    "motorcycle_right.png",
+    "page.png",
+    "retina.jpg",
+    "rocket.jpg",
+    "text.png",
+)
 _SKIN_TONES = range(0x1F3FB, 0x1F400)
 _REGIONAL_INDICATORS = range(0x1F1E6, 0x1F200)
 _KEYCAP, _TAG_END, _VARIATION = 0x20E3, 0xE007F, 0xFE0F
