@@ -154,3 +154,19 @@ class RunFailedError(LodestoneError):
     code = "run_failed"
     status = 500
     exit_code = 13
+
+
+class CatalogError(LodestoneError):
+    """The catalog's database cannot be read or written. What was committed before is intact unless the file is damaged."""
+
+    code = "catalog_failed"
+    status = 503
+    exit_code = 14
+
+
+class EmbeddingsDamagedError(LodestoneError):
+    """A stored embedding file is missing, truncated or altered. Index the corpus again: only damaged slices are redone."""
+
+    code = "embeddings_damaged"
+    status = 500
+    exit_code = 15

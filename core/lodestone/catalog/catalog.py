@@ -1,0 +1,81 @@
+"""What is the catalog? One object over the SQL database that holds all facts but the vectors.
+
+Driver and service may have it open at once. Every method blocks, is thread-safe, and is one short transaction (long reads are
+iterators over pages, which hold no transaction between them). Methods take and return the records of records.py, and raise:
+
+    CatalogError     the database cannot be read or written (also: a row that breaks a constraint)
+    OutOfSpaceError  the disk is full; the transaction left nothing behind
+
+Each subject has its module: corpora, images, captions, slices (receipts, loads), deletions (tombstones), runs (failures), artifacts
+(aliases).
+
+Example:
+    >>> catalog = Catalog.open(home.catalog)  # doctest: +SKIP
+    >>> corpus = catalog.ensure_corpus("holidays")  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy.engine import Engine
+
+from lodestone.catalog.artifacts import ArtifactRows
+from lodestone.catalog.captions import CaptionRows
+from lodestone.catalog.corpora import CorpusRows
+from lodestone.catalog.deletions import DeletionRows
+from lodestone.catalog.engine import make_engine
+from lodestone.catalog.identity import mint_image_id
+from lodestone.catalog.images import ImageRows
+from lodestone.catalog.migrate import ensure_head
+from lodestone.catalog.runs import RunRows
+from lodestone.catalog.slices import SliceRows
+
+
+class Catalog(CorpusRows, ImageRows, CaptionRows, SliceRows, DeletionRows, RunRows, ArtifactRows):
+    """See the module's docstring. Make one with `Catalog.open`."""
+
+    mint_image_id = staticmethod(mint_image_id)
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+
+    @classmethod
+    def open(cls, location: str | Path) -> Self:
+        """Open a catalog, making or migrating its tables first where needed.
+
+        Args:
+            location: A URL (`sqlite:////absolute/path`, `postgresql+psycopg://…`), or the path of an SQLite file (any file name).
+
+        Raises:
+            HomeVersionError: a newer Lodestone wrote it; nothing was changed.
+            ConfigurationError: the location cannot be used.
+            CatalogError: it is not a database, or it is damaged.
+            OutOfSpaceError: the disk is full.
+        """
+        engine = make_engine(location)
+        try:
+            ensure_head(engine)
+        except BaseException:
+            engine.dispose()
+            raise
+        return cls(engine)
+
+    @property
+    def url(self) -> str:
+        """Where it is, without the password."""
+        return self._engine.url.render_as_string(hide_password=True)
+
+    @property
+    def path(self) -> Path | None:
+        """The SQLite file; None for a server."""
+        database = self._engine.url.database
+        return Path(database) if self._engine.dialect.name == "sqlite" and database else None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

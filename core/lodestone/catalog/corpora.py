@@ -1,0 +1,133 @@
+"""Which corpora and roots does the catalog know?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import PurePath
+from uuid import uuid4
+
+from sqlalchemy import Connection, delete, exists, insert, select
+
+from lodestone.catalog import tables
+from lodestone.catalog.engine import CatalogBase
+from lodestone.catalog.records import Corpus, Root
+from lodestone.catalog.sql import PAGE, insert_ignoring
+from lodestone.errors import NotFoundError, UnknownNameError
+
+_REMOVED_AT_ONCE = 10_000  # images a transaction, so that other writers get their turn
+
+
+class CorpusRows(CatalogBase):
+    """Corpora and roots."""
+
+    def ensure_corpus(self, name: str) -> Corpus:
+        """The corpus of that name, made if it is new."""
+        by_name = select(tables.corpora).where(tables.corpora.c.name == name)
+
+        def change(connection: Connection) -> Corpus:
+            row = {"corpus_id": str(uuid4()), "name": name, "created_at": datetime.now(UTC)}
+            insert_ignoring(connection, tables.corpora, [row])
+            return Corpus(*connection.execute(by_name).one())
+
+        with self._reading() as connection:
+            if found := connection.execute(by_name).first():
+                return Corpus(*found)
+        return self._write(change)
+
+    def corpus(self, name: str) -> Corpus:
+        """The corpus of that name; `UnknownNameError` lists the known ones when there is none."""
+        with self._reading() as connection:
+            if found := connection.execute(select(tables.corpora).where(tables.corpora.c.name == name)).first():
+                return Corpus(*found)
+            known = list(connection.execute(select(tables.corpora.c.name).order_by(tables.corpora.c.name).limit(20)).scalars())
+        raise UnknownNameError.among("corpus", name, known)
+
+    def corpora(self, offset: int = 0, limit: int = 100) -> list[Corpus]:
+        """A page of corpora by name."""
+        query = select(tables.corpora).order_by(tables.corpora.c.name).offset(offset).limit(limit)
+        with self._reading() as connection:
+            return [Corpus(*row) for row in connection.execute(query)]
+
+    def remove_corpus(self, corpus_id: str) -> None:
+        """Forget the corpus and all that hangs on it, in short transactions; run it again if it was interrupted."""
+        images = tables.images
+        some = select(images.c.image_id).where(images.c.corpus_id == corpus_id).limit(_REMOVED_AT_ONCE)
+
+        def some_images(connection: Connection) -> int:
+            return connection.execute(delete(images).where(images.c.image_id.in_(some))).rowcount
+
+        while self._write(some_images):
+            pass
+        self._write(
+            lambda connection: connection.execute(delete(tables.corpora).where(tables.corpora.c.corpus_id == corpus_id))
+        )
+
+    def ensure_root(self, corpus_id: str, path: str) -> Root:
+        """The root for that absolute path, made if it is new.
+
+        Its name is the folder's base name; when another path of the corpus has that name already, `-2`, `-3`, … is added. The name
+        takes part in image ids and never changes.
+
+        Raises:
+            NotFoundError: there is no such corpus.
+        """
+        roots = tables.roots
+        by_path = select(roots).where(roots.c.corpus_id == corpus_id, roots.c.path == path)
+
+        def change(connection: Connection) -> Root:
+            if found := connection.execute(by_path).first():
+                return Root(*found)
+            if connection.execute(select(tables.corpora.c.name).where(tables.corpora.c.corpus_id == corpus_id)).first() is None:
+                raise NotFoundError(
+                    f"there is no corpus with id {corpus_id!r}", hint="`lodestone corpus list` shows those there are"
+                )
+            taken = set(connection.execute(select(roots.c.name).where(roots.c.corpus_id == corpus_id)).scalars())
+            name = next(candidate for candidate in _names(PurePath(path).name or "root") if candidate not in taken)
+            root = Root(root_id=str(uuid4()), corpus_id=corpus_id, name=name, path=path)
+            row = {"root_id": root.root_id, "corpus_id": corpus_id, "name": name, "path": path}
+            connection.execute(insert(roots), row)
+            return root
+
+        with self._reading() as connection:
+            if found := connection.execute(by_path).first():
+                return Root(*found)
+        return self._write(change)
+
+    def root(self, root_id: str) -> Root:
+        """One root by its id; `NotFoundError` when there is none."""
+        with self._reading() as connection:
+            found = connection.execute(select(tables.roots).where(tables.roots.c.root_id == root_id)).first()
+        if found is None:
+            raise NotFoundError(f"there is no root with id {root_id!r}", hint="its corpus may have been removed")
+        return Root(*found)
+
+    def roots(self, corpus_id: str | None = None) -> list[Root]:
+        """Roots of one corpus, or of all, by name."""
+        query = select(tables.roots).order_by(tables.roots.c.name, tables.roots.c.root_id)
+        if corpus_id is not None:
+            query = query.where(tables.roots.c.corpus_id == corpus_id)
+        with self._reading() as connection:
+            return [Root(*row) for row in connection.execute(query)]
+
+    def unshared_hashes(self, corpus_id: str) -> Iterator[str]:
+        """Content hashes that only this corpus has, ascending: what may be deleted with it (thumbnails)."""
+        images, other = tables.images, tables.images.alias()
+        shared = exists().where(other.c.hash == images.c.hash, other.c.corpus_id != corpus_id)
+        query = select(images.c.hash).where(images.c.corpus_id == corpus_id, images.c.hash != "", ~shared).distinct()
+        last = ""
+        while True:
+            with self._reading() as connection:
+                page = list(connection.execute(query.where(images.c.hash > last).order_by(images.c.hash).limit(PAGE)).scalars())
+            yield from page
+            if len(page) < PAGE:
+                return
+            last = page[-1]
+
+
+def _names(base: str) -> Iterator[str]:
+    yield base
+    number = 2
+    while True:
+        yield f"{base}-{number}"
+        number += 1

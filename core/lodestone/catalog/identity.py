@@ -1,0 +1,24 @@
+"""Which id does a picture, a corpus or a caption get? Pure functions: the same facts give the same id in every process."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid5
+
+
+def mint_image_id(corpus_id: str, root_name: str, uri: str, *, attempt: int = 0) -> str:
+    """Id of a picture at its first sight: uuid5 of the corpus and `root_name/uri`.
+
+    Args:
+        corpus_id: UUID of the corpus.
+        root_name: Name of the root (not its path: a collection may move as a whole).
+        uri: Path inside the root.
+        attempt: 0 at first. A picture that moved away keeps the id minted from its old path, so a new picture at that path
+            takes the next attempt.
+    """
+    name = f"{root_name}/{uri}" if attempt == 0 else f"{root_name}/{uri}#{attempt}"
+    return str(uuid5(UUID(corpus_id), name))
+
+
+def caption_id(image_id: str, source: str, text: str) -> str:
+    """Id of a caption, the point id in the `captions` collection: uuid5 of its picture and `source/text`."""
+    return str(uuid5(UUID(image_id), f"{source}/{text}"))

@@ -1,0 +1,246 @@
+"""Which pictures does the catalog know, and what changes when one moves, fails, goes or comes back?
+
+Two consequences of a change are kept here, in the same transaction: a picture that was embedded and can no longer be shown gets a
+tombstone (see deletions.py), and a slice whose members need another payload in the stores (moved, came back) counts as not
+loaded any more (see slices.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
+
+from lodestone.catalog import tables
+from lodestone.catalog.deletions import bury, lift
+from lodestone.catalog.engine import CatalogBase
+from lodestone.catalog.identity import mint_image_id
+from lodestone.catalog.records import ImageRecord, ImageState
+from lodestone.catalog.sql import PAGE, chunks, insert_ignoring
+from lodestone.errors import NotFoundError
+
+DEAD = (ImageState.GONE, ImageState.FAILED)  # states in which a picture must not be found
+_NAMES = tuple(field.name for field in fields(ImageRecord))
+_VALUES = attrgetter(*_NAMES)
+IMAGE_COLUMNS = tuple(tables.images.c[name] for name in _NAMES)
+
+
+def image_record(row: Row[Any]) -> ImageRecord:
+    """A row of `IMAGE_COLUMNS` as a record."""
+    return ImageRecord(*row[:7], ImageState(row[7]), *row[8:])
+
+
+class ImageRows(CatalogBase):
+    """Pictures."""
+
+    def images_of_root(self, root_id: str) -> Iterator[ImageRecord]:
+        """All pictures of a root in every state, by uri (code point order), a page at a time.
+
+        No transaction stays open between pages, so the caller may write while it reads.
+        """
+        images = tables.images
+        query = select(*IMAGE_COLUMNS).where(images.c.root_id == root_id).order_by(images.c.uri).limit(PAGE)
+        last: str | None = None
+        while True:
+            with self._reading() as connection:
+                page = connection.execute(query if last is None else query.where(images.c.uri > last)).all()
+            yield from map(image_record, page)
+            if len(page) < PAGE:
+                return
+            last = page[-1].uri
+
+    def images_by_uri(self, root_id: str, uris: Iterable[str]) -> dict[str, ImageRecord]:
+        """Pictures of a root by uri, in every state; unknown uris are left out."""
+        found: dict[str, ImageRecord] = {}
+        with self._reading() as connection:
+            for chunk in chunks(uris):
+                query = select(*IMAGE_COLUMNS).where(tables.images.c.root_id == root_id, tables.images.c.uri.in_(chunk))
+                found.update((row.uri, image_record(row)) for row in connection.execute(query))
+        return found
+
+    def images(self, image_ids: Iterable[str]) -> dict[str, ImageRecord]:
+        """Pictures by id, in every state; unknown ids are left out."""
+        found: dict[str, ImageRecord] = {}
+        with self._reading() as connection:
+            for chunk in chunks(image_ids):
+                query = select(*IMAGE_COLUMNS).where(tables.images.c.image_id.in_(chunk))
+                found.update((row.image_id, image_record(row)) for row in connection.execute(query))
+        return found
+
+    def gone_by_hash(self, corpus_id: str, hashes: Iterable[str]) -> dict[str, list[ImageRecord]]:
+        """Gone pictures of a corpus with these contents: a new file with such a content is one of them, moved."""
+        found: dict[str, list[ImageRecord]] = {}
+        images = tables.images
+        with self._reading() as connection:
+            for chunk in chunks(hashes):
+                query = (
+                    select(*IMAGE_COLUMNS)
+                    .where(images.c.hash.in_(chunk), images.c.corpus_id == corpus_id, images.c.state == ImageState.GONE)
+                    .order_by(images.c.uri)
+                )
+                for row in connection.execute(query):
+                    found.setdefault(row.hash, []).append(image_record(row))
+        return found
+
+    def count_images(self, corpus_id: str | None = None, state: ImageState | None = None) -> int:
+        """Number of pictures of one corpus (or all) in one state (or any)."""
+        query = select(func.count()).select_from(tables.images)
+        if corpus_id is not None:
+            query = query.where(tables.images.c.corpus_id == corpus_id)
+        if state is not None:
+            query = query.where(tables.images.c.state == state)
+        with self._reading() as connection:
+            return connection.execute(query).scalar_one()
+
+    def mint_image_ids(self, corpus_id: str, root_name: str, uris: Iterable[str]) -> dict[str, str]:
+        """Ids for new pictures by uri: `mint_image_id`, past ids that pictures which moved away took with them."""
+        minted: dict[str, str] = {}
+        waiting, attempt = list(uris), 0
+        while waiting:
+            ids = {uri: mint_image_id(corpus_id, root_name, uri, attempt=attempt) for uri in waiting}
+            taken = self._known(ids.values())
+            minted.update((uri, image_id) for uri, image_id in ids.items() if image_id not in taken)
+            waiting = [uri for uri in waiting if ids[uri] in taken]
+            attempt += 1
+        return minted
+
+    def add_images(self, records: Sequence[ImageRecord]) -> int:
+        """Insert pictures and return how many were new; one whose id or (root, uri) is known is left as it stands.
+
+        (Two index runs over one folder may add the same file; the first wins, and the next run brings it up to date.)
+        """
+
+        def change(connection: Connection) -> int:
+            count = select(func.count()).select_from(tables.images)
+            before = connection.execute(count).scalar_one()
+            insert_ignoring(connection, tables.images, [_row(record) for record in records])
+            lift(connection, [record.image_id for record in records if record.state is ImageState.ACTIVE])
+            return connection.execute(count).scalar_one() - before
+
+        return self._write(change) if records else 0
+
+    def update_images(self, records: Sequence[ImageRecord]) -> None:
+        """Replace whole rows by image id, in one transaction (give it some thousands at a time).
+
+        A picture may take the uri of another of the batch, or that of a gone picture, whose row it then replaces.
+
+        Raises:
+            NotFoundError: a picture is unknown.
+            CatalogError: its new uri belongs to another living picture.
+        """
+        if not records:
+            return
+
+        def change(connection: Connection) -> None:
+            before = _states(connection, [record.image_id for record in records])
+            unknown = next((record for record in records if record.image_id not in before), None)
+            if unknown is not None:
+                raise NotFoundError(
+                    f"there is no picture with id {unknown.image_id!r} (uri {unknown.uri!r})", hint="add it first"
+                )
+            moved = [r for r in records if (r.root_id, r.uri) != (before[r.image_id].root_id, before[r.image_id].uri)]
+            _make_way(connection, moved)
+            connection.execute(_UPDATE, [{f"new_{name}": value for name, value in _row(record).items()} for record in records])
+            self._follow_up(connection, records, before)
+
+        self._write(change)
+
+    def mark_gone(self, image_ids: Sequence[str]) -> None:
+        """Turn pictures into gone ones; unknown ids are ignored."""
+
+        def change(connection: Connection) -> None:
+            for chunk in chunks(image_ids):
+                died = [i for i, old in _states(connection, chunk).items() if old.state is not ImageState.GONE]
+                connection.execute(
+                    update(tables.images).where(tables.images.c.image_id.in_(died)).values(state=ImageState.GONE.value)
+                )
+                bury(connection, died)
+
+        if image_ids:
+            self._write(change)
+
+    def _known(self, image_ids: Iterable[str]) -> set[str]:
+        known: set[str] = set()
+        with self._reading() as connection:
+            for chunk in chunks(image_ids):
+                known.update(
+                    connection.execute(select(tables.images.c.image_id).where(tables.images.c.image_id.in_(chunk))).scalars()
+                )
+        return known
+
+    def _follow_up(self, connection: Connection, records: Sequence[ImageRecord], before: dict[str, _Before]) -> None:
+        died, revived, stale = [], [], set()
+        for record in records:
+            old = before[record.image_id]
+            if record.state in DEAD:
+                if old.state not in DEAD:
+                    died.append(record.image_id)
+                continue
+            if record.state is ImageState.ACTIVE and old.state is not ImageState.ACTIVE:
+                revived.append(record.image_id)
+            if record.slice_id is not None and record.slice_id == old.slice_id and old.needs_loading_as(record):
+                stale.add(record.slice_id)
+        bury(connection, died)
+        lift(connection, revived)
+        for chunk in chunks(stale):
+            connection.execute(delete(tables.loads).where(tables.loads.c.slice_id.in_(chunk)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What of a picture's former row decides about the consequences of a change."""
+
+    root_id: str
+    uri: str
+    state: ImageState
+    slice_id: str | None
+    taken_at: int | None
+
+    def needs_loading_as(self, record: ImageRecord) -> bool:
+        """Whether the stores' point of an embedded picture must be written again."""
+        if self.state is ImageState.PENDING:
+            return False  # not in the stores yet
+        return self.state in DEAD or (self.root_id, self.uri, self.taken_at) != (record.root_id, record.uri, record.taken_at)
+
+
+_UPDATE = (
+    update(tables.images)
+    .where(tables.images.c.image_id == bindparam("new_image_id"))
+    .values({name: bindparam(f"new_{name}") for name in _NAMES if name != "image_id"})
+)
+
+
+def _row(record: ImageRecord) -> dict[str, Any]:
+    row = dict(zip(_NAMES, _VALUES(record), strict=True))
+    row["state"] = record.state.value
+    return row
+
+
+def _states(connection: Connection, image_ids: Iterable[str]) -> dict[str, _Before]:
+    images = tables.images
+    columns = (images.c.image_id, images.c.root_id, images.c.uri, images.c.state, images.c.slice_id, images.c.taken_at)
+    found: dict[str, _Before] = {}
+    for chunk in chunks(image_ids):
+        for image_id, root_id, uri, state, slice_id, taken_at in connection.execute(
+            select(*columns).where(images.c.image_id.in_(chunk))
+        ):
+            found[image_id] = _Before(root_id, uri, ImageState(state), slice_id, taken_at)
+    return found
+
+
+def _make_way(connection: Connection, moved: Sequence[ImageRecord]) -> None:
+    """Free the uris that `moved` will take: from each other (a swap) and from gone pictures."""
+    images = tables.images
+    for chunk in chunks([record.image_id for record in moved]):
+        # A uri that no file can have, distinct for each; the update that follows replaces it.
+        connection.execute(update(images).where(images.c.image_id.in_(chunk)).values(uri="\x01" + images.c.image_id))
+    by_root: dict[str, list[str]] = {}
+    for record in moved:
+        by_root.setdefault(record.root_id, []).append(record.uri)
+    for root_id, uris in by_root.items():
+        for chunk in chunks(uris):
+            in_the_way = (images.c.root_id == root_id, images.c.uri.in_(chunk), images.c.state == ImageState.GONE)
+            connection.execute(delete(images).where(*in_the_way))

@@ -1,0 +1,149 @@
+"""Which runs were made, how did they end, and which files failed in them?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import Connection, Row, delete, func, insert, select, tuple_, update
+
+from lodestone.catalog import tables
+from lodestone.catalog.engine import CatalogBase
+from lodestone.catalog.records import Failure, Run, RunState
+from lodestone.catalog.sql import PAGE, chunks, upsert
+from lodestone.errors import NotFoundError
+
+_FAILURE_COLUMNS = tuple(tables.failures.c[name] for name in ("run_id", "root_id", "uri", "code", "message", "image_id"))
+
+
+class RunRows(CatalogBase):
+    """Runs and failures."""
+
+    def start_run(self, kind: str, corpus_id: str | None = None) -> Run:
+        """Begin a run of a kind (`index`, `train-bridge`, …)."""
+        run = Run(
+            run_id=str(uuid4()),
+            kind=kind,
+            corpus_id=corpus_id,
+            state=RunState.RUNNING,
+            stage="",
+            started_at=datetime.now(UTC),
+            finished_at=None,
+            counts={},
+        )
+        row = {name: getattr(run, name) for name in Run.__slots__} | {"state": run.state.value}
+        self._write(lambda connection: connection.execute(insert(tables.runs), row))
+        return run
+
+    def update_run(self, run_id: str, *, stage: str | None = None, counts: Mapping[str, Any] | None = None) -> None:
+        """Record a run's progress; what is None stays.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        changed: dict[str, Any] = {}
+        if stage is not None:
+            changed["stage"] = stage
+        if counts is not None:
+            changed["counts"] = dict(counts)
+        if changed:
+            self._change_run(run_id, changed)
+
+    def finish_run(self, run_id: str, state: RunState, error: str = "") -> None:
+        """End a run; `error` says why when it did not succeed.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        self._change_run(run_id, {"state": RunState(state).value, "error": error, "finished_at": datetime.now(UTC)})
+
+    def interrupt_runs(self, kind: str, corpus_id: str | None) -> int:
+        """Declare runs that still count as running to be interrupted (their process died); returns how many.
+
+        Call it only where no other such run can be alive.
+        """
+        runs = tables.runs
+        same_corpus = runs.c.corpus_id.is_(None) if corpus_id is None else runs.c.corpus_id == corpus_id
+        statement = (
+            update(runs)
+            .where(runs.c.kind == kind, same_corpus, runs.c.state == RunState.RUNNING.value)
+            .values(state=RunState.INTERRUPTED.value, finished_at=datetime.now(UTC))
+        )
+        return self._write(lambda connection: connection.execute(statement).rowcount)
+
+    def run(self, run_id: str) -> Run:
+        """One run by its id; `NotFoundError` when there is none."""
+        with self._reading() as connection:
+            found = connection.execute(select(tables.runs).where(tables.runs.c.run_id == run_id)).first()
+        if found is None:
+            raise _no_run(run_id)
+        return _run(found)
+
+    def runs(self, limit: int = 20) -> list[Run]:
+        """The latest runs, newest first."""
+        query = select(tables.runs).order_by(tables.runs.c.started_at.desc(), tables.runs.c.run_id).limit(limit)
+        with self._reading() as connection:
+            return [_run(row) for row in connection.execute(query)]
+
+    def add_failures(self, failures: Sequence[Failure]) -> None:
+        """Record files that could not be used; a file's earlier failure with the same code is replaced."""
+        if failures:
+            self._write(lambda connection: upsert(connection, tables.failures, [asdict(failure) for failure in failures]))
+
+    def failures(self, *, run_id: str | None = None, corpus_id: str | None = None) -> Iterator[Failure]:
+        """Failures last met in a run, or standing in a corpus, or all, by root and uri, a page at a time."""
+        table, roots = tables.failures, tables.roots
+        key = (table.c.root_id, table.c.uri, table.c.code)
+        query = select(*_FAILURE_COLUMNS).order_by(*key).limit(PAGE)
+        if run_id is not None:
+            query = query.where(table.c.run_id == run_id)
+        if corpus_id is not None:
+            query = query.where(table.c.root_id.in_(select(roots.c.root_id).where(roots.c.corpus_id == corpus_id)))
+        page: list[Failure] = []
+        while True:
+            after = [tuple_(*key) > tuple_(page[-1].root_id, page[-1].uri, page[-1].code)] if page else []
+            with self._reading() as connection:
+                page = [Failure(*row) for row in connection.execute(query.where(*after))]
+            yield from page
+            if len(page) < PAGE:
+                return
+
+    def count_failures(self, *, run_id: str | None = None, corpus_id: str | None = None) -> int:
+        """Number of what `failures` would yield."""
+        table, roots = tables.failures, tables.roots
+        query = select(func.count()).select_from(table)
+        if run_id is not None:
+            query = query.where(table.c.run_id == run_id)
+        if corpus_id is not None:
+            query = query.where(table.c.root_id.in_(select(roots.c.root_id).where(roots.c.corpus_id == corpus_id)))
+        with self._reading() as connection:
+            return connection.execute(query).scalar_one()
+
+    def clear_failures(self, root_id: str, uris: Iterable[str]) -> None:
+        """Forget the failures of files that succeeded now or are gone."""
+        table = tables.failures
+        wanted = list(uris)
+
+        def change(connection: Connection) -> None:
+            for chunk in chunks(wanted):
+                connection.execute(delete(table).where(table.c.root_id == root_id, table.c.uri.in_(chunk)))
+
+        if wanted:
+            self._write(change)
+
+    def _change_run(self, run_id: str, changed: dict[str, Any]) -> None:
+        statement = update(tables.runs).where(tables.runs.c.run_id == run_id).values(**changed)
+        if not self._write(lambda connection: connection.execute(statement).rowcount):
+            raise _no_run(run_id)
+
+
+def _run(row: Row[Any]) -> Run:
+    found = row._asdict()
+    return Run(**{**found, "state": RunState(found["state"])})
+
+
+def _no_run(run_id: str) -> NotFoundError:
+    return NotFoundError(f"there is no run with id {run_id!r}", hint="its corpus may have been removed meanwhile")

@@ -1,0 +1,147 @@
+"""Which slices exist, what of each is on disk (receipts), and which collections hold it (loads)?
+
+A slice is planned first (`add_slices`), then embedded (a receipt for every part), then loaded into each collection. A slice is
+*live* while at least one pending or active picture has it as its slice; others are superseded and need no work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from sqlalchemy import Connection, Exists, bindparam, delete, exists, func, insert, select, tuple_, update
+
+from lodestone.catalog import tables
+from lodestone.catalog.engine import CatalogBase
+from lodestone.catalog.images import IMAGE_COLUMNS, image_record
+from lodestone.catalog.records import ImageRecord, ImageState, Receipt, SliceRecord
+from lodestone.catalog.sql import PAGE, insert_ignoring, upsert
+
+LIVING = (ImageState.PENDING, ImageState.ACTIVE)
+_ORDER = (tables.slices.c.created_at, tables.slices.c.slice_id)
+_LIVE = exists().where(tables.images.c.slice_id == tables.slices.c.slice_id, tables.images.c.state.in_(LIVING))
+
+
+class SliceRows(CatalogBase):
+    """Slices, receipts and loads."""
+
+    def add_slices(self, planned: Sequence[tuple[SliceRecord, Sequence[str]]]) -> None:
+        """Add slices with their members (image ids, in row order) in one transaction, and make each the slice of its members.
+
+        Raises:
+            CatalogError: a member is unknown, or a slice id exists already.
+        """
+        members = [
+            {"slice_id": record.slice_id, "image_id": image_id, "position": position}
+            for record, image_ids in planned
+            for position, image_id in enumerate(image_ids)
+        ]
+
+        def change(connection: Connection) -> None:
+            connection.execute(insert(tables.slices), [asdict(record) for record, _ in planned])
+            if members:
+                connection.execute(insert(tables.slice_members), members)
+                connection.execute(_SET_SLICE, [{"of_image": m["image_id"], "to_slice": m["slice_id"]} for m in members])
+
+        if planned:
+            self._write(change)
+
+    def slices(self, corpus_id: str | None = None) -> Iterator[SliceRecord]:
+        """All slices of a corpus (or of all), superseded ones too, oldest first, a page at a time."""
+        query = select(tables.slices).order_by(*_ORDER).limit(PAGE)
+        if corpus_id is not None:
+            query = query.where(tables.slices.c.corpus_id == corpus_id)
+        page: list[SliceRecord] = []
+        while True:
+            after = [tuple_(*_ORDER) > tuple_(page[-1].created_at, page[-1].slice_id)] if page else []
+            with self._reading() as connection:
+                page = [SliceRecord(*row) for row in connection.execute(query.where(*after))]
+            yield from page
+            if len(page) < PAGE:
+                return
+
+    def slices_without(self, part: str, corpus_id: str | None = None) -> list[SliceRecord]:
+        """Live slices that have no receipt for `part`: what is unfinished, oldest first."""
+        query = select(tables.slices).where(_LIVE, ~_has_receipt(part)).order_by(*_ORDER)
+        if corpus_id is not None:
+            query = query.where(tables.slices.c.corpus_id == corpus_id)
+        with self._reading() as connection:
+            return [SliceRecord(*row) for row in connection.execute(query)]
+
+    def slice_images(self, slice_id: str, *, states: Collection[ImageState] = LIVING) -> list[ImageRecord]:
+        """The slice's live members in row order: pictures whose slice it is now, in one of `states` (pending and active)."""
+        images, members = tables.images, tables.slice_members
+        query = (
+            select(*IMAGE_COLUMNS)
+            .join(members, (members.c.image_id == images.c.image_id) & (members.c.slice_id == images.c.slice_id))
+            .where(images.c.slice_id == slice_id, images.c.state.in_(list(states)))
+            .order_by(members.c.position)
+        )
+        with self._reading() as connection:
+            return [image_record(row) for row in connection.execute(query)]
+
+    def slice_members(self, slice_id: str) -> list[str]:
+        """Image ids of all rows the slice was planned with, in row order, whatever became of them."""
+        members = tables.slice_members
+        query = select(members.c.image_id).where(members.c.slice_id == slice_id).order_by(members.c.position)
+        with self._reading() as connection:
+            return list(connection.execute(query).scalars())
+
+    def record_receipts(self, receipts: Sequence[Receipt]) -> None:
+        """Record (or replace) proofs of finished parts, in one transaction."""
+        if receipts:
+            self._write(lambda connection: upsert(connection, tables.receipts, [asdict(receipt) for receipt in receipts]))
+
+    def receipts(self, slice_id: str) -> dict[str, Receipt]:
+        """The slice's receipts by part."""
+        query = select(tables.receipts).where(tables.receipts.c.slice_id == slice_id)
+        with self._reading() as connection:
+            return {row.part: Receipt(*row) for row in connection.execute(query)}
+
+    def forget_receipts(self, slice_id: str, parts: Collection[str]) -> None:
+        """Declare parts unfinished, e.g. because their files are damaged; they will be embedded again."""
+        table = tables.receipts
+        self._write(
+            lambda connection: connection.execute(
+                delete(table).where(table.c.slice_id == slice_id, table.c.part.in_(list(parts)))
+            )
+        )
+
+    def mark_loaded(self, collection: str, slice_ids: Iterable[str]) -> None:
+        """Record that `collection` holds the live rows of these slices."""
+        now = datetime.now(UTC)
+        rows = [{"collection": collection, "slice_id": slice_id, "loaded_at": now} for slice_id in slice_ids]
+        if rows:
+            self._write(lambda connection: insert_ignoring(connection, tables.loads, rows))
+
+    def unloaded_slices(self, collection: str, *, parts: Collection[str] = ("meta",)) -> list[SliceRecord]:
+        """Live slices that `collection` does not hold (as they are now) and that have receipts for all `parts`, oldest first."""
+        loaded = exists().where(tables.loads.c.collection == collection, tables.loads.c.slice_id == tables.slices.c.slice_id)
+        query = select(tables.slices).where(_LIVE, ~loaded, *(_has_receipt(part) for part in parts)).order_by(*_ORDER)
+        with self._reading() as connection:
+            return [SliceRecord(*row) for row in connection.execute(query)]
+
+    def count_loaded(self, collection: str) -> int:
+        """Number of slices that `collection` holds."""
+        query = select(func.count()).select_from(tables.loads).where(tables.loads.c.collection == collection)
+        with self._reading() as connection:
+            return connection.execute(query).scalar_one()
+
+    def forget_loads(self, collection: str) -> None:
+        """The collection was dropped or emptied: it holds no slice and has carried out no deletion."""
+
+        def change(connection: Connection) -> None:
+            connection.execute(delete(tables.loads).where(tables.loads.c.collection == collection))
+            connection.execute(delete(tables.deletions).where(tables.deletions.c.collection == collection))
+
+        self._write(change)
+
+
+_SET_SLICE = (
+    update(tables.images).where(tables.images.c.image_id == bindparam("of_image")).values(slice_id=bindparam("to_slice"))
+)
+
+
+def _has_receipt(part: str) -> Exists:
+    return exists().where(tables.receipts.c.slice_id == tables.slices.c.slice_id, tables.receipts.c.part == part)

@@ -1,0 +1,42 @@
+"""Which SQL helpers do the catalog's subjects share? Chunked lists and the insert that tolerates existing rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Table
+from sqlalchemy.dialects import postgresql, sqlite
+
+_T = TypeVar("_T")
+
+IN_LIMIT = 900  # values in one IN list: older SQLite builds take 999 variables
+PAGE = 2_000  # rows that a streaming read holds at a time
+
+
+def chunks(items: Iterable[_T], size: int = IN_LIMIT) -> Iterator[list[_T]]:
+    """Consecutive lists of at most `size` items."""
+    iterator = iter(items)
+    while chunk := list(islice(iterator, size)):
+        yield chunk
+
+
+def insert_ignoring(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert `rows`; one that meets an existing key is left out."""
+    if rows:
+        connection.execute(_insert(connection, table).on_conflict_do_nothing(), [dict(row) for row in rows])
+
+
+def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Insert `rows` (all columns given), replacing those with the same primary key."""
+    if rows:
+        keys = [column.name for column in table.primary_key]
+        statement = _insert(connection, table)
+        changed = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
+        connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=changed), [dict(row) for row in rows])
+
+
+def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
+    # ON CONFLICT is spelt alike in both, but SQLAlchemy has one construct for each dialect.
+    return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)

@@ -1,0 +1,221 @@
+"""How are the catalog's facts laid out in SQL? Tables that SQLite and PostgreSQL understand alike.
+
+Ids are 36-character strings. Times are stored in UTC and come back aware. `images.uri` and other file names compare by code point
+(case-sensitive; NFC and NFD differ). Deleting a corpus deletes everything under it (ON DELETE CASCADE).
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    DateTime,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+from sqlalchemy.engine import Dialect
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """An aware datetime in UTC; SQLite keeps no time zone, so it is put back on the way out."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 (SQLAlchemy's signature)
+        """Convert to UTC; a naive time is a bug of the caller and raises `ValueError`."""
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"naive datetime {value!r}: the catalog takes aware ones")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:  # noqa: ANN401, ARG002 (SQLAlchemy's signature)
+        """Give the time zone back."""
+        if value is None:
+            return None
+        found: datetime = value
+        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+
+
+_ID = String(36)
+# Byte order everywhere: PostgreSQL would otherwise sort (and page) by its locale. SQLite's default is byte order already.
+_NAME = Text().with_variant(Text(collation="C"), "postgresql")
+
+
+def _parent(column: str, *, on_delete: str = "CASCADE") -> ForeignKey:
+    return ForeignKey(column, ondelete=on_delete)
+
+
+corpora = Table(
+    "corpora",
+    metadata,
+    Column("corpus_id", _ID, primary_key=True),
+    Column("name", _NAME, nullable=False, unique=True),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+roots = Table(
+    "roots",
+    metadata,
+    Column("root_id", _ID, primary_key=True),
+    Column("corpus_id", _ID, _parent("corpora.corpus_id"), nullable=False),
+    Column("name", _NAME, nullable=False),
+    Column("path", _NAME, nullable=False),
+    UniqueConstraint("corpus_id", "name"),
+    UniqueConstraint("corpus_id", "path"),
+)
+
+slices = Table(
+    "slices",
+    metadata,
+    Column("slice_id", _ID, primary_key=True),
+    Column("corpus_id", _ID, _parent("corpora.corpus_id"), nullable=False, index=True),
+    Column("fingerprint", String(64), nullable=False, index=True),
+    Column("rows", Integer, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+# Columns stand in the order of `ImageRecord`'s fields.
+images = Table(
+    "images",
+    metadata,
+    Column("image_id", _ID, primary_key=True),
+    Column("corpus_id", _ID, _parent("corpora.corpus_id"), nullable=False),
+    Column("root_id", _ID, _parent("roots.root_id"), nullable=False),
+    Column("uri", _NAME, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("mtime_ns", BigInteger, nullable=False),
+    Column("state", String(12), nullable=False),
+    Column("slice_id", _ID, _parent("slices.slice_id", on_delete="SET NULL"), index=True),
+    Column("width", Integer, nullable=False),
+    Column("height", Integer, nullable=False),
+    Column("format", String(32), nullable=False),
+    Column("taken_at", BigInteger),
+    Column("latitude", Float),
+    Column("longitude", Float),
+    UniqueConstraint("root_id", "uri"),
+    Index(None, "corpus_id", "state"),
+    Index(None, "hash", "corpus_id"),
+)
+
+captions = Table(
+    "captions",
+    metadata,
+    Column("image_id", _ID, _parent("images.image_id"), primary_key=True),
+    Column("source", String(32), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("text", Text, nullable=False),
+)
+
+slice_members = Table(
+    "slice_members",
+    metadata,
+    Column("slice_id", _ID, _parent("slices.slice_id"), primary_key=True),
+    Column("image_id", _ID, _parent("images.image_id"), primary_key=True, index=True),
+    Column("position", Integer, nullable=False),
+)
+
+receipts = Table(
+    "receipts",
+    metadata,
+    Column("slice_id", _ID, _parent("slices.slice_id"), primary_key=True),
+    Column("part", String(128), primary_key=True),
+    Column("path", _NAME, nullable=False),
+    Column("rows", Integer, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("checksum", String(64), nullable=False),
+    Column("seconds", Float, nullable=False),
+)
+
+loads = Table(
+    "loads",
+    metadata,
+    Column("collection", String(255), primary_key=True),
+    Column("slice_id", _ID, _parent("slices.slice_id"), primary_key=True, index=True),
+    Column("loaded_at", UtcDateTime, nullable=False),
+)
+
+# A tombstone outlives its image's row (a picture moved onto a gone one's path replaces it), so it has no key into images.
+tombstones = Table(
+    "tombstones",
+    metadata,
+    Column("image_id", _ID, primary_key=True),
+    Column("corpus_id", _ID, _parent("corpora.corpus_id"), nullable=False, index=True),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+# Which collection has carried out which tombstone. A new tombstone of the same picture starts without rows here.
+deletions = Table(
+    "deletions",
+    metadata,
+    Column("collection", String(255), primary_key=True),
+    Column("image_id", _ID, _parent("tombstones.image_id"), primary_key=True, index=True),
+)
+
+runs = Table(
+    "runs",
+    metadata,
+    Column("run_id", _ID, primary_key=True),
+    Column("kind", String(32), nullable=False),
+    Column("corpus_id", _ID, _parent("corpora.corpus_id"), index=True),
+    Column("state", String(12), nullable=False),
+    Column("stage", String(64), nullable=False),
+    Column("started_at", UtcDateTime, nullable=False, index=True),
+    Column("finished_at", UtcDateTime),
+    Column("counts", JSON, nullable=False),
+    Column("error", Text, nullable=False),
+)
+
+# The last failure of each kind of each file: `run_id` is the last run that met it.
+failures = Table(
+    "failures",
+    metadata,
+    Column("root_id", _ID, _parent("roots.root_id"), primary_key=True),
+    Column("uri", _NAME, primary_key=True),
+    Column("code", String(64), primary_key=True),
+    Column("run_id", _ID, _parent("runs.run_id"), nullable=False, index=True),
+    Column("message", Text, nullable=False),
+    Column("image_id", _ID),
+)
+
+artifacts = Table(
+    "artifacts",
+    metadata,
+    Column("kind", String(64), primary_key=True),
+    Column("version", String(64), primary_key=True),
+    Column("path", _NAME, nullable=False),
+    Column("active", Boolean, nullable=False),
+    Column("metrics", JSON, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+aliases = Table(
+    "aliases",
+    metadata,
+    Column("alias", String(255), primary_key=True),
+    Column("collection", String(255), nullable=False),
+)
