@@ -21,12 +21,13 @@ class CaptionRows(CatalogBase):
         """Replace the captions of pictures (image id -> captions) that come from `sources`; other sources' stay.
 
         Args:
-            captions: For each picture all its captions from `sources`; an empty list removes them. Repeated texts are kept once.
+            captions: For each picture all its captions from `sources`; an empty list removes them. Repetitions are dropped.
             sources: Which sources these captions are all of; None for the sources that occur in `captions`.
 
         Raises:
             CatalogError: a picture is unknown.
         """
+        table = tables.captions
         if sources is None:
             sources = {record.source for records in captions.values() for record in records}
         rows: list[dict[str, Any]] = []

@@ -6,8 +6,8 @@ iterators over pages, which hold no transaction between them). Methods take and 
     CatalogError     the database cannot be read or written (also: a row that breaks a constraint)
     OutOfSpaceError  the disk is full; the transaction left nothing behind
 
-Each subject has its module: corpora, images, captions, slices (receipts, loads), deletions (tombstones), runs (failures), artifacts
-(aliases).
+Each subject has its module: corpora, images, captions, slices (receipts, loads), deletions (tombstones), runs (failures),
+artifacts (aliases).
 
 Example:
     >>> catalog = Catalog.open(home.catalog)  # doctest: +SKIP
@@ -47,7 +47,7 @@ class Catalog(CorpusRows, ImageRows, CaptionRows, SliceRows, DeletionRows, RunRo
         """Open a catalog, making or migrating its tables first where needed.
 
         Args:
-            location: A URL (`sqlite:////absolute/path`, `postgresql+psycopg://…`), or the path of an SQLite file (any file name).
+            location: A URL (`sqlite:////absolute/path`, `postgresql+psycopg://…`), or the path of an SQLite file.
 
         Raises:
             HomeVersionError: a newer Lodestone wrote it; nothing was changed.

@@ -66,8 +66,8 @@ class CorpusRows(CatalogBase):
     def ensure_root(self, corpus_id: str, path: str) -> Root:
         """The root for that absolute path, made if it is new.
 
-        Its name is the folder's base name; when another path of the corpus has that name already, `-2`, `-3`, … is added. The name
-        takes part in image ids and never changes.
+        Its name is the folder's base name; when another path of the corpus has that name already, `-2`, `-3`, … is added. The
+        name takes part in image ids and never changes.
 
         Raises:
             NotFoundError: there is no such corpus.
@@ -79,9 +79,7 @@ class CorpusRows(CatalogBase):
             if found := connection.execute(by_path).first():
                 return Root(*found)
             if connection.execute(select(tables.corpora.c.name).where(tables.corpora.c.corpus_id == corpus_id)).first() is None:
-                raise NotFoundError(
-                    f"there is no corpus with id {corpus_id!r}", hint="`lodestone corpus list` shows those there are"
-                )
+                raise NotFoundError(f"there is no corpus with id {corpus_id!r}", hint="see `lodestone corpus list`")
             taken = set(connection.execute(select(roots.c.name).where(roots.c.corpus_id == corpus_id)).scalars())
             name = next(candidate for candidate in _names(PurePath(path).name or "root") if candidate not in taken)
             root = Root(root_id=str(uuid4()), corpus_id=corpus_id, name=name, path=path)

@@ -1,9 +1,9 @@
 """Which pictures must the vector stores still forget?
 
-A tombstone says that a picture, once embedded, is gone or failed now. Each collection carries it out once: `tombstones` lists what
-is left to do there, `mark_deleted` records what was done. A picture that comes back is not deleted by its old tombstone: only one
-whose state is gone or failed (or whose row was replaced) is listed, and turning active removes the tombstone. Dying again makes
-a fresh one, which every collection carries out again.
+A tombstone says that a picture, once embedded, is gone or failed now. Each collection carries it out once: `tombstones` lists
+what is left to do there, `mark_deleted` records what was done. A picture that comes back is not deleted by its old tombstone:
+only one whose state is gone or failed (or whose row was replaced) is listed, and turning active removes the tombstone. Dying
+again makes a fresh one, which every collection carries out again.
 """
 
 from __future__ import annotations

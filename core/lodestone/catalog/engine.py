@@ -1,8 +1,8 @@
 """How does the catalog reach its database, and what happens when two processes write at once?
 
-SQLite: write-ahead log, 30 s of patience, foreign keys on; a writing transaction takes the write lock at its start (BEGIN IMMEDIATE),
-so that it waits for its turn instead of failing half way. Other databases: their own defaults. Driver errors leave here as
-`LodestoneError`s.
+SQLite: write-ahead log, 30 s of patience, foreign keys on; a writing transaction takes the write lock at its start (BEGIN
+IMMEDIATE), so that it waits for its turn instead of failing half way. Other databases: their own defaults. Driver errors leave
+here as `LodestoneError`s.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ class CatalogBase:
             reraise=True,
         )
         with translated_errors():
-            return retrying(self._attempt, change)
+            done: _T = retrying(self._attempt, change)
+            return done
 
     def _attempt(self, change: Callable[[Connection], _T]) -> _T:
         with self._engine.connect().execution_options(**{_WRITES: True}) as connection, connection.begin():

@@ -1,8 +1,8 @@
 """Which pictures does the catalog know, and what changes when one moves, fails, goes or comes back?
 
-Two consequences of a change are kept here, in the same transaction: a picture that was embedded and can no longer be shown gets a
-tombstone (see deletions.py), and a slice whose members need another payload in the stores (moved, came back) counts as not
-loaded any more (see slices.py).
+Two consequences of a change are kept here, in the same transaction: a picture that was embedded and can no longer be shown
+gets a tombstone (see deletions.py), and a slice whose members need another payload in the stores (moved, came back) counts as
+not loaded any more (see slices.py).
 """
 
 from __future__ import annotations
@@ -25,12 +25,15 @@ from lodestone.errors import NotFoundError
 DEAD = (ImageState.GONE, ImageState.FAILED)  # states in which a picture must not be found
 _NAMES = tuple(field.name for field in fields(ImageRecord))
 _VALUES = attrgetter(*_NAMES)
+_STATE = _NAMES.index("state")
 IMAGE_COLUMNS = tuple(tables.images.c[name] for name in _NAMES)
 
 
 def image_record(row: Row[Any]) -> ImageRecord:
     """A row of `IMAGE_COLUMNS` as a record."""
-    return ImageRecord(*row[:7], ImageState(row[7]), *row[8:])
+    values: list[Any] = list(row)
+    values[_STATE] = ImageState(values[_STATE])
+    return ImageRecord(*values)
 
 
 class ImageRows(CatalogBase):

@@ -116,7 +116,7 @@ class SliceRows(CatalogBase):
             self._write(lambda connection: insert_ignoring(connection, tables.loads, rows))
 
     def unloaded_slices(self, collection: str, *, parts: Collection[str] = ("meta",)) -> list[SliceRecord]:
-        """Live slices that `collection` does not hold (as they are now) and that have receipts for all `parts`, oldest first."""
+        """Live slices with receipts for all `parts` that `collection` does not hold as they are now, oldest first."""
         loaded = exists().where(tables.loads.c.collection == collection, tables.loads.c.slice_id == tables.slices.c.slice_id)
         query = select(tables.slices).where(_LIVE, ~loaded, *(_has_receipt(part) for part in parts)).order_by(*_ORDER)
         with self._reading() as connection:

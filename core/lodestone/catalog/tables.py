@@ -1,7 +1,7 @@
 """How are the catalog's facts laid out in SQL? Tables that SQLite and PostgreSQL understand alike.
 
-Ids are 36-character strings. Times are stored in UTC and come back aware. `images.uri` and other file names compare by code point
-(case-sensitive; NFC and NFD differ). Deleting a corpus deletes everything under it (ON DELETE CASCADE).
+Ids are 36-character strings. Times are stored in UTC and come back aware. `images.uri` and other file names compare by code
+point (case-sensitive; NFC and NFD differ). Deleting a corpus deletes everything under it (ON DELETE CASCADE).
 """
 
 from __future__ import annotations
