@@ -1,0 +1,1 @@
+"""The HTTP service: a FastAPI ingress on Ray Serve. Imports core and schemas only."""

@@ -1,0 +1,106 @@
+"""How is the HTTP app put together? `create_app` wires routes, limits, guards and errors around one `Services` object.
+
+From the outside in: request context (id, metrics, last resort), same-site guard, body limits, admission, routes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from lodestone import __version__
+from lodestone.config.settings import ServeSettings
+from lodestone.service import instance_of
+from lodestone_schemas.api import Problem
+from lodestone_serve import problems
+from lodestone_serve.admission import Admission, Admitted
+from lodestone_serve.context import RequestContext
+from lodestone_serve.guards import UPLOAD_SLACK_BYTES, BodyLimits, SameSite
+from lodestone_serve.metrics import Metrics
+from lodestone_serve.routes.corpora import corpora_router
+from lodestone_serve.routes.images import images_router
+from lodestone_serve.routes.internal import internal_router
+from lodestone_serve.routes.operations import operations_router
+from lodestone_serve.routes.search import IMAGE_SEARCH, search_router
+from lodestone_serve.services import Services
+
+_PROBLEM_CONTENT = {problems.PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+_PROBLEM: dict[int | str, dict[str, Any]] = {
+    "4XX": {"description": "The request was refused.", "content": _PROBLEM_CONTENT},
+    "5XX": {"description": "Lodestone failed.", "content": _PROBLEM_CONTENT},
+}
+
+
+def create_app(services: Services, *, settings: ServeSettings, token: str, metrics: Metrics | None = None) -> FastAPI:
+    """Build the app. Its lifespan opens and closes `services`.
+
+    Args:
+        services: What the routes ask.
+        settings: Host name to answer for, and limits.
+        token: Secret of the internal routes.
+        metrics: Where to count; a new set by default.
+    """
+    metrics = metrics or Metrics()
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        await services.open()
+        try:
+            yield
+        finally:
+            await services.close()
+
+    app = FastAPI(
+        title="Lodestone",
+        version=__version__,
+        summary="Find pictures by what you mean.",
+        lifespan=lifespan,
+        responses=_PROBLEM,
+        docs_url=None,  # the pages load scripts from elsewhere; the document itself is at /openapi.json
+        redoc_url=None,
+        redirect_slashes=False,
+        generate_unique_id_function=_operation_id,
+    )
+    app.include_router(search_router(services, metrics))
+    app.include_router(images_router(services))
+    app.include_router(corpora_router(services))
+    app.include_router(operations_router(services, metrics, instance_of(token)))
+    app.include_router(internal_router(services, token))
+    problems.install(app)
+    _describe(app)
+
+    admission = Admission(max_ongoing=settings.max_ongoing, max_queued=settings.max_queued, metrics=metrics)
+    uploads = {IMAGE_SEARCH: settings.max_upload_mb * 2**20 + UPLOAD_SLACK_BYTES}
+    # Starlette runs the one added last first.
+    app.add_middleware(Admitted, admission=admission)
+    app.add_middleware(BodyLimits, uploads=uploads)
+    app.add_middleware(SameSite, host=settings.host)
+    app.add_middleware(RequestContext, metrics=metrics)
+    return app
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name
+
+
+def _describe(app: FastAPI) -> None:
+    """Make the OpenAPI document tell the truth about errors: problems everywhere, FastAPI's own validation shape nowhere."""
+    generate = app.openapi
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            document = generate()
+            for operations in document["paths"].values():
+                for operation in operations.values():
+                    operation["responses"].pop("422", None)
+            schemas = document["components"]["schemas"]
+            schemas.pop("HTTPValidationError", None)
+            schemas.pop("ValidationError", None)
+            schemas["Problem"] = Problem.model_json_schema()
+        return app.openapi_schema or {}
+
+    app.openapi = described  # type: ignore[method-assign]  # FastAPI's documented way to extend the document

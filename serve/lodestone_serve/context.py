@@ -1,0 +1,84 @@
+"""What surrounds every request? An id, a log context, metrics, safe headers, and an answer even when the code is wrong."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+
+import structlog
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lodestone_serve.metrics import Metrics
+from lodestone_serve.problems import problem_response, unexpected
+
+REQUEST_ID = "X-Request-ID"
+UNMATCHED = "unmatched"
+
+_ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_log = structlog.get_logger("lodestone.serve")
+
+
+class RequestContext:
+    """Outermost middleware: everything that must hold even for requests that nothing else handles.
+
+    A client's `X-Request-ID` is used when it is short and plain, else a new one is made; either way it is echoed. HEAD is
+    answered as GET without a body. `Cross-Origin-Resource-Policy` keeps other sites' pages from embedding pictures.
+    """
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI scope."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        method, started = scope["method"], time.perf_counter()
+        request_id = _request_id(scope)
+        if method == "HEAD":
+            scope["method"] = "GET"
+        answer = _Answer(send, request_id=request_id, without_body=method == "HEAD")
+        with structlog.contextvars.bound_contextvars(request_id=request_id):
+            try:
+                await self._app(scope, receive, answer)
+            except Exception:  # noqa: BLE001 - the last resort: logged in full, answered without internals
+                _log.exception("unexpected error", method=method, path=scope["path"])
+                if not answer.started:
+                    await problem_response(unexpected(request_id))(scope, receive, answer)
+            finally:
+                route = getattr(scope.get("route"), "path", UNMATCHED)
+                # 499, as nginx has it: the client went away before there was an answer.
+                self._metrics.observe_request(method, route, answer.status or 499, time.perf_counter() - started)
+
+
+class _Answer:
+    """Wraps `send`: adds headers to the start of the answer and remembers its status."""
+
+    def __init__(self, send: Send, *, request_id: str, without_body: bool) -> None:
+        self._send = send
+        self._request_id = request_id
+        self._without_body = without_body
+        self.status = 0
+
+    @property
+    def started(self) -> bool:
+        return self.status != 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            headers[REQUEST_ID] = self._request_id
+            headers.setdefault("X-Content-Type-Options", "nosniff")
+            headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
+        elif self._without_body and message["type"] == "http.response.body":
+            message = {**message, "body": b""}
+        await self._send(message)
+
+
+def _request_id(scope: Scope) -> str:
+    given = Headers(scope=scope).get(REQUEST_ID, "")
+    return given if _ACCEPTABLE_ID.fullmatch(given) else uuid.uuid4().hex

@@ -1,0 +1,142 @@
+"""How does an error become an HTTP answer? RFC 9457 problem details, for every error, on every route."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from starlette.exceptions import HTTPException
+
+from lodestone.errors import LodestoneError
+from lodestone_schemas.api import Problem
+
+PROBLEM_TYPE = "application/problem+json"
+RETRY_AFTER_S = 1
+
+_CODES = {
+    400: "bad_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "body_too_large",
+    415: "unsupported_media_type",
+    421: "misdirected_request",
+    503: "overloaded",
+}
+_log = structlog.get_logger("lodestone.serve")
+
+
+class Refusal(HTTPException):
+    """The request is refused by the HTTP layer itself, before any part of Lodestone has seen it.
+
+    It is an `HTTPException` because FastAPI turns every other exception raised while a body is read into a plain 400.
+    """
+
+    def __init__(self, status: int, detail: str, *, hint: str = "", code: str = "", **extra: Any) -> None:  # noqa: ANN401
+        super().__init__(status_code=status, detail=detail, headers=_retry_headers(status))
+        self.problem = problem(status, code or _CODES[status], detail, hint=hint, extra=extra)
+
+
+def problem(
+    status: int, code: str, detail: str, *, hint: str = "", instance: str = "", extra: Mapping[str, Any] | None = None
+) -> Problem:
+    """Problem details with the title of `status`; members of `extra` never replace those that the RFC defines."""
+    own = {
+        "type": f"urn:lodestone:problem:{code}",
+        "title": _title(status),
+        "status": status,
+        "detail": detail,
+        "instance": instance,
+        "code": code,
+        "hint": hint,
+    }
+    return Problem(**{**(extra or {}), **own})
+
+
+def problem_of(error: LodestoneError, *, instance: str = "") -> Problem:
+    """Problem details of an error that Lodestone raised on purpose."""
+    return problem(error.status, error.code, error.message, hint=error.hint, instance=instance, extra=error.details)
+
+
+def unexpected(request_id: str) -> Problem:
+    """Problem details of a defect: names the request, and nothing of what happened inside."""
+    return problem(
+        500,
+        "internal_error",
+        "Lodestone failed in a way it does not know",
+        hint=f"the log has the details under request id {request_id}",
+        extra={"request_id": request_id},
+    )
+
+
+def problem_response(found: Problem, headers: Mapping[str, str] | None = None) -> Response:
+    """The HTTP answer that carries `found`."""
+    return Response(
+        content=found.model_dump_json(),
+        status_code=found.status,
+        media_type=PROBLEM_TYPE,
+        headers={**_retry_headers(found.status), **(headers or {})},
+    )
+
+
+def install(app: FastAPI) -> None:
+    """Make every error of `app` a problem."""
+    app.add_exception_handler(LodestoneError, _lodestone)
+    app.add_exception_handler(RequestValidationError, _validation)
+    app.add_exception_handler(HTTPException, _http)
+
+
+async def _lodestone(request: Request, error: Exception) -> Response:
+    assert isinstance(error, LodestoneError)  # noqa: S101 - Starlette's handler type is wider than what it is registered for
+    if error.status >= 500:
+        _log.warning("request failed", code=error.code, detail=error.message, path=request.url.path)
+    return problem_response(problem_of(error, instance=request.url.path))
+
+
+async def _validation(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
+    fields = [{"field": _field(item["loc"]), "message": item["msg"]} for item in error.errors()]
+    first = fields[0] if fields else {"field": "body", "message": "not understood"}
+    return problem_response(
+        problem(
+            422,
+            "invalid_request",
+            f"{first['field']}: {first['message']}",
+            hint="see /openapi.json for what this route takes",
+            instance=request.url.path,
+            extra={"errors": fields[:20]},
+        )
+    )
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - as above
+    if isinstance(error, Refusal):
+        found = error.problem.model_copy(update={"instance": request.url.path})
+    else:
+        code = _CODES.get(error.status_code, "http_error")
+        found = problem(error.status_code, code, str(error.detail), instance=request.url.path)
+    return problem_response(found, error.headers)
+
+
+def _field(location: tuple[int | str, ...]) -> str:
+    """`("body", "filters", "corpora", 0)` -> `filters.corpora.0`; the bare part (`body`) where nothing follows."""
+    inner = location[1:] if len(location) > 1 and location[0] in {"body", "query", "path", "header"} else location
+    return ".".join(str(part) for part in inner)
+
+
+def _retry_headers(status: int) -> dict[str, str]:
+    return {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
+
+
+def _title(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return "Error"

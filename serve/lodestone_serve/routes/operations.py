@@ -1,0 +1,52 @@
+"""Which routes are for whoever runs the service? Alive, ready, status and metrics."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from lodestone import __version__
+from lodestone_schemas.service import Alive, ServiceStatus
+from lodestone_serve.metrics import Metrics
+from lodestone_serve.problems import problem, problem_response
+from lodestone_serve.services import Services
+
+
+def operations_router(services: Services, metrics: Metrics, instance: str) -> APIRouter:
+    """Routes of operation."""
+    router = APIRouter(tags=["operations"])
+    alive = Alive(version=__version__, instance=instance)
+
+    @router.get("/healthz")
+    async def healthz() -> Alive:
+        """Answers as long as the process does."""
+        return alive
+
+    @router.get("/readyz", response_model=ServiceStatus)
+    async def readyz() -> Response:
+        """200 when models, store and catalog have just answered, else a 503 problem naming those that have not."""
+        status = await services.status()
+        if status.ready:
+            return _json(status)
+        failing = sorted(name for name, check in status.checks.items() if not check.ok)
+        checks = {name: check.model_dump() for name, check in status.checks.items()}
+        return problem_response(
+            problem(503, "not_ready", f"not answering: {', '.join(failing)}", instance="/readyz", extra={"checks": checks})
+        )
+
+    @router.get("/v1/status", response_model=ServiceStatus)
+    async def status() -> Response:
+        """The same, always 200: for people and for `lodestone status`."""
+        return _json(await services.status())
+
+    @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+    async def exposition() -> Response:
+        """Prometheus metrics."""
+        return Response(content=metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
+
+    return router
+
+
+def _json(status: ServiceStatus) -> Response:
+    return Response(content=status.model_dump_json(), media_type="application/json")

@@ -1,0 +1,92 @@
+"""Which routes answer questions? Search in words (at once or as a stream), by an uploaded picture and by an indexed one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, File, Form, Query, Request, UploadFile
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from sse_starlette import EventSourceResponse
+
+from lodestone_schemas.api import MAX_LIMIT, MAX_OFFSET, SearchFilters, SearchOptions, SearchRequest, SearchResponse
+from lodestone_serve.context import REQUEST_ID
+from lodestone_serve.metrics import Metrics
+from lodestone_serve.services import Services
+from lodestone_serve.streams import event_stream
+
+IMAGE_SEARCH = "/v1/search/image"
+_OPTIONS_CHARS = 65_536
+
+
+class SimilarParams(BaseModel):
+    """`SearchOptions` spelt as query parameters, which cannot nest."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: int = Field(20, ge=1, le=MAX_LIMIT)
+    offset: int = Field(0, ge=0, le=MAX_OFFSET)
+    corpora: list[str] = Field(default_factory=list, max_length=100)
+    roots: list[str] = Field(default_factory=list, max_length=100)
+    path_prefix: str | None = Field(None, max_length=4096)
+    taken_from: datetime | None = None
+    taken_to: datetime | None = None
+    spaces: list[str] | None = Field(None, max_length=16)
+    fusion: str | None = Field(None, max_length=64)
+    deadline_ms: int | None = Field(None, ge=1, le=600_000)
+    explain: bool = False
+
+    def options(self) -> SearchOptions:
+        """The same as the body of a search has it."""
+        nested = self.model_dump(include=set(SearchFilters.model_fields))
+        flat = self.model_dump(exclude=set(SearchFilters.model_fields))
+        return SearchOptions(filters=SearchFilters(**nested), **flat)
+
+
+def search_router(services: Services, metrics: Metrics) -> APIRouter:
+    """Routes that ask the engine."""
+    router = APIRouter(tags=["search"])
+
+    def answered(response: SearchResponse) -> Response:
+        metrics.observe_stages(response.timings_ms)
+        # Serialised once, by pydantic's own writer; FastAPI would validate a second time what the engine has just built.
+        return Response(content=response.model_dump_json(), media_type="application/json")
+
+    @router.post("/v1/search", response_model=SearchResponse)
+    async def search(body: SearchRequest) -> Response:
+        """Find pictures by words; answers once, when the answer is final."""
+        return answered(await services.answer(body))
+
+    @router.post(
+        "/v1/search/stream",
+        response_class=EventSourceResponse,
+        responses={200: {"content": {"text/event-stream": {}}, "description": "plan, results, guide, done or error events"}},
+    )
+    async def search_stream(body: SearchRequest, request: Request) -> Response:
+        """Find pictures by words; sends each better answer as soon as it is known."""
+        request_id = request.headers.get(REQUEST_ID, "")
+        return await event_stream(services.events(body), metrics=metrics, request_id=request_id)
+
+    @router.post(IMAGE_SEARCH, response_model=SearchResponse)
+    async def search_by_picture(
+        image: Annotated[UploadFile, File(description="The picture to search by.")],
+        options: Annotated[str, Form(max_length=_OPTIONS_CHARS, description="SearchOptions as JSON.")] = "{}",
+    ) -> Response:
+        """Find pictures like an uploaded one. Nothing of the upload is kept."""
+        try:
+            chosen = SearchOptions.model_validate_json(options)
+        except ValidationError as error:
+            raise RequestValidationError(
+                [{**item, "loc": ("body", "options", *item["loc"])} for item in error.errors(include_url=False)]
+            ) from error
+        return answered(await services.by_picture(await image.read(), chosen))
+
+    @router.get("/v1/images/{image_id}/similar", response_model=SearchResponse)
+    async def similar(image_id: UUID, params: Annotated[SimilarParams, Query()]) -> Response:
+        """Find pictures like an indexed one."""
+        return answered(await services.similar(str(image_id), params.options()))
+
+    return router
