@@ -142,3 +142,15 @@ def test_a_fingerprint_changes_with_every_part_and_where_it_ends(tmp_path):
     (tmp_path / "empty").touch()
     (tmp_path / "full").write_bytes(b"x")
     assert hash_file(tmp_path / "empty") != hash_file(tmp_path / "full")
+
+
+@pytest.mark.parametrize("content", [b"", b"not a graph", None], ids=["empty", "garbage", "missing"])
+def test_a_file_that_is_no_graph_is_named(tmp_path, content):
+    from lodestone.models.session import open_session
+
+    path = tmp_path / "net.onnx"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(ModelUnavailableError, match=r"net\.onnx") as caught:
+        open_session(path)
+    assert "delete" in caught.value.hint

@@ -82,6 +82,11 @@ def test_a_text_beyond_the_window_is_cut_not_refused(encoder):
     assert float((encoder.encode(["word " * 200 + "other " * 50]) @ encoder.encode([long]).T)[0, 0]) < 0.999
 
 
+@pytest.mark.parametrize("text", ["caf\udcff dog", "\x00\n\t", "🐕 🏖️", "犬", "x " * 5000])
+def test_any_string_has_a_vector(encoder, text):
+    assert np.linalg.norm(encoder.encode([text])[0]) == pytest.approx(1, abs=1e-6)
+
+
 def test_similar_meanings_lie_closer_than_similar_words(encoder):
     a, b, c = encoder.encode(["a kitten naps on the sofa", "a cat is sleeping on the couch", "a sofa shop in the cat district"])
     assert a @ b > a @ c

@@ -90,7 +90,7 @@ class MiniLM(TextEncoder):
         vectors = np.empty((len(texts), self.dim), np.float32)
         if not len(texts):
             return vectors
-        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
+        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch([_well_formed(text) for text in texts])]
         for rows in _batches([len(ids) for ids in tokens]):
             longest = max(len(tokens[row]) for row in rows)
             ids = np.zeros((len(rows), longest), np.int64)
@@ -101,6 +101,11 @@ class MiniLM(TextEncoder):
                 mask[line, :length] = 1
             vectors[rows] = self._session.run(["vectors"], {"ids": ids, "mask": mask})[0]
         return vectors
+
+
+def _well_formed(text: str) -> str:
+    """Undecodable bytes of a file name or a command line (lone surrogates) as question marks: the tokenizer refuses them."""
+    return text.encode("utf8", "replace").decode("utf8")
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:

@@ -9,6 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import onnxruntime as ort
+from onnxruntime.capi import onnxruntime_pybind11_state as native
+
+from lodestone.errors import ModelUnavailableError
+
+_CANNOT_LOAD: tuple[type[Exception], ...] = (
+    native.Fail,
+    native.InvalidArgument,
+    native.InvalidGraph,
+    native.InvalidProtobuf,
+    native.NoSuchFile,
+    native.NotImplemented,
+    native.RuntimeException,
+)
 
 
 def open_session(path: Path, *, threads: int = 0) -> ort.InferenceSession:
@@ -16,7 +29,11 @@ def open_session(path: Path, *, threads: int = 0) -> ort.InferenceSession:
 
     Args:
         path: The file.
-        threads: Threads inside one operator; 0 for ONNX Runtime's choice (one a physical core).
+        threads: Threads inside one operator; 0 for ONNX Runtime's choice (one a physical core). With 1, a pass runs on the
+            calling thread: several callers then share the cores without waiting for each other.
+
+    Raises:
+        ModelUnavailableError: the file is no graph that this ONNX Runtime can run.
     """
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
@@ -25,7 +42,13 @@ def open_session(path: Path, *, threads: int = 0) -> ort.InferenceSession:
     options.log_severity_level = 3
     # Spinning threads steal the cores from decoding and from the other model of a run.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return ort.InferenceSession(str(path), sess_options=options, providers=_providers())
+    try:
+        return ort.InferenceSession(str(path), sess_options=options, providers=_providers())
+    except _CANNOT_LOAD as error:
+        raise ModelUnavailableError(
+            f"ONNX Runtime {ort.__version__} cannot load {path}: {error}",
+            hint="delete the file, so that it is converted again, or install a newer onnxruntime",
+        ) from error
 
 
 def _providers() -> list[Any]:
