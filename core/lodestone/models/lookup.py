@@ -7,18 +7,18 @@ from importlib.metadata import entry_points
 from typing import TypeVar
 
 from lodestone.errors import UnknownNameError
-from lodestone.models.context import ModelContext
 
 Adapter = TypeVar("Adapter")
+Context = TypeVar("Context")
 
 
 def make(
-    kind: str, name: str, context: ModelContext, *, table: Mapping[str, Callable[[ModelContext], Adapter]], group: str
+    kind: str, name: str, context: Context, *, table: Mapping[str, Callable[[Context], Adapter]], group: str
 ) -> Adapter:
     """The adapter called `name`: from our table, else from an installed package's entry point in `group`.
 
-    Our own names win, so that no package can replace a built-in adapter unseen. An entry point names a callable that takes a
-    `ModelContext`, like the factories of the table.
+    Our own names win, so that no package can replace a built-in adapter unseen. An entry point names a callable that takes the
+    same context as the factories of the table.
 
     Raises:
         UnknownNameError: neither knows the name; the hint lists what both know.

@@ -1,0 +1,57 @@
+"""How much time is left, and where did it go? Deadlines are absolute, on `time.monotonic()`'s clock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def remaining(deadline: float | None) -> float:
+    """Seconds until the deadline, never below 0; infinite without one."""
+    return float("inf") if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+async def within(work: Awaitable[T], deadline: float) -> T:
+    """The result of `work`, or `TimeoutError` at the deadline. Work in a thread runs on unheard; coroutines are cancelled."""
+    async with asyncio.timeout(remaining(deadline)):
+        return await work
+
+
+class Stopwatch:
+    """Milliseconds of each stage of one query; a stage that runs twice adds up."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._spent: dict[str, float] = {}
+
+    @property
+    def started(self) -> float:
+        """`time.monotonic()` at construction."""
+        return self._started
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Count the time of the block as `name`."""
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self.add(name, time.monotonic() - start)
+
+    def add(self, name: str, seconds: float) -> None:
+        """Count time that was measured elsewhere."""
+        self._spent[name] = self._spent.get(name, 0.0) + seconds * 1000
+
+    def seconds(self, name: str) -> float:
+        """Spent on a stage so far."""
+        return self._spent.get(name, 0.0) / 1000
+
+    def timings_ms(self) -> dict[str, float]:
+        """Stage -> milliseconds so far, and `total` since the start."""
+        spent = {name: round(value, 3) for name, value in self._spent.items()}
+        return {**spent, "total": round((time.monotonic() - self._started) * 1000, 3)}

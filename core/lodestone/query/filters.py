@@ -1,0 +1,72 @@
+"""How does a restriction in names and dates become a filter of the store?"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from lodestone.errors import InvalidRequestError, UnknownNameError
+from lodestone.query.stages import CatalogReader
+from lodestone.store.base import Between, Condition, Filter, MatchAny
+from lodestone_schemas.api import SearchFilters
+
+
+def build_filter(filters: SearchFilters, catalog: CatalogReader) -> Filter | None:
+    """All given conditions together; None when there is none. Asks the catalog for the ids behind names.
+
+    Raises:
+        UnknownNameError: no such corpus, or no such root in the corpora asked for.
+        InvalidRequestError: `taken_from` is not before `taken_to`, or the path prefix leaves the root.
+    """
+    must: list[Condition] = []
+    corpora = [catalog.corpus(name).corpus_id for name in dict.fromkeys(filters.corpora)]
+    if corpora:
+        must.append(MatchAny("corpus", tuple(corpora)))
+    if filters.roots:
+        must.append(MatchAny("root", _root_ids(filters.roots, corpora, catalog)))
+    folder = _folder(filters.path_prefix or "")
+    if folder:
+        must.append(MatchAny("folders", _spellings(folder)))
+    if filters.taken_from is not None or filters.taken_to is not None:
+        must.append(_taken(filters.taken_from, filters.taken_to))
+    return Filter(tuple(must)) if must else None
+
+
+def _root_ids(names: Sequence[str], corpora: Sequence[str], catalog: CatalogReader) -> tuple[str, ...]:
+    roots = [root for corpus_id in corpora for root in catalog.roots(corpus_id)] if corpora else catalog.roots(None)
+    known = {root.name for root in roots}
+    for name in names:
+        if name not in known:
+            raise UnknownNameError.among("root", name, sorted(known))
+    return tuple(root.root_id for root in roots if root.name in set(names))
+
+
+def _folder(prefix: str) -> str:
+    """As in the payload field `folders`: no slash at either end, none doubled; "" for the root itself."""
+    parts = [part for part in prefix.split("/") if part not in {"", "."}]
+    if ".." in parts:
+        raise InvalidRequestError(
+            f"path prefix {prefix!r} leaves the root", hint="name a folder inside the root, e.g. 2024/summer"
+        )
+    return "/".join(parts)
+
+
+def _spellings(folder: str) -> tuple[str, ...]:
+    # URIs keep the file system's own spelling, and people cannot see whether an accent is part of its letter.
+    return tuple(dict.fromkeys((folder, unicodedata.normalize("NFC", folder), unicodedata.normalize("NFD", folder))))
+
+
+def _taken(start: datetime | None, end: datetime | None) -> Between:
+    first, last = _seconds(start), _seconds(end)
+    if first is not None and last is not None and first >= last:
+        raise InvalidRequestError(
+            f"taken_from {start} is not before taken_to {end}", hint="taken_from is included, taken_to is not"
+        )
+    return Between("taken_at", gte=first, lt=last)
+
+
+def _seconds(moment: datetime | None) -> float | None:
+    if moment is None:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

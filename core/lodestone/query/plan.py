@@ -1,0 +1,183 @@
+"""What exactly will be done for a request? Everything is checked, named and resolved once, before anything is searched."""
+
+from __future__ import annotations
+
+import time
+import unicodedata
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lodestone.config.profiles import Profile
+from lodestone.config.settings import QuerySettings
+from lodestone.errors import InvalidRequestError, UnknownNameError
+from lodestone.query.filters import build_filter
+from lodestone.query.fusion import find_fusion
+from lodestone.query.stages import CatalogReader
+from lodestone.store.base import Filter
+from lodestone_schemas.api import MAX_QUERY_CHARS, SearchOptions, SearchRequest
+
+CAPTIONS_ALIAS: Final = "captions"
+_UNSEEN: Final = frozenset({"Cc", "Cs"})  # Unicode categories: controls, lone surrogates
+_REFRESH: Final = "run `lodestone index` to refresh"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """A request, ready to be answered.
+
+    Attributes:
+        query_id: Names the query in events and logs.
+        text: Normalised words; empty for a search by picture.
+        spaces: Space -> collection, as the aliases stood at the start; those that can be searched now.
+        captions: Collection of captions, if there is one.
+        generators: Engines to ask for guides.
+        guides: Guides at most.
+        fusion: Key of `FUSIONS`.
+        depths: Candidates from each list, ascending: the last is searched, the others order it (see `fuse_in_tiers`).
+        filter: For the store; None when nothing is restricted.
+        deadline: Absolute, seconds on `time.monotonic()`'s clock.
+        warnings: What was left out, and what to do about it.
+    """
+
+    query_id: str
+    text: str
+    spaces: Mapping[str, str]
+    captions: str | None
+    generators: tuple[str, ...]
+    guides: int
+    fusion: str
+    depths: tuple[int, ...]
+    offset: int
+    limit: int
+    filter: Filter | None
+    deadline: float
+    seed: int
+    explain: bool
+    warnings: tuple[str, ...]
+
+    @property
+    def depth(self) -> int:
+        """Candidates taken from each list."""
+        return self.depths[-1]
+
+
+def make_plan(
+    options: SearchOptions,
+    *,
+    settings: QuerySettings,
+    profile: Profile,
+    aliases: Mapping[str, str],
+    known_spaces: Mapping[str, str],
+    known_generators: Sequence[str],
+    catalog: CatalogReader,
+    started: float | None = None,
+) -> QueryPlan:
+    """Check a request and resolve its names. Reads the catalog (blocking) where the request names corpora or roots.
+
+    Args:
+        options: A `SearchRequest`, or the options of a search by picture.
+        settings: Defaults of this home, before the profile's.
+        profile: Defaults of the profile.
+        aliases: Alias -> collection, read once.
+        known_spaces: Space -> collection that the loaded projections belong to.
+        known_generators: Names that may be asked for.
+        catalog: Knows corpora and roots.
+        started: When the request arrived (`time.monotonic()`); now, if None.
+
+    Raises:
+        InvalidRequestError: the query is blank or too long, or a filter contradicts itself.
+        UnknownNameError: no such fusion, space, generator, corpus or root.
+    """
+    fusion = options.fusion or settings.fusion or profile.fusion
+    find_fusion(fusion)
+    text, guides, seed = "", 0, 0
+    generators: tuple[str, ...] = ()
+    if isinstance(options, SearchRequest):
+        text, seed = normalise_query(options.query), options.seed
+        generators, guides = _guiding(options, settings, profile, known_generators)
+    spaces, warnings = _searchable(options.spaces, profile, aliases, known_spaces)
+    now = time.monotonic() if started is None else started
+    return QueryPlan(
+        query_id=str(uuid.uuid4()),
+        text=text,
+        spaces=spaces,
+        captions=aliases.get(CAPTIONS_ALIAS),
+        generators=generators,
+        guides=guides,
+        fusion=fusion,
+        depths=_depths(settings.depth, options.offset + options.limit),
+        offset=options.offset,
+        limit=options.limit,
+        filter=build_filter(options.filters, catalog),
+        deadline=now + (options.deadline_ms or settings.deadline_ms) / 1000,
+        seed=seed,
+        explain=options.explain,
+        warnings=tuple(warnings),
+    )
+
+
+def normalise_query(query: str) -> str:
+    """The words alone: Unicode NFC, without control characters and lone surrogates, single spaces.
+
+    Raises:
+        InvalidRequestError: nothing is left, or more than `MAX_QUERY_CHARS` characters are.
+    """
+    spaced = "".join(" " if one.isspace() else one for one in unicodedata.normalize("NFC", query))
+    text = " ".join("".join(one for one in spaced if unicodedata.category(one) not in _UNSEEN).split())
+    # Joiners and other format characters matter inside emoji and many scripts, but alone they say nothing.
+    if all(one == " " or unicodedata.category(one) == "Cf" for one in text):
+        raise InvalidRequestError("the query is empty", hint="say in a few words what the picture shows")
+    if len(text) > MAX_QUERY_CHARS:
+        raise InvalidRequestError(
+            f"the query has {len(text)} characters, at most {MAX_QUERY_CHARS} are allowed",
+            hint="say in a few words what the picture shows",
+            characters=len(text),
+            most=MAX_QUERY_CHARS,
+        )
+    return text
+
+
+def _guiding(
+    request: SearchRequest, settings: QuerySettings, profile: Profile, known: Sequence[str]
+) -> tuple[tuple[str, ...], int]:
+    named = request.generators if request.generators is not None else settings.generators
+    generators = tuple(dict.fromkeys(profile.generators if named is None else named))
+    for name in generators:
+        if name not in known:
+            raise UnknownNameError.among("generator", name, list(known))
+    guides = request.guides if request.guides is not None else settings.guides
+    guides = profile.guides if guides is None else guides
+    return (generators, guides) if generators and guides else ((), 0)
+
+
+def _searchable(
+    asked: Sequence[str] | None, profile: Profile, aliases: Mapping[str, str], known: Mapping[str, str]
+) -> tuple[dict[str, str], list[str]]:
+    spaces: dict[str, str] = {}
+    warnings = []
+    wanted = list(dict.fromkeys(asked if asked is not None else profile.spaces))
+    if wanted and not aliases.keys() & set(wanted) and set(wanted) <= known.keys():
+        return {}, ["nothing is indexed yet; run `lodestone index PATH`"]
+    for space in wanted:
+        if space not in known:
+            raise UnknownNameError.among("space", space, list(known))
+        live = aliases.get(space)
+        if live is None:
+            warnings.append(f"space {space!r} is left out: nothing is indexed in it; {_REFRESH}")
+        elif live != known[space]:
+            warnings.append(
+                f"space {space!r} is left out: its index {live!r} is of another version than {known[space]!r}; {_REFRESH}"
+            )
+        else:
+            spaces[space] = live
+    return spaces, warnings
+
+
+def _depths(first: int, wanted: int) -> tuple[int, ...]:
+    """Doubled until there is at least one candidate beyond the page, so that its end is known to be the end."""
+    depths = [first]
+    while depths[-1] <= wanted:
+        depths.append(2 * depths[-1])
+    return tuple(depths)

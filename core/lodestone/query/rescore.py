@@ -1,0 +1,81 @@
+"""What does every candidate score in every space? Exact scores over the union of all lists, one search a collection.
+
+`mean_distance` is linear: the weighted mean of all guides' scores in one space is the score of one vector, the weighted sum of
+the guides'. So however many guides there are, the union is scored once a space, and the result is what fetching every missing
+score of every list would give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.query.fusion import RankedList
+from lodestone.store.base import Filter, HasId, VectorQuery, VectorStore
+
+ALL_GUIDES: Final = "*"  # the guide of a list that stands for all guides of its space
+
+
+@dataclass(frozen=True, slots=True)
+class ListSearch:
+    """One (guide, space) list before it is searched.
+
+    Attributes:
+        guide: Guide id, or `TEXT_GUIDE`.
+        space: Name of the space.
+        collection: Where it is searched.
+        weight: How much the list will count, > 0.
+        vector: (dim,) float32, L2-normalised.
+    """
+
+    guide: str
+    space: str
+    collection: str
+    weight: float
+    vector: NDArray[np.float32]
+
+
+def by_collection(searches: Sequence[ListSearch]) -> dict[str, list[ListSearch]]:
+    """Collection -> its searches, heaviest collection first, so that what is dropped last counts most."""
+    groups: dict[str, list[ListSearch]] = {}
+    for one in searches:
+        groups.setdefault(one.collection, []).append(one)
+    return dict(sorted(groups.items(), key=lambda item: (-sum(one.weight for one in item[1]), item[0])))
+
+
+def complete(store: VectorStore, searches: Sequence[ListSearch], lists: Sequence[RankedList]) -> list[RankedList]:
+    """One list a space, over every candidate of `lists`; `mean_distance` of it equals that of all lists completed. Blocking.
+
+    Args:
+        store: Searched exactly, by id.
+        searches: What was searched.
+        lists: What was found; scales are read from here.
+    """
+    union = tuple(sorted(set().union(*(one.ids for one in lists))))
+    if not union:
+        return []
+    scales = {(one.guide, one.space): one.scale for one in lists}
+    return [
+        _score(store, collection, [one for one in group if (one.guide, one.space) in scales], scales, union)
+        for collection, group in by_collection(searches).items()
+        if any((one.guide, one.space) in scales for one in group)
+    ]
+
+
+def _score(
+    store: VectorStore,
+    collection: str,
+    group: Sequence[ListSearch],
+    scales: Mapping[tuple[str, str], float],
+    union: tuple[str, ...],
+) -> RankedList:
+    total = sum(one.weight for one in group)
+    weights = np.array([one.weight / total / scales[one.guide, one.space] for one in group], np.float32)
+    vector: NDArray[np.float32] = weights @ np.stack([one.vector for one in group])
+    query = VectorQuery(vector, limit=len(union), filter=Filter((HasId(union),)), exact=True)
+    (found,) = store.search(collection, [query])
+    return RankedList(ALL_GUIDES, group[0].space, total, found.ids, found.scores)

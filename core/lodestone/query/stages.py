@@ -1,0 +1,82 @@
+"""What does the query engine need from the rest? Tiny contracts, met by objects here or by adapters around remote ones.
+
+The engine never knows which. `Encoder` is async because a remote one is; catalog and store block and are called in threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.catalog.records import CaptionRecord, Corpus, ImageRecord, Root
+
+Vectors = NDArray[np.float32]
+Pixels = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedTexts:
+    """n texts, encoded once for everybody.
+
+    Attributes:
+        encoded: Text encoder name -> (n, d) float32, L2-normalised.
+        projected: Collection name (space and version) -> (n, dim) float32, L2-normalised; spaces that take text.
+    """
+
+    encoded: Mapping[str, Vectors]
+    projected: Mapping[str, Vectors]
+
+
+class Encoder(Protocol):
+    """All models of a query: words and pictures into every space."""
+
+    @property
+    def collections(self) -> Mapping[str, str]:
+        """Space -> the collection (its version) that this encoder's vectors may be compared with."""
+
+    async def warm_up(self) -> None:
+        """Load what words need. Image models load at the first picture."""
+
+    async def encode_texts(self, texts: Sequence[str]) -> EncodedTexts:
+        """Texts into every text encoder's own space and every space that takes text."""
+
+    async def embed_pictures(self, pictures: Sequence[Pixels]) -> Mapping[str, Vectors]:
+        """Pictures, each (h, w, 3) uint8 RGB, in one call -> collection name -> (n, dim) float32, L2-normalised."""
+
+
+class SpaceWeigher(Protocol):
+    """How much does each space count for this query?"""
+
+    def weights(self, encoded: Mapping[str, Vectors], spaces: Sequence[str]) -> Mapping[str, float]:
+        """One query, text encoder name -> (1, d) float32: weight, >= 0, of each of `spaces`."""
+
+
+class EqualWeights:
+    """Every space counts the same."""
+
+    def weights(self, encoded: Mapping[str, Vectors], spaces: Sequence[str]) -> Mapping[str, float]:  # noqa: ARG002  (a contract)
+        """1 / number of spaces, each."""
+        return dict.fromkeys(spaces, 1.0 / max(len(spaces), 1))
+
+
+class CatalogReader(Protocol):
+    """What of the catalog a query reads. Methods block and are thread-safe."""
+
+    def corpus(self, name: str) -> Corpus:
+        """By name; `UnknownNameError` lists the known ones."""
+
+    def corpora(self, offset: int = 0, limit: int = 100) -> list[Corpus]:
+        """A page of all corpora."""
+
+    def roots(self, corpus_id: str | None = None) -> list[Root]:
+        """Roots of one corpus, or all."""
+
+    def images(self, image_ids: Iterable[str]) -> dict[str, ImageRecord]:
+        """By id; unknown ones are left out."""
+
+    def captions(self, image_ids: Iterable[str]) -> dict[str, list[CaptionRecord]]:
+        """By image id; pictures without captions may be left out."""
