@@ -27,9 +27,11 @@ class Session:
         home: Path | None = None,
         profile: str | None = None,
         output: Output = Output.HUMAN,
+        purpose: str = "lodestone",
         flags: Mapping[str, Any] | None = None,
     ) -> None:
         self.output = output
+        self.purpose = purpose
         self.loaded: LoadedSettings = load_settings({"home": home, "profile": profile, **(flags or {})})
         self._runtime: Runtime | None = None
         self._client: ServiceClient | None = None
@@ -49,7 +51,7 @@ class Session:
         if self._runtime is None:
             from lodestone.runtime import Runtime
 
-            self._runtime = Runtime.open(self.loaded.settings)
+            self._runtime = Runtime.open(self.loaded.settings, purpose=self.purpose)
         return self._runtime
 
     def service(self) -> ServiceClient | None:

@@ -1,13 +1,13 @@
 """How are the parts put together? A `Runtime` is one opened home: settings, catalog, store, models and the query engine.
 
-Everything is opened at first use, so that a command pays only for what it needs: the catalog without the store, the store without
-models. The store's lock is taken by the first use of `store` and released by `close`.
+Everything is opened at first use, so that a command pays only for what it needs: the catalog without the store, the store
+without models. The store's lock is taken by the first use of `store` and released by `close`.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from lodestone.config.home import Home
 from lodestone.config.profiles import Profile, find_profile
@@ -30,14 +30,19 @@ LEARNT_KINDS = ("bridge",)
 class Runtime:
     """One opened home. Use `Runtime.open`, and `close` it (or use it as a context manager)."""
 
-    def __init__(self, settings: Settings, home: Home, profile: Profile) -> None:
+    def __init__(self, settings: Settings, home: Home, profile: Profile, *, purpose: str = "lodestone") -> None:
         self.settings = settings
+        self.purpose = purpose
         self.home = home
         self.profile = profile
 
     @classmethod
-    def open(cls, settings: Settings) -> Runtime:
-        """Check the home (or make it) and the profile's name; opens nothing else yet.
+    def open(cls, settings: Settings, *, purpose: str = "lodestone") -> Runtime:
+        """Check the home, if there is one, and the profile's name. Nothing is made or opened before it is used.
+
+        Args:
+            settings: What the user configured.
+            purpose: What this process does, e.g. `lodestone index`: told to others who find the store locked.
 
         Raises:
             HomeVersionError: a newer Lodestone wrote the home.
@@ -45,10 +50,11 @@ class Runtime:
         """
         profile = find_profile(settings.profile)
         home = Home(settings.home)
-        home.prepare()
-        return cls(settings, home, profile)
+        if home.exists():
+            home.check()
+        return cls(settings, home, profile, purpose=purpose)
 
-    def __enter__(self) -> Runtime:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -56,10 +62,11 @@ class Runtime:
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The catalog, migrated to this version."""
+        """The catalog, migrated to this version; the home is made with it."""
         from lodestone.catalog.catalog import Catalog
 
-        return Catalog.open(self.settings.catalog_url or f"sqlite:///{self.home.catalog}")
+        self.home.prepare()
+        return Catalog.open(self.settings.catalog_url or self.home.catalog)
 
     @cached_property
     def store(self) -> VectorStore:
@@ -70,14 +77,25 @@ class Runtime:
         """
         from lodestone.store.factory import open_store
 
-        return open_store(self.settings.store, home=self.home, aliases=self.catalog.alias_table())
+        wanted = self.settings.store
+        return open_store(
+            wanted.kind,
+            root=self.home.store,
+            aliases=self.catalog.alias_table(),
+            lock_timeout=wanted.lock_timeout_s,
+            owner=self.purpose,
+            url=wanted.url,
+            api_key=wanted.api_key.get_secret_value() if wanted.api_key else None,
+            grpc_port=wanted.grpc_port,
+            timeout=wanted.timeout_s,
+        )
 
     def models(self) -> ModelContext:
         """Where converted models are, how many threads they may use, and what was learnt in this home and is in force."""
         from lodestone.models.cache import ModelCache
         from lodestone.models.context import ModelContext
 
-        active = {kind: self.catalog.active_artifact(kind) for kind in LEARNT_KINDS}
+        active = {kind: self.catalog.active_artifact(kind) for kind in LEARNT_KINDS} if self.home.exists() else {}
         return ModelContext(
             cache=ModelCache(self.settings.models.cache.expanduser()),
             threads=self.settings.models.threads,

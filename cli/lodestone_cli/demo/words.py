@@ -1,8 +1,8 @@
 """Which thirty questions does the demonstration ask, and which pictures answer them?
 
 They were written down before anything was tuned, and stay as they are. A question about a photo is answered by that photo
-alone; one about a drawing by any drawing of the unnamed half whose (hidden) name matches the pattern. All are asked over photos and
-unnamed drawings together.
+alone; one about a drawing by any drawing of the unnamed half whose (hidden) name matches the pattern. All are asked over
+photos and unnamed drawings together.
 """
 
 from __future__ import annotations

@@ -98,6 +98,17 @@ class ImageRows(CatalogBase):
         with self._reading() as connection:
             return connection.execute(query).scalar_one()
 
+    def count_by_root(self, corpus_id: str) -> dict[str, int]:
+        """Root id -> number of its searchable (active) pictures; roots without any are left out."""
+        images = tables.images
+        query = (
+            select(images.c.root_id, func.count())
+            .where(images.c.corpus_id == corpus_id, images.c.state == ImageState.ACTIVE)
+            .group_by(images.c.root_id)
+        )
+        with self._reading() as connection:
+            return dict(connection.execute(query).tuples().all())
+
     def mint_image_ids(self, corpus_id: str, root_name: str, uris: Iterable[str]) -> dict[str, str]:
         """Ids for new pictures by uri: `mint_image_id`, past ids that pictures which moved away took with them."""
         minted: dict[str, str] = {}

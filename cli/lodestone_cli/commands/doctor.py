@@ -1,0 +1,143 @@
+"""`lodestone doctor`: is everything here that Lodestone needs, and if not, what should be typed?"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+import typer
+
+from lodestone.errors import LodestoneError
+from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.session import Session
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_LOW_SPACE = 1 << 30  # bytes
+_PACKAGES = ("torch", "onnxruntime", "ray", "qdrant-client", "qdrant-edge-py", "pyarrow")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    finding: str
+    hint: str = ""
+
+
+def doctor(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+    """Look at packages, models, the home, the store and the service. Exit code 1 when something is wrong."""
+    with Session(home=home, profile=profile, output=output, purpose="lodestone doctor") as session:
+        checks = [_python(), *(_package(name) for name in _PACKAGES)]
+        checks += [_try("home", lambda: _home(session)), _try("disk", lambda: _disk(session))]
+        checks += [_try("text encoder", lambda: _text_encoder(session)), _try("image models", lambda: _backbones(session))]
+        checks += [_try("catalog", lambda: _catalog(session)), _try("vector store", lambda: _store(session))]
+        checks += [_try("service", lambda: _service(session))]
+
+        def human(console: Console) -> None:
+            from rich.markup import escape
+
+            for check in checks:
+                mark = "[green]ok[/]   " if check.ok else "[red]wrong[/]"
+                console.print(f"{mark} {check.name:<14} {escape(check.finding)}")
+                if check.hint:
+                    console.print(f"      {'':<14} [yellow]{escape(check.hint)}[/]")
+
+        session.emit([asdict(check) for check in checks], human)
+    if not all(check.ok for check in checks):
+        raise typer.Exit(1)
+
+
+def _try(name: str, look: Callable[[], str]) -> Check:
+    """A finding, or the error that looking raised."""
+    try:
+        return Check(name, True, look())
+    except LodestoneError as error:
+        return Check(name, False, f"{error.message} [{error.code}]", error.hint)
+
+
+def _python() -> Check:
+    found = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return Check("python", sys.version_info >= (3, 11), found)
+
+
+def _package(name: str) -> Check:
+    try:
+        return Check(name, True, version(name))
+    except PackageNotFoundError:
+        return Check(name, False, "not installed", f"pip install {name}")
+
+
+def _home(session: Session) -> str:
+    from lodestone.config.home import Home
+
+    home = Home(session.loaded.settings.home)
+    if not home.exists():
+        return f"{home.path} (nothing indexed yet)"
+    home.check()
+    return str(home.path)
+
+
+def _has_home(session: Session) -> bool:
+    from lodestone.config.home import Home
+
+    return Home(session.loaded.settings.home).exists()
+
+
+def _disk(session: Session) -> str:
+    from lodestone.errors import OutOfSpaceError
+
+    place = session.loaded.settings.home
+    while not place.exists():
+        place = place.parent
+    free = shutil.disk_usage(place).free
+    if free < _LOW_SPACE:
+        raise OutOfSpaceError(f"{free >> 20} MB free", hint="free some space before indexing")
+    return f"{free >> 30} GB free"
+
+
+def _text_encoder(session: Session) -> str:
+    encoder = session.runtime.text_encoder
+    encoder.warm_up()
+    dim = encoder.encode(["a red bicycle"]).shape[1]
+    return f"{encoder.name} {encoder.version}, {dim} dimensions"
+
+
+def _backbones(session: Session) -> str:
+    found = []
+    for backbone in session.runtime.backbones():
+        backbone.warm_up()
+        found.append(f"{backbone.name} {backbone.version}")
+    return ", ".join(found)
+
+
+def _catalog(session: Session) -> str:
+    if not _has_home(session):
+        return "none yet"
+    session.runtime.catalog.ping()
+    return session.runtime.catalog.url
+
+
+def _store(session: Session) -> str:
+    if not _has_home(session):
+        return "none yet"
+    if session.loaded.settings.store.kind == "edge" and session.service():
+        return "owned by the running service"
+    store = session.runtime.store
+    store.ping()
+    facts = store.capabilities()
+    return f"{facts.engine} {facts.version}, {len(store.collections())} collections"
+
+
+def _service(session: Session) -> str:
+    client = session.service()
+    return client.address.url if client else "not running (lodestone serve)"
