@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from PIL.JpegImagePlugin import JpegImageFile
 
 # A reduced JPEG keeps both sides at least this many times `min_side`, so that what follows still shrinks it with a good filter.
-# At 1 the inputs of a 224-pixel model would differ from full decoding by about a grey level and a half; see test_imaging_jpeg.
+# Mean difference of a 224-pixel model's inputs from full decoding, 12-megapixel mosaic of photos: 1.7 grey levels at 1 (1/8 of
+# the size), 0.4 at 1.5 (1/4), where re-saving at quality 85 costs 0.24; decoding and resizing take 26 and 33 ms, in full 162.
 DRAFT_MARGIN = 1.5
 
 _SCALES = (8, 4, 2)
