@@ -40,12 +40,9 @@ class CaptionRows(CatalogBase):
 
         def change(connection: Connection) -> None:
             for chunk in chunks(captions):
-                old = delete(tables.captions).where(
-                    tables.captions.c.image_id.in_(chunk), tables.captions.c.source.in_(sources)
-                )
-                connection.execute(old)
+                connection.execute(delete(table).where(table.c.image_id.in_(chunk), table.c.source.in_(sources)))
             if rows:
-                connection.execute(insert(tables.captions), rows)
+                connection.execute(insert(table), rows)
 
         if captions and sources:
             self._write(change)

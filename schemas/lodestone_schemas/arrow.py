@@ -1,0 +1,61 @@
+"""Which columns do the Parquet files of a slice have?
+
+A slice of pictures has one file for each part: what is known about the files (`META_SCHEMA`), the vectors of their captions
+(`captions_schema`), and the outputs of each backbone (`outputs_schema`). Rows are pictures, or captions. Vectors are fixed-size
+lists of half floats, which plain pyarrow, DuckDB and Polars read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+SCHEMA_VERSION = "1"  # raised when a column changes its meaning
+
+_ID = pa.field("image_id", pa.string(), nullable=False)
+_HASH = pa.field("hash", pa.string(), nullable=False)  # BLAKE3 hex of the picture's bytes
+
+META_SCHEMA = pa.schema(
+    [
+        _ID,
+        pa.field("uri", pa.string(), nullable=False),  # path inside the root
+        _HASH,
+        pa.field("size", pa.int64(), nullable=False),  # bytes
+        pa.field("mtime_ns", pa.int64(), nullable=False),
+        pa.field("width", pa.int32()),  # pixels, upright
+        pa.field("height", pa.int32()),
+        pa.field("format", pa.string()),
+        pa.field("taken_at", pa.int64()),  # seconds since 1970-01-01T00:00:00Z
+        pa.field("latitude", pa.float64()),  # degrees
+        pa.field("longitude", pa.float64()),
+        pa.field("camera", pa.string()),
+        pa.field("captions", pa.list_(pa.struct([pa.field("source", pa.string()), pa.field("text", pa.string())]))),
+        pa.field("error_code", pa.string()),  # null when the picture is fine
+        pa.field("error_message", pa.string()),
+    ]
+)
+
+
+def outputs_schema(dims: Mapping[str, int]) -> pa.Schema:
+    """One column for each named output (name -> length) after `image_id` and `hash`."""
+    vectors = [pa.field(name, vector_type(dim), nullable=False) for name, dim in dims.items()]
+    return pa.schema([_ID, _HASH, *vectors])
+
+
+def captions_schema(dim: int) -> pa.Schema:
+    """One row for each caption; `caption_id` is the uuid5 of its picture and `source/text`."""
+    return pa.schema(
+        [
+            _ID,
+            pa.field("caption_id", pa.string(), nullable=False),
+            pa.field("source", pa.string(), nullable=False),
+            pa.field("text", pa.string(), nullable=False),
+            pa.field("vector", vector_type(dim), nullable=False),
+        ]
+    )
+
+
+def vector_type(dim: int) -> pa.DataType:
+    """`dim` half floats."""
+    return pa.list_(pa.field("element", pa.float16(), nullable=False), dim)
