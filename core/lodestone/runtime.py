@@ -124,10 +124,29 @@ class Runtime:
         return {name: make_space(name, context) for name in self.profile.spaces}
 
     def engine(self) -> QueryEngine:
-        """A query engine over the versions in force now."""
+        """A query engine over the versions in force now, not warmed up; takes the store."""
+        from lodestone.generators.registry import GeneratorContext, make_generator
+        from lodestone.query.encoder import LocalEncoder
         from lodestone.query.engine import QueryEngine
 
-        return QueryEngine.from_runtime(self)
+        context = self.models()
+        around = GeneratorContext(
+            store=self.store, catalog=self.catalog, models=context, text_encoder=self.profile.text_encoder
+        )
+        names = dict.fromkeys([*self.profile.generators, *(self.settings.query.generators or ())])
+        return QueryEngine(
+            store=self.store,
+            catalog=self.catalog,
+            encoder=LocalEncoder(
+                projections=self.projections(),
+                text_encoders={self.profile.text_encoder: self.text_encoder},
+                backbones={backbone.name: backbone for backbone in self.backbones()},
+                threads=self.settings.models.threads,
+            ),
+            profile=self.profile,
+            settings=self.settings.query,
+            generators={name: make_generator(name, around) for name in names},
+        )
 
     def decode(self, data: bytes) -> Image.Image:
         """An uploaded picture's bytes -> upright RGB picture, within the same bounds as when indexing.
