@@ -2,7 +2,7 @@
 
 plan -> text pass -> generate -> embed guides -> search -> fuse. The events of one query are `plan`, `results` (the text pass),
 `guide` for each guide, better `results`, `done`. What does not fit into the deadline is dropped in this order: guides, then
-spaces of the guides, then guides altogether; the text pass itself answers with the spaces that came in time. `dropped` says what
+spaces of the guides, then guides altogether; the text pass answers with the spaces that came in time. `dropped` says what was
 was left out.
 """
 

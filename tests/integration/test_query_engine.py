@@ -1,0 +1,332 @@
+"""The query engine over a real store, catalog and real models: events, paging, filters, guides, deadlines, cancelling."""
+
+import asyncio
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+from tests.support.collection import PROFILE, Collection, fillers, load_models, photos
+from tests.support.photos import CAT, COFFEE, ROCKET, photo
+
+from lodestone.config.settings import QuerySettings
+from lodestone.errors import DeadlineExceededError, InvalidRequestError, ModelUnavailableError, NotFoundError, UnknownNameError
+from lodestone.generators.base import Generator, Guide
+from lodestone.query.fusion import FUSIONS
+from lodestone.query.guiding import FusionSettings
+from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
+
+CAPTIONS = {"more/003.jpg": ["two children build a sand castle at the beach"], COFFEE: ["an espresso on a saucer"]}
+
+
+@pytest.fixture(scope="module")
+def models():
+    return load_models()
+
+
+@pytest.fixture(scope="module")
+def collection(models, tmp_path_factory):
+    made = Collection(tmp_path_factory.mktemp("home"), models)
+    made.add("photos", photos(), root="/a/photos", taken_at=int(datetime(2024, 5, 1, tzinfo=UTC).timestamp()))
+    made.add("made", fillers(60), root="/b/made")
+    made.caption(CAPTIONS)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def engine(collection):
+    return collection.engine()
+
+
+async def collect(engine, request):
+    return [event async for event in engine.events(request)]
+
+
+def uris(response):
+    return [hit.uri for hit in response.hits]
+
+
+@pytest.mark.parametrize(("words", "found"), [("a cat", CAT), ("a cup of espresso", COFFEE), ("a rocket", ROCKET)])
+@pytest.mark.parametrize("fusion", FUSIONS)
+async def test_words_find_the_photo_with_every_fusion(engine, words, found, fusion):
+    response = await engine.answer(SearchRequest(query=words, guides=0, fusion=fusion))
+    assert found in uris(response)[:2]
+
+
+async def test_events_come_in_order_and_the_last_repeats_the_best_answer(engine):
+    events = await collect(engine, SearchRequest(query="children at the beach, a sand castle"))
+    assert [event.type for event in events] == ["plan", "results", "guide", "results", "done"]
+    plan, text, guide, better, done = events
+    assert set(plan.spaces) == {"labels", "labels0"}
+    assert plan.generators == ["exemplar"]
+    assert text.response.stage == "text"
+    assert better.response.stage == "guides"
+    assert better.response.guides == [guide.guide]
+    assert done.response.hits == better.response.hits
+    assert {event.query_id for event in (plan, guide)} == {done.response.query_id}
+    assert {
+        "plan",
+        "encode",
+        "search",
+        "rescore",
+        "fuse",
+        "hydrate",
+        "generate",
+        "guides",
+        "total",
+    } <= done.response.timings_ms.keys()
+
+
+async def test_a_caption_lifts_its_picture_and_the_guide_says_why(engine, collection):
+    request = SearchRequest(query="children building a sand castle", limit=200)
+    plain = await engine.answer(request.model_copy(update={"guides": 0}))
+    guided = await engine.answer(request)
+    assert uris(guided).index("more/003.jpg") < uris(plain).index("more/003.jpg")
+    provenance = guided.guides[0].provenance
+    assert provenance["image_id"] == collection.ids["more/003.jpg"]
+    assert provenance["caption"] == CAPTIONS["more/003.jpg"][0]
+    assert provenance["similarity"] > 0.5
+    assert guided.hits[uris(guided).index("more/003.jpg")].captions == CAPTIONS["more/003.jpg"]
+
+
+async def test_without_guides_the_text_pass_is_the_answer_and_is_not_made_again(engine):
+    events = await collect(engine, SearchRequest(query="a rocket lifting off"))
+    assert [event.type for event in events] == ["plan", "results", "done"]
+    assert events[-1].response.stage == "text"
+    assert events[-1].response.hits is events[-2].response.hits
+
+
+@pytest.mark.parametrize("fusion", FUSIONS)
+@pytest.mark.parametrize("guides", [0, 4])
+async def test_pages_follow_each_other_without_gaps_or_repeats(collection, fusion, guides):
+    engine = collection.engine(settings=QuerySettings(depth=7))
+    request = SearchRequest(query="a sand castle at the beach", limit=5, guides=guides, fusion=fusion)
+    seen, offset = [], 0
+    while offset is not None:
+        page = await engine.answer(request.model_copy(update={"offset": offset}))
+        assert [hit.rank for hit in page.hits] == list(range(offset + 1, offset + 1 + len(page.hits)))
+        seen += page.hits
+        offset = page.next_offset
+    assert len({hit.image_id for hit in seen}) == len(seen) == len(collection.ids)
+    assert all(np.diff([hit.score for hit in seen]) <= 0)
+    whole = await engine.answer(request.model_copy(update={"limit": 20}))
+    assert uris(whole) == [hit.uri for hit in seen[:20]]
+
+
+async def test_pictures_that_left_the_catalog_are_left_out_and_paging_goes_on(models, tmp_path):
+    made = Collection(tmp_path, models)
+    made.add("c", fillers(12))
+    engine = made.engine()
+    first = await engine.answer(SearchRequest(query="colours", limit=4))
+    made.catalog.mark_gone([first.hits[1].image_id])
+    again = await engine.answer(SearchRequest(query="colours", limit=4))
+    assert [hit.rank for hit in again.hits] == [1, 3, 4]
+    assert again.next_offset == 4
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        (SearchFilters(corpora=["photos"]), set(photos())),
+        (SearchFilters(roots=["made"]), set(fillers(60))),
+        (SearchFilters(path_prefix="/more/"), set(fillers(60))),
+        (SearchFilters(path_prefix="mor"), set()),
+        (SearchFilters.model_validate({"taken_from": "2024-04-01T00:00", "taken_to": "2024-06-01T00:00"}), set(photos())),
+        (SearchFilters(taken_to=datetime(2024, 5, 1, tzinfo=UTC)), set()),
+    ],
+)
+async def test_filters_hold_for_hits_and_for_guides(engine, filters, expected):
+    response = await engine.answer(SearchRequest(query="children at the beach, a sand castle", limit=200, filters=filters))
+    assert set(uris(response)) == expected
+    captioned = {"more/003.jpg"} & expected
+    assert len(response.guides) == len(captioned)
+
+
+async def test_unknown_names_are_refused_before_anything_is_searched(engine):
+    for wrong in (
+        {"fusion": "borda"},
+        {"spaces": ["clip"]},
+        {"generators": ["sdxl"]},
+        {"filters": SearchFilters(corpora=["x"])},
+    ):
+        with pytest.raises(UnknownNameError):
+            await engine.answer(SearchRequest(query="a cat", **wrong))
+    with pytest.raises(InvalidRequestError):
+        await engine.answer(SearchRequest(query=" \t\x00"))
+
+
+async def test_explain_names_the_lists_a_hit_stood_in(engine):
+    response = await engine.answer(SearchRequest(query="a cat", explain=True, guides=0, limit=3))
+    first = response.hits[0].contributions
+    assert {one.space for one in first} == {"labels", "labels0"}
+    assert all(one.guide == "text" and one.rank >= 1 for one in first)
+    assert (await engine.answer(SearchRequest(query="a cat", guides=0, limit=3))).hits[0].contributions is None
+
+
+async def test_a_space_of_another_version_is_left_out_with_a_warning(models, tmp_path):
+    made = Collection(tmp_path, models)
+    made.add("c", photos())
+    made.store.set_alias("labels0", made.models.projections["labels"].collection)
+    response = await made.engine().answer(SearchRequest(query="a cat"))
+    assert set(response.space_weights) == {"labels"}
+    assert any("labels0" in warning and "lodestone index" in warning for warning in response.warnings)
+    assert uris(response)[0] == CAT
+    made.close()
+
+
+async def test_an_empty_home_answers_with_no_hits_and_says_what_to_do(models, tmp_path):
+    made = Collection(tmp_path, models)
+    for space in models.projections:
+        made.store.drop_alias(space)
+    engine = made.engine()
+    for response in (await engine.answer(SearchRequest(query="a cat")), await engine.by_picture(photo(CAT), SearchOptions())):
+        assert response.hits == []
+        assert response.next_offset is None
+        assert any("lodestone index" in warning for warning in response.warnings)
+    made.close()
+
+
+async def test_an_empty_collection_finds_nothing(models, tmp_path):
+    made = Collection(tmp_path, models)
+    response = await made.engine().answer(SearchRequest(query="a cat"))
+    assert response.hits == [] and response.next_offset is None
+    made.close()
+
+
+async def test_a_picture_finds_itself_and_an_indexed_one_leaves_itself_out(engine, collection):
+    by_picture = await engine.by_picture(photo(CAT), SearchOptions(limit=3))
+    assert by_picture.stage == "picture"
+    assert uris(by_picture)[0] == CAT
+    similar = await engine.similar(collection.ids[CAT], SearchOptions(limit=200))
+    assert CAT not in uris(similar)
+    assert len(similar.hits) == len(collection.ids) - 1
+    with pytest.raises(NotFoundError):
+        await engine.similar("00000000-0000-5000-8000-000000000000", SearchOptions())
+
+
+class Drawing(Generator):
+    """Gives pixels, as a real engine would; here of a photo."""
+
+    name, version = "drawing", "1"
+
+    def __init__(self, *, delay=0.0, error=None, weight=1.0):
+        self.delay, self.error, self.weight, self.requests, self.cancelled = delay, error, weight, [], False
+
+    async def warm_up(self):
+        if self.error:
+            raise self.error
+
+    async def generate(self, request):
+        self.requests.append(request)
+        try:
+            await asyncio.sleep(self.delay)
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        if self.error:
+            raise self.error
+        return [
+            Guide(f"{self.name}/{row}", self.name, self.weight, {}, pixels=np.asarray(photo(ROCKET)))
+            for row in range(request.n)
+        ]
+
+
+async def test_guides_of_pixels_are_embedded_and_searched(collection):
+    engine = collection.engine(generators={"drawing": Drawing()}, profile=replace(PROFILE, generators=("drawing",)))
+    request = SearchRequest(query="a thing", limit=5, guides=2)
+    weak = await engine.answer(request)
+    assert weak.stage == "guides" and len(weak.guides) == 2
+    strong = collection.engine(
+        generators={"drawing": Drawing()},
+        profile=replace(PROFILE, generators=("drawing",)),
+        fusion=FusionSettings(guide_weight=50.0),
+    )
+    assert uris(await strong.answer(request))[0] == ROCKET
+
+
+@pytest.mark.parametrize("error", [ModelUnavailableError("no weights", hint="pip install x"), ValueError("a bug")])
+async def test_a_generator_that_fails_becomes_a_warning(collection, error):
+    both = {"drawing": Drawing(error=error), "exemplar": collection.engine()._generators["exemplar"]}
+    engine = collection.engine(generators=both, profile=replace(PROFILE, generators=tuple(both)))
+    response = await engine.answer(SearchRequest(query="children building a sand castle"))
+    assert any("drawing" in warning and str(error) in warning for warning in response.warnings)
+    assert [guide.engine for guide in response.guides] == ["exemplar"]
+
+
+async def test_a_generator_that_is_late_is_dropped_and_the_text_pass_answers(collection):
+    slow = Drawing(delay=60)
+    engine = collection.engine(generators={"drawing": slow}, profile=replace(PROFILE, generators=("drawing",)))
+    await engine.answer(SearchRequest(query="warm", guides=0))
+    started = time.monotonic()
+    response = await engine.answer(SearchRequest(query="a cat", deadline_ms=1500))
+    assert time.monotonic() - started < 10
+    assert response.stage == "text" and uris(response)[0] == CAT
+    assert any("drawing" in dropped for dropped in response.dropped)
+    assert slow.cancelled
+    assert slow.requests[0].deadline <= started + 1.6
+
+
+async def test_closing_the_events_cancels_what_is_pending(collection):
+    slow = Drawing(delay=60)
+    engine = collection.engine(generators={"drawing": slow}, profile=replace(PROFILE, generators=("drawing",)))
+
+    async def read():
+        async for _ in engine.events(SearchRequest(query="a cat")):
+            pass
+
+    task = asyncio.create_task(read())
+    while not slow.requests:
+        await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert slow.cancelled
+
+
+class SlowStore:
+    """The real store, with searches of chosen collections held up."""
+
+    def __init__(self, store, slow, seconds):
+        self._store, self._slow, self._seconds = store, slow, seconds
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def search(self, name, queries):
+        if name in self._slow:
+            time.sleep(self._seconds)
+        return self._store.search(name, queries)
+
+
+async def test_a_space_that_is_late_is_dropped_and_the_others_answer(collection):
+    slow = SlowStore(collection.store, {collection.models.projections["labels0"].collection}, 1.2)
+    engine = collection.engine(store=slow, generators={})
+    await engine.warm_up()
+    response = await engine.answer(SearchRequest(query="a cat", generators=[], deadline_ms=700))
+    assert any("labels0" in dropped for dropped in response.dropped)
+    assert CAT in uris(response)[:2]
+
+
+async def test_no_answer_before_the_deadline_is_an_error(collection):
+    slow = SlowStore(collection.store, {one.collection for one in collection.models.projections.values()}, 0.8)
+    engine = collection.engine(store=slow, generators={})
+    await engine.warm_up()
+    with pytest.raises(DeadlineExceededError):
+        await engine.answer(SearchRequest(query="a cat", generators=[], deadline_ms=300))
+
+
+async def test_the_same_query_gives_the_same_answer(engine):
+    request = SearchRequest(query="children at the beach, a sand castle", explain=True)
+    one, other = await engine.answer(request), await engine.answer(request)
+    assert one.hits == other.hits
+
+
+async def test_many_queries_at_once_do_not_mix(engine):
+    words = {"a cat": CAT, "a cup of espresso": COFFEE, "a rocket": ROCKET}
+    asked = [*words] * 4
+    answers = await asyncio.gather(*(engine.answer(SearchRequest(query=one)) for one in asked))
+    for query, answer in zip(asked, answers, strict=True):
+        assert words[query] in uris(answer)[:2]
