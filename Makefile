@@ -52,7 +52,7 @@ unit: setup
 	$(BIN)/python -m pytest tests/unit -q
 
 docs: setup  ## build the documentation, strictly
-	$(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 docs-serve: setup
 	$(BIN)/mkdocs serve

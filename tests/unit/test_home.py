@@ -1,0 +1,60 @@
+"""May this version of Lodestone use a home, and does a refused home stay as it was?"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from lodestone.config.home import HOME_FORMAT, Home
+from lodestone.errors import ConfigurationError, HomeVersionError
+
+
+def _snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_a_new_home_gets_its_folders_and_is_recognised(tmp_path: Path) -> None:
+    home = Home(tmp_path / "deep" / "home")
+    assert not home.exists()
+    home.prepare()
+    assert home.exists()
+    assert home.embeddings.is_dir()
+    assert home.store.is_dir()
+    home.prepare()
+    assert json.loads(home.marker.read_text("utf-8"))["format"] == HOME_FORMAT
+
+
+def test_a_home_of_a_newer_version_is_refused_and_untouched(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.prepare()
+    home.marker.write_text(json.dumps({"format": HOME_FORMAT + 1, "written_by": "99.0"}), encoding="utf-8")
+    before = _snapshot(tmp_path)
+    with pytest.raises(HomeVersionError, match=r"99\.0"):
+        home.prepare()
+    assert _snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"format": "soon"}', "\x00"])
+def test_a_damaged_marker_is_an_error_that_names_the_file(tmp_path: Path, content: str) -> None:
+    home = Home(tmp_path)
+    home.prepare()
+    home.marker.write_text(content, encoding="utf-8")
+    with pytest.raises(ConfigurationError, match=r"home\.json"):
+        home.check()
+
+
+def test_a_file_in_the_way_is_an_error_with_the_next_step(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x", encoding="utf-8")
+    with pytest.raises(ConfigurationError) as caught:
+        Home(tmp_path / "file" / "home").prepare()
+    assert "LODESTONE_HOME" in caught.value.hint
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_write_permission_is_an_error(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(ConfigurationError):
+        Home(tmp_path / "home").prepare()
