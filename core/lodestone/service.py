@@ -13,11 +13,10 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from lodestone.config.home import Home
-from lodestone.errors import InvalidRequestError, LodestoneError, NotFoundError, ServiceUnavailableError
+from lodestone.errors import InvalidRequestError, LodestoneError, ServiceUnavailableError
 from lodestone_schemas.api import (
     CorpusPage,
     Event,
@@ -163,13 +162,9 @@ class ServiceClient:
         params = {**chosen.pop("filters"), **chosen}
         return SearchResponse.model_validate_json(self._get(f"/v1/images/{image_id}/similar", params))
 
-    def by_picture(self, picture: Path, options: SearchOptions) -> SearchResponse:
-        """Pictures like the one in the file `picture`."""
-        try:
-            content = picture.read_bytes()
-        except OSError as error:
-            raise _no_such_file(picture, error) from error
-        files = {"image": (picture.name, content, "application/octet-stream")}
+    def by_picture(self, picture: bytes, options: SearchOptions) -> SearchResponse:
+        """Pictures like the one in `picture`, a picture file's content."""
+        files = {"image": ("picture", picture, "application/octet-stream")}
         form = {"options": options.model_dump_json()}
         return SearchResponse.model_validate_json(self._post("/v1/search/image", files=files, data=form))
 
@@ -282,7 +277,3 @@ def _kinds(root: type[LodestoneError]) -> Iterator[type[LodestoneError]]:
     yield root
     for kind in root.__subclasses__():
         yield from _kinds(kind)
-
-
-def _no_such_file(path: Path, error: OSError) -> LodestoneError:
-    return NotFoundError(f"cannot read the picture {str(path)!r}: {error.strerror}", hint="name an existing picture file")

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lodestone_serve.metrics import Metrics
-from lodestone_serve.problems import Refusal, problem_response
+from lodestone_serve.problems import Refusal, refusal_response
 
 
 class Admission:
@@ -65,7 +65,7 @@ class Admitted:
                 await self._app(scope, receive, send)
         except Refusal as refusal:
             # Only `slot` lets a Refusal out: those raised further in have been answered there.
-            await problem_response(refusal.problem, refusal.headers)(scope, receive, send)
+            await refusal_response(refusal, scope["path"])(scope, receive, send)
 
 
 def runs_a_query(path: str) -> bool:

@@ -35,7 +35,9 @@ _PROBLEM: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(services: Services, *, settings: ServeSettings, token: str, metrics: Metrics | None = None) -> FastAPI:
+def create_app(
+    services: Services, *, settings: ServeSettings, token: str, metrics: Metrics | None = None, echo_request_id: bool = True
+) -> FastAPI:
     """Build the app. Its lifespan opens and closes `services`.
 
     Args:
@@ -43,6 +45,7 @@ def create_app(services: Services, *, settings: ServeSettings, token: str, metri
         settings: Host name to answer for, and limits.
         token: Secret of the internal routes.
         metrics: Where to count; a new set by default.
+        echo_request_id: Answer with the request's id; Serve's proxy does that itself.
     """
     metrics = metrics or Metrics()
 
@@ -79,7 +82,7 @@ def create_app(services: Services, *, settings: ServeSettings, token: str, metri
     app.add_middleware(Admitted, admission=admission)
     app.add_middleware(BodyLimits, uploads=uploads)
     app.add_middleware(SameSite, host=settings.host)
-    app.add_middleware(RequestContext, metrics=metrics)
+    app.add_middleware(RequestContext, metrics=metrics, echo=echo_request_id)
     return app
 
 

@@ -1,8 +1,8 @@
 """How do concurrent queries share one pass of the text encoder?
 
 While one pass runs, texts that arrive wait; the next pass takes all of them. So a lone query never waits for company, and under
-load the batch grows by itself to what arrives during one pass. (`@serve.batch` would hold every query for its timeout, and works
-on coroutines of the deployment's loop, while the engine encodes in threads.)
+load the batch grows by itself to what arrives during one pass. (`@serve.batch` would hold every query for its timeout, and
+works on coroutines of the deployment's loop, while the engine encodes in threads.)
 """
 
 from __future__ import annotations

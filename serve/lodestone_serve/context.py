@@ -16,7 +16,7 @@ from lodestone_serve.problems import problem_response, unexpected
 REQUEST_ID = "X-Request-ID"
 UNMATCHED = "unmatched"
 
-_ACCEPTABLE_ID = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_ACCEPTABLE_ID = re.compile(r"[!-~]{1,128}")
 _log = structlog.get_logger("lodestone.serve")
 
 
@@ -25,11 +25,17 @@ class RequestContext:
 
     A client's `X-Request-ID` is used when it is short and plain, else a new one is made; either way it is echoed. HEAD is
     answered as GET without a body. `Cross-Origin-Resource-Policy` keeps other sites' pages from embedding pictures.
+
+    Args:
+        app: What to surround.
+        metrics: Where requests are counted.
+        echo: Send the request id back; not needed behind Serve's proxy, which does so itself.
     """
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, echo: bool = True) -> None:
         self._app = app
         self._metrics = metrics
+        self._echo = echo
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI scope."""
@@ -40,7 +46,7 @@ class RequestContext:
         request_id = _request_id(scope)
         if method == "HEAD":
             scope["method"] = "GET"
-        answer = _Answer(send, request_id=request_id, without_body=method == "HEAD")
+        answer = _Answer(send, request_id=request_id if self._echo else "", without_body=method == "HEAD")
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
                 await self._app(scope, receive, answer)
@@ -71,7 +77,8 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
-            headers[REQUEST_ID] = self._request_id
+            if self._request_id:
+                headers[REQUEST_ID] = self._request_id
             headers.setdefault("X-Content-Type-Options", "nosniff")
             headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
         elif self._without_body and message["type"] == "http.response.body":

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lodestone_serve.problems import Refusal, problem_response
+from lodestone_serve.problems import Refusal, refusal_response
 
 MAX_JSON_BYTES = 64 * 1024
 UPLOAD_SLACK_BYTES = 256 * 1024  # multipart boundaries, the options field
@@ -41,7 +41,7 @@ class SameSite:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI scope."""
         if scope["type"] == "http" and (refusal := self._refusal(scope["method"], Headers(scope=scope))):
-            await problem_response(refusal.problem)(scope, receive, send)
+            await refusal_response(refusal, scope["path"])(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
@@ -78,7 +78,7 @@ class BodyLimits:
         limit = self._uploads.get(scope["path"], MAX_JSON_BYTES)
         refusal = self._refusal(scope, limit)
         if refusal is not None:
-            await problem_response(refusal.problem)(scope, receive, send)
+            await refusal_response(refusal, scope["path"])(scope, receive, send)
             return
         await self._app(scope, _counted(receive, limit), send)
 

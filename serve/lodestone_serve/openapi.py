@@ -17,7 +17,7 @@ COMMITTED = Path(__file__).parents[2] / "schemas" / "openapi.json"
 def document() -> str:
     """The OpenAPI document of this version as JSON, in a stable order."""
     unused = cast("Services", object())  # routes are described, none is called
-    app = create_app(unused, settings=ServeSettings(), token="unused")  # noqa: S106
+    app = create_app(unused, settings=ServeSettings.model_validate({}), token="unused")  # noqa: S106
     return json.dumps(app.openapi(), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 

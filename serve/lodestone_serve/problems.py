@@ -85,6 +85,11 @@ def problem_response(found: Problem, headers: Mapping[str, str] | None = None) -
     )
 
 
+def refusal_response(refusal: Refusal, path: str) -> Response:
+    """The answer of a middleware that refuses a request for `path`."""
+    return problem_response(refusal.problem.model_copy(update={"instance": path}), refusal.headers)
+
+
 def install(app: FastAPI) -> None:
     """Make every error of `app` a problem."""
     app.add_exception_handler(LodestoneError, _lodestone)
@@ -118,11 +123,9 @@ async def _validation(request: Request, error: Exception) -> Response:
 async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - as above
     if isinstance(error, Refusal):
-        found = error.problem.model_copy(update={"instance": request.url.path})
-    else:
-        code = _CODES.get(error.status_code, "http_error")
-        found = problem(error.status_code, code, str(error.detail), instance=request.url.path)
-    return problem_response(found, error.headers)
+        return refusal_response(error, request.url.path)
+    code = _CODES.get(error.status_code, "http_error")
+    return problem_response(problem(error.status_code, code, str(error.detail), instance=request.url.path), error.headers)
 
 
 def _field(location: tuple[int | str, ...]) -> str:

@@ -1,0 +1,203 @@
+"""How does one opened home answer the HTTP layer? `Services` over a `Runtime`, its engine and its store.
+
+Everything that blocks runs in threads. A sync goes on when its reader leaves; the engine that queries use is replaced, whole,
+only once it is warm, so that no query meets a half-changed one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+import structlog
+
+from lodestone.config.settings import Settings
+from lodestone.errors import LodestoneError, ServiceUnavailableError
+from lodestone_schemas.api import (
+    CorpusPage,
+    Event,
+    ImageInfo,
+    SearchOptions,
+    SearchRequest,
+    SearchResponse,
+    SyncProgress,
+    SyncRequest,
+)
+from lodestone_schemas.service import ServiceStatus
+from lodestone_serve.batching import BatchingTextEncoder
+from lodestone_serve.pictures import Pictures
+from lodestone_serve.problems import problem_of, unexpected
+from lodestone_serve.readiness import Readiness
+from lodestone_serve.services import StoredFile
+
+if TYPE_CHECKING:
+    from lodestone.indexing.progress import ProgressEvent
+    from lodestone.query.engine import QueryEngine
+    from lodestone.runtime import Runtime
+
+THREADS = 32  # mostly waiting: for the store, the catalog, or the encoder's next pass; it also bounds a text batch
+_CLOSE_WAITS_S = 10.0
+_log = structlog.get_logger("lodestone.serve")
+
+
+class HomeServices:
+    """Meets `services.Services` for the home of `settings`; see there.
+
+    Args:
+        settings: Of the home to open.
+        observe_batch: Told the number of texts of every pass of the text encoder.
+    """
+
+    def __init__(self, settings: Settings, *, observe_batch: Callable[[int], None] = lambda _: None) -> None:
+        self._settings = settings
+        self._observe_batch = observe_batch
+        self._started_at = datetime.now(UTC)
+        self._opened: _Opened | None = None
+        self._syncs: set[asyncio.Task[None]] = set()
+        self._one_sync = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Open catalog and store, load the models that words need."""
+        asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="lodestone"))
+        runtime = await asyncio.to_thread(self._open_runtime)
+        try:
+            engine = await asyncio.to_thread(runtime.engine)
+            await engine.warm_up()
+        except BaseException:
+            await asyncio.to_thread(runtime.close)
+            raise
+        self._opened = _Opened(runtime, engine, Readiness(runtime, self._started_at))
+
+    async def close(self) -> None:
+        """Let a running sync finish for a moment, then release the store."""
+        if self._syncs:
+            await asyncio.wait(self._syncs, timeout=_CLOSE_WAITS_S)  # what is cut off here is taken up by the next sync
+        opened, self._opened = self._opened, None
+        if opened is not None:
+            await asyncio.to_thread(opened.runtime.close)
+
+    async def events(self, request: SearchRequest) -> AsyncIterator[Event]:
+        """See `Services.events`."""
+        async with aclosing(cast("Any", self._now.engine.events(request))) as events:
+            async for event in events:
+                yield event
+
+    async def answer(self, request: SearchRequest) -> SearchResponse:
+        """See `Services.answer`."""
+        return await self._now.engine.answer(request)
+
+    async def similar(self, image_id: str, options: SearchOptions) -> SearchResponse:
+        """See `Services.similar`."""
+        return await self._now.engine.similar(image_id, options)
+
+    async def by_picture(self, picture: bytes, options: SearchOptions) -> SearchResponse:
+        """See `Services.by_picture`."""
+        image = await asyncio.to_thread(self._now.runtime.decode, picture)
+        return await self._now.engine.by_picture(image, options)
+
+    async def image(self, image_id: str) -> ImageInfo:
+        """See `Services.image`."""
+        return await asyncio.to_thread(self._now.pictures.info, image_id)
+
+    async def thumbnail(self, image_id: str) -> StoredFile:
+        """See `Services.thumbnail`."""
+        return await asyncio.to_thread(self._now.pictures.thumbnail, image_id)
+
+    async def content(self, image_id: str) -> StoredFile:
+        """See `Services.content`."""
+        return await asyncio.to_thread(self._now.pictures.content, image_id)
+
+    async def corpora(self, offset: int, limit: int) -> CorpusPage:
+        """See `Services.corpora`."""
+        return await asyncio.to_thread(self._now.pictures.corpora, offset, limit)
+
+    async def remove_corpus(self, name: str) -> None:
+        """See `Services.remove_corpus`. Waits for a running sync: both change the same collections."""
+        from lodestone.indexing.remove import remove_corpus
+
+        async with self._one_sync:
+            await asyncio.to_thread(remove_corpus, self._now.runtime, name)
+
+    async def status(self) -> ServiceStatus:
+        """See `Services.status`."""
+        return await self._now.readiness.status()
+
+    async def sync(self, request: SyncRequest) -> AsyncIterator[SyncProgress]:
+        """See `Services.sync`."""
+        steps: asyncio.Queue[SyncProgress] = asyncio.Queue()
+        task = asyncio.create_task(self._sync(steps, request))
+        self._syncs.add(task)
+        task.add_done_callback(self._syncs.discard)
+        while True:
+            step = await steps.get()
+            yield step
+            if step.type != "progress":
+                return
+
+    @property
+    def _now(self) -> _Opened:
+        if self._opened is None:
+            raise ServiceUnavailableError("the service is starting or stopping", hint="try again in a moment")
+        return self._opened
+
+    def _open_runtime(self) -> Runtime:
+        from lodestone.runtime import Runtime
+
+        runtime = Runtime.open(self._settings, purpose="lodestone serve")
+        runtime.text_encoder = BatchingTextEncoder(runtime.text_encoder, observe=self._observe_batch)
+        return runtime
+
+    async def _sync(self, steps: asyncio.Queue[SyncProgress], request: SyncRequest) -> None:
+        loop = asyncio.get_running_loop()
+
+        def report(event: ProgressEvent) -> None:
+            step = SyncProgress(stage=str(event.stage), collection=event.detail, done=event.done, total=event.total)
+            loop.call_soon_threadsafe(steps.put_nowait, step)
+
+        try:
+            if self._one_sync.locked():
+                steps.put_nowait(SyncProgress(stage="waiting"))
+            async with self._one_sync:
+                await self._load_and_renew(report)
+        except LodestoneError as error:
+            _log.warning("sync failed", code=error.code, detail=error.message, run_id=request.run_id)
+            steps.put_nowait(SyncProgress(type="error", problem=problem_of(error)))
+        except Exception:  # noqa: BLE001 - the reader is told, the log has everything
+            _log.exception("sync failed unexpectedly", run_id=request.run_id)
+            steps.put_nowait(SyncProgress(type="error", problem=unexpected(request.run_id or "sync")))
+        else:
+            # Behind the reports of the sync's thread, which are queued in the loop.
+            loop.call_soon(steps.put_nowait, SyncProgress(type="done"))
+
+    async def _load_and_renew(self, report: Callable[[ProgressEvent], None]) -> None:
+        from lodestone.indexing.sync import sync
+
+        now = self._now
+        await asyncio.to_thread(sync, now.runtime, progress=report)
+        if await asyncio.to_thread(now.is_outdated):
+            engine = await asyncio.to_thread(now.runtime.engine)
+            await engine.warm_up()
+            now.engine, now.collections = engine, await asyncio.to_thread(_collections, now.runtime)
+
+
+class _Opened:
+    """What exists between `open` and `close`."""
+
+    def __init__(self, runtime: Runtime, engine: QueryEngine, readiness: Readiness) -> None:
+        self.runtime = runtime
+        self.engine = engine
+        self.readiness = readiness
+        self.pictures = Pictures(runtime)
+        self.collections = _collections(runtime)
+
+    def is_outdated(self) -> bool:
+        """Whether another version of a space is in force than the engine was made with."""
+        return _collections(self.runtime) != self.collections
+
+
+def _collections(runtime: Runtime) -> dict[str, str]:
+    return {space: projection.collection for space, projection in runtime.projections().items()}

@@ -1,0 +1,204 @@
+"""How does the service run, from start to signal? A local Ray of its own, Serve on loopback, service.json while it answers."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import json
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+import httpx
+
+from lodestone import __version__
+from lodestone.config.home import Home
+from lodestone.config.profiles import find_profile
+from lodestone.config.settings import Settings
+from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavailableError, StoreLockedError
+from lodestone.service import ServiceAddress, error_of, find_service
+from lodestone.store.ownership import StoreOwnership
+from lodestone_serve.guards import is_loopback
+from lodestone_serve.local_ray import local_ray
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_READY_S = 120.0
+_POLL_S = 0.1
+
+
+def serve_forever(settings: Settings, *, ready_callback: Callable[[str], None] = lambda _: None) -> None:
+    """Serve the home of `settings` until SIGINT or SIGTERM.
+
+    Args:
+        settings: Of the home, host, port and limits.
+        ready_callback: Called once with the URL, when queries are answered and service.json is published.
+
+    Raises:
+        ConfigurationError: the host is not this machine's own, or the port is taken.
+        StoreLockedError: another process owns the home's store; names it.
+        HomeVersionError, ModelUnavailableError, …: the home cannot be opened as it is.
+        ServiceUnavailableError: Ray Serve did not come up.
+    """
+    home = Home(settings.home)
+    host = _checked_host(settings.serve.host)
+    find_profile(settings.profile)
+    home.prepare()
+    _refuse_second_owner(home, settings)
+    port = _free_port(host, settings.serve.port)
+    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    address = ServiceAddress(url, os.getpid(), secrets.token_urlsafe(32), __version__, datetime.now(UTC))
+    stop = _Stop()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_handled(stop))
+        stack.enter_context(_interruptible(stop))
+        temporary = stack.enter_context(local_ray())
+        stop.install()  # again: Ray has put a handler of its own in place
+        stack.callback(_shut_down)
+        _start(settings, host, port, address.token, temporary / "failure.json")
+        _wait_until_ready(url)
+        stop.starting = False
+        if not stop.is_set():
+            address.write(home)
+            stack.callback(address.withdraw, home)
+            ready_callback(url)
+            stop.wait()
+
+
+class _Stop(threading.Event):
+    """Set by the first SIGINT or SIGTERM. While the service is starting, that signal also interrupts what is waited for."""
+
+    starting = True
+
+    def install(self) -> None:
+        """Take over both signals; they belong to the main thread, so elsewhere nothing is done."""
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                signal.signal(number, self._handle)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        first = not self.is_set()
+        self.set()
+        if self.starting and first:
+            raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _handled(stop: _Stop) -> Iterator[None]:
+    """Signals go to `stop`, to the very end: a second Ctrl-C must not cut off what the first one began."""
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    stop.install()
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _interruptible(stop: _Stop) -> Iterator[None]:
+    """A signal while the service was starting ends it like one later: quietly."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not stop.is_set():
+            raise
+
+
+def _start(settings: Settings, host: str, port: int, token: str, failure_file: Path) -> None:
+    from ray import serve
+    from ray.serve.config import HTTPOptions, ProxyLocation
+    from ray.serve.schema import LoggingConfig
+
+    from lodestone_serve.app import build
+
+    quiet = LoggingConfig(log_level="WARNING", enable_access_log=False)
+    serve.start(proxy_location=ProxyLocation.HeadOnly, http_options=HTTPOptions(host=host, port=port), logging_config=quiet)
+    try:
+        serve.run(build(settings, token=token, failure_file=failure_file), name="lodestone", logging_config=quiet)
+    except RuntimeError as error:
+        raise _reason(failure_file, str(error)) from error
+
+
+def _reason(failure_file: Path, otherwise: str) -> LodestoneError:
+    try:
+        return error_of(json.loads(failure_file.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return ServiceUnavailableError(f"the service did not come up: {otherwise}", hint="see logs/service.log in the home")
+
+
+def _shut_down() -> None:
+    from ray import serve
+
+    # Ray prints to standard output that its own shutdown call was cut short by the shutdown.
+    with contextlib.redirect_stdout(io.StringIO()):
+        serve.shutdown()  # type: ignore[no-untyped-call]  # stops the replica gracefully: requests end, the store is flushed and let go
+
+
+def _wait_until_ready(url: str) -> None:
+    """Return when /readyz says so; the app is deployed by now, so only the proxy's first look at it is waited for."""
+    deadline, last = time.monotonic() + _READY_S, "no answer"
+    while time.monotonic() < deadline:
+        try:
+            answer = httpx.get(f"{url}/readyz", timeout=_READY_S, trust_env=False)
+            if answer.is_success:
+                return
+            last = answer.text[:500]
+        except httpx.HTTPError as error:
+            last = str(error)
+        time.sleep(_POLL_S)
+    raise ServiceUnavailableError(
+        f"the service at {url} is not ready after {_READY_S:g} s: {last}", hint="see logs/service.log"
+    )
+
+
+def _checked_host(host: str) -> str:
+    if not is_loopback(host):
+        raise ConfigurationError(
+            f"serve.host {host!r} is not this machine's own",
+            hint="the service asks nobody for a key yet, so it binds to loopback only: leave serve.host at 127.0.0.1",
+            setting="serve.host",
+        )
+    return host
+
+
+def _free_port(host: str, port: int) -> int:
+    """`port`, or a free one for 0."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free; one being listened on is not
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            if error.errno not in {errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL}:
+                raise
+            raise ConfigurationError(
+                f"cannot listen on {host}:{port}: {error.strerror}",
+                hint="stop what uses the port, or choose another: --port 0 picks a free one",
+                setting="serve.port",
+            ) from error
+        return int(probe.getsockname()[1])
+
+
+def _refuse_second_owner(home: Home, settings: Settings) -> None:
+    """Find out before Ray is started, and in this process, that somebody else owns the store."""
+    running = find_service(home)
+    if running is not None:
+        raise StoreLockedError(
+            f"this home is served already: {running.url} (pid {running.pid})",
+            hint="use that service, or stop it first",
+            pid=running.pid,
+            url=running.url,
+        )
+    if settings.store.kind == "edge":
+        probe = StoreOwnership(home.store, command="lodestone serve", timeout=settings.store.lock_timeout_s)
+        probe.acquire()
+        probe.release()
