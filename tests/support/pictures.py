@@ -125,6 +125,46 @@ def srgb_profile() -> bytes:
     return ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
 
 
+def wide_gamut_profile() -> bytes:
+    """An RGB profile that is not sRGB: sRGB's own with red and blue exchanged, and another name of the same length."""
+    profile = bytearray(srgb_profile())
+    tags = {bytes(profile[i : i + 4]): i for i in range(132, 132 + 12 * int.from_bytes(profile[128:132], "big"), 12)}
+    red, blue = tags[b"rXYZ"] + 4, tags[b"bXYZ"] + 4
+    profile[red : red + 8], profile[blue : blue + 8] = profile[blue : blue + 8], profile[red : red + 8]
+    return bytes(profile).replace("sRGB".encode("utf-16-be"), "wide".encode("utf-16-be")).replace(b"sRGB", b"wide")
+
+
+def xmp_packet(*, description: str = "", body: str = "") -> bytes:
+    """An XMP packet with a dc:description; `body` is further XML inside rdf:Description."""
+    text = (
+        f'<dc:description><rdf:Alt><rdf:li xml:lang="x-default">{description}</rdf:li></rdf:Alt></dc:description>'
+        if description
+        else ""
+    )
+    return (
+        '<?xpacket begin="\ufeff" id="W5M0MpCehiHzreSzNTczkc9d"?><x:xmpmeta xmlns:x="adobe:ns:meta/">'
+        '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description rdf:about="" '
+        'xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:photoshop="http://ns.adobe.com/photoshop/1.0/" '
+        f'xmlns:exif="http://ns.adobe.com/exif/1.0/">{text}{body}</rdf:Description></rdf:RDF></x:xmpmeta><?xpacket end="w"?>'
+    ).encode()
+
+
+def iptc_record(*captions: str, encoding: str = "utf-8", declared: bool = True) -> bytes:
+    """An IPTC-IIM record of captions (2:120), declared as UTF-8 or not."""
+    charset = b"\x1c\x01\x5a\x00\x03\x1b%G" if declared else b""
+    sets = (
+        b"\x1c\x02\x78" + len(text).to_bytes(2, "big") + text for text in (caption.encode(encoding) for caption in captions)
+    )
+    return charset + b"".join(sets)
+
+
+def with_iptc(jpeg: bytes, record: bytes) -> bytes:
+    """A JPEG with the record in its Photoshop segment (APP13)."""
+    resource = b"8BIM\x04\x04\0\0" + len(record).to_bytes(4, "big") + record + b"\0" * (len(record) % 2)
+    segment = b"Photoshop 3.0\0" + resource
+    return jpeg[:2] + b"\xff\xed" + (len(segment) + 2).to_bytes(2, "big") + segment + jpeg[2:]
+
+
 def huge_jpeg_bytes(side: int = 20_000) -> bytes:
     """A valid side x side baseline JPEG of about 1 MB, in milliseconds and without ever holding its pixels.
 

@@ -1,13 +1,14 @@
 """Which captions does a picture have, and where does each come from?
 
 Four sources: text files beside the picture (`photo.txt`, `photo.jpg.txt`), XMP and IPTC descriptions inside it, and a table
-given on the command line. A text is one line: white space is folded, empty lines are none, and both length and number have limits.
+given on the command line. A text is one line: white space is folded, empty lines are none, length and number have limits.
 """
 
 from __future__ import annotations
 
 import codecs
 import csv
+import io
 import logging
 import os
 from collections import Counter
@@ -67,12 +68,8 @@ class CaptionTable:
         Raises:
             InvalidRequestError: The file is missing, or its encoding, header or a row is wrong; the line is named.
         """
-        text = _decode_table(path)
-        is_csv = path.suffix.lower() == ".csv"
-        lines = text.splitlines(keepends=True) if is_csv else text.replace("\r\n", "\n").split("\n")
-        rows = csv.reader(lines) if is_csv else csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
         captions: dict[str, list[Caption]] = {}
-        for line, file, caption in _checked_rows(rows, path, separator="comma" if is_csv else "tab"):
+        for line, file, caption in _read_rows(_decode_table(path), path):
             text = _clean(caption)
             if not file:
                 raise _bad_table(path, line, "the column `file` is empty")
@@ -182,21 +179,23 @@ def _decode_table(path: Path) -> str:
         ) from error
 
 
-def _checked_rows(rows: Iterator[list[str]], path: Path, *, separator: str) -> Iterator[tuple[int, str, str]]:
-    line = 0
+def _read_rows(text: str, path: Path) -> Iterator[tuple[int, str, str]]:
+    """Line, file and caption of each row behind the header; lines count from 1, a quoted one by its last."""
+    is_csv = path.suffix.lower() == ".csv"
+    separator = "comma" if is_csv else "tab"
+    lines = io.StringIO(text, newline="")
+    rows = csv.reader(lines) if is_csv else csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
     try:
-        for line, row in enumerate(rows, start=1):
-            if line == 1:
-                if [cell.strip().lower() for cell in row] != _HEADER:
-                    raise _bad_table(path, 1, f"the header is {row!r}; expected `file` and `caption`, {separator}-separated")
+        header = next(rows, [])
+        if [cell.strip().lower() for cell in header] != _HEADER:
+            raise _bad_table(path, 1, f"the header is {header!r}; expected `file` and `caption`, {separator}-separated")
+        for row in rows:
+            if len(row) == len(_HEADER):
+                yield rows.line_num, row[0], row[1]
             elif row:
-                if len(row) != len(_HEADER):
-                    raise _bad_table(path, line, f"{len(row)} columns; expected {len(_HEADER)}, {separator}-separated")
-                yield line, row[0], row[1]
+                raise _bad_table(path, rows.line_num, f"{len(row)} columns; expected {len(_HEADER)}, {separator}-separated")
     except csv.Error as error:
-        raise _bad_table(path, line + 1, str(error)) from error
-    if line == 0:
-        raise _bad_table(path, 1, "the table is empty; expected the header `file`, `caption`")
+        raise _bad_table(path, max(rows.line_num, 1), str(error)) from error
 
 
 def _bad_table(
