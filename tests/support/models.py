@@ -8,8 +8,9 @@ import platformdirs
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 
+MODELS = Path(os.environ.get("LODESTONE_TEST_MODELS") or platformdirs.user_cache_path("lodestone") / "test-models")
+
 
 def model_context(*, threads: int = 1) -> ModelContext:
     """A context on the shared test cache (`LODESTONE_TEST_MODELS`, else the user's cache directory)."""
-    default = platformdirs.user_cache_path("lodestone") / "test-models"
-    return ModelContext(ModelCache(Path(os.environ.get("LODESTONE_TEST_MODELS") or default)), threads=threads)
+    return ModelContext(ModelCache(MODELS), threads=threads)
