@@ -7,6 +7,7 @@ here as `LodestoneError`s.
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,8 +79,8 @@ def translated_errors() -> Iterator[None]:
     """Turn driver errors into `OutOfSpaceError` or `CatalogError`."""
     try:
         yield
-    except DBAPIError as error:
-        reason = str(error.orig)
+    except (DBAPIError, sqlite3.Error) as error:
+        reason = str(error.orig if isinstance(error, DBAPIError) else error)
         if "disk is full" in reason or "No space left" in reason:
             raise OutOfSpaceError(
                 "no space left for the catalog",

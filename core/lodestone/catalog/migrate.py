@@ -6,12 +6,13 @@ transaction, by one process at a time. One that we do not know was written by a 
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect, text
 
 from lodestone.catalog.engine import CatalogBase, translated_errors, use_write_ahead_log
-from lodestone.errors import CatalogError, ConfigurationError, HomeVersionError
+from lodestone.errors import CatalogError, ConfigurationError, HomeVersionError, OutOfSpaceError
 
 REVISIONS: tuple[str, ...] = ("0001",)  # oldest first; the last is the schema of tables.py
 _SCRIPTS = Path(__file__).parent / "migrations"
@@ -49,7 +50,11 @@ def ensure_head(engine: Engine) -> None:
             f"another process has been preparing the catalog {str(path)!r} for over {_LOCK_SECONDS} s",
             hint="wait for the other lodestone command to finish, or stop it",
         ) from error
-    except PermissionError as error:
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise OutOfSpaceError(
+                "no space left for the catalog", hint="free some space and run the same command again"
+            ) from error
         raise ConfigurationError(
             f"the catalog {str(path)!r} cannot be written: {error.strerror}",
             hint="set LODESTONE_HOME to a folder you may write",

@@ -1,7 +1,8 @@
 """Where do a slice's embeddings lie on disk, and how do they get there whole or not at all?
 
-Each part of a slice is one immutable Parquet file, `<corpus_id>/<fp[:2]>/<fp>.<part>.parquet` under the home's embeddings folder,
-with fp the slice's fingerprint. It is written under a temporary name, synced and renamed, so a file with its final name is complete.
+Each part of a slice is one immutable Parquet file, `<corpus_id>/<fp[:2]>/<fp>.<part>.parquet` under the home's embeddings
+folder, with fp the slice's fingerprint. It is written under a temporary name, synced and renamed: a file with its final name is
+complete.
 """
 
 from __future__ import annotations
@@ -155,8 +156,8 @@ def remove_leftovers(root: Path, corpus_id: str) -> int:
 
 def _parquet_bytes(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    # Plain pages: a dictionary or statistics of vectors only cost. zstd 1 takes a fifth off real features in a few milliseconds;
-    # higher levels take no more.
+    # Plain pages: a dictionary or statistics of vectors only cost. zstd 1 takes a fifth off real features in a few milliseconds
+    # a slice; higher levels take no more.
     pq.write_table(
         table,
         sink,
