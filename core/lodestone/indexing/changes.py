@@ -1,0 +1,255 @@
+"""What changed below a folder since the catalog last looked, and what becomes of each file's picture?
+
+Files with the size and time of an embedded picture are left alone; others are hashed. The same content at the same place only
+gets its new time; other content makes the picture pending again; content that a vanished picture had is that picture, moved:
+it keeps its id. New files get ids. All decisions are written to the catalog batch by batch, so a killed run loses nothing but
+its place.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.records import Failure, ImageRecord, ImageState, Root
+from lodestone.errors import ImageError
+from lodestone.indexing.discover import FoundFile, UnreadablePath, discover, hash_files
+from lodestone.indexing.faults import Faults
+from lodestone.indexing.progress import Meter
+from lodestone.indexing.recaption import Recaptioner
+from lodestone.indexing.uris import path_of, relative_path_of, uri_of
+
+BATCH: Final = 1000  # files that are compared with the catalog at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One path of a run: a root, or a folder or file inside one.
+
+    Attributes:
+        root: The root.
+        path: What was asked for, absolute.
+        prefix: `path` relative to the root, "" for the root itself.
+        is_file: Whether it is one file.
+    """
+
+    root: Root
+    path: Path
+    prefix: str = ""
+    is_file: bool = False
+
+    def uri(self, found: FoundFile) -> str:
+        """The file's uri inside the root."""
+        if self.is_file:
+            return uri_of(self.prefix)
+        return uri_of(f"{self.prefix}/{relative_path_of(found.uri)}") if self.prefix else found.uri
+
+    def covers(self, uri: str) -> bool:
+        """Whether the uri lies under the path."""
+        return not self.prefix or relative_path_of(uri).startswith(self.prefix + os.sep)
+
+
+@dataclass(slots=True)
+class Changes:
+    """What one run met. Each file is counted once: unchanged, touched, changed, moved, new, back, retried or unreadable.
+
+    Attributes:
+        counts: By kind.
+        fresh: Ids of pictures that are embedded again although their content is the same (retried failures).
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    fresh: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class ChangeFinder:
+    """Brings the catalog's pictures of a scope in line with the disk.
+
+    Attributes:
+        catalog: Read and written.
+        run_id: Named in failure rows.
+        recaptioner: Compares captions beside the pictures with the catalog's.
+        faults: Testing aid.
+        retry_failed: Also try pictures again that failed and have not changed.
+        follow_symlinks: As in `discover`.
+        threads: Files hashed at once.
+    """
+
+    catalog: Catalog
+    run_id: str
+    recaptioner: Recaptioner
+    faults: Faults
+    retry_failed: bool = False
+    follow_symlinks: bool = True
+    threads: int = 2
+    changes: Changes = field(default_factory=Changes)
+
+    def scan(self, scope: Scope, files: Iterable[FoundFile], meter: Meter) -> None:
+        """Enter the scope's files in the catalog; first mark what vanished, so that moved files are recognised."""
+        if not scope.is_file:
+            self._bury_vanished(scope)
+        remaining = iter(files)
+        while batch := list(islice(remaining, BATCH)):
+            failures = self._enter(scope, batch)
+            self.faults.reach("discovering")
+            meter.add(len(batch), failures=failures)
+
+    def walk(self, scope: Scope) -> Iterator[FoundFile]:
+        """The scope's files; folders that cannot be read become failure rows."""
+
+        def report(unreadable: UnreadablePath) -> None:
+            relative = relative_path_of(unreadable.uri)
+            uri = uri_of(f"{scope.prefix}/{relative}" if scope.prefix else relative)
+            self._fail(scope.root, uri, "unreadable", unreadable.message)
+
+        return discover(scope.path, follow_symlinks=self.follow_symlinks, on_unreadable=report)
+
+    def _bury_vanished(self, scope: Scope) -> None:
+        folder = Path(scope.root.path)
+        gone: list[ImageRecord] = []
+        for image in self.catalog.images_of_root(scope.root.root_id):
+            if image.state is not ImageState.GONE and scope.covers(image.uri) and _vanished(path_of(folder, image.uri)):
+                gone.append(image)
+            if len(gone) >= BATCH:
+                self._bury(scope, gone)
+                gone = []
+        self._bury(scope, gone)
+
+    def _bury(self, scope: Scope, gone: Sequence[ImageRecord]) -> None:
+        self.catalog.mark_gone([image.image_id for image in gone])
+        self.catalog.clear_failures(scope.root.root_id, [image.uri for image in gone])
+        self.changes.counts["gone"] += len(gone)
+
+    def _enter(self, scope: Scope, batch: Sequence[FoundFile]) -> int:
+        uris = [scope.uri(found) for found in batch]
+        known = self.catalog.images_by_uri(scope.root.root_id, uris)
+        updates: dict[str, ImageRecord] = {}
+        to_hash: list[tuple[str, FoundFile]] = []
+        for uri, found in zip(uris, batch, strict=True):
+            image = known.get(uri)
+            if image is None or image.state is ImageState.GONE or not _same_stat(image, found):
+                to_hash.append((uri, found))
+            elif image.state is ImageState.FAILED and self.retry_failed:
+                updates[image.image_id] = replace(image, state=ImageState.PENDING, slice_id=None)
+                self.changes.fresh.add(image.image_id)
+                self.changes.counts["retried"] += 1
+            else:
+                self.changes.counts["unchanged"] += 1
+        hashed: list[tuple[str, FoundFile, str]] = []
+        failed = 0
+        hashes = hash_files([found.path for _, found in to_hash], threads=self.threads) if to_hash else iter(())
+        for (uri, found), result in zip(to_hash, hashes, strict=True):
+            if isinstance(result, ImageError):
+                failed += 1
+                self.changes.counts["unreadable"] += 1
+                self._fail(scope.root, uri, str(result.details.get("reason", result.code)), result.message, known.get(uri))
+            else:
+                hashed.append((uri, found, result))
+        new = self._decide(scope, hashed, known, updates)
+        self.catalog.update_images(list(updates.values()))
+        self.catalog.add_images(new)
+        living = {image.uri: image for image in (*known.values(), *updates.values(), *new)}
+        self.recaptioner.compare([(living[uri], found) for uri, found in zip(uris, batch, strict=True) if uri in living])
+        return failed
+
+    def _decide(
+        self,
+        scope: Scope,
+        hashed: Sequence[tuple[str, FoundFile, str]],
+        known: dict[str, ImageRecord],
+        updates: dict[str, ImageRecord],
+    ) -> list[ImageRecord]:
+        """Fill `updates` with known pictures' new rows; returns the rows of new ones."""
+        root, counts = scope.root, self.changes.counts
+        unknown = [h for uri, _, h in hashed if uri not in known or known[uri].state is ImageState.GONE]
+        movable = self.catalog.gone_by_hash(root.corpus_id, unknown) if unknown else {}
+        fresh: list[tuple[str, FoundFile, str]] = []
+        for uri, found, content in hashed:
+            image = known.get(uri)
+            if image is not None and image.hash == content:
+                if image.image_id in updates:  # it moved elsewhere a moment ago, and a copy stands in its old place
+                    fresh.append((uri, found, content))
+                    continue
+                kept = replace(image, size=found.size, mtime_ns=found.mtime_ns)
+                if image.state is ImageState.GONE:
+                    counts["back"] += 1
+                    kept = self._revived(kept)
+                else:
+                    counts["touched"] += 1
+                updates[image.image_id] = kept
+                continue
+            if image is not None and image.state is not ImageState.GONE:
+                counts["changed"] += 1
+                updates[image.image_id] = _changed(image, found, content)
+                continue
+            candidates = [c for c in movable.get(content, ()) if c.image_id not in updates]
+            if candidates:
+                counts["moved"] += 1
+                moved = replace(candidates[0], root_id=root.root_id, uri=uri, size=found.size, mtime_ns=found.mtime_ns)
+                updates[moved.image_id] = self._revived(moved)
+            elif image is not None and image.image_id not in updates:  # other content where a vanished picture was
+                counts["changed"] += 1
+                updates[image.image_id] = _changed(image, found, content)
+            else:
+                fresh.append((uri, found, content))
+        counts["new"] += len(fresh)
+        minted = self.catalog.mint_image_ids(root.corpus_id, root.name, [uri for uri, _, _ in fresh])
+        return [
+            ImageRecord(
+                image_id=minted[uri],
+                corpus_id=root.corpus_id,
+                root_id=root.root_id,
+                uri=uri,
+                hash=content,
+                size=found.size,
+                mtime_ns=found.mtime_ns,
+                state=ImageState.PENDING,
+            )
+            for uri, found, content in fresh
+        ]
+
+    def _revived(self, image: ImageRecord) -> ImageRecord:
+        """A vanished picture that is there again: embedded as it was, where that was finished."""
+        finished = image.slice_id is not None and image.width > 0
+        return replace(image, state=ImageState.ACTIVE) if finished else replace(image, state=ImageState.PENDING, slice_id=None)
+
+    def _fail(self, root: Root, uri: str, code: str, message: str, image: ImageRecord | None = None) -> None:
+        self.catalog.add_failures(
+            [Failure(self.run_id, root.root_id, uri, code, message, image_id=image.image_id if image else None)]
+        )
+        self.changes.counts["failures"] += 1
+
+
+def _same_stat(image: ImageRecord, found: FoundFile) -> bool:
+    return image.size == found.size and image.mtime_ns == found.mtime_ns
+
+
+def _changed(image: ImageRecord, found: FoundFile, content: str) -> ImageRecord:
+    return replace(
+        image,
+        hash=content,
+        size=found.size,
+        mtime_ns=found.mtime_ns,
+        state=ImageState.PENDING,
+        slice_id=None,
+        width=0,
+        height=0,
+    )
+
+
+def _vanished(path: Path) -> bool:
+    """Whether nothing is there any more. What merely cannot be looked at (permissions, a sleeping disk) has not vanished."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False

@@ -1,0 +1,62 @@
+"""Where may a test kill this process? Named points of the index job; a testing aid that does nothing unless it is asked to.
+
+`LODESTONE_FAULT=after-rename:3` sends SIGKILL to the process that reaches the point `after-rename` for the third time. Crash
+safety cannot be shown otherwise: the kill must fall between two lines, and no handler may run. Without the variable a point
+costs one comparison.
+
+Points: `discovering` (a batch of files was entered in the catalog), `embedding` (a batch of pictures went through the models),
+`after-rename` (a Parquet file has its final name and no receipt yet), `loading` (a batch was upserted into a collection),
+`before-promotion` (everything is loaded and verified, aliases are not moved).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from lodestone.errors import ConfigurationError
+
+VARIABLE: Final = "LODESTONE_FAULT"
+
+FaultPoint = Literal["discovering", "embedding", "after-rename", "loading", "before-promotion"]
+POINTS: Final[tuple[FaultPoint, ...]] = ("discovering", "embedding", "after-rename", "loading", "before-promotion")
+
+
+@dataclass(slots=True)
+class Faults:
+    """Counts the visits to one point and kills the process at the last of them.
+
+    Attributes:
+        point: The point to die at; empty for none.
+        remaining: Visits until then.
+    """
+
+    point: str = ""
+    remaining: int = 0
+
+    @classmethod
+    def from_environment(cls) -> Faults:
+        """Read `LODESTONE_FAULT`, once a run.
+
+        Raises:
+            ConfigurationError: it is not `point:count` with a known point and a count from 1.
+        """
+        asked = os.environ.get(VARIABLE, "")
+        if not asked:
+            return cls()
+        point, _, count = asked.partition(":")
+        if point not in POINTS or not (count or "1").isdecimal() or int(count or 1) < 1:
+            raise ConfigurationError(
+                f"{VARIABLE}={asked!r} is not a point and a count", hint=f"e.g. after-rename:3; points: {', '.join(POINTS)}"
+            )
+        return cls(point, int(count or 1))
+
+    def reach(self, point: FaultPoint) -> None:
+        """Die here, if this is the visit that was asked for."""
+        if point != self.point:
+            return
+        self.remaining -= 1
+        if self.remaining == 0:
+            os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,107 @@
+"""How does a long job tell how far it is? One small event, and a meter that turns counts into rates and an estimate."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Stage(StrEnum):
+    """Stages of an index run, in order."""
+
+    DISCOVER = "discover"
+    START = "start"
+    EMBED = "embed"
+    LOAD = "load"
+    BUILD = "build"
+    VERIFY = "verify"
+    PROMOTE = "promote"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressEvent:
+    """One step forward.
+
+    Attributes:
+        stage: Where the job is.
+        done: Units finished in this stage (pictures; points while loading).
+        total: Units in all, 0 while unknown.
+        failures: Pictures that could not be used, so far in this run.
+        rate: Units a second over the last steps, 0 while unknown.
+        eta: Seconds that the rest of this stage will take, None while unknown.
+        detail: What is being worked on, e.g. a collection's name.
+    """
+
+    stage: Stage
+    done: int = 0
+    total: int = 0
+    failures: int = 0
+    rate: float = 0.0
+    eta: float | None = None
+    detail: str = ""
+
+
+Progress = Callable[[ProgressEvent], None]
+
+
+def silent(_: ProgressEvent) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts one stage's units and reports them with the rate of the last `window` steps.
+
+    Attributes:
+        report: Receives the events.
+        stage: The stage that is counted.
+        total: Units in all, 0 while unknown.
+        detail: Copied into each event.
+        window: Steps that the rate is taken over.
+        failures: Units that failed, over the whole run.
+        clock: Seconds, monotonic.
+    """
+
+    report: Progress
+    stage: Stage
+    total: int = 0
+    detail: str = ""
+    window: int = 20
+    failures: int = 0
+    clock: Callable[[], float] = time.monotonic
+    done: int = 0
+    _marks: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self._marks.append((self.clock(), self.done))
+        self._emit(0.0)
+
+    def add(self, units: int, *, failures: int = 0) -> None:
+        """Count `units` more, of which `failures` failed."""
+        self.done += units
+        self.failures += failures
+        now = self.clock()
+        self._marks.append((now, self.done))
+        if len(self._marks) > self.window:
+            self._marks.popleft()
+        since, before = self._marks[0]
+        self._emit((self.done - before) / (now - since) if now > since else 0.0)
+
+    def _emit(self, rate: float) -> None:
+        left = self.total - self.done
+        eta = left / rate if rate > 0 and self.total else None
+        self.report(
+            ProgressEvent(
+                stage=self.stage,
+                done=self.done,
+                total=self.total,
+                failures=self.failures,
+                rate=rate,
+                eta=eta,
+                detail=self.detail,
+            )
+        )

@@ -1,0 +1,50 @@
+"""How is a corpus removed everywhere? Points, Parquet files, thumbnails, and the catalog's rows last.
+
+The catalog is what the rest is found by, so it goes last: killed at any point, the same command finishes the work. The pictures
+themselves are never touched.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lodestone.embeddings.slices import remove_corpus_files
+from lodestone.imaging.thumbnails import ThumbnailStore
+from lodestone.indexing.locking import corpus_lock
+from lodestone.indexing.sync import SyncResources
+from lodestone.store.base import Filter, MatchAny
+
+
+@dataclass(frozen=True, slots=True)
+class RemovalReport:
+    """What was removed: `images` were known to the catalog, in whatever state."""
+
+    corpus: str
+    images: int
+    thumbnails: int
+
+
+def remove_corpus(resources: SyncResources, name: str) -> RemovalReport:
+    """Remove the corpus `name` from store, embeddings, thumbnails and catalog. Idempotent until it is gone.
+
+    Raises:
+        UnknownNameError: there is no such corpus.
+        StoreLockedError: another process owns the store, or an index run of the corpus is going on.
+    """
+    catalog, home = resources.catalog, resources.home
+    corpus = catalog.corpus(name)
+    with corpus_lock(home, corpus):
+        images = catalog.count_images(corpus.corpus_id)
+        of_corpus = Filter(must=(MatchAny("corpus", (corpus.corpus_id,)),))
+        for collection in resources.store.collections():
+            resources.store.delete_matching(collection, of_corpus)
+        thumbnails = ThumbnailStore(home.thumbnails, size=resources.settings.index.thumbnail_px)
+        removed = 0
+        for content in catalog.unshared_hashes(corpus.corpus_id):
+            path = thumbnails.path(content)
+            if path.exists():
+                path.unlink(missing_ok=True)
+                removed += 1
+        remove_corpus_files(home.embeddings, corpus.corpus_id)
+        catalog.remove_corpus(corpus.corpus_id)
+    return RemovalReport(corpus=name, images=images, thumbnails=removed)

@@ -1,0 +1,221 @@
+"""How do the vector collections come in line with catalog and Parquet files?
+
+create -> delete what is gone -> load -> build -> verify -> promote, for every space and for the captions, in any state that a
+killed run, a retrained projection or a lost store left behind. Nothing here runs a model or reads a picture: vectors are
+projected from the stored outputs. Doing it twice changes nothing. Run by whoever owns the store: the index command, or the
+service.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Protocol
+
+from lodestone.errors import EmbeddingsDamagedError
+from lodestone.indexing.faults import Faults
+from lodestone.indexing.load import CaptionTarget, SpaceTarget, Target, load
+from lodestone.indexing.progress import Meter, Progress, ProgressEvent, Stage, silent
+from lodestone.indexing.tasks import SliceParts
+from lodestone.indexing.verify import verify
+from lodestone_schemas.collections import CollectionSpec, HnswSpec
+
+if TYPE_CHECKING:
+    from lodestone.backbones.base import Backbone
+    from lodestone.catalog.catalog import Catalog
+    from lodestone.config.home import Home
+    from lodestone.config.settings import Settings, StoreSettings
+    from lodestone.language.base import TextEncoder
+    from lodestone.spaces.base import Projection
+    from lodestone.store.base import VectorStore
+
+_UNINDEXED_SHARE: Final = 0.2  # a graph is made again when more of the points than this lie outside it
+_DELETE_BATCH: Final = 1000
+
+
+class SyncResources(Protocol):
+    """What a sync works on; a `Runtime` has it all."""
+
+    @property
+    def settings(self) -> Settings:
+        """The home's settings."""
+
+    @property
+    def home(self) -> Home:
+        """The home's folders."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The truth."""
+
+    @property
+    def store(self) -> VectorStore:
+        """The collections, owned by this process."""
+
+    @property
+    def text_encoder(self) -> TextEncoder:
+        """Whose vectors captions have; is not loaded."""
+
+    def backbones(self) -> list[Backbone]:
+        """Whose outputs are stored; are not loaded."""
+
+    def projections(self) -> dict[str, Projection]:
+        """Space -> projection, in the versions in force now."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionReport:
+    """What happened to one collection."""
+
+    alias: str
+    collection: str
+    loaded: int
+    deleted: int
+    points: int
+    built: bool
+    promoted: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """What a sync did. `dropped` are retired collections that were removed."""
+
+    collections: tuple[CollectionReport, ...] = ()
+    dropped: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+def sync(resources: SyncResources, *, progress: Progress = silent) -> SyncReport:
+    """Bring every collection in line; see the module's docstring.
+
+    A collection that this sync retires stays until the next one, for queries that resolved its alias before.
+
+    Raises:
+        StoreError: the store failed, or differs from the catalog even after one repair.
+        EmbeddingsDamagedError: a stored file is missing or damaged; the next index run makes it again.
+        OutOfSpaceError: no space left for the store.
+    """
+    started = time.perf_counter()
+    faults = Faults.from_environment()
+    targets = _targets(resources)
+    before = resources.store.aliases()
+    reports: list[CollectionReport] = []
+    ready: list[Target] = []
+    try:
+        for target in targets:
+            reports.append(_bring_in_line(resources, target, before, progress, faults))
+            ready.append(target)
+    except EmbeddingsDamagedError as error:
+        slice_id, part = error.details.get("slice_id"), error.details.get("part")
+        if slice_id and part:  # so that the next index run makes it again
+            resources.catalog.forget_receipts(str(slice_id), [str(part)])
+        raise
+    faults.reach("before-promotion")
+    for target in ready:
+        progress(ProgressEvent(Stage.PROMOTE, detail=target.collection))
+        if before.get(target.alias) != target.collection:
+            resources.store.set_alias(target.alias, target.collection)
+    dropped = _drop_retired(resources, targets, keep=set(before.values()))
+    return SyncReport(tuple(reports), tuple(dropped), time.perf_counter() - started)
+
+
+def _targets(resources: SyncResources) -> list[Target]:
+    parts = SliceParts.of(resources.backbones(), resources.text_encoder)
+    embeddings, catalog = resources.home.embeddings, resources.catalog
+    targets: list[Target] = [
+        SpaceTarget(catalog=catalog, embeddings=embeddings, parts=parts, projection=projection)
+        for projection in resources.projections().values()
+    ]
+    return [*targets, CaptionTarget(catalog=catalog, embeddings=embeddings, parts=parts, encoder=resources.text_encoder)]
+
+
+def _bring_in_line(
+    resources: SyncResources, target: Target, aliases: dict[str, str], progress: Progress, faults: Faults
+) -> CollectionReport:
+    started = time.perf_counter()
+    catalog, store = resources.catalog, resources.store
+    if target.collection not in store.collections():
+        catalog.forget_loads(target.collection)  # the catalog may remember a store that was deleted
+    store.create(_spec(target, resources.settings.store))
+    deleted = _apply_tombstones(resources, target)
+    loaded = load(store, target, progress=progress, faults=faults)
+    problem = verify(store, target, progress=progress)
+    if problem is not None:
+        loaded += _repair(resources, target, progress, faults)
+        problem = verify(store, target, progress=progress)
+    if problem is not None:
+        raise problem
+    built = _build_if_large(store, target, resources.settings.store, progress)
+    return CollectionReport(
+        alias=target.alias,
+        collection=target.collection,
+        loaded=loaded,
+        deleted=deleted,
+        points=store.count(target.collection),
+        built=built,
+        promoted=aliases.get(target.alias) != target.collection,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _spec(target: Target, settings: StoreSettings) -> CollectionSpec:
+    return CollectionSpec(
+        name=target.collection,
+        dim=target.dim,
+        fields=target.fields,
+        hnsw=HnswSpec(m=settings.m, ef_construct=settings.ef_construct, ef=settings.ef),
+        quantization=settings.quantization,
+    )
+
+
+def _apply_tombstones(resources: SyncResources, target: Target) -> int:
+    deleted = 0
+    for ids in _batches(resources.catalog.tombstones(target.collection)):
+        target.delete(resources.store, ids)
+        resources.catalog.mark_deleted(target.collection, ids)
+        deleted += len(ids)
+    return deleted
+
+
+def _batches(ids: Iterable[str]) -> Iterator[list[str]]:
+    remaining = iter(ids)
+    while batch := list(islice(remaining, _DELETE_BATCH)):
+        yield batch
+
+
+def _repair(resources: SyncResources, target: Target, progress: Progress, faults: Faults) -> int:
+    """Load everything again and delete what the catalog does not know: after a lost disk, or hands in the store's folder."""
+    catalog, store = resources.catalog, resources.store
+    catalog.forget_loads(target.collection)
+    for batch in store.scroll(target.collection, batch_size=_DELETE_BATCH):
+        strangers = target.strangers(batch)
+        if strangers:
+            store.delete(target.collection, strangers)
+    return load(store, target, progress=progress, faults=faults)
+
+
+def _build_if_large(store: VectorStore, target: Target, settings: StoreSettings, progress: Progress) -> bool:
+    info = store.info(target.collection)
+    outside = info.points - info.indexed
+    if info.points < settings.build_threshold or outside <= _UNINDEXED_SHARE * info.points:
+        return False
+    meter = Meter(progress, Stage.BUILD, total=info.points, detail=target.collection)
+    store.build(target.collection)
+    meter.add(info.points)
+    return True
+
+
+def _drop_retired(resources: SyncResources, targets: Iterable[Target], *, keep: set[str]) -> list[str]:
+    """Drop other versions of the targets' collections, but for those that had an alias when the sync began."""
+    current = {target.alias: target.collection for target in targets}
+    dropped: list[str] = []
+    for name in resources.store.collections():
+        alias = name.rpartition("-")[0]
+        if alias in current and name != current[alias] and name not in keep:
+            resources.store.drop(name)
+            resources.catalog.forget_loads(name)
+            dropped.append(name)
+    return dropped

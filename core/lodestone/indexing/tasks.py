@@ -1,0 +1,152 @@
+"""What does one unit of embedding work look like on its way to a worker, and what comes back?
+
+Everything here is small, frozen and picklable: a task names its pictures and the parts of the slice that are missing, a
+receipt says what is on disk now. Pixels and vectors never travel: workers read files and write Parquet by themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from lodestone.backbones.base import Backbone
+from lodestone.catalog.records import Receipt
+from lodestone.errors import LodestoneError
+from lodestone.language.base import TextEncoder
+
+META_PART: Final = "meta"
+EMBEDDED_SOURCES: Final = ("xmp", "iptc")  # caption sources inside the picture's own file: read again whenever its pixels are
+
+
+@dataclass(frozen=True, slots=True)
+class SliceRow:
+    """One picture to embed.
+
+    Attributes:
+        image_id: Its id.
+        hash: BLAKE3 hex of the content that was planned; other content on disk is a `file_changed` failure.
+        path: Where the file is, for the operating system (may hold surrogates).
+        uri: Its name inside the root.
+        size: Bytes.
+        mtime_ns: Last change, nanoseconds since the epoch.
+        captions: (source, text) pairs that are known already.
+    """
+
+    image_id: str
+    hash: str
+    path: str
+    uri: str
+    size: int
+    mtime_ns: int
+    captions: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SliceTask:
+    """One slice and the parts of it that have no receipt.
+
+    Attributes:
+        slice_id: Its id in the catalog.
+        corpus_id: Names the folder of its files.
+        fingerprint: Names its files.
+        rows: The pictures that are still in it.
+        parts: Missing parts, e.g. `meta`, `captions-minilm-…`, `efficientnet-lite0-…`. Without `meta` and backbones among
+            them no pixel is read.
+    """
+
+    slice_id: str
+    corpus_id: str
+    fingerprint: str
+    rows: tuple[SliceRow, ...]
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowFailure:
+    """A picture that could not be used: `code` is a stable word (`truncated`, `file_changed`, …)."""
+
+    image_id: str
+    uri: str
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class SliceReceipt:
+    """What a worker did for one task.
+
+    Attributes:
+        slice_id: The task's.
+        receipts: One for each of the task's parts, all on disk.
+        failures: Pictures that were left out.
+        embedded: Pictures whose pixels went through the models just now (0 when everything was adopted).
+        adopted: Parts that were found on disk, sound, and not computed again.
+        seconds: Time spent.
+        error: Set when the work as a whole cannot go on (the disk is full); then `receipts` holds what was finished before.
+    """
+
+    slice_id: str
+    receipts: tuple[Receipt, ...]
+    failures: tuple[RowFailure, ...] = ()
+    embedded: int = 0
+    adopted: tuple[str, ...] = ()
+    seconds: float = 0.0
+    error: LodestoneError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedSettings:
+    """Everything that a worker needs to know; no catalog, no store.
+
+    Attributes:
+        backbones: Names in the backbone registry.
+        text_encoder: Name in the text encoder registry.
+        models: Directory of the model cache.
+        embeddings: The home's folder of Parquet slices.
+        thumbnails: The home's folder of thumbnails.
+        thumbnail_px: Longer side of thumbnails.
+        batch_size: Pictures a model pass.
+        max_decoded_bytes: See `imaging.decode`.
+        model_threads: Threads of one model pass; 0 for the runtime's choice.
+        decode_threads: Pictures decoded at once while the models run.
+    """
+
+    backbones: tuple[str, ...]
+    text_encoder: str
+    models: Path
+    embeddings: Path
+    thumbnails: Path
+    thumbnail_px: int = 384
+    batch_size: int = 16
+    max_decoded_bytes: int = 512 << 20
+    model_threads: int = 1
+    decode_threads: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class SliceParts:
+    """Names of the parts that a complete slice has. They hold versions: another version of a model makes another part."""
+
+    captions: str
+    backbones: dict[str, str] = field(default_factory=dict)  # backbone name -> part
+
+    @classmethod
+    def of(cls, backbones: Sequence[Backbone], text_encoder: TextEncoder) -> SliceParts:
+        """The parts for these models in their present versions."""
+        return cls(captions_part(text_encoder), {backbone.name: backbone_part(backbone) for backbone in backbones})
+
+    def names(self) -> tuple[str, ...]:
+        """All parts: `meta` is written last, so that a slice with it has been looked at completely."""
+        return (*self.backbones.values(), self.captions, META_PART)
+
+
+def backbone_part(backbone: Backbone) -> str:
+    """Part (and file) name of a backbone's outputs."""
+    return f"{backbone.name}-{backbone.version}"
+
+
+def captions_part(encoder: TextEncoder) -> str:
+    """Part (and collection) name of captions encoded by this version of a text encoder."""
+    return f"captions-{encoder.name}-{encoder.version}"
