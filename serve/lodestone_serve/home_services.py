@@ -65,8 +65,7 @@ class HomeServices:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="lodestone"))
         runtime = await asyncio.to_thread(self._open_runtime)
         try:
-            engine = await asyncio.to_thread(runtime.engine)
-            await engine.warm_up()
+            engine = await self._warm_engine(runtime)
         except BaseException:
             await asyncio.to_thread(runtime.close)
             raise
@@ -177,11 +176,18 @@ class HomeServices:
         from lodestone.indexing.sync import sync
 
         now = self._now
+        # Another version of a space is in force: its engine is warm before the sync promotes that version, so that the moment
+        # in which neither engine knows the promoted collection is short (a query then leaves the space out, and says so).
+        collections = await asyncio.to_thread(_collections, now.runtime)
+        renewed = await self._warm_engine(now.runtime) if collections != now.collections else None
         await asyncio.to_thread(sync, now.runtime, progress=report)
-        if await asyncio.to_thread(now.is_outdated):
-            engine = await asyncio.to_thread(now.runtime.engine)
-            await engine.warm_up()
-            now.engine, now.collections = engine, await asyncio.to_thread(_collections, now.runtime)
+        if renewed is not None:
+            now.engine, now.collections = renewed, collections
+
+    async def _warm_engine(self, runtime: Runtime) -> QueryEngine:
+        engine = await asyncio.to_thread(runtime.engine)
+        await engine.warm_up()
+        return engine
 
 
 class _Opened:
@@ -193,10 +199,6 @@ class _Opened:
         self.readiness = readiness
         self.pictures = Pictures(runtime)
         self.collections = _collections(runtime)
-
-    def is_outdated(self) -> bool:
-        """Whether another version of a space is in force than the engine was made with."""
-        return _collections(self.runtime) != self.collections
 
 
 def _collections(runtime: Runtime) -> dict[str, str]:

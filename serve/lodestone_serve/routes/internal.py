@@ -33,7 +33,7 @@ def internal_router(services: Services, token: str) -> APIRouter:
         """Bring the collections in line with the catalog and the Parquet files, then answer from what is new."""
         return progress_stream(services.sync(body))
 
-    @router.delete("/v1/corpora/{name}", status_code=204)
+    @router.delete("/v1/corpora/{name:path}", status_code=204)
     async def remove_corpus(name: str) -> Response:
         """Remove a corpus everywhere: vectors, embeddings, thumbnails, catalog. The pictures themselves are not touched."""
         await services.remove_corpus(name)

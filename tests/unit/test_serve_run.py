@@ -1,0 +1,65 @@
+"""Is what cannot be served refused before anything is started, with the reason?"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from lodestone.config.home import Home
+from lodestone.config.settings import Settings, load_settings
+from lodestone.errors import ConfigurationError, HomeVersionError, StoreLockedError, UnknownNameError
+from lodestone.store.ownership import StoreOwnership
+from lodestone_serve.run import serve_forever
+
+
+@pytest.fixture(autouse=True)
+def _no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("Ray must not be started")
+
+    monkeypatch.setattr("lodestone_serve.run.local_ray", refuse)
+
+
+def settings(home: Path, **serve: object) -> Settings:
+    return load_settings({"home": home, "serve": serve, "store": {"lock_timeout_s": 0.0}}).settings
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.5", "example.org", "::"])
+def test_only_this_machines_own_addresses_are_served(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"serve\.host") as caught:
+        serve_forever(settings(tmp_path, host=host))
+    assert "loopback" in caught.value.hint
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ConfigurationError, match=str(port)) as caught:
+            serve_forever(settings(tmp_path, port=port))
+    assert "--port 0" in caught.value.hint
+
+
+def test_the_owner_of_a_locked_store_is_named(tmp_path: Path) -> None:
+    Home(tmp_path).prepare()
+    owner = StoreOwnership(Home(tmp_path).store, command="lodestone index", timeout=0)
+    owner.acquire()
+    try:
+        with pytest.raises(StoreLockedError, match=r"lodestone index") as caught:
+            serve_forever(settings(tmp_path, port=0))
+    finally:
+        owner.release()
+    assert caught.value.details["pid"] == os.getpid()
+
+
+def test_an_unknown_profile_and_a_newer_home_are_refused(tmp_path: Path) -> None:
+    wrong = load_settings({"home": tmp_path, "profile": "magic"}).settings
+    with pytest.raises(UnknownNameError, match="magic"):
+        serve_forever(wrong)
+    tmp_path.joinpath("home.json").write_text('{"format": 99, "written_by": "9.9"}')
+    with pytest.raises(HomeVersionError):
+        serve_forever(settings(tmp_path))
