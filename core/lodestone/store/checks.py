@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from lodestone.errors import InvalidRequestError, StoreError
-from lodestone.store.base import Filter, Neighbours, Payload, PointBatch, VectorQuery, Vectors
+from lodestone.store.base import Filter, PointBatch, VectorQuery, Vectors
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 MAX_LIMIT = 100_000
@@ -99,24 +99,3 @@ def slices(points: PointBatch, size: int) -> Iterator[PointBatch]:
     for start in range(0, len(points), size):
         end = start + size
         yield PointBatch(points.ids[start:end], points.vectors[start:end], points.payloads[start:end])
-
-
-def ranked(found: Sequence[tuple[str, float, Payload | None]], *, limit: int, with_payload: bool) -> Neighbours:
-    """Engine hits (id, score, payload) as `Neighbours`: by descending score, equal scores by id, the best `limit`."""
-    best = sorted(found, key=lambda hit: (-hit[1], hit[0]))[:limit]
-    return Neighbours(
-        ids=tuple(hit[0] for hit in best),
-        scores=np.array([hit[1] for hit in best], dtype=np.float32),
-        payloads=tuple(hit[2] or {} for hit in best) if with_payload else (),
-    )
-
-
-def cuts_a_tie(scores: Sequence[float], *, limit: int, fetched: int) -> bool:
-    """Whether equal scores may go on past the last of `fetched` hits, so that which ids are among the best is chance.
-
-    Args:
-        scores: Of the hits, descending; fewer than `fetched` when the engine has no more.
-        limit: How many of them are wanted.
-        fetched: How many were asked for, more than `limit`.
-    """
-    return len(scores) == fetched and scores[limit - 1] == scores[-1]

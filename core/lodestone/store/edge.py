@@ -7,7 +7,7 @@ writes hold the GIL inside the engine, so batches are cut to let other threads b
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,9 +32,7 @@ from lodestone.store.checks import (
     check_name,
     check_points,
     check_query,
-    cuts_a_tie,
     other_dim,
-    ranked,
     slices,
 )
 from lodestone.store.edge_build import run_build_child
@@ -42,12 +40,12 @@ from lodestone.store.edge_collection import CALL_POINTS, SPEC_FILE, EdgeCollecti
 from lodestone.store.edge_engine import engine_errors, engine_filter, search_request
 from lodestone.store.files import DRAFT_PREFIX, TRASH_PREFIX, discard
 from lodestone.store.ownership import StoreOwnership
+from lodestone.store.ranking import Hit, answer
 from lodestone_schemas.collections import CollectionSpec
 
 COLLECTIONS_DIR = "collections"
 # Exhaustive searches take about 1 ms a question at 10,000 x 896: this keeps the GIL's longest hold near 20 ms there.
 CALL_QUERIES = 16
-TIE_MARGIN = 8
 
 
 class EdgeStore(VectorStore):
@@ -241,23 +239,13 @@ class EdgeStore(VectorStore):
     def _search_some(
         self, collection: EdgeCollection, queries: Sequence[VectorQuery], vectors: Sequence[Vectors]
     ) -> list[Neighbours]:
-        hits: dict[int, Any] = {}
-        fetches = {row: query.limit + TIE_MARGIN if query.exact else query.limit for row, query in enumerate(queries)}
-        while fetches:
+        def ask(fetches: Mapping[int, int]) -> list[list[Hit]]:
             requests = [search_request(queries[row], vectors[row], spec=collection.spec, fetch=n) for row, n in fetches.items()]
             with collection.reading() as shard, engine_errors(f"searching {collection.name!r}", collection.path):
                 found = shard.query_batch(qe.QueryBatchRequest(requests))
-            hits.update(zip(fetches, found, strict=True))
-            # Which of equally good points come back is the engine's whim until all of them do.
-            fetches = {
-                row: 2 * n
-                for row, n in fetches.items()
-                if queries[row].exact and cuts_a_tie([h.score for h in hits[row]], limit=queries[row].limit, fetched=n)
-            }
-        return [
-            ranked([(str(h.id), h.score, h.payload) for h in hits[row]], limit=query.limit, with_payload=query.with_payload)
-            for row, query in enumerate(queries)
-        ]
+            return [[(str(hit.id), hit.score, hit.payload) for hit in hits] for hits in found]
+
+        return answer(queries, ask)
 
     def _pages(
         self, collection: EdgeCollection, filter_: Filter | None, size: int, *, vectors: bool

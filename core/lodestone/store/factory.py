@@ -1,0 +1,61 @@
+"""Which vector store does a setting's name stand for?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lodestone.errors import ConfigurationError, UnknownNameError
+from lodestone.store.aliases import AliasTable, JsonAliasTable
+from lodestone.store.base import VectorStore
+
+STORE_KINDS = ("edge", "server")
+ALIASES_FILE = "aliases.json"
+
+
+def open_store(
+    kind: str,
+    *,
+    root: Path | None = None,
+    aliases: AliasTable | None = None,
+    lock_timeout: float = 5.0,
+    owner: str = "lodestone",
+    url: str | None = None,
+    api_key: str | None = None,
+    prefer_grpc: bool = True,
+    grpc_port: int = 6334,
+    timeout: float = 30.0,
+) -> VectorStore:
+    """Open the store of a `kind`.
+
+    Args:
+        kind: `edge` (this process owns the directory `root`) or `server` (Qdrant at `url`).
+        root: edge: directory of the store.
+        aliases: edge: where aliases are kept; a JSON file under `root` by default.
+        lock_timeout: edge: seconds to wait for another owner.
+        owner: edge: what this process is doing, for a second opener's message.
+        url: server: of its HTTP port.
+        api_key: server: if it asks for one.
+        prefer_grpc: server: use gRPC.
+        grpc_port: server: where gRPC listens.
+        timeout: server: seconds of one call.
+
+    Raises:
+        UnknownNameError: `kind` is neither.
+        ConfigurationError: The kind's place (`root`, `url`) is missing.
+        StoreLockedError: Another process owns the embedded store.
+        StoreError: The server does not answer or is too old.
+    """
+    if kind == "edge":
+        if root is None:
+            raise ConfigurationError("the embedded store needs a directory", hint="set LODESTONE_HOME")
+        from lodestone.store.edge import EdgeStore
+
+        table = aliases if aliases is not None else JsonAliasTable(root / ALIASES_FILE)
+        return EdgeStore(root, aliases=table, lock_timeout=lock_timeout, owner=owner)
+    if kind == "server":
+        if url is None:
+            raise ConfigurationError("the server store needs a url", hint="set store.url, e.g. http://localhost:6333")
+        from lodestone.store.server import ServerStore
+
+        return ServerStore(url, api_key=api_key, prefer_grpc=prefer_grpc, grpc_port=grpc_port, timeout=timeout)
+    raise UnknownNameError.among("store", kind, STORE_KINDS)

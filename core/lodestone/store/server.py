@@ -1,0 +1,272 @@
+"""How are vectors kept and searched on a Qdrant server? The `VectorStore` adapter over qdrant-client, points by gRPC.
+
+Points are loaded without a graph (m=0, payload indexes first); `build` turns the graph on and waits for it. Aliases are the
+server's. Every call is idempotent and is repeated when the server is away for a moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
+from typing import Any
+
+from qdrant_client import models
+
+from lodestone.errors import StoreError
+from lodestone.store.base import (
+    CollectionInfo,
+    Filter,
+    Neighbours,
+    PointBatch,
+    StoreCapabilities,
+    VectorQuery,
+    Vectors,
+    VectorStore,
+)
+from lodestone.store.checks import check_ids, check_matching, check_name, check_points, check_query, other_dim, slices
+from lodestone.store.ranking import Hit, answer
+from lodestone.store.server_build import build_graph
+from lodestone.store.server_connection import CollectionExistsError, ServerConnection
+from lodestone.store.server_engine import (
+    EF_KEY,
+    FIELD_TYPES,
+    METADATA_SERVER,
+    Shape,
+    as_batch,
+    engine_filter,
+    graph_config,
+    quantization_config,
+    search_request,
+    shape_of,
+    version_of,
+)
+from lodestone_schemas.collections import CollectionSpec
+
+CALL_POINTS = 256
+CALL_QUERIES = 64
+FEATURES = frozenset({"graph_build", "int8", "field_index", "native_aliases"})
+
+
+class ServerStore(VectorStore):
+    """The store on the Qdrant server at `url`.
+
+    Args:
+        url: Of its HTTP port, e.g. `http://localhost:6333`.
+        api_key: If the server asks for one.
+        prefer_grpc: Use gRPC (about three times the loading speed of HTTP).
+        grpc_port: Where gRPC listens.
+        timeout: Seconds of one call.
+        writers: Parallel upserts of one batch.
+        build_timeout: Seconds that `build` waits at most.
+        stall_timeout: Seconds that `build` waits while the server is idle with points left to index.
+
+    Raises:
+        StoreError: The server does not answer, or is older than 1.12.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        api_key: str | None = None,
+        prefer_grpc: bool = True,
+        grpc_port: int = 6334,
+        timeout: float = 30.0,
+        writers: int = 4,
+        build_timeout: float = 6 * 3600.0,
+        stall_timeout: float = 60.0,
+    ) -> None:
+        self._build_timeout = build_timeout
+        self._stall_timeout = stall_timeout
+        self._shapes: dict[str, Shape] = {}
+        self._server = ServerConnection(url, api_key=api_key, prefer_grpc=prefer_grpc, grpc_port=grpc_port, timeout=timeout)
+        self._client = self._server.client
+        self._pool = ThreadPoolExecutor(max_workers=writers, thread_name_prefix="lodestone-upsert")
+
+    def capabilities(self) -> StoreCapabilities:
+        """See `VectorStore.capabilities`."""
+        return StoreCapabilities("qdrant", self._server.version, FEATURES)
+
+    def create(self, spec: CollectionSpec) -> None:
+        """See `VectorStore.create`. Other graph parameters under the same name hold from the next build on."""
+        check_name(spec.name)
+        extra: dict[str, Any] = {}
+        if version_of(self._server.version) >= METADATA_SERVER:
+            extra["metadata"] = {EF_KEY: spec.hnsw.ef}
+        vectors = models.VectorParams(
+            size=spec.dim, distance=models.Distance.DOT, on_disk=spec.on_disk, hnsw_config=models.HnswConfigDiff(m=0)
+        )
+        common = {"hnsw_config": graph_config(spec), "quantization_config": quantization_config(spec), **extra}
+        try:
+            self._server.call("creating a collection", partial(self._client.create_collection, spec.name, vectors, **common))
+        except CollectionExistsError:
+            shape = self._shape(spec.name, fresh=True)
+            if shape.dim != spec.dim:
+                raise other_dim(spec.name, dim=shape.dim, wanted=spec.dim) from None
+            common["quantization_config"] = common["quantization_config"] or models.Disabled.DISABLED
+            self._server.call(
+                "changing a collection", partial(self._client.update_collection, spec.name, **common), name=spec.name
+            )
+        for field, kind in spec.fields:
+            self._create_index(spec.name, field, FIELD_TYPES[kind])
+        self._shape(spec.name, fresh=True)
+
+    def drop(self, name: str) -> None:
+        """See `VectorStore.drop`. Aliases of the collection go with it."""
+        self._shapes.pop(name, None)
+        if name in self.collections():
+            self._server.call("dropping a collection", partial(self._client.delete_collection, name))
+
+    def collections(self) -> list[str]:
+        """See `VectorStore.collections`."""
+        return self._server.collections()
+
+    def info(self, name: str) -> CollectionInfo:
+        """See `VectorStore.info`."""
+        state = self._server.state(name)
+        points = self.count(name)
+        return CollectionInfo(
+            name,
+            shape_of(state, name=name).dim,
+            points,
+            min(state.indexed_vectors_count or 0, points),
+            building=state.status == models.CollectionStatus.YELLOW,
+        )
+
+    def upsert(self, name: str, points: PointBatch) -> None:
+        """See `VectorStore.upsert`. Sent in pieces of 256 points, several at once; each piece is durable by itself."""
+        checked = check_points(points, dim=self._shape(name).dim)
+        sent = [self._pool.submit(self._upsert_piece, name, piece) for piece in slices(checked, CALL_POINTS)]
+        wait(sent)
+        for piece in sent:
+            piece.result()
+
+    def delete(self, name: str, ids: Sequence[str]) -> None:
+        """See `VectorStore.delete`."""
+        self._shape(name)
+        canonical: list[Any] = list(check_ids(ids))
+        if canonical:
+            selector = models.PointIdsList(points=canonical)
+            self._server.call("deleting points", partial(self._client.delete, name, selector, wait=True), name=name)
+
+    def delete_matching(self, name: str, filter_: Filter) -> None:
+        """See `VectorStore.delete_matching`."""
+        check_matching(filter_)
+        conditions = engine_filter(filter_)
+        selector = models.FilterSelector(filter=conditions or models.Filter())
+        self._server.call("deleting points", partial(self._client.delete, name, selector, wait=True), name=name)
+
+    def build(self, name: str) -> None:
+        """See `VectorStore.build`.
+
+        Raises:
+            StoreError: The server stopped optimizing, or was not done after `build_timeout` seconds.
+        """
+        build_graph(self._server, name, timeout=self._build_timeout, stall_timeout=self._stall_timeout)
+
+    def search(self, name: str, queries: Sequence[VectorQuery]) -> list[Neighbours]:
+        """See `VectorStore.search`."""
+        shape = self._shape(name)
+        vectors = [check_query(query, dim=shape.dim) for query in queries]
+        answers: list[Neighbours] = []
+        for start in range(0, len(queries), CALL_QUERIES):
+            answers += self._search_some(
+                name, shape, queries[start : start + CALL_QUERIES], vectors[start : start + CALL_QUERIES]
+            )
+        return answers
+
+    def retrieve(self, name: str, ids: Sequence[str]) -> PointBatch:
+        """See `VectorStore.retrieve`."""
+        dim = self._shape(name).dim
+        canonical: list[Any] = list(check_ids(ids))
+        records: dict[str, models.Record] = {}
+        for start in range(0, len(canonical), CALL_POINTS):
+            part = canonical[start : start + CALL_POINTS]
+            found = self._server.call(
+                "reading points",
+                partial(self._client.retrieve, name, part, with_payload=True, with_vectors=True),
+                name=name,
+            )
+            records.update((str(record.id), record) for record in found)
+        return as_batch([records[point_id] for point_id in canonical if point_id in records], dim=dim)
+
+    def scroll(self, name: str, filter_: Filter | None = None, *, batch_size: int = 256) -> Iterator[PointBatch]:
+        """See `VectorStore.scroll`."""
+        if batch_size < 1:
+            raise StoreError(f"batch size {batch_size} is out of range", hint="at least 1")
+        return self._pages(name, self._shape(name).dim, engine_filter(filter_), batch_size)
+
+    def count(self, name: str, filter_: Filter | None = None) -> int:
+        """See `VectorStore.count`."""
+        conditions = engine_filter(filter_)
+        return self._server.call("counting points", partial(self._client.count, name, conditions, exact=True), name=name).count
+
+    def set_alias(self, alias: str, collection: str) -> None:
+        """See `VectorStore.set_alias`."""
+        check_name(alias, kind="alias")
+        self._shape(collection, fresh=True)
+        create = models.CreateAliasOperation(create_alias=models.CreateAlias(collection_name=collection, alias_name=alias))
+        forget = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))
+        # One call: the server applies both in one step.
+        steps: list[Any] = [forget, create] if alias in self.aliases() else [create]
+        self._server.call("moving an alias", partial(self._client.update_collection_aliases, steps), name=collection)
+
+    def drop_alias(self, alias: str) -> None:
+        """See `VectorStore.drop_alias`."""
+        if alias in self.aliases():
+            forget = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))
+            self._server.call("dropping an alias", partial(self._client.update_collection_aliases, [forget]))
+
+    def aliases(self) -> dict[str, str]:
+        """See `VectorStore.aliases`."""
+        found = self._server.call("listing aliases", self._client.get_aliases)
+        return {alias.alias_name: alias.collection_name for alias in found.aliases}
+
+    def ping(self) -> None:
+        """See `VectorStore.ping`. Asks once."""
+        self._server.call("asking for readiness", self._client.info, attempts=1)
+
+    def close(self) -> None:
+        """See `VectorStore.close`."""
+        self._pool.shutdown(wait=True)
+        self._server.close()
+
+    def _shape(self, name: str, *, fresh: bool = False) -> Shape:
+        known = self._shapes.get(name)
+        if known is None or fresh:
+            known = shape_of(self._server.state(name), name=name)
+            self._shapes[name] = known
+        return known
+
+    def _create_index(self, name: str, field: str, kind: models.PayloadSchemaType) -> None:
+        self._server.call(
+            "indexing a field", partial(self._client.create_payload_index, name, field, kind, wait=True), name=name
+        )
+
+    def _upsert_piece(self, name: str, piece: PointBatch) -> None:
+        points = models.Batch(ids=list(piece.ids), vectors=piece.vectors.tolist(), payloads=[dict(p) for p in piece.payloads])
+        self._server.call("writing points", partial(self._client.upsert, name, points, wait=True), name=name)
+
+    def _search_some(
+        self, name: str, shape: Shape, queries: Sequence[VectorQuery], vectors: Sequence[Vectors]
+    ) -> list[Neighbours]:
+        def ask(fetches: Mapping[int, int]) -> list[list[Hit]]:
+            requests = [search_request(queries[row], vectors[row], shape=shape, fetch=n) for row, n in fetches.items()]
+            found = self._server.call("searching", partial(self._client.query_batch_points, name, requests), name=name)
+            return [[(str(hit.id), hit.score, hit.payload) for hit in reply.points] for reply in found]
+
+        return answer(queries, ask)
+
+    def _pages(self, name: str, dim: int, conditions: models.Filter | None, size: int) -> Iterator[PointBatch]:
+        offset: Any = None
+        while True:
+            records, offset = self._server.call(
+                "reading points",
+                partial(self._client.scroll, name, conditions, limit=size, offset=offset, with_payload=True, with_vectors=True),
+                name=name,
+            )
+            if records:
+                yield as_batch(records, dim=dim)
+            if offset is None:
+                return

@@ -1,0 +1,179 @@
+"""How does a Qdrant server see our collections and filters, and what do its failures mean to us? Translation only, no state."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import numpy as np
+from qdrant_client import models
+from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
+
+from lodestone.errors import LodestoneError, StoreError
+from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny, Payload, PointBatch, VectorQuery, Vectors
+from lodestone.store.files import is_out_of_space, out_of_space
+from lodestone_schemas.collections import CollectionSpec, FieldKind, HnswSpec, Quantization
+
+OLDEST_SERVER = (1, 12)
+# Collections carry metadata from this version on; earlier servers search with the default ef.
+METADATA_SERVER = (1, 16)
+EF_KEY = "lodestone_ef"
+# As in the embedded engine: fewer candidates than this are compared exhaustively.
+EXHAUSTIVE_POINTS = 4_000
+OVERSAMPLING = 2.0
+_TRANSIENT_CODES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+_TRANSIENT_STATUS = (502, 503, 504)
+FIELD_TYPES = {
+    FieldKind.KEYWORD: models.PayloadSchemaType.KEYWORD,
+    FieldKind.INTEGER: models.PayloadSchemaType.INTEGER,
+    FieldKind.FLOAT: models.PayloadSchemaType.FLOAT,
+}
+CLIENT_ERRORS = (grpc.RpcError, ResponseHandlingException, UnexpectedResponse)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Of a collection: length of its vectors, its own `ef`, and whether the first pass is quantized."""
+
+    dim: int
+    ef: int
+    quantized: bool
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same call may succeed when repeated: the server is away, restarting or slow."""
+    if isinstance(error, grpc.RpcError):
+        return _code(error) in _TRANSIENT_CODES
+    if isinstance(error, UnexpectedResponse):
+        return error.status_code in _TRANSIENT_STATUS
+    return isinstance(error, ResponseHandlingException)
+
+
+def is_missing(error: BaseException) -> bool:
+    """Whether the server says that the collection does not exist."""
+    if isinstance(error, grpc.RpcError):
+        return _code(error) is grpc.StatusCode.NOT_FOUND
+    return isinstance(error, UnexpectedResponse) and error.status_code == 404
+
+
+def is_present_already(error: BaseException) -> bool:
+    """Whether the server refuses to create a collection because there is one."""
+    if isinstance(error, grpc.RpcError):
+        return _code(error) is grpc.StatusCode.ALREADY_EXISTS
+    return isinstance(error, UnexpectedResponse) and error.status_code == 409
+
+
+def as_lodestone_error(error: BaseException, *, doing: str, url: str) -> LodestoneError:
+    """The error to raise for one that the client raised while `doing` something at `url`."""
+    said = _details(error)
+    if is_out_of_space(Exception(said)):
+        return out_of_space(url)
+    if is_transient(error):
+        return StoreError(
+            f"{doing}: Qdrant at {url} does not answer ({said})",
+            hint="check that it runs, that its HTTP and gRPC ports are reachable, and the store's url and grpc_port settings",
+            url=url,
+        )
+    if isinstance(error, grpc.RpcError) and _code(error) in (
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.PERMISSION_DENIED,
+    ):
+        return StoreError(f"{doing}: Qdrant at {url} refuses the API key", hint="set the store's api_key", url=url)
+    return StoreError(f"{doing} failed at {url}: {said}", hint="see the server's log", url=url)
+
+
+def version_of(text: str) -> tuple[int, int]:
+    """Major and minor of `1.16.3` or `1.17.0-dev`."""
+    major, minor, *_ = text.split(".")
+    return int(major), int(minor)
+
+
+def graph_config(spec: CollectionSpec) -> models.HnswConfigDiff:
+    """Parameters of the graph that `build` makes, kept at the collection; its vectors say m=0 until then."""
+    return models.HnswConfigDiff(
+        m=spec.hnsw.m,
+        ef_construct=spec.hnsw.ef_construct,
+        full_scan_threshold=max(EXHAUSTIVE_POINTS * spec.dim * 4 // 1024, 10),
+    )
+
+
+def quantization_config(spec: CollectionSpec) -> models.ScalarQuantization | None:
+    """Compression of the first pass, if any."""
+    if spec.quantization is not Quantization.INT8:
+        return None
+    int8 = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=0.99, always_ram=True)
+    return models.ScalarQuantization(scalar=int8)
+
+
+def shape_of(info: models.CollectionInfo, *, name: str) -> Shape:
+    """What searching needs to know of a collection; raises `StoreError` for one that is not ours."""
+    params = info.config.params.vectors
+    if not isinstance(params, models.VectorParams) or params.distance != models.Distance.DOT:
+        raise StoreError(
+            f"collection {name!r} was not made by Lodestone: it needs one unnamed vector compared by inner product",
+            hint="use another Qdrant server or drop that collection",
+        )
+    metadata = info.config.metadata or {}
+    return Shape(params.size, int(metadata.get(EF_KEY, HnswSpec().ef)), info.config.quantization_config is not None)
+
+
+def search_request(query: VectorQuery, vector: Vectors, *, shape: Shape, fetch: int) -> models.QueryRequest:
+    """One nearest-neighbour question for `fetch` hits."""
+    quantization = None
+    if shape.quantized:
+        quantization = models.QuantizationSearchParams(ignore=query.exact, rescore=True, oversampling=OVERSAMPLING)
+    ef = query.ef or max(shape.ef, query.limit)
+    return models.QueryRequest(
+        query=vector.tolist(),
+        limit=fetch,
+        filter=engine_filter(query.filter),
+        params=models.SearchParams(hnsw_ef=ef, exact=query.exact, quantization=quantization),
+        with_payload=query.with_payload,
+    )
+
+
+def as_batch(records: Sequence[models.Record], *, dim: int) -> PointBatch:
+    """The server's records in column form, in their order."""
+    vectors = np.array([record.vector for record in records], dtype=np.float32).reshape(len(records), dim)
+    payloads: list[Payload] = [record.payload or {} for record in records]
+    return PointBatch([str(record.id) for record in records], vectors, payloads)
+
+
+def engine_filter(filter_: Filter | None) -> models.Filter | None:
+    """The filter in the server's terms; None for none."""
+    if filter_ is None or not (filter_.must or filter_.must_not):
+        return None
+    return models.Filter(must=[_condition(c) for c in filter_.must], must_not=[_condition(c) for c in filter_.must_not])
+
+
+def _condition(condition: Condition) -> models.Condition:
+    match condition:
+        case MatchAny(field, values):
+            # The server takes values of one type a condition.
+            texts = [value for value in values if isinstance(value, str)]
+            numbers = [value for value in values if not isinstance(value, str)]
+            if texts and numbers:
+                return models.Filter(should=[_matches(field, texts), _matches(field, numbers)])
+            return _matches(field, texts or numbers)
+        case Between(field, gte, lt):
+            bound = -sys.float_info.max if gte is None and lt is None else gte
+            return models.FieldCondition(key=field, range=models.Range(gte=bound, lt=lt))
+        case HasId(ids):
+            return models.HasIdCondition(has_id=list(ids))
+
+
+def _matches(field: str, values: list[Any]) -> models.FieldCondition:
+    return models.FieldCondition(key=field, match=models.MatchAny(any=values))
+
+
+def _code(error: grpc.RpcError) -> grpc.StatusCode | None:
+    return error.code() if isinstance(error, grpc.Call) else None
+
+
+def _details(error: BaseException) -> str:
+    if isinstance(error, grpc.RpcError) and isinstance(error, grpc.Call):
+        return str(error.details())
+    return str(error) or type(error).__name__

@@ -1,0 +1,37 @@
+"""Stores of every kind, for tests of the contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.qdrant_server import QdrantServer, qdrant_server
+
+from lodestone.store.base import VectorStore
+from lodestone.store.factory import open_store
+
+__all__ = ["qdrant_server"]
+
+
+@pytest.fixture
+def edge_store(tmp_path: Path) -> Iterator[VectorStore]:
+    store = open_store("edge", root=tmp_path / "store", lock_timeout=0, owner="contract test")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def server_store(qdrant_server: QdrantServer) -> Iterator[VectorStore]:
+    store = open_store("server", url=qdrant_server.url, grpc_port=qdrant_server.grpc_port)
+    yield store
+    store.close()
+    cleaner = open_store("server", url=qdrant_server.url, grpc_port=qdrant_server.grpc_port)
+    for name in cleaner.collections():
+        cleaner.drop(name)
+    cleaner.close()
+
+
+@pytest.fixture(params=["edge", pytest.param("server", marks=pytest.mark.server)])
+def store(request: pytest.FixtureRequest) -> VectorStore:
+    return request.getfixturevalue(f"{request.param}_store")
