@@ -86,7 +86,7 @@ class EdgeCollection:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.name = path.name
-        self.spec = read_spec(path)
+        self._spec: CollectionSpec | None = None
         self.building = False
         self._state = threading.Lock()
         self._writing = threading.RLock()
@@ -114,13 +114,20 @@ class EdgeCollection:
             draft.rename(path)
         return cls(path)
 
+    @property
+    def spec(self) -> CollectionSpec:
+        """How the collection was created; read at first use, so that one broken collection leaves the others alone."""
+        if self._spec is None:
+            self._spec = read_spec(self.path)
+        return self._spec
+
     def respecify(self, spec: CollectionSpec) -> None:
         """Keep other graph or quantization parameters for the next build; vectors and fields stay."""
         kept = replace(self.spec, hnsw=spec.hnsw, quantization=spec.quantization)
         if kept != self.spec:
             with self._writing:
                 write_atomically(self.path / SPEC_FILE, dump_spec(kept))
-                self.spec = kept
+                self._spec = kept
 
     @contextmanager
     def reading(self) -> Iterator[qe.EdgeShard]:
