@@ -76,10 +76,11 @@ class CorpusRows(CatalogBase):
         by_path = select(roots).where(roots.c.corpus_id == corpus_id, roots.c.path == path)
 
         def change(connection: Connection) -> Root:
+            corpus = select(tables.corpora.c.name).where(tables.corpora.c.corpus_id == corpus_id).with_for_update()
+            if connection.execute(corpus).first() is None:  # (the row lock keeps two from choosing the same name)
+                raise NotFoundError(f"there is no corpus with id {corpus_id!r}", hint="see `lodestone corpus list`")
             if found := connection.execute(by_path).first():
                 return Root(*found)
-            if connection.execute(select(tables.corpora.c.name).where(tables.corpora.c.corpus_id == corpus_id)).first() is None:
-                raise NotFoundError(f"there is no corpus with id {corpus_id!r}", hint="see `lodestone corpus list`")
             taken = set(connection.execute(select(roots.c.name).where(roots.c.corpus_id == corpus_id)).scalars())
             name = next(candidate for candidate in _names(PurePath(path).name or "root") if candidate not in taken)
             root = Root(root_id=str(uuid4()), corpus_id=corpus_id, name=name, path=path)

@@ -128,11 +128,9 @@ class ImageRows(CatalogBase):
         """
 
         def change(connection: Connection) -> int:
-            count = select(func.count()).select_from(tables.images)
-            before = connection.execute(count).scalar_one()
-            insert_ignoring(connection, tables.images, [_row(record) for record in records])
+            added = insert_ignoring(connection, tables.images, [_row(record) for record in records])
             lift(connection, [record.image_id for record in records if record.state is ImageState.ACTIVE])
-            return connection.execute(count).scalar_one() - before
+            return added
 
         return self._write(change) if records else 0
 

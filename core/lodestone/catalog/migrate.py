@@ -17,6 +17,7 @@ from lodestone.errors import CatalogError, ConfigurationError, HomeVersionError,
 REVISIONS: tuple[str, ...] = ("0001",)  # oldest first; the last is the schema of tables.py
 _SCRIPTS = Path(__file__).parent / "migrations"
 _LOCK_SECONDS = 60
+_POSTGRES_LOCK = 0x10DE5704E  # any number that is ours; held for the migration's transaction
 
 
 def ensure_head(engine: Engine) -> None:
@@ -31,7 +32,7 @@ def ensure_head(engine: Engine) -> None:
     if (path is None or path.exists()) and _is_at_head(engine):
         return
     if path is None:
-        _upgrade(engine)  # PostgreSQL: two openers serialise on the version table's lock
+        _upgrade(engine)
         return
     if not path.parent.is_dir():
         raise ConfigurationError(
@@ -90,6 +91,8 @@ def _upgrade(engine: Engine) -> None:
     config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
 
     def run(connection: Connection) -> None:
+        if connection.dialect.name == "postgresql":  # an SQLite file is locked by `ensure_head`
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _POSTGRES_LOCK})
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 

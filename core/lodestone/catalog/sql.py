@@ -24,10 +24,13 @@ def chunks(items: Iterable[_T], size: int = IN_LIMIT) -> Iterator[list[_T]]:
         yield chunk
 
 
-def insert_ignoring(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert `rows`; one that meets an existing key is left out."""
-    if rows:
-        connection.execute(_insert(connection, table).on_conflict_do_nothing(), [dict(row) for row in rows])
+def insert_ignoring(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Insert `rows` and return how many were new; one that meets an existing key is left out."""
+    if not rows:
+        return 0
+    first_key = next(iter(table.primary_key))
+    statement = _insert(connection, table).on_conflict_do_nothing().returning(first_key)
+    return len(connection.execute(statement, [dict(row) for row in rows]).all())
 
 
 def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
