@@ -240,28 +240,46 @@ def test_pixels_beyond_the_memory_limit_are_refused_from_the_header():
     assert (caught.value.details["width"], caught.value.details["height"]) == (600, 400)
 
 
+def test_memory_that_decoders_and_conversions_hold_counts_too():
+    pixels = 600 * 400
+    for format_name, image, per_pixel in (
+        ("WEBP", Image.new("RGB", (600, 400)), 16),
+        ("AVIF", Image.new("RGB", (600, 400)), 10),
+        ("PNG", Image.new("L", (600, 400)), 5),
+        ("TIFF", Image.new("F", (600, 400)), 20),
+    ):
+        data = pictures.encoded(image, format_name)
+        assert _decode(data, max_decoded_bytes=pixels * per_pixel).width == 600
+        assert _reason(data, max_decoded_bytes=pixels * per_pixel - 1) == "too_large"
+
+
 def test_20000_x_20000_png_is_too_large_within_512_mb():
     assert _reason(pictures.huge_png_bytes(), min_side=260) == "too_large"
 
 
 def test_20000_x_20000_jpeg_decodes_in_bounded_memory():
+    # A process of its own, and its own peak: `ru_maxrss` on Linux is inherited from the parent.
     script = (
-        "import resource, sys\n"
+        "import re, resource, sys\n"
+        "from pathlib import Path\n"
         "from lodestone.imaging.decode import decode\n"
         "from tests.support.pictures import huge_jpeg_bytes\n"
+        "def peak_mb():\n"
+        "    status = Path('/proc/self/status')\n"
+        "    if status.exists():\n"
+        "        return int(re.search(r'VmHWM:\\s+(\\d+)', status.read_text())[1]) >> 10\n"
+        "    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 20\n"
         "data = huge_jpeg_bytes()\n"
-        "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "before = peak_mb()\n"
         "picture = decode(data, min_side=260)\n"
-        "unit = 1 if sys.platform == 'darwin' else 1024\n"
-        "grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit >> 20\n"
-        "print(picture.width, picture.height, *picture.image.size, picture.draft_scale, grown)\n"
+        "print(picture.width, picture.height, *picture.image.size, picture.draft_scale, peak_mb() - before)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2]
     )
     *sizes, grown = (int(word) for word in done.stdout.split())
     assert sizes == [20_000, 20_000, 2_500, 2_500, 8]
-    assert grown < 128  # megabytes; the whole picture has 1,600
+    assert grown < 128  # megabytes: 25 are the reduced picture, 1,600 would be the whole
 
 
 def test_pillow_s_global_limit_and_registry_stay_as_they_were(every_format):

@@ -179,7 +179,7 @@ def _refuse_if_too_large(image: Image.Image, original: tuple[int, int], kind: st
         raise image_error(
             FailureReason.CORRUPT, f"the {kind} picture says it is {original[0]} x {original[1]} pixels", format=kind
         )
-    needed = decoding_bytes(image.mode, *image.size)
+    needed = decoding_bytes(image.mode, *image.size, kind=kind)
     if needed > limits.max_decoded_bytes:
         raise too_large(original, kind, needed, limits.max_decoded_bytes)
 
