@@ -11,7 +11,6 @@ import os
 import sys
 from typing import Annotated
 
-import click
 import typer
 
 from lodestone import __version__
@@ -78,10 +77,10 @@ def run(arguments: list[str]) -> int:
     except LodestoneError as error:
         _report(error, arguments)
         return error.exit_code
-    except click.ClickException as error:
-        error.show()
-        return error.exit_code
-    except (KeyboardInterrupt, click.exceptions.Abort):
+    except typer.TyperException as error:  # an unknown option, a missing argument
+        sys.stderr.write(f"error [usage]: {error.format_message()}\n  hint: lodestone --help\n")
+        return 2
+    except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("interrupted\n")
         return 130
     except BrokenPipeError:

@@ -6,6 +6,7 @@ without models. The store's lock is taken by the first use of `store` and releas
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
@@ -123,13 +124,41 @@ class Runtime:
         context = self.models()
         return {name: make_space(name, context) for name in self.profile.spaces}
 
+    def serving_projections(self) -> dict[str, Projection]:
+        """Space name -> projection of the version that is loaded and promoted, for searching.
+
+        It is the one in force, except between the moment a newly trained version was chosen and the end of its loading.
+        """
+        aliases = self.catalog.alias_table().all() if self.settings.store.kind == "edge" else self.store.aliases()
+        serving = self.projections()
+        for name, projection in serving.items():
+            promoted = aliases.get(name)
+            if promoted is not None and promoted != projection.collection and name in LEARNT_KINDS:
+                serving[name] = self._version_in(name, promoted) or projection
+        return serving
+
+    def _version_in(self, name: str, collection: str) -> Projection | None:
+        """The version of a learnt space whose vectors are in `collection`: the one that ships, or one learnt in this home."""
+        from lodestone.spaces.registry import make_space
+
+        context = self.models()
+        others = {kind: path for kind, path in context.artifacts.items() if kind != name}
+        learnt = [self.home.artifacts / artifact.path for artifact in self.catalog.artifacts(name)]
+        for artifacts in (others, *({**others, name: path} for path in learnt if path.exists())):
+            projection = make_space(name, replace(context, artifacts=artifacts))
+            if projection.collection == collection:
+                return projection
+        return None
+
     def engine(self) -> QueryEngine:
         """A query engine over the versions in force now, not warmed up; takes the store."""
         from lodestone.generators.registry import GeneratorContext, make_generator
         from lodestone.query.encoder import LocalEncoder
         from lodestone.query.engine import QueryEngine
+        from lodestone.query.weigher import make_weigher
 
         context = self.models()
+        projections = self.serving_projections()
         around = GeneratorContext(
             store=self.store, catalog=self.catalog, models=context, text_encoder=self.profile.text_encoder
         )
@@ -138,7 +167,7 @@ class Runtime:
             store=self.store,
             catalog=self.catalog,
             encoder=LocalEncoder(
-                projections=self.projections(),
+                projections=projections,
                 text_encoders={self.profile.text_encoder: self.text_encoder},
                 backbones={backbone.name: backbone for backbone in self.backbones()},
                 threads=self.settings.models.threads,
@@ -146,6 +175,7 @@ class Runtime:
             profile=self.profile,
             settings=self.settings.query,
             generators={name: make_generator(name, around) for name in names},
+            weigher=make_weigher(projections),
         )
 
     def decode(self, data: bytes) -> Image.Image:

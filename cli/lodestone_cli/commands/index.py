@@ -11,8 +11,9 @@ from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption,
 from lodestone_cli.session import Session
 
 if TYPE_CHECKING:
-    from lodestone.indexing.run import IndexReport
     from rich.console import Console
+
+    from lodestone.indexing.report import IndexReport
 
 
 def index(
@@ -36,9 +37,8 @@ def index(
     """Index pictures. Run it again at any time: only what is new or changed is read, and what was cut short goes on."""
     flags = {"index": {"workers": workers, "executor": executor}}
     with Session(home=home, profile=profile, output=output, purpose="lodestone index", flags=flags) as session:
-        from lodestone_jobs.index import run_index
-
         from lodestone_cli.progress import shown_progress
+        from lodestone_jobs.index import run_index
 
         with shown_progress(session) as progress:
             report = run_index(
@@ -57,5 +57,31 @@ def index(
         session.emit(report.as_dict(), human)
 
 
+_CHANGES = {
+    "new": "new",
+    "changed": "changed",
+    "moved": "moved",
+    "back": "back again",
+    "gone": "gone",
+    "recaptioned": "with new captions",
+    "unchanged": "unchanged",
+}
+
+
 def _print(console: Console, report: IndexReport) -> None:
-    raise NotImplementedError
+    from rich.markup import escape
+
+    changes = ", ".join(f"{report.counts[key]:,} {words}" for key, words in _CHANGES.items() if report.counts.get(key))
+    console.print(
+        f"[bold]{report.images:,} pictures[/] can be found in {escape(report.corpus)}  ({changes or 'nothing found'})"
+    )
+    if embedded := report.counts.get("embedded", 0):
+        console.print(
+            f"embedded {embedded:,} in {report.seconds:.1f} s: {report.rate:.0f} images/s ({report.executor})", style="dim"
+        )
+    if failed := report.counts.get("failed", 0):
+        console.print(f"[yellow]{failed:,} files could not be used[/]: lodestone status --failures")
+    for warning in report.warnings:
+        console.print(f"[yellow]note:[/] {escape(warning)}")
+    for problem in report.problems:
+        console.print(f"[red]left out \\[{problem.code}]:[/] {escape(problem.message)}")

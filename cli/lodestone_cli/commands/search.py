@@ -59,12 +59,12 @@ def search(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Find pictures by what they show: `lodestone search "two dogs running on a beach"`."""
-    from lodestone.query.plan import check_query
+    from lodestone.query.plan import normalise_query
     from lodestone_schemas.api import SearchRequest
 
     with Session(home=home, profile=profile, output=output) as session:
         request = SearchRequest(
-            query=check_query(query),
+            query=normalise_query(query),
             limit=limit,
             offset=offset,
             filters=_filters(corpus, root, path, taken_from, taken_to),

@@ -1,0 +1,1 @@
+"""Figures beside their peers. `make bench` runs them all; none of them is a test."""

@@ -1,0 +1,94 @@
+"""`lodestone demo`: see it work, on pictures that come inside packages or on a folder of one's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lodestone_cli.options import HomeOption, Output, OutputOption
+from lodestone_cli.session import Session
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lodestone_cli.demo.run import Answer, DemoReport
+
+
+def demo(
+    folder: Annotated[
+        Path | None, typer.Option("--dir", help="Index this folder instead and say what to type.", show_default=False)
+    ] = None,
+    home: HomeOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Index pictures, ask thirty fixed questions, train on names, ask again; write a contact sheet."""
+    with Session(home=home, output=output, purpose="lodestone demo") as session:
+        from lodestone_cli.progress import shown_progress
+
+        if folder is not None:
+            _own_folder(session, folder)
+            return
+        from lodestone_cli.demo.run import run_demo
+
+        with shown_progress(session) as progress:
+            report = run_demo(session.runtime, say=session.messages.print, progress=progress)
+
+        def human(console: Console) -> None:
+            _print(console, report)
+
+        session.emit(report.as_dict(), human)
+
+
+def _own_folder(session: Session, folder: Path) -> None:
+    from lodestone_cli.progress import shown_progress
+    from lodestone_jobs.index import run_index
+
+    with shown_progress(session) as progress:
+        report = run_index(session.runtime, [folder], service=session.service(), progress=progress)
+
+    def human(console: Console) -> None:
+        console.print(f"[bold]{report.images:,} pictures[/] can be found, {report.counts.get('failed', 0):,} could not be used")
+        console.print("\nNow ask:\n  " + _how_to_ask(session))
+
+    session.emit(report.as_dict(), human)
+
+
+def _how_to_ask(session: Session) -> str:
+    """The line to type next: with the home, where it is not the default one."""
+    sources = session.loaded.sources
+    home = f"--home {session.loaded.settings.home} " if sources.get("home") != "default" else ""
+    return f'.venv/bin/lodestone search {home}"two people on a beach"'
+
+
+def _print(console: Console, report: DemoReport) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_edge=False)
+    for title in ("", "question", "before", "after", "best after training"):
+        table.add_column(title, overflow="ellipsis", no_wrap=title != "question")
+    for answer in report.answers:
+        table.add_row(
+            "[green]✓[/]" if answer.solved else "[red]✗[/]", answer.words, _place(answer, 0), _place(answer, 1), answer.best
+        )
+    console.print(table)
+    photos = [a for a in report.answers if a.about == "photo"]
+    drawings = [a for a in report.answers if a.about == "drawing"]
+    console.print(f"\nA right picture among the first five of {report.searched:,}:")
+    for title, group in (("photos, nothing learnt from them", photos), ("drawings, never seen by the models", drawings)):
+        before, after = (sum(a.places[time] is not None for a in group) for time in (0, 1))
+        console.print(f"  {title:<36} {before:>2} -> [bold]{after:>2}[/] of {len(group)}")
+    console.print(
+        f"\nBetween the two, the bridge was trained for {report.training_seconds:.0f} s on the names of {report.named:,} other "
+        "drawings; the pictures that are searched were not read again."
+    )
+    console.print(f"Contact sheet: {report.sheet}")
+    console.print(f"Took {report.seconds:.0f} s.\n\nFor your own pictures:")
+    console.print('  .venv/bin/lodestone index ~/Pictures\n  .venv/bin/lodestone search "two people on a beach"')
+    console.print("  .venv/bin/lodestone serve            # the same over HTTP")
+
+
+def _place(answer: Answer, time: int) -> str:
+    place = answer.places[time]
+    return "–" if place is None else f"{place}."

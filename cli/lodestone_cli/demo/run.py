@@ -1,0 +1,156 @@
+"""What does the demonstration do? Index, ask, train on the names of one half of the drawings, ask again, draw the sheet."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lodestone.indexing.uris import path_of
+from lodestone_cli.demo.pictures import DemoPictures, write_pictures
+from lodestone_cli.demo.sheet import Row, write_sheet
+from lodestone_cli.demo.words import QUESTIONS, Question
+from lodestone_schemas.api import SearchFilters, SearchRequest, SearchResponse
+
+if TYPE_CHECKING:
+    from lodestone.indexing.progress import Progress
+    from lodestone.runtime import Runtime
+
+TOP = 5
+SHOWN = 10
+PHOTOS, NAMED, DRAWINGS = "demo-photos", "demo-named", "demo-drawings"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One question with what came of it before and after training.
+
+    Attributes:
+        words: The question.
+        about: "photo" or "drawing".
+        places: Rank of the first right picture among the first five before and after training, None if there is none.
+        best: Name of the best picture after training (hidden from the search).
+    """
+
+    words: str
+    about: str
+    places: tuple[int | None, int | None]
+    best: str
+
+    @property
+    def solved(self) -> bool:
+        """Whether a right picture is among the first five after training."""
+        return self.places[1] is not None
+
+
+@dataclass(frozen=True, slots=True)
+class DemoReport:
+    """What the demonstration showed."""
+
+    answers: tuple[Answer, ...]
+    searched: int
+    named: int
+    training_seconds: float
+    seconds: float
+    sheet: Path
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-serialisable."""
+        return {**asdict(self), "sheet": str(self.sheet), "solved": sum(answer.solved for answer in self.answers)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """Pictures found for one question, best first: (file, whether it is right)."""
+
+    pictures: tuple[tuple[Path, bool], ...]
+
+    @property
+    def place(self) -> int | None:
+        return next((rank for rank, (_, right) in enumerate(self.pictures[:TOP], start=1) if right), None)
+
+
+def run_demo(runtime: Runtime, *, say: Callable[[str], None], progress: Progress) -> DemoReport:
+    """Run the whole demonstration in this home.
+
+    Args:
+        runtime: A home of its own; running it there again is quick, and begins from the bridge that ships.
+        say: Told in a few words what happens.
+        progress: Told of every step of the longer ones.
+
+    Raises:
+        ModelUnavailableError: packages that bring pictures or models are missing.
+    """
+    from lodestone_jobs.index import run_index
+
+    started = time.perf_counter()
+    folder = runtime.home.path / "demo"
+    say("writing photos and drawings to files")
+    pictures = write_pictures(folder / "pictures")
+    runtime.catalog.deactivate_artifacts("bridge")
+    for corpus, path in ((PHOTOS, pictures.photos), (DRAWINGS, pictures.unnamed)):
+        say(f"indexing {path.name}")
+        run_index(runtime, [path], corpus=corpus, progress=progress)
+    say(f"asking {len(QUESTIONS)} questions")
+    before = asyncio.run(_ask(runtime, pictures))
+    say("training the bridge on the names of the other drawings")
+    seconds, named = _train(runtime, pictures, progress)
+    say("asking again")
+    after = asyncio.run(_ask(runtime, pictures))
+    sheet = folder / "contact-sheet.png"
+    questions = list(zip(QUESTIONS, before, after, strict=True))
+    write_sheet([Row(q.words, first.pictures, second.pictures) for q, first, second in questions], sheet, top=TOP)
+    return DemoReport(
+        answers=tuple(_answer(question, first, second, pictures) for question, first, second in questions),
+        searched=sum(1 for path in pictures.names if path.parent != pictures.named),
+        named=named,
+        training_seconds=seconds,
+        seconds=time.perf_counter() - started,
+        sheet=sheet,
+    )
+
+
+def _train(runtime: Runtime, pictures: DemoPictures, progress: Progress) -> tuple[float, int]:
+    from lodestone.indexing.captions import CaptionTable
+    from lodestone.learn.retrain import retrain_bridge
+    from lodestone.learn.sources import captioned_folder
+
+    named = captioned_folder(
+        pictures.named,
+        CaptionTable.load(pictures.named_captions),
+        runtime.backbones(),
+        max_decoded_bytes=runtime.settings.index.max_decoded_mb << 20,
+        progress=progress,
+    )
+    report = retrain_bridge(runtime, named, progress=progress)
+    return report.training.seconds, report.training.pictures
+
+
+async def _ask(runtime: Runtime, pictures: DemoPictures) -> list[_Found]:
+    engine = runtime.engine()
+    await engine.warm_up()
+    folders = {root.name: Path(root.path) for root in runtime.catalog.roots(None)}
+    filters = SearchFilters(corpora=[PHOTOS, DRAWINGS])
+    found = []
+    for question in QUESTIONS:
+        response = await engine.answer(SearchRequest(query=question.words, limit=SHOWN, filters=filters))
+        found.append(_judged(question, response, folders, pictures))
+    return found
+
+
+def _judged(question: Question, response: SearchResponse, folders: dict[str, Path], pictures: DemoPictures) -> _Found:
+    judged: list[tuple[Path, bool]] = []
+    for hit in response.hits:
+        path = path_of(folders[hit.root], hit.uri)
+        kind = "photo" if path.parent == pictures.photos else "drawing"
+        judged.append((path, question.is_answered_by(kind, pictures.names[path])))
+    return _Found(tuple(judged))
+
+
+def _answer(question: Question, before: _Found, after: _Found, pictures: DemoPictures) -> Answer:
+    best: Sequence[tuple[Path, bool]] = after.pictures
+    name = pictures.names[best[0][0]] if best else ""
+    return Answer(question.words, question.about, (before.place, after.place), name)
