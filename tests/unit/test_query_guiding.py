@@ -9,7 +9,7 @@ import pytest
 from lodestone.errors import ModelUnavailableError
 from lodestone.generators.base import Generator, Guide, GuideRequest
 from lodestone.query.clock import Stopwatch, remaining, within
-from lodestone.query.guiding import GuideLog, ask, fit, searches_of
+from lodestone.query.guiding import FusionSettings, GuideLog, ask, fit, searches_of
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def searches(guides, encoder=None, *, weight=0.5, spaces=None):
             encoder=encoder or Pictures(),
             spaces=spaces or {"a": "a-1", "b": "b-1"},
             space_weights={"a": 0.75, "b": 0.25},
-            guide_weight=weight,
+            settings=FusionSettings(guide_weight=weight),
         )
     )
 

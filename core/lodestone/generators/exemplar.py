@@ -40,7 +40,7 @@ class Exemplar(Generator):
         store: Holds captions and pictures.
         catalog: Knows the captions' words.
         text_encoder: The encoder whose vectors the captions have.
-        least_similarity: Captions less like the query (cosine) make no guide.
+        least_similarity: Captions less like the query (cosine) make no guide; in [-1, 1).
     """
 
     name = "exemplar"
@@ -58,7 +58,7 @@ class Exemplar(Generator):
         """Nothing to load: the query's vector comes with the request."""
 
     async def generate(self, request: GuideRequest) -> list[Guide]:
-        """See `Generator.generate`. Guides weigh what their caption's similarity to the query is.
+        """See `Generator.generate`. A guide weighs where its caption's similarity lies between the least (0) and 1.
 
         Raises:
             DeadlineExceededError: the store did not answer in time.
@@ -84,7 +84,7 @@ class Exemplar(Generator):
             Guide(
                 guide_id=f"{self.name}/{number}",
                 engine=self.name,
-                weight=min(1.0, match.similarity),
+                weight=min(1.0, (match.similarity - self._least) / (1 - self._least)),
                 provenance={
                     "version": self.version,
                     "image_id": match.image_id,
@@ -103,7 +103,7 @@ class Exemplar(Generator):
         (found,) = self._store.search(captions, [query])
         best: dict[str, _Match] = {}
         for key, score, payload in zip(found.ids, found.scores, found.payloads, strict=True):
-            if score >= self._least:
+            if score > self._least:
                 best.setdefault(str(payload["image"]), _Match(str(payload["image"]), key, float(score)))
         return list(best.values())[: request.n]
 

@@ -257,7 +257,7 @@ class QueryEngine:
                         encoder=self._encoder,
                         spaces={space: plan.spaces[space] for space in best},
                         space_weights=query.weights,
-                        guide_weight=self._fusion.guide_weight,
+                        settings=self._fusion,
                     ),
                     plan.deadline,
                 )

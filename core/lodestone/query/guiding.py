@@ -30,9 +30,12 @@ class FusionSettings:
 
     Attributes:
         guide_weight: What all guides together count at most, the query's own words counting 1.
+        guide_depth: Candidates taken from each guide's list, the same for every page. What stands far down a guide's list is
+            like the guide, not like the query; and every candidate is scored in every space anyway.
     """
 
-    guide_weight: float = 0.3
+    guide_weight: float = 0.5
+    guide_depth: int = 25
 
 
 @dataclass(slots=True)
@@ -102,7 +105,7 @@ async def searches_of(
     encoder: Encoder,
     spaces: Mapping[str, str],
     space_weights: Mapping[str, float],
-    guide_weight: float,
+    settings: FusionSettings,
 ) -> list[ListSearch]:
     """The (guide, space) lists to search; pixels of all guides are embedded in one call.
 
@@ -111,7 +114,7 @@ async def searches_of(
         encoder: Embeds pixels.
         spaces: Space -> collection.
         space_weights: As in the text pass.
-        guide_weight: The guides' weights add up to at most this.
+        settings: What the guides' weights add up to at most, and how many candidates each list gives.
     """
     blank = [guide for guide in guides if guide.pixels is not None and not set(spaces.values()) <= guide.vectors.keys()]
     vectors: dict[str, dict[str, NDArray[np.float32]]] = {guide.guide_id: dict(guide.vectors) for guide in guides}
@@ -120,9 +123,11 @@ async def searches_of(
         for row, guide in enumerate(blank):
             for collection, rows in embedded.items():
                 vectors[guide.guide_id].setdefault(collection, rows[row])
-    share = guide_weight / max(1.0, sum(guide.weight for guide in guides))
+    share = settings.guide_weight / max(1.0, sum(guide.weight for guide in guides))
     return [
-        ListSearch(guide.guide_id, space, collection, share * guide.weight * space_weights[space], vector)
+        ListSearch(
+            guide.guide_id, space, collection, share * guide.weight * space_weights[space], vector, depth=settings.guide_depth
+        )
         for guide in guides
         for space, collection in spaces.items()
         if (vector := vectors[guide.guide_id].get(collection)) is not None and share * guide.weight * space_weights[space] > 0

@@ -30,6 +30,7 @@ class ListSearch:
         collection: Where it is searched.
         weight: How much the list will count, > 0.
         vector: (dim,) float32, L2-normalised.
+        depth: Candidates to take, if not as many as the plan says.
     """
 
     guide: str
@@ -37,6 +38,7 @@ class ListSearch:
     collection: str
     weight: float
     vector: NDArray[np.float32]
+    depth: int | None = None
 
 
 def by_collection(searches: Sequence[ListSearch]) -> dict[str, list[ListSearch]]:

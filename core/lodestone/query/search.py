@@ -120,8 +120,9 @@ class Searcher:
         return found
 
     def _one(self, collection: str, group: Sequence[ListSearch], rules: RankingRules) -> list[RankedList]:
-        depth = rules.depths[-1]
-        answers = self._store.search(collection, [VectorQuery(one.vector, limit=depth, filter=rules.filter) for one in group])
+        answers = self._store.search(
+            collection, [VectorQuery(one.vector, limit=one.depth or rules.depths[-1], filter=rules.filter) for one in group]
+        )
         scales = self._calibration.scales(collection, np.stack([one.vector for one in group]))
         return [
             RankedList(one.guide, one.space, one.weight, answer.ids, answer.scores, float(scale))
