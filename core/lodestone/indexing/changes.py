@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -91,8 +91,15 @@ class ChangeFinder:
     threads: int = 2
     changes: Changes = field(default_factory=Changes)
 
-    def scan(self, scope: Scope, files: Iterable[FoundFile], meter: Meter) -> None:
-        """Enter the scope's files in the catalog; first mark what vanished, so that moved files are recognised."""
+    def scan(self, scope: Scope, files: Iterable[FoundFile], meter: Meter, expect: Callable[[int], None]) -> None:
+        """Enter the scope's files in the catalog; first mark what vanished, so that moved files are recognised.
+
+        Args:
+            scope: Where.
+            files: As `walk` gives them.
+            meter: Told of every batch.
+            expect: Told after every batch how many pictures of this run will have to be embedded.
+        """
         if not scope.is_file:
             self._bury_vanished(scope)
         remaining = iter(files)
@@ -100,6 +107,7 @@ class ChangeFinder:
             failures = self._enter(scope, batch)
             self.faults.reach("discovering")
             meter.add(len(batch), failures=failures)
+            expect(sum(self.changes.counts[kind] for kind in ("new", "changed", "retried")))
 
     def walk(self, scope: Scope) -> Iterator[FoundFile]:
         """The scope's files; folders that cannot be read become failure rows."""

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 KIND: Final = "index"
 _UNMATCHED_SHOWN: Final = 3
+_POOL_PAYS_SLICES: Final = 2  # below, starting workers takes longer than they save
 _log = logging.getLogger(__name__)
 
 SyncCall = Callable[[str, Progress], SyncReport | None]
@@ -158,7 +159,7 @@ class _Job:
         for candidate in candidates:
             scope = candidate.scope(catalog, self.corpus)
             scopes.append(scope)
-            finder.scan(scope, finder.walk(scope), meter)
+            finder.scan(scope, finder.walk(scope), meter, self._expect)
         if table is not None:
             self._apply(table, scopes, recaptioner)
         self.counts.update(finder.changes.counts)
@@ -222,14 +223,24 @@ class _Job:
 
     def _executor(self, slices: int) -> EmbedExecutor:
         settings = self.resources.settings
-        wants_pool = settings.index.executor == "ray" or (settings.index.executor == "auto" and slices >= 2)
+        wants_pool = settings.index.executor == "ray" or (settings.index.executor == "auto" and slices >= _POOL_PAYS_SLICES)
         if wants_pool and self.pool is not None:
             self.executor = "ray"
-            if self._started_pool is None:
-                self._started_pool = self.pool(self._embed_settings(model_threads=1), worker_count(settings))
-            return self._started_pool
+            return self._pool(self.pool)
         self.executor = "inline"
         return InlineExecutor(self._embed_settings(model_threads=settings.models.threads))
+
+    def _pool(self, make: ExecutorFactory) -> EmbedExecutor:
+        if self._started_pool is None:
+            settings = self.resources.settings
+            self._started_pool = make(self._embed_settings(model_threads=1), worker_count(settings))
+        return self._started_pool
+
+    def _expect(self, pictures: int) -> None:
+        """Have the pool get ready in the background once it is clear that there is work for it."""
+        index = self.resources.settings.index
+        if self.pool is not None and index.executor != "inline" and pictures >= _POOL_PAYS_SLICES * index.slice_size:
+            self._pool(self.pool).start()
 
     def _embed_settings(self, *, model_threads: int) -> EmbedSettings:
         resources = self.resources

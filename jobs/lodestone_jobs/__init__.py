@@ -1,0 +1,1 @@
+"""Ray Data hosts of Lodestone's bulk work. The work itself is in `lodestone`."""

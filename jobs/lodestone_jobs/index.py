@@ -1,0 +1,68 @@
+"""How is a folder indexed with everything that this machine has? The index run of the library, on Ray Data where that pays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lodestone.indexing.executors import EmbedExecutor
+from lodestone.indexing.progress import Progress, ProgressEvent, Stage, silent
+from lodestone.indexing.report import IndexReport, IndexRequest
+from lodestone.indexing.run import SyncCall, index_paths
+from lodestone.indexing.tasks import EmbedSettings
+from lodestone_schemas.api import SyncRequest
+
+if TYPE_CHECKING:
+    from lodestone.runtime import Runtime
+    from lodestone.service import ServiceClient
+
+_STAGES = {stage.value: stage for stage in Stage}
+
+
+def run_index(
+    runtime: Runtime,
+    paths: Sequence[Path],
+    *,
+    corpus: str = "default",
+    captions: Path | None = None,
+    retry_failed: bool = False,
+    service: ServiceClient | None = None,
+    progress: Progress = silent,
+) -> IndexReport:
+    """Index paths. `auto` embeds in this process below two slices; from there on, starting a Ray of its own pays.
+
+    Args:
+        runtime: The opened home.
+        paths: Folders or files.
+        corpus: Name of the corpus.
+        captions: Table of captions.
+        retry_failed: Try unchanged files again that failed before.
+        service: The running service of this home: it owns the store and loads what is embedded here. None: this process does.
+        progress: Told of every step.
+
+    Raises:
+        LodestoneError: as `index_paths`.
+    """
+    request = IndexRequest(tuple(paths), corpus=corpus, captions=captions, retry_failed=retry_failed)
+    synchronise = None if service is None else through(service)
+    return index_paths(runtime, request, pool=ray_executor, synchronise=synchronise, progress=progress)
+
+
+def ray_executor(settings: EmbedSettings, workers: int) -> EmbedExecutor:
+    """A `RayDataExecutor`; Ray is imported when it starts."""
+    from lodestone_jobs.embedding import RayDataExecutor
+
+    return RayDataExecutor(settings, workers)
+
+
+def through(service: ServiceClient) -> SyncCall:
+    """A sync that the running service does."""
+
+    def synchronise(run_id: str, progress: Progress) -> None:
+        for step in service.sync(SyncRequest(run_id=run_id)):
+            stage = _STAGES.get(step.stage)
+            if stage is not None:
+                progress(ProgressEvent(stage, done=step.done, total=step.total, detail=step.collection))
+
+    return synchronise
