@@ -13,21 +13,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import structlog
 from fastapi import FastAPI
 from ray import serve
 
 from lodestone.config.settings import Settings
 from lodestone.errors import LodestoneError
+from lodestone_schemas.api import Problem
 from lodestone_serve.api import create_app
 from lodestone_serve.home_services import HomeServices
 from lodestone_serve.logs import log_to
 from lodestone_serve.metrics import Metrics
-from lodestone_serve.problems import problem_of
+from lodestone_serve.problems import problem, problem_of
 
 DEPLOYMENT = "App"
 # Health checks, metrics and pictures need room beside the queries, whose own limits are kept inside (admission.py).
 _BESIDE_QUERIES = 128
 _HEALTH_PATIENCE_S = 10.0
+_log = structlog.get_logger("lodestone.serve")
 
 
 class App:
@@ -87,6 +90,14 @@ class _Announced(HomeServices):
         try:
             await super().open()
         except LodestoneError as error:
-            if self._failure_file is not None:
-                self._failure_file.write_text(json.dumps(problem_of(error).model_dump(), default=str), encoding="utf-8")
+            self._leave(problem_of(error))
             raise
+        except Exception as error:
+            _log.exception("the service cannot start")
+            detail = f"the service cannot start: {type(error).__name__}: {error}"
+            self._leave(problem(500, "internal_error", detail, hint="logs/service.log in the home has the details"))
+            raise
+
+    def _leave(self, found: Problem) -> None:
+        if self._failure_file is not None:
+            self._failure_file.write_text(json.dumps(found.model_dump(), default=str), encoding="utf-8")

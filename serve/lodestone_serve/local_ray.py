@@ -38,7 +38,6 @@ def local_ray() -> Iterator[Path]:
     temporary = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     import ray
 
-    logging.getLogger("ray.serve").setLevel(logging.WARNING)
     try:
         ray.init(
             address="local",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import traceback
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def log_to(folder: Path, level: str) -> None:
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.format_exc_info,
+        structlog.processors.ExceptionRenderer(_traceback),
     ]
     handler = RotatingFileHandler(folder / LOG_NAME, maxBytes=_MAX_BYTES, backupCount=_KEPT, encoding="utf-8", delay=True)
     handler.setFormatter(
@@ -44,3 +45,8 @@ def log_to(folder: Path, level: str) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
+
+
+def _traceback(exc_info: structlog.typing.ExcInfo) -> str:
+    # Not structlog's own formatter: it goes through `print`, which Serve replaces in its replicas by one that garbles it.
+    return "".join(traceback.format_exception(*exc_info))

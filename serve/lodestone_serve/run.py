@@ -6,6 +6,7 @@ import contextlib
 import errno
 import io
 import json
+import logging
 import os
 import secrets
 import signal
@@ -120,6 +121,7 @@ def _start(settings: Settings, host: str, port: int, token: str, failure_file: P
 
     from lodestone_serve.app import build
 
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # after its import, which sets it to INFO
     quiet = LoggingConfig(log_level="WARNING", enable_access_log=False)
     serve.start(proxy_location=ProxyLocation.HeadOnly, http_options=HTTPOptions(host=host, port=port), logging_config=quiet)
     try:
