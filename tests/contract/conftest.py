@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.qdrant_server import QdrantServer, qdrant_server
+from tests.support.qdrant_server import QdrantServer, qdrant_binary, qdrant_server
 
 from lodestone.store.base import VectorStore
 from lodestone.store.factory import open_store
 
-__all__ = ["qdrant_server"]
+__all__ = ["qdrant_binary", "qdrant_server"]
 
 
 @pytest.fixture

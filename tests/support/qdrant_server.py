@@ -33,15 +33,20 @@ class QdrantServer:
 
 
 @pytest.fixture(scope="session")
-def qdrant_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QdrantServer]:
-    """The session's Qdrant server."""
+def qdrant_binary() -> Path:
+    """The server's binary; without it the test skips or fails."""
     try:
-        binary = fetch()
+        return fetch()
     except QdrantUnavailableError as error:
         if os.environ.get(REQUIRE) == "1":
             pytest.fail(f"{REQUIRE}=1, but there is no Qdrant server: {error}", pytrace=False)
         pytest.skip(f"no real Qdrant server: {error}")
-    with run_qdrant(binary, tmp_path_factory.mktemp("qdrant")) as server:
+
+
+@pytest.fixture(scope="session")
+def qdrant_server(qdrant_binary: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QdrantServer]:
+    """The session's Qdrant server."""
+    with run_qdrant(qdrant_binary, tmp_path_factory.mktemp("qdrant")) as server:
         yield server
 
 

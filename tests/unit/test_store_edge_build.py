@@ -247,7 +247,7 @@ def test_an_unreadable_state_file_is_a_store_error_of_that_collection_alone(
     (tmp_path / "collections" / SPEC.name / name).write_text("gen-{")
     again = open_store("edge", root=tmp_path, lock_timeout=0)
     with pytest.raises(StoreError):
-        again.count(SPEC.name)
+        again.info(SPEC.name)
     assert again.count("healthy") == 0
     again.drop(SPEC.name)
     assert again.collections() == ["healthy"]
@@ -265,3 +265,15 @@ def test_everything_is_there_after_closing_and_opening(store: VectorStore, tmp_p
     assert_whole(again)
     again.close()
     assert [entry.name for entry in (tmp_path / "collections").iterdir()] == [SPEC.name]
+
+
+def test_a_promoted_collection_that_is_gone_makes_the_store_unready(store: VectorStore, tmp_path: Path) -> None:
+    store.set_alias("pictures", SPEC.name)
+    store.ping()
+    store.close()
+    shutil.rmtree(tmp_path / "collections")
+    again = open_store("edge", root=tmp_path, lock_timeout=0)
+    with pytest.raises(StoreError, match="'pictures-1', which is not in") as caught:
+        again.ping()
+    assert "Parquet" in caught.value.hint
+    again.close()

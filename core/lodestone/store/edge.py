@@ -36,9 +36,10 @@ from lodestone.store.checks import (
     slices,
 )
 from lodestone.store.edge_build import run_build_child
-from lodestone.store.edge_collection import CALL_POINTS, SPEC_FILE, EdgeCollection, as_batch
+from lodestone.store.edge_collection import SPEC_FILE, EdgeCollection, as_batch
 from lodestone.store.edge_engine import engine_errors, engine_filter, search_request
 from lodestone.store.files import DRAFT_PREFIX, TRASH_PREFIX, discard
+from lodestone.store.limits import CALL_POINTS
 from lodestone.store.ownership import StoreOwnership
 from lodestone.store.ranking import Hit, answer
 from lodestone_schemas.collections import CollectionSpec
@@ -202,7 +203,12 @@ class EdgeStore(VectorStore):
 
     def ping(self) -> None:
         """See `VectorStore.ping`. Opens what the aliases point at, so that the first query does not have to."""
-        for target in set(self.aliases().values()):
+        for alias, target in self.aliases().items():
+            if target not in self.collections():
+                raise StoreError(
+                    f"alias {alias!r} points at collection {target!r}, which is not in {self._root}",
+                    hint="run `lodestone index` again: it rebuilds collections from the Parquet files",
+                )
             self.info(target)
 
     def close(self) -> None:

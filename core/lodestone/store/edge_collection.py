@@ -29,12 +29,11 @@ from lodestone.errors import OutOfSpaceError, StoreError, UnknownNameError
 from lodestone.store.base import Payload, PointBatch
 from lodestone.store.edge_engine import create_field_indexes, delete_operation, engine_config, engine_errors, upsert_operation
 from lodestone.store.files import DRAFT_PREFIX, discard, is_out_of_space, out_of_space, require_space, write_atomically
+from lodestone.store.limits import CALL_POINTS
 from lodestone_schemas.collections import CollectionSpec, FieldKind, HnswSpec, Quantization
 
 SPEC_FILE, CURRENT_FILE, BUILT_FILE, SHARD_DIR = "spec.json", "CURRENT", "built.json", "shard"
 GENERATION_PREFIX = "gen-"
-# The engine holds the GIL during a call: about 10 ms for this many points of 1,000 dimensions.
-CALL_POINTS = 256
 # With fewer points than this left to bring over, writers are made to wait while that happens.
 FINAL_REPLAY_POINTS = 512
 MAX_REPLAY_ROUNDS = 20
@@ -252,8 +251,8 @@ class EdgeCollection:
                 source = self._opened().path / SHARD_DIR
             with engine_errors("flushing the collection", self.path):
                 shard.flush()
-            size = sum(entry.stat().st_blocks * 512 for entry in source.rglob("*") if entry.is_file())
-            require_space(self.path, 2 * size)
+            # Apparent sizes: the engine's pre-allocated files are sparse, their copies are not. The graph comes on top.
+            require_space(self.path, 2 * sum(entry.stat().st_size for entry in source.rglob("*") if entry.is_file()))
             try:
                 shutil.copytree(source, draft / SHARD_DIR)
             except shutil.Error as error:

@@ -17,11 +17,9 @@ import qdrant_edge as qe
 from lodestone.errors import LodestoneError, StoreError
 from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny, PointBatch, VectorQuery, Vectors
 from lodestone.store.files import is_out_of_space, out_of_space
+from lodestone.store.limits import OVERSAMPLING, exhaustive_kilobytes
 from lodestone_schemas.collections import CollectionSpec, FieldKind, Quantization
 
-# Under this many candidates an exhaustive comparison is at least as quick as a walk through the graph, and exact.
-EXHAUSTIVE_POINTS = 4_000
-OVERSAMPLING = 2.0
 _FIELD_TYPES = {
     FieldKind.KEYWORD: qe.PayloadSchemaType.Keyword,
     FieldKind.INTEGER: qe.PayloadSchemaType.Integer,
@@ -48,11 +46,6 @@ def engine_errors(doing: str, path: Path) -> Iterator[None]:
             "no model has to run",
             path=str(path),
         ) from error
-
-
-def exhaustive_kilobytes(dim: int) -> int:
-    """`EXHAUSTIVE_POINTS` in the engine's unit for `full_scan_threshold`."""
-    return max(EXHAUSTIVE_POINTS * dim * 4 // 1024, 10)
 
 
 def engine_config(spec: CollectionSpec, *, threads: int = 0) -> qe.EdgeConfig:

@@ -25,9 +25,10 @@ from lodestone.store.base import (
     VectorStore,
 )
 from lodestone.store.checks import check_ids, check_matching, check_name, check_points, check_query, other_dim, slices
+from lodestone.store.limits import CALL_POINTS
 from lodestone.store.ranking import Hit, answer
 from lodestone.store.server_build import build_graph
-from lodestone.store.server_connection import CollectionExistsError, ServerConnection
+from lodestone.store.server_connection import WRITE_ATTEMPTS, CollectionExistsError, ServerConnection
 from lodestone.store.server_engine import (
     EF_KEY,
     FIELD_TYPES,
@@ -43,7 +44,6 @@ from lodestone.store.server_engine import (
 )
 from lodestone_schemas.collections import CollectionSpec
 
-CALL_POINTS = 256
 CALL_QUERIES = 64
 FEATURES = frozenset({"graph_build", "int8", "field_index", "native_aliases"})
 
@@ -148,14 +148,18 @@ class ServerStore(VectorStore):
         canonical: list[Any] = list(check_ids(ids))
         if canonical:
             selector = models.PointIdsList(points=canonical)
-            self._server.call("deleting points", partial(self._client.delete, name, selector, wait=True), name=name)
+            self._server.call(
+                "deleting points", partial(self._client.delete, name, selector, wait=True), name=name, attempts=WRITE_ATTEMPTS
+            )
 
     def delete_matching(self, name: str, filter_: Filter) -> None:
         """See `VectorStore.delete_matching`."""
         check_matching(filter_)
         conditions = engine_filter(filter_)
         selector = models.FilterSelector(filter=conditions or models.Filter())
-        self._server.call("deleting points", partial(self._client.delete, name, selector, wait=True), name=name)
+        self._server.call(
+            "deleting points", partial(self._client.delete, name, selector, wait=True), name=name, attempts=WRITE_ATTEMPTS
+        )
 
     def build(self, name: str) -> None:
         """See `VectorStore.build`.
@@ -246,7 +250,9 @@ class ServerStore(VectorStore):
 
     def _upsert_piece(self, name: str, piece: PointBatch) -> None:
         points = models.Batch(ids=list(piece.ids), vectors=piece.vectors.tolist(), payloads=[dict(p) for p in piece.payloads])
-        self._server.call("writing points", partial(self._client.upsert, name, points, wait=True), name=name)
+        self._server.call(
+            "writing points", partial(self._client.upsert, name, points, wait=True), name=name, attempts=WRITE_ATTEMPTS
+        )
 
     def _search_some(
         self, name: str, shape: Shape, queries: Sequence[VectorQuery], vectors: Sequence[Vectors]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from qdrant_client import QdrantClient, models
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
 from lodestone.errors import StoreError, UnknownNameError
 from lodestone.store.server_engine import (
@@ -22,8 +22,11 @@ from lodestone.store.server_engine import (
     version_of,
 )
 
-ATTEMPTS = 5
-FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.1, 2.0
+# A question is worth waiting a second for; a write is worth the 12 seconds that a server takes to come back.
+READ_ATTEMPTS, WRITE_ATTEMPTS = 3, 7
+FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.2, 5.0
+# Left alone, a channel that failed once refuses calls without trying for up to two minutes.
+_CHANNEL = {"grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 1_000}
 _T = TypeVar("_T")
 
 
@@ -60,6 +63,7 @@ class ServerConnection:
             grpc_port=grpc_port,
             timeout=math.ceil(timeout),
             check_compatibility=False,
+            grpc_options=dict(_CHANNEL),
         )
         try:
             self.version = self._supported_version()
@@ -67,7 +71,7 @@ class ServerConnection:
             self.close()
             raise
 
-    def call(self, doing: str, method: Callable[[], _T], *, name: str | None = None, attempts: int = ATTEMPTS) -> _T:
+    def call(self, doing: str, method: Callable[[], _T], *, name: str | None = None, attempts: int = READ_ATTEMPTS) -> _T:
         """Make an idempotent call.
 
         Args:
@@ -87,7 +91,7 @@ class ServerConnection:
         retrying = Retrying(
             retry=retry_if_exception(is_transient),
             stop=stop_after_attempt(attempts),
-            wait=wait_random_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS),
+            wait=wait_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS) + wait_random(0, FIRST_WAIT_SECONDS),
             reraise=True,
         )
         try:

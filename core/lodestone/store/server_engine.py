@@ -15,15 +15,13 @@ from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedR
 from lodestone.errors import LodestoneError, StoreError
 from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny, Payload, PointBatch, VectorQuery, Vectors
 from lodestone.store.files import is_out_of_space, out_of_space
+from lodestone.store.limits import OVERSAMPLING, exhaustive_kilobytes
 from lodestone_schemas.collections import CollectionSpec, FieldKind, HnswSpec, Quantization
 
 OLDEST_SERVER = (1, 12)
 # Collections carry metadata from this version on; earlier servers search with the default ef.
 METADATA_SERVER = (1, 16)
 EF_KEY = "lodestone_ef"
-# As in the embedded engine: fewer candidates than this are compared exhaustively.
-EXHAUSTIVE_POINTS = 4_000
-OVERSAMPLING = 2.0
 _TRANSIENT_CODES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 _TRANSIENT_STATUS = (502, 503, 504)
 FIELD_TYPES = {
@@ -96,7 +94,7 @@ def graph_config(spec: CollectionSpec) -> models.HnswConfigDiff:
     return models.HnswConfigDiff(
         m=spec.hnsw.m,
         ef_construct=spec.hnsw.ef_construct,
-        full_scan_threshold=max(EXHAUSTIVE_POINTS * spec.dim * 4 // 1024, 10),
+        full_scan_threshold=exhaustive_kilobytes(spec.dim),
     )
 
 
