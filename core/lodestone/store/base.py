@@ -4,10 +4,11 @@ A store holds collections of points. A point is (id: UUID string, vector: float3
 Scores are inner products, higher is better; on L2-normalised vectors that is cosine similarity. Ties are broken by id so that
 both adapters give identical answers with `exact=True`.
 
-Life of a collection: `create` -> `upsert`… -> `build` (the HNSW graph) -> `set_alias` (promotion). Searching works at any point of
-it, exhaustively where there is no graph yet. Readers resolve an alias once and then use the collection's own name.
+Life of a collection: `create` -> `upsert`… -> `build` (the HNSW graph) -> `set_alias` (promotion). Searching works at any
+point of it, exhaustively where there is no graph yet. Readers resolve an alias once and then use the collection's own name.
 
-Every method raises `StoreError` (or a subclass) when the engine fails and `UnknownNameError` for a collection that does not exist.
+Every method raises `StoreError` when the engine fails, `OutOfSpaceError` when its disk is full, `UnknownNameError` for a collection
+that does not exist and `InvalidRequestError` for points, names or questions that no engine could take.
 Methods block; async callers run them in a thread. Methods are safe to call from several threads.
 """
 
@@ -19,8 +20,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from lodestone_schemas.collections import CollectionSpec
 from numpy.typing import NDArray
+
+from lodestone_schemas.collections import CollectionSpec
 
 Payload = Mapping[str, Any]
 Vectors = NDArray[np.float32]
