@@ -7,8 +7,8 @@ both adapters give identical answers with `exact=True`.
 Life of a collection: `create` -> `upsert`… -> `build` (the HNSW graph) -> `set_alias` (promotion). Searching works at any
 point of it, exhaustively where there is no graph yet. Readers resolve an alias once and then use the collection's own name.
 
-Every method raises `StoreError` when the engine fails, `OutOfSpaceError` when its disk is full, `UnknownNameError` for a collection
-that does not exist and `InvalidRequestError` for points, names or questions that no engine could take.
+Every method raises `StoreError` when the engine fails, `OutOfSpaceError` when its disk is full, `UnknownNameError` for a
+collection that does not exist and `InvalidRequestError` for points, names or questions that no engine could take.
 Methods block; async callers run them in a thread. Methods are safe to call from several threads.
 """
 
