@@ -54,7 +54,7 @@ class ServerStore(VectorStore):
     Args:
         url: Of its HTTP port, e.g. `http://localhost:6333`.
         api_key: If the server asks for one.
-        prefer_grpc: Use gRPC (about three times the loading speed of HTTP).
+        prefer_grpc: Use gRPC rather than HTTP.
         grpc_port: Where gRPC listens.
         timeout: Seconds of one call.
         writers: Parallel upserts of one batch.

@@ -22,7 +22,7 @@ from lodestone.store.server_engine import (
     version_of,
 )
 
-# A question is worth waiting a second for; a write is worth the 12 seconds that a server takes to come back.
+# The waits between the tries add up to about 1 s for a question and 12 s for a write, which outlasts a short restart.
 READ_ATTEMPTS, WRITE_ATTEMPTS = 3, 7
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.2, 5.0
 # Left alone, a channel that failed once refuses calls without trying for up to two minutes.
