@@ -20,16 +20,18 @@ from lodestone.language.base import TextEncoder
 MAX_BATCH = 64
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Waiting:
     texts: list[str]
     vectors: Future[NDArray[np.float32]] = field(default_factory=Future)
+    turn: threading.Event = field(default_factory=threading.Event)  # set when served, or when it is this one's turn to lead
 
 
 class BatchingTextEncoder(TextEncoder):
     """A text encoder whose concurrent `encode` calls become one call of another.
 
-    The first caller to find the encoder idle does the pass for everybody who waits, itself included; no thread of its own runs.
+    The caller that finds the encoder idle does a pass, then hands over to the first of those who came meanwhile, who does the
+    next pass for all of them. No thread of its own runs, and nobody works for others after being served.
     Results are those of the inner encoder; padding to the longest text of a batch changes them by rounding alone.
 
     Args:
@@ -47,8 +49,8 @@ class BatchingTextEncoder(TextEncoder):
         self._observe = observe
         self._max_batch = max_batch
         self._queue: list[_Waiting] = []
-        self._queue_lock = threading.Lock()
-        self._pass_lock = threading.Lock()
+        self._busy = False
+        self._lock = threading.Lock()
 
     @property
     def version(self) -> str:
@@ -64,15 +66,27 @@ class BatchingTextEncoder(TextEncoder):
         if not texts:
             return self._inner.encode(texts)
         mine = _Waiting(list(texts))
-        with self._queue_lock:
+        with self._lock:
             self._queue.append(mine)
-        with self._pass_lock:  # whoever gets here next serves all who queued meanwhile
-            while not mine.vectors.done():
+            leads, self._busy = not self._busy, True
+        if not leads:
+            mine.turn.wait()
+        if not mine.vectors.done():  # the first in the queue by now, so its own texts are in the batch
+            try:
                 self._run(self._next_batch())
+            finally:
+                self._hand_over()
         return mine.vectors.result()
 
+    def _hand_over(self) -> None:
+        with self._lock:
+            if self._queue:
+                self._queue[0].turn.set()
+            else:
+                self._busy = False
+
     def _next_batch(self) -> list[_Waiting]:
-        with self._queue_lock:
+        with self._lock:
             taken, texts = 0, 0
             while taken < len(self._queue) and (taken == 0 or texts + len(self._queue[taken].texts) <= self._max_batch):
                 texts += len(self._queue[taken].texts)
@@ -88,8 +102,10 @@ class BatchingTextEncoder(TextEncoder):
         except BaseException as error:  # noqa: BLE001 - not swallowed: raised in every caller of the batch
             for waiting in batch:
                 waiting.vectors.set_exception(error)
+                waiting.turn.set()
             return
         start = 0
         for waiting in batch:
             waiting.vectors.set_result(vectors[start : start + len(waiting.texts)])
+            waiting.turn.set()
             start += len(waiting.texts)

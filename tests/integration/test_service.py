@@ -273,7 +273,7 @@ def test_a_killed_replica_is_replaced_and_a_stopped_service_leaves_nothing(small
         family = psutil.Process(running.process.pid).children(recursive=True)
         assert stop(running.process) == 0
         assert running.process.stdout is not None
-        assert running.process.stdout.read().strip() == "stopped"
+        assert running.process.stdout.read().splitlines()[-1] == "stopped"  # Ray may have told of the killed worker before
         assert not running.home.service.exists()
         wait_until(lambda: not any(_is_alive(one) for one in family), seconds=30)
     index(home_settings(small_home), small_home.parent / "pictures")  # the store's lock is free
