@@ -310,6 +310,21 @@ async def test_a_space_that_is_late_is_dropped_and_the_others_answer(collection)
     assert CAT in uris(response)[:2]
 
 
+async def test_guides_whose_search_is_late_leave_the_text_pass(collection):
+    class SlowForGuides(SlowStore):
+        def search(self, name, queries):
+            if name.startswith("labels") and len(queries) > 1:
+                time.sleep(self._seconds)
+            return self._store.search(name, queries)
+
+    slow = SlowForGuides(collection.store, (), 2.5)
+    engine = collection.engine(store=slow, generators={"drawing": Drawing()}, profile=replace(PROFILE, generators=("drawing",)))
+    await engine.by_picture(photo(CAT), SearchOptions())  # loads the image models
+    response = await engine.answer(SearchRequest(query="a cat", guides=3, deadline_ms=2000))
+    assert response.stage == "text" and uris(response)[0] == CAT
+    assert any("guides" in dropped for dropped in response.dropped)
+
+
 async def test_no_answer_before_the_deadline_is_an_error(collection):
     slow = SlowStore(collection.store, {one.collection for one in collection.models.projections.values()}, 0.8)
     engine = collection.engine(store=slow, generators={})

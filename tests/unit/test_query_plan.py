@@ -108,6 +108,7 @@ def test_spaces_are_the_collections_that_the_aliases_point_at(catalog):
     assert ours.captions == "captions-1"
     assert ours.warnings == ()
     assert plan(catalog, SearchOptions(spaces=["labels"])).spaces == {"labels": "labels-1"}
+    assert plan(catalog, SearchOptions(spaces=[])).spaces == LIVE
 
 
 def test_a_space_of_another_version_or_without_an_index_is_left_out_with_a_warning(catalog):

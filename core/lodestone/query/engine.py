@@ -262,6 +262,8 @@ class QueryEngine:
                     plan.deadline,
                 )
                 better = await self._searcher.rank(searches, query.rules, query.stopwatch, before=ranking) if searches else None
+                if searches and better is None:
+                    log.dropped.append("guides: out of time")
             except TimeoutError:
                 better = None
                 log.dropped.append("guides: out of time")

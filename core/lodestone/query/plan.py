@@ -157,7 +157,7 @@ def _searchable(
 ) -> tuple[dict[str, str], list[str]]:
     spaces: dict[str, str] = {}
     warnings = []
-    wanted = list(dict.fromkeys(asked if asked is not None else profile.spaces))
+    wanted = list(dict.fromkeys(asked or profile.spaces))
     if wanted and not aliases.keys() & set(wanted) and set(wanted) <= known.keys():
         return {}, ["nothing is indexed yet; run `lodestone index PATH`"]
     for space in wanted:
