@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
+from unicodedata import category
 
 from lodestone.config.settings import LoadedSettings, load_settings
 from lodestone_cli.options import Output
@@ -74,14 +75,14 @@ class Session:
         """Where results for people go."""
         from rich.console import Console
 
-        return Console(highlight=False)
+        return Console(highlight=False, soft_wrap=True)
 
     @property
     def messages(self) -> Console:
         """Where progress and remarks go: standard error."""
         from rich.console import Console
 
-        return Console(stderr=True, highlight=False)
+        return Console(stderr=True, highlight=False, soft_wrap=True)
 
     def emit(self, value: Any, human: Callable[[Console], None]) -> None:  # noqa: ANN401
         """Write a result: `value` (JSON-serialisable) for machines, or whatever `human` prints."""
@@ -94,3 +95,12 @@ class Session:
             sys.stdout.write(yaml.safe_dump(plain, allow_unicode=True, sort_keys=False))
         else:
             human(self.console)
+
+
+_BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # could reorder what is printed after
+
+
+def printable(text: str) -> str:
+    """No control characters (a file name may hold escape sequences) and nothing that cannot be encoded."""
+    safe = text.encode("utf-8", "replace").decode("utf-8")
+    return "".join("\N{REPLACEMENT CHARACTER}" if category(c) == "Cc" or c in _BIDI_CONTROLS else c for c in safe)

@@ -7,7 +7,6 @@ import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
-from unicodedata import category
 
 import typer
 
@@ -28,7 +27,7 @@ from lodestone_cli.options import (
     ProfileOption,
     RootFilterOption,
 )
-from lodestone_cli.session import Session
+from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -223,8 +222,8 @@ def _print_hits(console: Console, response: SearchResponse, paths: dict[str, str
     table.add_column("caption", overflow="ellipsis", no_wrap=True, max_width=48, style="dim")
     for hit in response.hits:
         path = paths.get(hit.image_id, f"{hit.root}/{hit.uri}")
-        shown = Text(_printable(path), style=f"link {Path(path).as_uri()}" if Path(path).is_absolute() else "")
-        table.add_row(str(hit.rank), f"{hit.score:.3f}", shown, _printable(hit.captions[0]) if hit.captions else "")
+        shown = Text(printable(path), style=f"link {Path(path).as_uri()}" if Path(path).is_absolute() else "")
+        table.add_row(str(hit.rank), f"{hit.score:.3f}", shown, printable(hit.captions[0]) if hit.captions else "")
         for part in hit.contributions or []:
             detail = f"{part.space} by {part.guide}: rank {part.rank}, score {part.score:.3f}, weight {part.weight:.2f}"
             table.add_row("", "", Text(f"  {detail}", style="dim"), "")
@@ -237,12 +236,3 @@ def _print_hits(console: Console, response: SearchResponse, paths: dict[str, str
         console.print(f"{len(response.guides)} guides by {', '.join(sorted({g.engine for g in response.guides}))}", style="dim")
     if response.dropped:
         console.print(f"left out: {', '.join(response.dropped)}", style="yellow")
-
-
-_BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # could reorder what is printed after
-
-
-def _printable(text: str) -> str:
-    """No control characters (a file name may hold escape sequences) and nothing that cannot be encoded."""
-    safe = text.encode("utf-8", "replace").decode("utf-8")
-    return "".join("\N{REPLACEMENT CHARACTER}" if category(c) == "Cc" or c in _BIDI_CONTROLS else c for c in safe)

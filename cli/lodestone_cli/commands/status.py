@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session
+from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 
-def status(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
-    """Show corpora, spaces, the last runs and the running service."""
+def status(
+    failures: Annotated[
+        bool, typer.Option("--failures", help="List the files that could not be used, with the reason.")
+    ] = False,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Show corpora, spaces, the last runs and the running service; with --failures the files that could not be used."""
     with Session(home=home, profile=profile, output=output) as session:
+        if failures:
+            rows = _failures(session)
+            session.emit(rows, lambda console: _print_failures(console, rows))
+            return
         facts = _facts(session)
 
         def human(console: Console) -> None:
@@ -47,6 +60,33 @@ def _facts(session: Session) -> dict[str, Any]:
         for run in catalog.runs(limit=5)
     ]  # fmt: skip
     return facts
+
+
+def _failures(session: Session) -> list[dict[str, str]]:
+    from lodestone.config.home import Home
+
+    if not Home(session.loaded.settings.home).exists():
+        return []
+    catalog = session.runtime.catalog
+    corpora = {corpus.corpus_id: corpus.name for corpus in catalog.corpora(offset=0, limit=10_000)}
+    roots = {root.root_id: root for root in catalog.roots(None)}
+    return [
+        {
+            "corpus": corpora[roots[failure.root_id].corpus_id],
+            "root": roots[failure.root_id].name,
+            "uri": failure.uri,
+            "code": failure.code,
+            "message": failure.message,
+        }
+        for failure in catalog.failures()
+    ]
+
+
+def _print_failures(console: Console, rows: list[dict[str, str]]) -> None:
+    for row in rows:
+        console.print(printable(f"{row['corpus']}: {row['root']}/{row['uri']}: {row['message']} [{row['code']}]"), markup=False)
+    if not rows:
+        console.print("every file could be used")
 
 
 def _print(console: Console, facts: dict[str, Any]) -> None:
