@@ -1,0 +1,336 @@
+"""What does a trained bridge consist of? Arrays, a header, and the plain NumPy maps that use them.
+
+Pictures: features and class probabilities of the backbones -> standardised -> rotated to their first principal
+components -> two
+heads: a ridge map into the text encoder's space, and picture towers side by side. Texts: the text encoder's vector -> the same
+    two heads. Each
+head's vector has length 1; the joint vector is their concatenation with fixed weights, scaled to length 1, so that one
+inner product is the weighted mean of the heads' cosines. Nothing here imports torch. In the file arrays are float16
+(the statistics, which span many magnitudes, float16 after scaling); arithmetic is float32.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.backbones.base import BackboneOutputs, OutputKey
+from lodestone.errors import ConfigurationError
+from lodestone.spaces.base import Vectors
+
+Array = NDArray[np.float32]
+
+FORMAT: Final = 1
+BACKBONES: Final = ("efficientnet-lite0", "efficientnet-lite2")
+TEXT_ENCODER: Final = "minilm"
+SHIPPED: Final = "bridge.safetensors"
+_HEADER: Final = "lodestone-bridge"
+
+
+def required_outputs(backbones: tuple[str, ...] = BACKBONES) -> tuple[OutputKey, ...]:
+    """The backbone outputs that a bridge reads, in the order of its columns."""
+    return tuple(OutputKey(b, "features") for b in backbones) + tuple(OutputKey(b, "probabilities") for b in backbones)
+
+
+def picture_columns(outputs: BackboneOutputs, backbones: tuple[str, ...] = BACKBONES) -> Array:
+    """Outputs of n pictures -> (n, columns) float32: all features, then the square root of the mean probabilities.
+
+    The root spreads small probabilities, where most of what a classifier says about a scene stands.
+
+    Raises:
+        KeyError: a backbone's output is missing.
+    """
+    features = [outputs[OutputKey(b, "features")].astype(np.float32) for b in backbones]
+    total = np.sum([outputs[OutputKey(b, "probabilities")].astype(np.float32) for b in backbones], axis=0)
+    return np.hstack([*features, np.sqrt(np.maximum(total, 0) / len(backbones))])
+
+
+def standardised(columns: Array, mean: Array, spread: Array) -> Array:
+    """(n, columns) less their mean, over their spread, float32."""
+    scaled: Array = ((columns - mean) / spread).astype(np.float32, copy=False)
+    return scaled
+
+
+def unit(rows: NDArray[Any]) -> Array:
+    """Rows scaled to length 1; a row of zeros stays."""
+    norms = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled: Array = (rows / np.maximum(norms, np.finfo(np.float32).tiny)).astype(np.float32, copy=False)
+    return scaled
+
+
+@dataclass(frozen=True, slots=True)
+class Tower:
+    """One head of the two-tower model: x -> x line + relu(x up + a) down + b, scaled to length 1.
+
+    Attributes:
+        line: (d, out). up: (d, hidden). up_bias: (hidden,). down: (hidden, out). bias: (out,).
+    """
+
+    line: Array
+    up: Array
+    up_bias: Array
+    down: Array
+    bias: Array
+
+    def __call__(self, rows: Array) -> Array:
+        """(n, d) -> (n, out) float32, L2-normalised."""
+        hidden = np.maximum(rows @ self.up + self.up_bias, 0)
+        return unit(rows @ self.line + hidden @ self.down + self.bias)
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """All that the ridge needs to know of the pairs it was trained on, so that pairs can be added exactly.
+
+    Sums over pictures x (principal components, with a constant 1 as last column) and targets y (mean text vector of a
+    picture).
+
+    Attributes:
+        gram: (k + 1, k + 1) sum of x x'. cross: (k + 1, d) sum of x y'. weight: Sum of the pairs' weights.
+    """
+
+    gram: Array
+    cross: Array
+    weight: float
+
+    @classmethod
+    def of(cls, pictures: Array, targets: Array, weights: Array | None = None) -> Statistics:
+        """Sums over (n, k) pictures and (n, d) targets, each pair counted `weights` (n,) times."""
+        x = np.hstack([pictures, np.ones((len(pictures), 1), np.float32)])
+        w = np.ones(len(x), np.float32) if weights is None else weights.astype(np.float32)
+        return cls(x.T @ (x * w[:, None]), (x * w[:, None]).T @ targets, float(w.sum()))
+
+    def __add__(self, other: Statistics) -> Statistics:
+        return Statistics(self.gram + other.gram, self.cross + other.cross, self.weight + other.weight)
+
+    def scaled(self, factor: float) -> Statistics:
+        """The same pairs, each counted `factor` times."""
+        return Statistics(self.gram * factor, self.cross * factor, self.weight * factor)
+
+
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """Averages that stand in for the training pairs when towers are updated; no picture or caption can be read from them.
+
+    Attributes:
+        pictures: (m, k) mean principal components of m groups of pictures. texts: (m, d) mean text vector of each.
+        picture_spread: (k,) standard deviation of pictures in a group. text_spread: (d,) of texts.
+        counts: (m,) size of each group.
+    """
+
+    pictures: Array
+    texts: Array
+    picture_spread: Array
+    text_spread: Array
+    counts: Array
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeWeights:
+    """A trained bridge; immutable. See the module's docstring for the arithmetic.
+
+    Attributes:
+        mean: (columns,) of the training pictures. spread: (columns,) standard deviation, floored.
+        basis: (columns, k) principal components. residual: (columns,) variance of what they leave of each column.
+        text_centre: (d,) mean text vector.
+        ridge: (k, d) map from principal components to text vectors relative to their centre. ridge_bias: (d,).
+        picture: The picture towers, from k. text: The text towers, from d; the i-th of both were trained together.
+        ridge_share: Weight of the ridge's cosine in the joint cosine, in [0, 1].
+        text_gain: The text tower reads (vector - centre) * text_gain.
+        statistics: For exact updates of the ridge.
+        rehearsal: For updates of the towers.
+        query_weights: JSON-serialisable parameters of the per-query weights between spaces (query/weights.py); empty:
+            not fitted.
+        provenance: JSON-serialisable: data, licence, settings, figures.
+    """
+
+    mean: Array
+    spread: Array
+    basis: Array
+    residual: Array
+    text_centre: Array
+    ridge: Array
+    ridge_bias: Array
+    picture: tuple[Tower, ...]
+    text: tuple[Tower, ...]
+    ridge_share: float
+    text_gain: float
+    statistics: Statistics
+    rehearsal: Rehearsal
+    query_weights: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    backbones: tuple[str, ...] = BACKBONES
+    text_encoder: str = TEXT_ENCODER
+
+    @property
+    def dim(self) -> int:
+        """Length of the joint vector."""
+        return int(self.ridge.shape[1]) + sum(len(tower.bias) for tower in self.picture)
+
+    def components(self, outputs: BackboneOutputs) -> Array:
+        """Outputs of n pictures -> (n, k) float32 principal components."""
+        columns = picture_columns(outputs, self.backbones)
+        components: Array = standardised(columns, self.mean, self.spread) @ self.basis
+        return components
+
+    def picture_parts(self, components: Array) -> tuple[Array, Array]:
+        """(n, k) principal components -> the ridge's (n, d) and the tower's (n, out) vectors, both L2-normalised."""
+        return unit(components @ self.ridge + self.ridge_bias), _side_by_side(self.picture, components)
+
+    def text_parts(self, encoded: Array) -> tuple[Array, Array]:
+        """(n, d) text vectors -> the ridge's (n, d) and the tower's (n, out) vectors, both L2-normalised."""
+        centred = encoded - self.text_centre
+        return unit(centred), _side_by_side(self.text, centred * np.float32(self.text_gain))
+
+    def join(self, parts: tuple[Array, Array]) -> Vectors:
+        """Both heads' vectors -> (n, dim) float32, L2-normalised: inner products are weighted means of cosines."""
+        ridge, tower = parts
+        first, second = np.float32(self.ridge_share**0.5), np.float32((1 - self.ridge_share) ** 0.5)
+        return unit(np.hstack([first * ridge, second * tower]))
+
+    def pictures(self, outputs: BackboneOutputs) -> Vectors:
+        """Outputs of n pictures -> (n, dim) float32, L2-normalised."""
+        return self.join(self.picture_parts(self.components(outputs)))
+
+    def texts(self, encoded: Array) -> Vectors:
+        """(n, d) text vectors -> (n, dim) float32, L2-normalised."""
+        return self.join(self.text_parts(encoded))
+
+    @property
+    def version(self) -> str:
+        """12 hex characters over all arrays and parameters that vectors depend on: not provenance, not query weights.
+
+        The arrays are hashed as they are stored, so that weights before and after `save` have one version.
+        """
+        digest = hashlib.sha256(json.dumps([FORMAT, *self._parameters().values()], sort_keys=True).encode())
+        for name, array in sorted(self._arrays().items()):
+            if not name.startswith(("statistics.", "rehearsal.", "residual")):
+                digest.update(name.encode() + str(array.shape).encode() + array.tobytes())
+        return digest.hexdigest()[:12]
+
+    def save(self, directory: Path) -> Path:
+        """Write `bridge-<version>.safetensors` into `directory` (made if needed), by temporary name and rename.
+
+        Returns:
+            The file's path. Saving the same weights again writes the same file.
+        """
+        directory.mkdir(parents=True, exist_ok=True)
+        return self.save_as(directory / f"bridge-{self.version}.safetensors")
+
+    def save_as(self, path: Path) -> Path:
+        """Write to exactly `path`, by temporary name and rename."""
+        from safetensors.numpy import save
+
+        header = {"format": FORMAT, "version": self.version, "query_weights": dict(self.query_weights)}
+        header |= {"provenance": dict(self.provenance), "statistics_weight": self.statistics.weight} | self._parameters()
+        temporary = path.with_name(f".{path.name}.partial")
+        temporary.write_bytes(save(self._arrays(), {_HEADER: json.dumps(header, sort_keys=True)}))
+        return temporary.replace(path)
+
+    @classmethod
+    def shipped(cls) -> BridgeWeights:
+        """The weights inside the package: `data/bridge/`, beside their model card."""
+        return cls._parse(files("lodestone").joinpath("data", "bridge", SHIPPED).read_bytes(), f"package data {SHIPPED}")
+
+    @classmethod
+    def load(cls, path: Path) -> BridgeWeights:
+        """Read a file that `save` wrote.
+
+        Raises:
+            ConfigurationError: the file is missing, damaged, or of a newer format.
+        """
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise ConfigurationError(
+                f"cannot read the bridge {str(path)!r}: {error.strerror}", hint="train it again: lodestone train bridge"
+            ) from error
+        return cls._parse(content, str(path))
+
+    @classmethod
+    def _parse(cls, content: bytes, source: str) -> BridgeWeights:
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        try:
+            arrays = load(content)
+            size = int.from_bytes(content[:8], "little")
+            header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][_HEADER])
+        except (SafetensorError, KeyError, ValueError) as error:
+            raise ConfigurationError(
+                f"{source} is not a bridge, or is damaged: {error}", hint="train it again: lodestone train bridge"
+            ) from error
+        if header["format"] != FORMAT:
+            raise ConfigurationError(
+                f"{source} has format {header['format']}, this version reads {FORMAT}",
+                hint="upgrade lodestone, or train the bridge again: lodestone train bridge",
+            )
+        return cls._from_arrays(arrays, header)
+
+    @classmethod
+    def _from_arrays(cls, stored: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> BridgeWeights:
+        arrays = {name: array.astype(np.float32) for name, array in stored.items()}
+
+        def group(prefix: str) -> dict[str, Array]:
+            return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+
+        weight = float(header["statistics_weight"])
+        sums = group("statistics.")
+        return cls(
+            **{name: array for name, array in arrays.items() if "." not in name},
+            picture=tuple(Tower(**group(f"picture.{i}.")) for i in range(header["members"])),
+            text=tuple(Tower(**group(f"text.{i}.")) for i in range(header["members"])),
+            statistics=Statistics(_symmetric(sums["gram"]) * weight, sums["cross"] * weight, weight),
+            rehearsal=Rehearsal(**group("rehearsal.")),
+            ridge_share=header["ridge_share"],
+            text_gain=header["text_gain"],
+            backbones=tuple(header["backbones"]),
+            text_encoder=header["text_encoder"],
+            query_weights=header["query_weights"],
+            provenance=header["provenance"],
+        )
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "ridge_share": self.ridge_share,
+            "text_gain": self.text_gain,
+            "members": len(self.picture),
+            "backbones": list(self.backbones),
+            "text_encoder": self.text_encoder,
+        }
+
+    def _arrays(self) -> dict[str, NDArray[np.float16]]:
+        """Everything that goes to the file, in half precision; sums become means, which half precision can hold."""
+        flat: dict[str, Array] = {name: getattr(self, name) for name in _PLAIN}
+        for prefix, towers in (("picture", self.picture), ("text", self.text)):
+            for i, tower in enumerate(towers):
+                flat |= {f"{prefix}.{i}.{name}": getattr(tower, name) for name in Tower.__slots__}
+        flat |= {f"rehearsal.{name}": getattr(self.rehearsal, name) for name in Rehearsal.__slots__}
+        weight = max(self.statistics.weight, 1.0)
+        flat["statistics.gram"] = (self.statistics.gram / weight)[np.triu_indices(len(self.statistics.gram))]
+        flat["statistics.cross"] = self.statistics.cross / weight
+        return {name: np.ascontiguousarray(array, np.float16) for name, array in flat.items()}
+
+
+_PLAIN: Final = ("mean", "spread", "basis", "residual", "text_centre", "ridge", "ridge_bias")
+
+
+def _side_by_side(towers: tuple[Tower, ...], rows: Array) -> Array:
+    """Every tower's vector beside the others', scaled to length 1 together: cosines are the mean of the towers' cosines."""
+    return unit(np.hstack([tower(rows) for tower in towers]))
+
+
+def _symmetric(upper: Array) -> Array:
+    """The packed upper triangle of a symmetric matrix -> the matrix."""
+    size = int(((8 * len(upper) + 1) ** 0.5 - 1) / 2)
+    full = np.zeros((size, size), np.float32)
+    full[np.triu_indices(size)] = upper
+    return full + np.triu(full, 1).T

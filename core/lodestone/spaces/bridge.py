@@ -1,0 +1,80 @@
+"""Which pictures match what a sentence says? The bridge: frozen features in one space that captions taught.
+
+Two heads, joined into one vector (learn/artefact.py): a ridge regression onto text vectors, as in embedding regression
+since DeViSE (Frome et al., 2013), and two small towers trained with the symmetric contrastive loss of CLIP (Radford et
+al., 2021). Inference is plain NumPy.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from lodestone.backbones.base import BackboneOutputs, OutputKey
+from lodestone.backbones.registry import make_backbone
+from lodestone.language.registry import make_text_encoder
+from lodestone.learn.artefact import BridgeWeights, required_outputs
+from lodestone.models.cache import fingerprint
+from lodestone.models.context import ModelContext
+from lodestone.spaces.base import Projection, Vectors
+
+
+class BridgeSpace(Projection):
+    """`bridge`: takes pictures and MiniLM's texts. Better than label matching at sentences, weaker at object names.
+
+    Args:
+        context: Cache and threads.
+        weights: A file written by `BridgeWeights.save`, or the weights themselves; None for those that ship with the
+            package.
+    """
+
+    name = "bridge"
+    text_encoder = "minilm"
+
+    def __init__(self, context: ModelContext, *, weights: Path | BridgeWeights | None = None) -> None:
+        self._context = context
+        self._source = weights
+
+    @cached_property
+    def weights(self) -> BridgeWeights:
+        """The weights, read from their file at the first use (tens of milliseconds).
+
+        Raises:
+            ConfigurationError: the file is missing or damaged.
+        """
+        if isinstance(self._source, BridgeWeights):
+            return self._source
+        return BridgeWeights.shipped() if self._source is None else BridgeWeights.load(self._source)
+
+    @property
+    def requires(self) -> tuple[OutputKey, ...]:  # type: ignore[override]  # known only once the weights are read
+        """Features and probabilities of the backbones that the weights were trained on."""
+        return required_outputs(self.weights.backbones)
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]  # known only once the weights are read
+        """Length of a vector: 384 of the ridge and those of the towers."""
+        return self.weights.dim
+
+    @cached_property
+    def version(self) -> str:
+        """Hash of the weights and of the versions of the backbones and the text encoder; loads no model."""
+        weights = self.weights
+        models = [make_backbone(name, self._context).version for name in weights.backbones]
+        return fingerprint(weights.version, make_text_encoder(weights.text_encoder, self._context).version, *models)[:12]
+
+    def warm_up(self) -> None:
+        """Read the weights."""
+        _ = self.weights
+
+    def project(self, outputs: BackboneOutputs) -> Vectors:
+        """Features and probabilities of n pictures -> (n, dim) float32, L2-normalised."""
+        if outputs.rows == 0:
+            return np.empty((0, self.dim), np.float32)
+        return self.weights.pictures(outputs)
+
+    def project_texts(self, encoded: Vectors) -> Vectors:
+        """(n, 384) float32 rows of MiniLM -> (n, dim) float32, L2-normalised."""
+        return self.weights.texts(encoded)
