@@ -27,7 +27,7 @@ def serve(
 
         def ready(url: str) -> None:
             messages.print(
-                f"serving {session.loaded.settings.home} on [bold]{url}[/]  (documentation: {url}/docs; Ctrl-C stops)"
+                f"serving {session.loaded.settings.home} on [bold]{url}[/]  (interface: {url}/openapi.json; Ctrl-C stops)"
             )
 
         serve_forever(session.loaded.settings, ready_callback=ready)

@@ -204,7 +204,9 @@ class EdgeStore(VectorStore):
     def ping(self) -> None:
         """See `VectorStore.ping`. Opens what the aliases point at, so that the first query does not have to."""
         for alias, target in self.aliases().items():
-            if target not in self.collections():
+            # On disk too: an open collection goes on answering from memory after its directory was deleted.
+            on_disk = (self._root / COLLECTIONS_DIR / target / SPEC_FILE).is_file()
+            if target not in self.collections() or not on_disk:
                 raise StoreError(
                     f"alias {alias!r} points at collection {target!r}, which is not in {self._root}",
                     hint="run `lodestone index` again: it rebuilds collections from the Parquet files",
