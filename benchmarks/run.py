@@ -1,0 +1,76 @@
+"""`make bench`: every figure of the documentation, beside its peer from the same run.
+
+Each part runs in a process of its own, one after the other, so that none shares memory or threads with the next. The report goes to
+standard output; `--write FILE` keeps it. Nothing here asserts a time: machines differ, and these are shared.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from benchmarks.machine import describe_machine
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One benchmark: its heading, its module and its arguments."""
+
+    title: str
+    module: str
+    arguments: tuple[str, ...] = ()
+
+
+def parts(scratch: Path) -> tuple[Part, ...]:
+    """All parts, in order; `scratch` holds generated pictures and homes."""
+    return (
+        Part("Starting up", "benchmarks.start_up", ("--scratch", str(scratch))),
+        Part("Indexing beside a plain multi-process loop", "benchmarks.index_throughput", ("--scratch", str(scratch))),
+        Part("A warm query in this process", "benchmarks.query_latency"),
+        Part("A warm query through the service", "benchmarks.serve_latency"),
+    )
+
+
+def run(part: Part) -> str:
+    """The part's output, or what went wrong: one failing part does not hide the others."""
+    done = subprocess.run(
+        [sys.executable, "-m", part.module, *part.arguments], capture_output=True, text=True, check=False, env=os.environ
+    )
+    if done.returncode:
+        return f"failed with exit code {done.returncode}:\n\n```\n{done.stderr[-2000:]}\n```"
+    return done.stdout.strip()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all parts; returns 1 if one of them failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", type=Path, help="also write the report here")
+    parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()) / "lodestone-bench")
+    parser.add_argument("--only", help="part of a title")
+    chosen = parser.parse_args(arguments)
+    chosen.scratch.mkdir(parents=True, exist_ok=True)
+    report = [f"{describe_machine()}; {datetime.now(UTC):%Y-%m-%d}\n"]
+    failed = False
+    print(report[0], flush=True)
+    for part in parts(chosen.scratch):
+        if chosen.only and chosen.only.lower() not in part.title.lower():
+            continue
+        output = run(part)
+        failed |= output.startswith("failed")
+        section = f"## {part.title}\n\n{output}\n"
+        print(section, flush=True)
+        report.append(section)
+    if chosen.write:
+        chosen.write.write_text("\n".join(report), encoding="utf-8")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
