@@ -5,7 +5,7 @@ with Pillow (JPEG draft mode), embeds them in batches and writes one Parquet fil
 It knows nothing of Lodestone's index job: no catalog, no hashes, no thumbnails, no vector store, no second run, no failures.
 Committed before the job was tuned.
 
-    python benchmarks/peer_loop.py --pictures FOLDER --out FOLDER
+    python -m benchmarks.peer_loop --pictures FOLDER --out FOLDER
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def main() -> None:
     arguments = parser.parse_args()
     pictures = sorted(path for path in arguments.pictures.rglob("*.jpg"))
     seconds = run(pictures, arguments.out, models=arguments.models, processes=arguments.processes)
-    print(f"peer: {len(pictures)} pictures in {seconds:.1f} s, {len(pictures) / seconds:.1f} images/s")  # noqa: T201
+    print(f"peer: {len(pictures)} pictures in {seconds:.1f} s, {len(pictures) / seconds:.1f} images/s")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """`make bench`: every figure of the documentation, beside its peer from the same run.
 
-Each part runs in a process of its own, one after the other, so that none shares memory or threads with the next. The report goes to
-standard output; `--write FILE` keeps it. Nothing here asserts a time: machines differ, and these are shared.
+Each part runs in a process of its own, one after the other, so that none shares memory or threads with the next. The report
+goes to standard output; `--write FILE` keeps it. Nothing here asserts a time: machines differ, and these are shared.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""How long do `import lodestone`, `lodestone --help` and a cold `lodestone search` take? Each in new processes, beside bare Python.
+"""How long do `import lodestone`, `lodestone --help` and a cold `lodestone search` take?
 
-The search is over the pictures of the demonstration.
+Each in new processes, beside bare Python. The search is over the pictures of the demonstration.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class StoreSettings(_Section):
     api_key: SecretStr | None = None
     timeout_s: float = Field(30.0, gt=0, description="Seconds a call to the server may take.")
     lock_timeout_s: float = Field(5.0, ge=0, description="Seconds to wait for the owner of an embedded store.")
-    build_threshold: int = Field(20_000, ge=0, description="Points from which a collection gets an HNSW graph.")
+    build_threshold: int = Field(10_000, ge=0, description="Points from which a collection gets an HNSW graph.")
     m: int = Field(16, ge=2, le=512)
     ef_construct: int = Field(128, ge=4, le=4096)
     ef: int = Field(128, ge=4, le=4096)
