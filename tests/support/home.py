@@ -5,17 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lodestone.config.settings import IndexSettings, ModelSettings, Settings, StoreSettings
-from lodestone.runtime import Runtime
 from tests.support.models import model_context
 
+from lodestone.config.settings import IndexSettings, ModelSettings, Settings, StoreSettings
+from lodestone.runtime import Runtime
 
-def settings_for(folder: Path, *, executor: str = "inline", slice_size: int = 8, **index: Any) -> Settings:
+
+def settings_for(folder: Path, *, executor: str = "inline", slice_size: int = 8, workers: int = 1, **index: Any) -> Settings:
     """Settings of a home in `folder`, with models from the cache that tests share."""
     return Settings(
         home=folder / "home",
         models=ModelSettings(cache=model_context().cache.root, threads=1),
-        index=IndexSettings(executor=executor, slice_size=slice_size, **index),  # type: ignore[arg-type]
+        index=IndexSettings(executor=executor, slice_size=slice_size, workers=workers, **index),  # type: ignore[arg-type]
         store=StoreSettings(lock_timeout_s=0.2),
     )
 
@@ -26,7 +27,7 @@ def open_runtime(folder: Path, **options: Any) -> Runtime:
 
 
 def image_ids(runtime: Runtime, corpus: str = "default") -> dict[str, str]:
-    """Uri -> image id of all pictures of a corpus that are not gone, over all its roots (uris prefixed with the root's name)."""
+    """Root's name/uri -> image id of all pictures of a corpus that are not gone."""
     found = runtime.catalog.corpus(corpus)
     return {
         f"{root.name}/{image.uri}": image.image_id
