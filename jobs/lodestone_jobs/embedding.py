@@ -40,6 +40,7 @@ class SliceWorker:
 
         self._scratch = scratch
         self._embed = EmbedSlice(settings)
+        self.parts = self._embed.parts
         self._failed: LodestoneError | None = None
         try:
             self._embed.warm_up()

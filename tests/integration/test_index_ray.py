@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from uuid import uuid4
 
 import numpy as np
 import psutil
 import pytest
 from tests.support.home import image_ids, open_runtime, vectors_of
+from tests.support.models import model_context
 from tests.support.pictures import write_bad_files, write_photos
 from tests.support.ray_cluster import ray_cluster  # noqa: F401 - a fixture
 
-from lodestone.errors import OutOfSpaceError
+from lodestone.errors import ConfigurationError, OutOfSpaceError, RunFailedError
+from lodestone.indexing.discover import hash_file
+from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
 from lodestone_jobs.index import run_index
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -49,10 +55,11 @@ def test_a_worker_that_dies_costs_nothing(ray_cluster: None, tmp_path: Path) -> 
     def kill_one() -> None:
         while not stop.is_set() and not killed:
             for process in psutil.Process().children(recursive=True):
-                if "MapWorker" in " ".join(process.cmdline()[:1]) and any(tmp_path.rglob("*.parquet")):
-                    os.kill(process.pid, signal.SIGKILL)
-                    killed.append(process.pid)
-                    return
+                with contextlib.suppress(psutil.Error):
+                    if "MapWorker" in " ".join(process.cmdline()) and any(tmp_path.rglob("*.parquet")):
+                        os.kill(process.pid, signal.SIGKILL)
+                        killed.append(process.pid)
+                        return
             time.sleep(0.05)
 
     killer = threading.Thread(target=kill_one)
@@ -68,22 +75,61 @@ def test_a_worker_that_dies_costs_nothing(ray_cluster: None, tmp_path: Path) -> 
     assert report.images == len(vectors) == 160
 
 
-def test_a_worker_without_space_ends_the_run_with_its_own_error(
-    ray_cluster: None,  # noqa: F811
-    tmp_path: Path,
-) -> None:
+def test_what_ends_the_work_in_a_worker_ends_the_run_with_its_own_error(ray_cluster: None, tmp_path: Path) -> None:  # noqa: F811
     write_photos(tmp_path / "photos", 24)
     with open_runtime(tmp_path, executor="ray", workers=2) as runtime:
         runtime.home.prepare()
         runtime.home.thumbnails.rmdir()
-        runtime.home.thumbnails.symlink_to("/dev/full")  # any file in there: no such folder; writing to it: no space
-        with pytest.raises((OutOfSpaceError, Exception)) as caught:
+        runtime.home.thumbnails.write_text("no folder")
+        with pytest.raises(ConfigurationError, match="thumbnails cannot be written"):
             run_index(runtime, [tmp_path / "photos"])
-        assert caught.value is not None
+        assert runtime.catalog.runs(1)[0].state == "failed"
         runtime.home.thumbnails.unlink()
-        runtime.home.thumbnails.mkdir()
         report = run_index(runtime, [tmp_path / "photos"])
         assert report.images == 24
+
+
+def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lodestone.embeddings import slices
+    from lodestone.indexing import parts
+    from lodestone_jobs.embedding import SliceWorker
+
+    paths = write_photos(tmp_path / "photos", 3)
+    rows = tuple(SliceRow(str(uuid4()), hash_file(path), str(path), path.name, path.stat().st_size, 1) for path in paths)
+    settings = EmbedSettings(
+        backbones=("efficientnet-lite0", "efficientnet-lite2"),
+        text_encoder="minilm",
+        models=model_context().cache.root,
+        embeddings=tmp_path / "embeddings",
+        thumbnails=tmp_path / "thumbnails",
+    )
+    worker = SliceWorker(settings, tmp_path)
+    task = SliceTask(str(uuid4()), str(uuid4()), "f" * 32, rows, worker.parts.names())
+    write = slices.write_part
+
+    def full(root: Path, corpus_id: str, fingerprint: str, part: str, table: object) -> object:
+        if part.startswith("efficientnet-lite2"):
+            raise OutOfSpaceError("no space left", hint="free some space")
+        return write(root, corpus_id, fingerprint, part, table)
+
+    monkeypatch.setattr(parts, "write_part", full)
+    receipt = pickle.loads(worker({"message": [pickle.dumps(task)]})["message"][0])
+    assert isinstance(receipt.error, OutOfSpaceError)
+    assert [written.part.split("-")[1] for written in receipt.receipts] == ["lite0"]
+
+
+def test_a_slice_that_kills_its_workers_is_given_up(tmp_path: Path) -> None:
+    """Ray starts dead workers again for ever; the count on disk is what ends it."""
+    from lodestone_jobs.embedding import SliceWorker
+
+    row = SliceRow(str(uuid4()), "0" * 64, "/nowhere.jpg", "nowhere.jpg", 1, 1)
+    settings = EmbedSettings((), "minilm", model_context().cache.root, tmp_path / "e", tmp_path / "t")
+    worker = SliceWorker(settings, tmp_path)
+    task = SliceTask(str(uuid4()), str(uuid4()), "f" * 32, (row,), ("meta",))
+    (tmp_path / f"{task.slice_id}.begun").write_bytes(b"....")
+    receipt = pickle.loads(worker({"message": [pickle.dumps(task)]})["message"][0])
+    assert isinstance(receipt.error, RunFailedError)
+    assert "nowhere.jpg" in receipt.error.message
 
 
 def test_a_run_of_its_own_is_quiet_and_leaves_no_process_behind(tmp_path: Path) -> None:

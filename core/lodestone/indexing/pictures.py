@@ -5,14 +5,13 @@ Everything that can be wrong with one picture ends as a `RowFailure`; only a ful
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from lodestone.backbones.base import Backbone, Pixels
-from lodestone.errors import ImageError, OutOfSpaceError
+from lodestone.errors import ConfigurationError, ImageError
 from lodestone.imaging.decode import decode
 from lodestone.imaging.failures import unreadable
 from lodestone.imaging.metadata import PhotoMetadata, read_metadata
@@ -55,6 +54,7 @@ def prepare_picture(
 
     Raises:
         OutOfSpaceError: no space left for its thumbnail.
+        ConfigurationError: the folder of thumbnails cannot be written to.
     """
     try:
         source = _read(row)
@@ -63,12 +63,11 @@ def prepare_picture(
         thumbnails.ensure(row.hash, decoded.image)
     except ImageError as error:
         return RowFailure(row.image_id, row.uri, str(error.details.get("reason", error.code)), error.message)
-    except OSError as error:
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            raise OutOfSpaceError(
-                f"no space left for the thumbnail of {row.uri!r}", hint="free some space and run the same command again"
-            ) from error
-        raise
+    except OSError as error:  # reading and decoding give ImageErrors, a full disk OutOfSpaceError: what is left is the folder
+        raise ConfigurationError(
+            f"thumbnails cannot be written to {str(thumbnails.folder)!r}: {error.strerror or error}",
+            hint="make the home's folders writable for this user",
+        ) from error
     known = tuple(pair for pair in row.captions if pair[0] not in EMBEDDED_SOURCES)
     found = tuple((caption.source, caption.text) for caption in embedded_captions(decoded.embedded))
     return PreparedPicture(
