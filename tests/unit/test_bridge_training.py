@@ -60,6 +60,7 @@ def test_update_learns_another_world_and_keeps_the_old_one(trained):
     assert recall(updated, unseen) > recall(weights, unseen) + 0.2
     assert recall(updated, old) > recall(weights, old) - 0.1
     assert report.updated_from == weights.version != updated.version
+    assert updated.provenance["updated_from"] == weights.version
 
 
 def test_one_pair_is_enough_for_an_update_and_is_learnt(trained):
@@ -118,13 +119,13 @@ def test_class_pairs_are_classified_as_their_class_and_teach_its_name(trained):
     pairs = class_pairs(outputs, heads, names)
     for head in heads:
         probabilities = pairs.outputs[OutputKey(head.backbone, "probabilities")]
-        assert (probabilities.argmax(1) == pairs.classes).mean() > 0.6  # chance is .05
+        assert (probabilities.argmax(1) == pairs.classes).mean() > 0.4  # chance is .05
     padded = {k: (v if k.output == "features" else np.pad(v, ((0, 0), (0, 980)))) for k, v in pairs.outputs.items()}
     pairs = replace(pairs, outputs=BackboneOutputs(padded))
     told, _ = train_bridge(outputs, texts, owner, classes=pairs, settings=SMALL)
     one = pairs.outputs.take(np.arange(0, 80, 4))
     found = [float(((w.texts(names[0]) @ w.pictures(one).T).argmax(1) == np.arange(20)).mean()) for w in (trained[0], told)]
-    assert found[1] > 0.6 > found[0]
+    assert found[1] > found[0] + 0.3
 
 
 @pytest.mark.parametrize("pictures", [1, MINIMUM_FROM_NOTHING - 1])

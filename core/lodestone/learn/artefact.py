@@ -230,7 +230,11 @@ class BridgeWeights:
         from safetensors.numpy import save
 
         header = {"format": FORMAT, "version": self.version, "query_weights": dict(self.query_weights)}
-        header |= {"provenance": dict(self.provenance), "statistics_weight": self.statistics.weight} | self._parameters()
+        header |= {
+            "provenance": dict(self.provenance),
+            "statistics_weight": self.statistics.weight,
+            "gram_scale": self._gram_scale,
+        } | self._parameters()
         temporary = path.with_name(f".{path.name}.partial")
         temporary.write_bytes(save(self._arrays(), {_HEADER: json.dumps(header, sort_keys=True)}))
         return temporary.replace(path)
@@ -288,7 +292,9 @@ class BridgeWeights:
             **{name: array for name, array in arrays.items() if "." not in name},
             picture=tuple(Tower(**group(f"picture.{i}.")) for i in range(header["members"])),
             text=tuple(Tower(**group(f"text.{i}.")) for i in range(header["members"])),
-            statistics=Statistics(_symmetric(sums["gram"]) * weight, sums["cross"] * weight, weight),
+            statistics=Statistics(
+                _symmetric(sums["gram"]) * (weight * float(header["gram_scale"])), sums["cross"] * weight, weight
+            ),
             rehearsal=Rehearsal(**group("rehearsal.")),
             ridge_share=header["ridge_share"],
             text_gain=header["text_gain"],
@@ -297,6 +303,11 @@ class BridgeWeights:
             query_weights=header["query_weights"],
             provenance=header["provenance"],
         )
+
+    @property
+    def _gram_scale(self) -> float:
+        """Brings the largest mean of squares to 1,000: half precision ends at 65,504, and pictures unlike any other exceed it."""
+        return max(float(np.abs(self.statistics.gram).max()) / max(self.statistics.weight, 1.0), 1e-6) / 1000
 
     def _parameters(self) -> dict[str, Any]:
         return {
@@ -315,7 +326,9 @@ class BridgeWeights:
                 flat |= {f"{prefix}.{i}.{name}": getattr(tower, name) for name in Tower.__slots__}
         flat |= {f"rehearsal.{name}": getattr(self.rehearsal, name) for name in Rehearsal.__slots__}
         weight = max(self.statistics.weight, 1.0)
-        flat["statistics.gram"] = (self.statistics.gram / weight)[np.triu_indices(len(self.statistics.gram))]
+        flat["statistics.gram"] = (self.statistics.gram / (weight * self._gram_scale))[
+            np.triu_indices(len(self.statistics.gram))
+        ]
         flat["statistics.cross"] = self.statistics.cross / weight
         return {name: np.ascontiguousarray(array, np.float16) for name, array in flat.items()}
 

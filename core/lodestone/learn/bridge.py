@@ -123,7 +123,9 @@ def train_bridge(
         weights, loss = _from_nothing(used, texts, packed, classes=classes, seed=seed, settings=chosen)
     else:
         weights, loss = _update(base, used, texts, packed, seed=seed, settings=chosen)
-    weights = replace(weights, provenance=dict(provenance or {}))
+    # an update keeps its base's provenance: the licence notice of what was learnt first stays with it
+    inherited = {**base.provenance, "updated_from": base.version} if base is not None else {}
+    weights = replace(weights, provenance={**inherited, **(provenance or {})})
     report = TrainingReport(
         pictures=len(rows),
         texts=len(texts),

@@ -38,8 +38,8 @@ class TowerSettings:
         epochs: Passes over the pictures. batch: Pictures in a step. rate: Peak learning rate. decay: AdamW's weight
             decay.
         class_share: Class pairs (learn/classes.py) in a step, as a share of the pictures.
-        update_steps: Steps of an update. update_rate: Its peak learning rate. rehearsed: Rehearsed pairs in a step of
-            an update.
+        update_steps: Steps of an update. update_batch: New pictures in each. update_rate: Its peak learning rate.
+            rehearsed: Rehearsed pairs in a step of an update.
         hold: Weight of the distillation in an update.
     """
 
@@ -50,10 +50,11 @@ class TowerSettings:
     rate: float = 2e-3
     decay: float = 0.1
     class_share: float = 0.15
-    update_steps: int = 100
+    update_steps: int = 60
+    update_batch: int = 256
     update_rate: float = 2e-3
-    rehearsed: int = 256
-    hold: float = 20.0
+    rehearsed: int = 192
+    hold: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,7 @@ def update_towers(
     share = rehearsal.counts / rehearsal.counts.sum()
 
     def batch() -> _Step:
-        x, t = draw(rng, rng.permutation(n)[: settings.batch])
+        x, t = draw(rng, rng.permutation(n)[: settings.update_batch])
         old_x, old_t = sample(rehearsal, settings.rehearsed, rng, share)
         return _Step(np.vstack([x, old_x]), np.vstack([t, as_read(old_t)]), held=settings.rehearsed)
 
