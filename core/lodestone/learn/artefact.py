@@ -306,7 +306,7 @@ class BridgeWeights:
 
     @property
     def _gram_scale(self) -> float:
-        """Brings the largest mean of squares to 1,000: half precision ends at 65,504, and pictures unlike any other exceed it."""
+        """Brings the largest mean of squares to 1,000: half precision ends at 65,504."""
         return max(float(np.abs(self.statistics.gram).max()) / max(self.statistics.weight, 1.0), 1e-6) / 1000
 
     def _parameters(self) -> dict[str, Any]:
