@@ -100,13 +100,14 @@ class SliceRows(CatalogBase):
             return {row.part: Receipt(*row) for row in connection.execute(query)}
 
     def forget_receipts(self, slice_id: str, parts: Collection[str]) -> None:
-        """Declare parts unfinished, e.g. because their files are damaged; they will be embedded again."""
-        table = tables.receipts
-        self._write(
-            lambda connection: connection.execute(
-                delete(table).where(table.c.slice_id == slice_id, table.c.part.in_(list(parts)))
-            )
-        )
+        """Declare parts unfinished (files damaged, captions changed): they are embedded, and the slice loaded, again."""
+
+        def change(connection: Connection) -> None:
+            table, loads = tables.receipts, tables.loads
+            connection.execute(delete(table).where(table.c.slice_id == slice_id, table.c.part.in_(list(parts))))
+            connection.execute(delete(loads).where(loads.c.slice_id == slice_id))
+
+        self._write(change)
 
     def mark_loaded(self, collection: str, slice_ids: Iterable[str]) -> None:
         """Record that `collection` holds the live rows of these slices."""
