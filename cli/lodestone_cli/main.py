@@ -6,6 +6,7 @@ Exit codes are stable: 0 done; 1 unexpected; 2 wrong input; 130 interrupted; the
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import sys
@@ -66,6 +67,8 @@ def _load_commands() -> None:
 
 def main() -> None:
     """Entry point of the `lodestone` script."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a name still shows the rest
     _load_commands()
     sys.exit(run(sys.argv[1:]))
 

@@ -87,7 +87,8 @@ class Session:
     def emit(self, value: Any, human: Callable[[Console], None]) -> None:  # noqa: ANN401
         """Write a result: `value` (JSON-serialisable) for machines, or whatever `human` prints."""
         if self.output is Output.JSON:
-            sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n")
+            escaped = (sys.stdout.encoding or "").lower() not in {"utf-8", "utf8"}
+            sys.stdout.write(json.dumps(value, ensure_ascii=escaped, indent=2, default=str) + "\n")
         elif self.output is Output.YAML:
             import yaml
 
@@ -98,6 +99,15 @@ class Session:
 
 
 _BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # could reorder what is printed after
+
+
+def is_text(name: str) -> bool:
+    """Whether a file's name is text; names need not be on POSIX."""
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def printable(text: str) -> str:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from tests.support.models import MODELS
+
+from lodestone_cli import main
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,25 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 def command(*arguments: str | Path) -> list[str]:
     """The words that start Lodestone with these arguments."""
     return [sys.executable, "-m", "lodestone_cli", *map(str, arguments)]
+
+
+@cache
+def _load_commands() -> None:
+    main._load_commands()
+
+
+def run_here(*arguments: str | Path, home: Path, **more: str) -> Finished:
+    """Run `lodestone ARGUMENTS…` in this process: what a command line means, without paying for a new interpreter."""
+    _load_commands()
+    out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    err = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="backslashreplace")
+    with patch.dict(os.environ, environment(home, **more), clear=True), redirect_stdout(out), redirect_stderr(err):
+        code = main.run([str(argument) for argument in arguments])
+    texts = []
+    for stream in (out, err):
+        stream.flush()
+        texts.append(stream.buffer.getvalue().decode())  # type: ignore[attr-defined]  # a BytesIO
+    return Finished(code, *texts)
 
 
 def lodestone(*arguments: str | Path, home: Path, prefix: tuple[str, ...] = (), timeout: float = 240, **more: str) -> Finished:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lodestone.errors import InvalidRequestError
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
 from lodestone_cli.session import Session
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 def index(
     paths: Annotated[
-        list[Path], typer.Argument(help="Folders or files; folders are searched for pictures.", show_default=False)
+        list[str], typer.Argument(help="Folders or files; folders are searched for pictures.", show_default=False)
     ],
     corpus: Annotated[str, typer.Option("--corpus", "-c", help="Name that these pictures are indexed under.")] = "default",
     captions: Annotated[
@@ -43,7 +44,7 @@ def index(
         with shown_progress(session) as progress:
             report = run_index(
                 session.runtime,
-                paths,
+                _named(paths),
                 corpus=corpus,
                 captions=captions,
                 retry_failed=retry_failed,
@@ -55,6 +56,12 @@ def index(
             _print(console, report)
 
         session.emit(report.as_dict(), human)
+
+
+def _named(paths: list[str]) -> list[Path]:
+    if "" in paths:  # an unset variable in a script; `Path("")` would be the current folder
+        raise InvalidRequestError("one of the paths is empty", hint="name a folder with pictures; `.` is the current one")
+    return [Path(path) for path in paths]
 
 
 _CHANGES = {

@@ -27,7 +27,7 @@ from lodestone_cli.options import (
     ProfileOption,
     RootFilterOption,
 )
-from lodestone_cli.session import Session, printable
+from lodestone_cli.session import Session, is_text, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -110,7 +110,7 @@ def similar(
         if _is_image_id(image):
             response = client.similar(image, options) if client else asyncio.run(_similar(session, image, options))
         else:
-            data = _read_picture(Path(image))
+            data = _read_picture(image)
             response = client.by_picture(data, options) if client else asyncio.run(_by_picture(session, data, options))
         _emit(session, response)
 
@@ -169,9 +169,12 @@ def _is_image_id(text: str) -> bool:
         return False
 
 
-def _read_picture(path: Path) -> bytes:
+def _read_picture(name: str) -> bytes:
+    path = Path(name).expanduser()
+    if path.exists() and not path.is_file():  # a pipe would block for ever, a device never end
+        raise InvalidRequestError(f"{str(path)!r} is no file", hint="give a picture file, or an image id from a search")
     try:
-        return path.expanduser().read_bytes()
+        return path.read_bytes()
     except FileNotFoundError as error:
         raise NotFoundError(f"no file {str(path)!r}", hint="give a picture file, or an image id from a search") from error
     except OSError as error:
@@ -184,7 +187,8 @@ def _emit(session: Session, response: SearchResponse) -> None:
     paths = _paths_of(session, response.hits)
     value = response.model_dump(mode="json", exclude_none=True)
     for hit in value["hits"]:
-        if path := paths.get(hit["image_id"]):
+        path = paths.get(hit["image_id"])
+        if path is not None and is_text(path):  # the uri names the others, percent-encoded
             hit["path"] = path
 
     def human(console: Console) -> None:

@@ -13,8 +13,9 @@ from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
 from lodestone.catalog.records import Corpus, Root
 from lodestone.catalog.sql import PAGE, insert_ignoring
-from lodestone.errors import NotFoundError, UnknownNameError
+from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
 
+_NAME_CHARS = 200
 _REMOVED_AT_ONCE = 10_000  # images a transaction, so that other writers get their turn
 
 
@@ -22,7 +23,15 @@ class CorpusRows(CatalogBase):
     """Corpora and roots."""
 
     def ensure_corpus(self, name: str) -> Corpus:
-        """The corpus of that name, made if it is new."""
+        """The corpus of that name, made if it is new.
+
+        Raises:
+            InvalidRequestError: nobody could type or read such a name.
+        """
+        if not name.strip() or not name.isprintable() or len(name) > _NAME_CHARS:
+            raise InvalidRequestError(
+                f"a corpus cannot be called {name[:_NAME_CHARS]!r}", hint=f"use 1 to {_NAME_CHARS} printable characters"
+            )
         by_name = select(tables.corpora).where(tables.corpora.c.name == name)
 
         def change(connection: Connection) -> Corpus:

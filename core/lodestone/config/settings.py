@@ -88,7 +88,13 @@ class ServeSettings(_Section):
 class Settings(BaseSettings):
     """All settings of one home."""
 
-    model_config = SettingsConfigDict(env_prefix="LODESTONE_", env_nested_delimiter="__", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="LODESTONE_",
+        env_nested_delimiter="__",
+        env_ignore_empty=True,  # an empty LODESTONE_HOME would mean the current folder
+        extra="forbid",
+        frozen=True,
+    )
 
     home: Path = Field(
         default_factory=lambda: platformdirs.user_data_path("lodestone", appauthor=False),
@@ -172,7 +178,7 @@ def _sources_of(settings: Settings, flags: Mapping[str, Any]) -> dict[str, str]:
     path = config_path(settings.home)
     from_flags, from_file = set(flatten(flags)), set(flatten(_read_file(path)))
     # `env.keys()` is case-sensitive on POSIX while pydantic-settings is not.
-    variables = {name.lower(): name for name in os.environ}
+    variables = {name.lower(): name for name, value in os.environ.items() if value}
     sources = {}
     for name in flatten(settings.model_dump()):
         variable = variables.get("lodestone_" + name.replace(".", "__"))

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from lodestone.errors import ImageError, NotFoundError
+from lodestone.errors import ImageError, InvalidRequestError, NotFoundError
 from lodestone.imaging.failures import unreadable
 from lodestone.imaging.raw import RAW_EXTENSIONS
 from lodestone.indexing.uris import uri_of
@@ -90,13 +90,16 @@ def discover(
 
     Raises:
         NotFoundError: `root` does not exist. Raised at the call, not at the first step.
+        InvalidRequestError: `root` is a pipe, a socket or a device. Also at the call.
         ImageError: `root` itself cannot be read (reason "unreadable"). Also at the call.
     """
     base = Path(os.path.abspath(root))  # noqa: PTH100 - not resolve(): a root that is itself a link keeps its name
     try:
         status = os.stat(base)  # noqa: PTH116
-        if not stat.S_ISDIR(status.st_mode):
+        if stat.S_ISREG(status.st_mode):
             return iter((_found(base.name, base, status),))
+        if not stat.S_ISDIR(status.st_mode):  # a pipe would block for ever, a device never end
+            raise InvalidRequestError(f"neither a folder nor a file: {root}", hint="give a folder with pictures, or a picture")
         os.scandir(base).close()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFoundError(f"no such folder or file: {root}", hint="check the path; quote it if it holds spaces") from error

@@ -25,10 +25,14 @@ class Candidate:
     path: Path
     is_file: bool
 
+    @property
+    def folder(self) -> Path:
+        """The root that it would be."""
+        return self.path.parent if self.is_file else self.path
+
     def scope(self, catalog: Catalog, corpus: Corpus) -> Scope:
         """The part of a root that this is; makes the root where there is none."""
-        folder = self.path.parent if self.is_file else self.path
-        root = _holder(catalog.roots(corpus.corpus_id), self.path) or catalog.ensure_root(corpus.corpus_id, str(folder))
+        root = _holder(catalog.roots(corpus.corpus_id), self.path) or catalog.ensure_root(corpus.corpus_id, str(self.folder))
         prefix = os.path.relpath(self.path, root.path)
         return Scope(root, self.path, prefix="" if prefix == os.curdir else prefix, is_file=self.is_file)
 
@@ -58,13 +62,30 @@ def examine(paths: Sequence[Path], *, follow_symlinks: bool) -> tuple[list[Candi
             continue
         if any(_is_inside(path, outer.path) for outer in candidates if not outer.is_file):
             continue  # covered already
-        candidates.append(Candidate(path, is_file=path.is_file()))
+        candidate = Candidate(path, is_file=path.is_file())
+        if not _is_text(str(candidate.folder)):
+            problems.append(
+                InvalidRequestError(
+                    f"the name of the folder {str(candidate.folder)!r} is not valid UTF-8",
+                    hint="index the folder around it: names inside a root may be anything",
+                )
+            )
+            continue
+        candidates.append(candidate)
     return candidates, problems
 
 
 def _holder(roots: Sequence[Root], path: Path) -> Root | None:
     holders = [root for root in roots if path == Path(root.path) or _is_inside(path, Path(root.path))]
     return max(holders, key=lambda root: len(root.path), default=None)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:  # surrogates: bytes that are not UTF-8, and the catalog holds text
+        return False
+    return True
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
