@@ -33,6 +33,8 @@ _GROUPS: dict[str, tuple[str, str]] = {
     "config": ("lodestone_cli.commands.config", "app"),
 }
 
+_INTERRUPTED = 130
+
 app = typer.Typer(
     name="lodestone",
     help="Find pictures by what you mean.",
@@ -84,13 +86,19 @@ def run(arguments: list[str]) -> int:
         sys.stderr.write(f"error [usage]: {error.format_message()}\n  hint: lodestone --help\n")
         return 2
     except (KeyboardInterrupt, typer.Abort):
-        sys.stderr.write("interrupted\n")
-        return 130
+        return _interrupted()
     except BrokenPipeError:
         # The reader (head, less) has gone: that is its right. Keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    if result == _INTERRUPTED:  # Typer turns Ctrl-C into an exit code of its own accord
+        return _interrupted()
     return result if isinstance(result, int) else 0
+
+
+def _interrupted() -> int:
+    sys.stderr.write("interrupted\n")
+    return _INTERRUPTED
 
 
 def _report(error: LodestoneError, arguments: list[str]) -> None:

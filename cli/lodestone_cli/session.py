@@ -75,25 +75,25 @@ class Session:
         """Where results for people go."""
         from rich.console import Console
 
-        return Console(highlight=False, soft_wrap=True)
+        return Console(highlight=False, soft_wrap=True, emoji=False)  # a file may be called ":cat:.jpg"
 
     @property
     def messages(self) -> Console:
         """Where progress and remarks go: standard error."""
         from rich.console import Console
 
-        return Console(stderr=True, highlight=False, soft_wrap=True)
+        return Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
     def emit(self, value: Any, human: Callable[[Console], None]) -> None:  # noqa: ANN401
         """Write a result: `value` (JSON-serialisable) for machines, or whatever `human` prints."""
+        escaped = (sys.stdout.encoding or "").lower() not in {"utf-8", "utf8"}
         if self.output is Output.JSON:
-            escaped = (sys.stdout.encoding or "").lower() not in {"utf-8", "utf8"}
             sys.stdout.write(json.dumps(value, ensure_ascii=escaped, indent=2, default=str) + "\n")
         elif self.output is Output.YAML:
             import yaml
 
             plain = json.loads(json.dumps(value, default=str))
-            sys.stdout.write(yaml.safe_dump(plain, allow_unicode=True, sort_keys=False))
+            sys.stdout.write(yaml.safe_dump(plain, allow_unicode=not escaped, sort_keys=False))
         else:
             human(self.console)
 

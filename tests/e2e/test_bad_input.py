@@ -288,6 +288,26 @@ def test_what_is_neither_folder_nor_file_is_refused_at_once(home: Path, tmp_path
         assert_one_clear_error(run_apart(verb, path, home=home, timeout=60), 2, "invalid_request")
 
 
+def test_names_that_look_like_markup_are_shown_as_they_are(tmp_path: Path) -> None:
+    name, home = "[bold][red]:fire:\x1b[2J", tmp_path / "[/x] home"
+    write_photos(tmp_path / name, 1)
+    (tmp_path / name / "[link=x].jpg").write_bytes(b"nothing")
+    (tmp_path / name / "000000.txt").write_text("[/i] a caption", encoding="utf-8")
+    commands = (
+        ("index", tmp_path / name, "--corpus", "[/c]"),
+        ("search", "a cat", "--explain"),
+        ("status",),
+        ("status", "--failures"),
+        ("corpus", "list"),
+    )
+    for arguments in commands:
+        done = run(*arguments, home=home)
+        assert done.code == 0, done.err
+        assert "\x1b" not in done.out
+        assert arguments[0] == "index" or "[bold][red]:fire:" in done.out
+    assert run("corpus", "remove", "[/c]", "--yes", home=home).code == 0
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="this file system takes no names that are not UTF-8")
 def test_a_folder_whose_name_is_no_text_is_refused_and_found_through_its_parent(tmp_path: Path) -> None:
     folder = tmp_path / "parent" / os.fsdecode(b"na\xefve-\xff")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session
+from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,13 +25,15 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
         infos = [corpus_overview(catalog, corpus) for corpus in catalog.corpora(offset=0, limit=10_000)]
 
         def human(console: Console) -> None:
+            from rich.markup import escape
+
             if not infos:
                 console.print("no corpus yet: lodestone index ~/Pictures")
             for info in infos:
                 failures = f", {info.failures:,} failures" if info.failures else ""
-                console.print(f"[bold]{info.name}[/]  {info.images:,} pictures{failures}")
+                console.print(f"[bold]{escape(info.name)}[/]  {info.images:,} pictures{failures}")
                 for root in info.roots:
-                    console.print(f"  {root.name}: {root.images:,}")
+                    console.print(printable(f"  {root.name}: {root.images:,}"), markup=False)
 
         session.emit([info.model_dump(mode="json") for info in infos], human)
 
@@ -62,6 +64,6 @@ def remove(
             remove_corpus(session.runtime, name)
 
         def human(console: Console) -> None:
-            console.print(f"forgot {name} ({images:,} pictures); the files themselves were not touched")
+            console.print(f"forgot {name} ({images:,} pictures); the files themselves were not touched", markup=False)
 
         session.emit({"removed": name, "images": images}, human)

@@ -227,7 +227,7 @@ def _print_hits(console: Console, response: SearchResponse, paths: dict[str, str
     for hit in response.hits:
         path = paths.get(hit.image_id, f"{hit.root}/{hit.uri}")
         shown = Text(printable(path), style=f"link {Path(path).as_uri()}" if Path(path).is_absolute() else "")
-        table.add_row(str(hit.rank), f"{hit.score:.3f}", shown, printable(hit.captions[0]) if hit.captions else "")
+        table.add_row(str(hit.rank), f"{hit.score:.3f}", shown, Text(printable(hit.captions[0]) if hit.captions else ""))
         for part in hit.contributions or []:
             detail = f"{part.space} by {part.guide}: rank {part.rank}, score {part.score:.3f}, weight {part.weight:.2f}"
             table.add_row("", "", Text(f"  {detail}", style="dim"), "")

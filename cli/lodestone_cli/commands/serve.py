@@ -20,15 +20,16 @@ def serve(
 ) -> None:
     """Run the search service for this home. `lodestone search` and `index` use it while it runs."""
     with Session(home=home, profile=profile, flags={"serve": {"host": host, "port": port}}) as session:
+        from rich.markup import escape
+
         from lodestone_serve.run import serve_forever
 
         messages = session.messages
         messages.print("starting …")
 
         def ready(url: str) -> None:
-            messages.print(
-                f"serving {session.loaded.settings.home} on [bold]{url}[/]  (interface: {url}/openapi.json; Ctrl-C stops)"
-            )
+            served = escape(str(session.loaded.settings.home))
+            messages.print(f"serving {served} on [bold]{url}[/]  (interface: {url}/openapi.json; Ctrl-C stops)")
 
         serve_forever(session.loaded.settings, ready_callback=ready)
         messages.print("stopped")

@@ -90,10 +90,11 @@ def _print_failures(console: Console, rows: list[dict[str, str]]) -> None:
 
 
 def _print(console: Console, facts: dict[str, Any]) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
-    console.print(f"home     {facts['home']}")
-    console.print(f"profile  {facts['profile']}")
+    console.print(printable(f"home     {facts['home']}"), markup=False)
+    console.print(f"profile  {facts['profile']}", markup=False)
     console.print(f"service  {facts['service'] or 'not running'}")
     if not facts["exists"]:
         console.print("\nnothing is indexed yet: lodestone index ~/Pictures")
@@ -103,7 +104,7 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         table.add_column(title, overflow="fold", justify="right" if title in {"pictures", "failures"} else "left")
     for corpus in facts["corpora"]:
         roots = ", ".join(f"{root['name']} ({root['images']:,})" for root in corpus["roots"])
-        table.add_row(corpus["name"], f"{corpus['images']:,}", f"{corpus['failures']:,}", roots)
+        table.add_row(escape(corpus["name"]), f"{corpus['images']:,}", f"{corpus['failures']:,}", escape(printable(roots)))
     console.print()
     console.print(table)
     console.print()
@@ -111,4 +112,5 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         state = "" if space["current"] else "  (out of date: run `lodestone index` again)"
         console.print(f"space {name}: {space['collection'] or 'not built'}{state}")
     for run in facts["runs"]:
-        console.print(f"run {run['run_id'][:8]} {run['kind']}: {run['state']} ({run['stage']}) {run['error']}", style="dim")
+        line = f"run {run['run_id'][:8]} {run['kind']}: {run['state']} ({run['stage']}) {run['error']}"
+        console.print(printable(line), style="dim", markup=False)

@@ -80,8 +80,10 @@ def translated_errors() -> Iterator[None]:
     try:
         yield
     except (DBAPIError, sqlite3.Error) as error:
-        reason = str(error.orig if isinstance(error, DBAPIError) else error)
-        if "disk is full" in reason or "No space left" in reason:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        reason = str(cause)
+        no_room_to_open = getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHMSIZE  # its text: disk I/O error
+        if "disk is full" in reason or "No space left" in reason or no_room_to_open:
             raise OutOfSpaceError(
                 "no space left for the catalog",
                 hint="free some space and run the same command again; what was finished is kept",

@@ -16,7 +16,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from lodestone.errors import StoreLockedError
-from lodestone.store.files import write_atomically
+from lodestone.store.files import is_out_of_space, out_of_space, write_atomically
 
 LOCK_FILE = "owner.lock"
 OWNER_FILE = "owner.json"
@@ -51,6 +51,7 @@ class StoreOwnership:
 
         Raises:
             StoreLockedError: Another process still holds it after `timeout` seconds.
+            OutOfSpaceError: The disk has no room for the name of its owner.
         """
         self._root.mkdir(parents=True, exist_ok=True)
         try:
@@ -58,7 +59,13 @@ class StoreOwnership:
         except Timeout as error:
             raise _locked_by(read_owner(self._root), self._root, self._timeout) from error
         owner = Owner(os.getpid(), self._command, datetime.now(UTC).isoformat(timespec="seconds"))
-        write_atomically(self._root / OWNER_FILE, json.dumps(asdict(owner)))
+        try:
+            write_atomically(self._root / OWNER_FILE, json.dumps(asdict(owner)))
+        except OSError as error:
+            self.release()
+            if is_out_of_space(error):
+                raise out_of_space(self._root) from error
+            raise
 
     def release(self) -> None:
         """Give the lock back. Idempotent."""
