@@ -11,12 +11,14 @@ from typing import Final
 from lodestone.models.context import ModelContext
 from lodestone.models.lookup import make
 from lodestone.spaces.base import Projection
+from lodestone.spaces.bridge import BridgeSpace
 from lodestone.spaces.labels import LabelSpace
 
 ENTRY_POINTS: Final = "lodestone.spaces"
 
 # A factory takes the context alone and is light: weights are read by `warm_up`.
 SPACES: Final[Mapping[str, Callable[[ModelContext], Projection]]] = {
+    "bridge": lambda context: BridgeSpace(context, weights=context.artifacts.get("bridge")),
     "labels": LabelSpace,
 }
 

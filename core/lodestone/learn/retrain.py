@@ -1,0 +1,94 @@
+"""What does `lodestone train bridge` do in a home? Train, keep the result, re-project what is stored, promote.
+
+No picture of the collection is read: its vectors are projected again from the stored outputs. The new version serves once all
+of it is loaded and verified; until then, and if anything fails on the way, queries use the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from lodestone.catalog.records import RunState
+from lodestone.indexing.progress import Progress, silent
+from lodestone.indexing.sync import SyncReport, sync
+from lodestone.learn.artefact import BridgeWeights
+from lodestone.learn.bridge import TrainingReport
+from lodestone.learn.captions import fit_bridge
+from lodestone.learn.sources import CaptionedPictures
+
+if TYPE_CHECKING:
+    from lodestone.runtime import Runtime
+
+KIND = "bridge"
+
+
+@dataclass(frozen=True, slots=True)
+class RetrainReport:
+    """What training did.
+
+    Attributes:
+        run_id: Its row in the catalog.
+        training: What was learnt from what, and how well held-out captions find their pictures before and after.
+        skipped: Captioned pictures that could not be used.
+        promoted: Whether the new version is in force.
+    """
+
+    run_id: str
+    training: TrainingReport
+    skipped: int
+    promoted: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-serialisable."""
+        return {"run_id": self.run_id, **asdict(self.training), "skipped": self.skipped, "promoted": self.promoted}
+
+
+def retrain_bridge(
+    runtime: Runtime,
+    pictures: CaptionedPictures,
+    *,
+    seed: int = 0,
+    from_nothing: bool = False,
+    dry_run: bool = False,
+    synchronise: Callable[[str, Progress], SyncReport | None] | None = None,
+    progress: Progress = silent,
+) -> RetrainReport:
+    """Train a bridge for this home and put it in force.
+
+    Args:
+        runtime: The opened home.
+        pictures: What to learn from.
+        seed: Makes training repeatable.
+        from_nothing: Forget the bridge in force instead of updating it.
+        dry_run: Train and measure only.
+        synchronise: Who loads the new vectors; None: this process, which then owns the store.
+        progress: Told of every step.
+
+    Raises:
+        InvalidRequestError: too few captioned pictures.
+        StoreLockedError: another process owns the store.
+    """
+    catalog = runtime.catalog
+    run = catalog.start_run("train-bridge")
+    try:
+        active = runtime.models().artifacts.get(KIND)
+        base = BridgeWeights.load(active) if active else BridgeWeights.shipped()
+        runtime.text_encoder.warm_up()
+        texts = runtime.text_encoder.encode(pictures.texts)
+        weights, training = fit_bridge(pictures.outputs, texts, pictures.owner, base=None if from_nothing else base, seed=seed)
+        if not dry_run:
+            path = weights.save(runtime.home.artifacts / KIND)
+            catalog.add_artifact(KIND, weights.version, f"{KIND}/{path.name}", asdict(training))
+            catalog.activate_artifact(KIND, weights.version)
+            if synchronise is None:
+                sync(runtime, progress=progress)
+            else:
+                synchronise(run.run_id, progress)
+    except BaseException as error:
+        catalog.finish_run(run.run_id, RunState.FAILED, f"{type(error).__name__}: {error}")
+        raise
+    catalog.update_run(run.run_id, stage="done", counts={"pictures": training.pictures, "texts": training.texts})
+    catalog.finish_run(run.run_id, RunState.DONE)
+    return RetrainReport(run.run_id, training, pictures.skipped, promoted=not dry_run)
