@@ -32,7 +32,7 @@ from lodestone.language.registry import make_text_encoder
 from lodestone.learn.artefact import BACKBONES, BridgeWeights
 from lodestone.learn.bridge import train_bridge
 from lodestone.learn.classes import TEMPLATES, class_pairs, class_texts, classifiers
-from lodestone.learn.trust import ScoredQueries, fit_space_weights, fuse, sure_pictures
+from lodestone.learn.trust import ScoredQueries, fit_space_weights, fuse, sure_pictures, trust_of
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.query.weights import SpaceWeights
@@ -112,6 +112,7 @@ def score(labels: LabelSpace, weights: BridgeWeights, what: Collection) -> Score
         labels=labels.project_texts(what.texts) @ labels.project(what.outputs).T,
         bridge=weights.texts(what.texts) @ weights.pictures(what.outputs).T,
         similarity=labels.label_similarity(what.texts),
+        familiarity=weights.familiarity(what.texts),
         truth=what.owner,
     )
 
@@ -129,7 +130,7 @@ def rank_fusion(
     queries: ScoredQueries, weights: SpaceWeights, constant: float, top: int, *, weighted: bool = True
 ) -> np.ndarray:
     """(Weighted) reciprocal ranks of the first `top` of each space."""
-    trust = np.array([weights.label_trust(float(s)) for s in queries.similarity])[:, None]
+    trust = trust_of(queries, weights)[:, None]
     total = np.zeros(queries.labels.shape)
     for scores, weight in ((queries.labels, trust), (queries.bridge, 1 - trust)):
         ranks = (-scores).argsort(1).argsort(1) + 1
@@ -149,7 +150,7 @@ def distance_fusion(queries: ScoredQueries, weights: SpaceWeights, top: int) -> 
 def rows_of(queries: ScoredQueries, weights: BridgeWeights, rule: SpaceWeights, what: Collection) -> dict[str, np.ndarray]:
     """Part -> (queries,) R@10."""
     pictures, texts = weights.picture_parts(weights.components(what.outputs)), weights.text_parts(what.texts)
-    equal = replace(rule, floor=0.5, ceiling=0.5)
+    equal = replace(rule, floor=0.5, ceiling=0.5, named=0.0, strange=0.0)
     scored = {
         "ConSE (label text, top 50)": queries.labels,
         "ridge": texts[0] @ pictures[0].T,

@@ -31,7 +31,7 @@ def test_a_class_name_trusts_label_matching_and_a_sentence_the_bridge(spaces, en
         weigher.weights({"minilm": encoder.encode([text])}, ["bridge", "labels"])
         for text in ("a photo of a golden retriever", "two friends laugh about something that happened last year")
     )
-    assert name["labels"] > 0.5 > sentence["labels"]
+    assert name["labels"] > 0.45 > sentence["labels"]
     assert sum(name.values()) == pytest.approx(1) == sum(sentence.values())
 
 

@@ -10,36 +10,43 @@ import pytest
 from lodestone.learn.trust import ScoredQueries, fit_space_weights, fuse, sure_pictures
 from lodestone.query.weights import SpaceWeights
 
-FITTED = SpaceWeights(middle=0.65, slope=25, floor=0.05, ceiling=0.5, scales={"labels": 0.1, "bridge": 0.2})
+FITTED = SpaceWeights(middle=0.65, slope=25, named=0.45, floor=0.05, ceiling=0.5, scales={"labels": 0.1, "bridge": 0.2})
 
 
 def test_trust_rises_with_similarity_between_floor_and_ceiling():
     trust = [FITTED.label_trust(s) for s in (-1.0, 0.3, 0.6, 0.65, 0.7, 1.0)]
     assert trust == sorted(trust)
-    assert trust[0] == pytest.approx(0.05) and trust[-1] == pytest.approx(0.5, abs=1e-3)
-    assert trust[3] == pytest.approx(0.275)
+    assert trust[0] == pytest.approx(0.05, abs=1e-3) and trust[-1] == pytest.approx(0.5, abs=1e-3)
+    assert trust[3] == pytest.approx(0.275, abs=1e-3)
+
+
+def test_words_that_the_bridge_was_never_taught_trust_label_matching_more():
+    known, strange = FITTED.label_trust(0.4, 0.7), FITTED.label_trust(0.4, 0.2)
+    assert strange - known == pytest.approx(FITTED.strange, abs=0.03)
+    assert FITTED.label_trust(1.0, 0.0) == FITTED.ceiling
 
 
 def test_weights_sum_to_one_whatever_spaces_are_searched():
     for spaces in (["labels", "bridge"], ["bridge"], ["labels"], ["labels", "bridge", "clip"], ["clip"]):
-        weights = FITTED.weigh(0.9, spaces)
+        weights = FITTED.weigh(0.9, 0.7, spaces)
         assert list(weights) == spaces
         assert sum(weights.values()) == pytest.approx(1)
-    assert FITTED.weigh(0.9, []) == {}
+    assert FITTED.weigh(0.9, 0.7, []) == {}
 
 
 def test_a_name_trusts_labels_more_than_a_sentence_does():
-    name, sentence = FITTED.weigh(0.95, ["labels", "bridge"]), FITTED.weigh(0.35, ["labels", "bridge"])
+    name, sentence = (FITTED.weigh(similarity, 0.7, ["labels", "bridge"]) for similarity in (0.95, 0.35))
     assert name["labels"] > 0.45 > 0.1 > sentence["labels"]
 
 
 def test_only_space_counts_even_without_any_trust():
-    assert SpaceWeights(floor=0.0, ceiling=0.0).weigh(0.1, ["labels"]) == {"labels": 1.0}
+    assert SpaceWeights(floor=0.0, ceiling=0.0).weigh(0.1, 1.0, ["labels"]) == {"labels": 1.0}
 
 
 def test_extreme_slopes_do_not_overflow():
-    assert SpaceWeights(slope=1e9).label_trust(-1.0) == pytest.approx(0)
-    assert SpaceWeights(slope=1e9).label_trust(1.0) == pytest.approx(1)
+    steep = SpaceWeights(slope=1e9, strange_slope=1e9, floor=0.0, ceiling=1.0)
+    assert steep.label_trust(-1.0, 1.0) == pytest.approx(0)
+    assert steep.label_trust(1.0, -1.0) == pytest.approx(steep.named + steep.strange)
 
 
 def test_unknown_space_has_a_neutral_scale():
@@ -60,7 +67,7 @@ def scored(right_space: str, similarity: float, *, seed: int) -> ScoredQueries:
     spaces = {name: rng.normal(size=(queries, pictures)).astype(np.float32) for name in ("labels", "bridge")}
     spaces[right_space][np.arange(queries), truth] += 3.5
     near = np.clip(rng.normal(similarity, 0.03, queries), 0, 1).astype(np.float32)
-    return ScoredQueries(spaces["labels"], spaces["bridge"], near, truth)
+    return ScoredQueries(spaces["labels"], spaces["bridge"], near, np.full(queries, 0.7, np.float32), truth)
 
 
 def test_fitting_finds_a_rule_that_serves_names_and_captions():

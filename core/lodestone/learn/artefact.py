@@ -204,6 +204,11 @@ class BridgeWeights:
         """(n, d) text vectors -> (n, dim) float32, L2-normalised."""
         return self.join(self.text_parts(encoded))
 
+    def familiarity(self, encoded: Array) -> Array:
+        """(n, d) text vectors -> (n,) highest cosine to the mean text of a group of training pairs: how well known they are."""
+        similarity: Array = (encoded @ unit(self.rehearsal.texts).T).max(1)
+        return similarity
+
     @property
     def version(self) -> str:
         """12 hex characters over all arrays and parameters that vectors depend on: not provenance, not query weights.

@@ -13,7 +13,7 @@ from lodestone.spaces.labels import LabelSpace
 
 
 class LabelTrust:
-    """Weights by the query's highest similarity to a class name, with the parameters that travel in the bridge's file.
+    """Weights by the query's closeness to a class name and to what the bridge knows; the parameters are in the bridge's file.
 
     Args:
         labels: Knows the class names; warm by the time of the first query.
@@ -30,8 +30,9 @@ class LabelTrust:
 
     def weights(self, encoded: Mapping[str, Vectors], spaces: Sequence[str]) -> Mapping[str, float]:
         """See `SpaceWeigher.weights`."""
-        similarity = self._labels.label_similarity(encoded[self._labels.text_encoder])
-        return self._parameters.weigh(float(similarity[0]), spaces)
+        words = encoded[self._labels.text_encoder]
+        similarity = float(self._labels.label_similarity(words)[0])
+        return self._parameters.weigh(similarity, float(self._bridge.weights.familiarity(words)[0]), spaces)
 
 
 def make_weigher(projections: Mapping[str, Projection]) -> SpaceWeigher:

@@ -1,10 +1,9 @@
-"""How much does each space count for this query? A name is best found by label matching, a sentence by the bridge.
+"""How much does each space count for this query? A name is best found by label matching, a familiar sentence by the bridge.
 
-The trust in label matching is a sigmoid of the query's highest similarity to a class name: near 1 where the words name
-a class, near 0 where they say something that a classifier cannot see. The bridge has the rest; any further space counts
-as much as these two together. Scores of different spaces are made comparable by their scale: the standard deviation of
-a query's scores over pictures that do not answer it. Middle, slope and scales are fitted on validation data
-(learn/trust.py) and travel in the bridge's file.
+Two signs say that label matching deserves trust: the words are close to a class name, or they are far from everything the
+bridge was taught (a caption about things that its training never showed). Either one raises its share along a sigmoid; the
+bridge has the rest, and any further space counts as much as these two together. Scores of different spaces are made
+comparable by their scale. The parameters are fitted on validation data (learn/trust.py) and travel in the bridge's file.
 
 Use: `final(picture) = sum over spaces of weights[s] * score_s(picture) / scale(s)` over the union of the spaces' candidates.
 """
@@ -25,35 +24,49 @@ class SpaceWeights:
     """Fitted parameters of the weights; immutable.
 
     Attributes:
-        middle: Similarity (cosine) at which label matching and the bridge count equally, between `floor` and `ceiling`.
-        slope: Steepness of the sigmoid, per unit of cosine.
-        floor: Least trust in label matching, in [0, 1].
-        ceiling: Most trust in label matching, in [floor, 1].
+        middle: Similarity (cosine) to a class name at which half of `named` is given.
+        slope: Steepness of that sigmoid, per unit of cosine.
+        named: Share of label matching that a class name earns.
+        strange_middle: Familiarity (cosine to what the bridge was taught) at which half of `strange` is given.
+        strange_slope: Steepness of that sigmoid, per unit of cosine.
+        strange: Share of label matching that unfamiliar words earn.
+        floor: Least share of label matching, in [0, 1].
+        ceiling: Most share of label matching, in [floor, 1].
         scales: Space name -> standard deviation of its scores, > 0.
     """
 
-    middle: float = 0.65
-    slope: float = 15.0
-    floor: float = 0.0
-    ceiling: float = 1.0
+    middle: float = 0.7
+    slope: float = 25.0
+    named: float = 0.5
+    strange_middle: float = 0.4
+    strange_slope: float = 15.0
+    strange: float = 0.3
+    floor: float = 0.03
+    ceiling: float = 0.5
     scales: Mapping[str, float] = field(default_factory=dict)
 
-    def label_trust(self, similarity: float) -> float:
-        """Trust in label matching, in [floor, ceiling], for a query whose nearest class name has this cosine."""
-        # beyond +-40 the sigmoid is 0 or 1 to double precision, and exp would overflow for absurd slopes
-        exponent = min(max(-self.slope * (similarity - self.middle), -40.0), 40.0)
-        return self.floor + (self.ceiling - self.floor) / (1.0 + math.exp(exponent))
+    def label_trust(self, similarity: float, familiarity: float = 1.0) -> float:
+        """Share of label matching, in [floor, ceiling].
 
-    def weigh(self, similarity: float, spaces: Iterable[str]) -> dict[str, float]:
+        Args:
+            similarity: The query's highest cosine to a class name (`LabelSpace.label_similarity`).
+            familiarity: The query's highest cosine to what the bridge was taught (`BridgeWeights.familiarity`).
+        """
+        trust = self.floor + self.named * _sigmoid(self.slope * (similarity - self.middle))
+        trust += self.strange * _sigmoid(self.strange_slope * (self.strange_middle - familiarity))
+        return min(trust, self.ceiling)
+
+    def weigh(self, similarity: float, familiarity: float, spaces: Iterable[str]) -> dict[str, float]:
         """Weights of `spaces` for one query; they sum to 1.
 
         A space that is missing (a profile without the bridge, say) leaves its share to the others.
 
         Args:
-            similarity: The query's highest cosine to a class name (`LabelSpace.label_similarity`).
+            similarity: See `label_trust`.
+            familiarity: See `label_trust`.
             spaces: The names of the spaces that are searched, any order; an empty one gives an empty dict.
         """
-        trust = self.label_trust(similarity)
+        trust = self.label_trust(similarity, familiarity)
         raw = {space: {LABELS: trust, BRIDGE: 1.0 - trust}.get(space, 1.0) for space in spaces}
         total = sum(raw.values())
         if total <= 0:  # the only space searched is one that has no trust at all: it is all there is
@@ -74,3 +87,8 @@ class SpaceWeights:
     def from_header(cls, header: Mapping[str, Any]) -> SpaceWeights:
         """The inverse of `to_header`; an empty mapping gives the defaults."""
         return cls(**header)
+
+
+def _sigmoid(exponent: float) -> float:
+    # beyond +-40 the sigmoid is 0 or 1 to double precision, and exp would overflow for absurd slopes
+    return 1.0 / (1.0 + math.exp(-min(max(exponent, -40.0), 40.0)))
