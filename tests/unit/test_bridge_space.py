@@ -86,6 +86,23 @@ def test_damaged_missing_and_newer_files_are_named_with_a_way_out(shipped, tmp_p
         BridgeWeights.load(tmp_path / "newer")
 
 
+def test_a_file_whose_arrays_are_of_another_layout_is_named_with_a_way_out(shipped, tmp_path):
+    import json
+
+    from safetensors.numpy import load, save
+
+    content = shipped.save(tmp_path).read_bytes()
+    arrays = load(content)
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    lacking = {name: array for name, array in arrays.items() if name != "residual"}
+    more = arrays | {"whitening": arrays["mean"]}
+    for other in (lacking, more):
+        (tmp_path / "other").write_bytes(save(other, header))
+        with pytest.raises(ConfigurationError, match="arrays") as caught:
+            BridgeWeights.load(tmp_path / "other")
+        assert caught.value.hint == "train it again: lodestone train bridge"
+
+
 def test_numpy_tower_equals_torch():
     import torch
 

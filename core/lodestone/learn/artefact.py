@@ -1,12 +1,16 @@
 """What does a trained bridge consist of? Arrays, a header, and the plain NumPy maps that use them.
 
-Pictures: features and class probabilities of the backbones -> standardised -> rotated to their first principal
-components -> two
-heads: a ridge map into the text encoder's space, and picture towers side by side. Texts: the text encoder's vector -> the same
-    two heads. Each
-head's vector has length 1; the joint vector is their concatenation with fixed weights, scaled to length 1, so that one
-inner product is the weighted mean of the heads' cosines. Nothing here imports torch. In the file arrays are float16
-(the statistics, which span many magnitudes, float16 after scaling); arithmetic is float32.
+Pictures: features and class probabilities of the backbones -> standardised -> rotated to their first principal components
+-> two heads: a ridge map into the text encoder's space, and picture towers side by side. Texts: the text encoder's vector ->
+the same two heads. Each head's vector has length 1; the joint vector is their concatenation with fixed weights, scaled to
+length 1, so that one inner product is the weighted mean of the heads' cosines.
+
+Some pictures are near to every text (hubs; Radovanovic et al., 2010). A picture's mean cosine to the nearest of the texts that
+the bridge was taught is subtracted from its score, in part (as in CSLS; Conneau et al., 2018). That stays one inner product:
+pictures have the penalty as one more component, texts -1, and a last component makes all pictures' vectors equally long.
+
+Nothing here imports torch. In the file arrays are float16 (the statistics, which span many magnitudes, float16 after
+scaling); arithmetic is float32.
 """
 
 from __future__ import annotations
@@ -32,7 +36,11 @@ FORMAT: Final = 1
 BACKBONES: Final = ("efficientnet-lite0", "efficientnet-lite2")
 TEXT_ENCODER: Final = "minilm"
 SHIPPED: Final = "bridge.safetensors"
+HUB_NEIGHBOURS: Final = 10  # texts that a picture's closeness is taken over
+HUB_SHARE: Final = 0.3  # how much of the closeness is subtracted; both chosen on the validation part (docs/quality.md)
 _HEADER: Final = "lodestone-bridge"
+# Vectors do not depend on these: they are for updates.
+_FOR_UPDATES: Final = ("statistics.", "residual", "rehearsal.picture", "rehearsal.text_spread", "rehearsal.counts")
 
 
 def required_outputs(backbones: tuple[str, ...] = BACKBONES) -> tuple[OutputKey, ...]:
@@ -172,8 +180,8 @@ class BridgeWeights:
 
     @property
     def dim(self) -> int:
-        """Length of the joint vector."""
-        return int(self.ridge.shape[1]) + sum(len(tower.bias) for tower in self.picture)
+        """Length of a vector: the heads' and two components against hubs."""
+        return int(self.ridge.shape[1]) + sum(len(tower.bias) for tower in self.picture) + 2
 
     def components(self, outputs: BackboneOutputs) -> Array:
         """Outputs of n pictures -> (n, k) float32 principal components."""
@@ -198,11 +206,18 @@ class BridgeWeights:
 
     def pictures(self, outputs: BackboneOutputs) -> Vectors:
         """Outputs of n pictures -> (n, dim) float32, L2-normalised."""
-        return self.join(self.picture_parts(self.components(outputs)))
+        joint = self.join(self.picture_parts(self.components(outputs)))
+        asked = self.join(self.text_parts(self.rehearsal.texts))
+        near = min(HUB_NEIGHBOURS, len(asked))
+        closeness = np.partition(joint @ asked.T, -near, axis=1)[:, -near:].mean(1, keepdims=True)
+        penalty = np.float32(HUB_SHARE) * np.clip(closeness, 0, 1)
+        rest = np.sqrt(np.maximum(np.float32(HUB_SHARE**2) - penalty**2, 0))  # makes all vectors equally long
+        return unit(np.hstack([joint, penalty, rest]))
 
     def texts(self, encoded: Array) -> Vectors:
         """(n, d) text vectors -> (n, dim) float32, L2-normalised."""
-        return self.join(self.text_parts(encoded))
+        joint = self.join(self.text_parts(encoded))
+        return unit(np.hstack([joint, np.full((len(joint), 1), -1, np.float32), np.zeros((len(joint), 1), np.float32)]))
 
     def familiarity(self, encoded: Array) -> Array:
         """(n, d) text vectors -> (n,) highest cosine to the mean text of a group of training pairs: how well known they are."""
@@ -215,9 +230,9 @@ class BridgeWeights:
 
         The arrays are hashed as they are stored, so that weights before and after `save` have one version.
         """
-        digest = hashlib.sha256(json.dumps([FORMAT, *self._parameters().values()], sort_keys=True).encode())
+        digest = hashlib.sha256(json.dumps([FORMAT, HUB_NEIGHBOURS, HUB_SHARE, *self._parameters().values()]).encode())
         for name, array in sorted(self._arrays().items()):
-            if not name.startswith(("statistics.", "rehearsal.", "residual")):
+            if not name.startswith(_FOR_UPDATES):
                 digest.update(name.encode() + str(array.shape).encode() + array.tobytes())
         return digest.hexdigest()[:12]
 
@@ -291,23 +306,29 @@ class BridgeWeights:
         def group(prefix: str) -> dict[str, Array]:
             return {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
 
-        weight = float(header["statistics_weight"])
-        sums = group("statistics.")
-        return cls(
-            **{name: array for name, array in arrays.items() if "." not in name},
-            picture=tuple(Tower(**group(f"picture.{i}.")) for i in range(header["members"])),
-            text=tuple(Tower(**group(f"text.{i}.")) for i in range(header["members"])),
-            statistics=Statistics(
-                _symmetric(sums["gram"]) * (weight * float(header["gram_scale"])), sums["cross"] * weight, weight
-            ),
-            rehearsal=Rehearsal(**group("rehearsal.")),
-            ridge_share=header["ridge_share"],
-            text_gain=header["text_gain"],
-            backbones=tuple(header["backbones"]),
-            text_encoder=header["text_encoder"],
-            query_weights=header["query_weights"],
-            provenance=header["provenance"],
-        )
+        try:
+            weight = float(header["statistics_weight"])
+            sums = group("statistics.")
+            return cls(
+                **{name: array for name, array in arrays.items() if "." not in name},
+                picture=tuple(Tower(**group(f"picture.{i}.")) for i in range(header["members"])),
+                text=tuple(Tower(**group(f"text.{i}.")) for i in range(header["members"])),
+                statistics=Statistics(
+                    _symmetric(sums["gram"]) * (weight * float(header["gram_scale"])), sums["cross"] * weight, weight
+                ),
+                rehearsal=Rehearsal(**group("rehearsal.")),
+                ridge_share=header["ridge_share"],
+                text_gain=header["text_gain"],
+                backbones=tuple(header["backbones"]),
+                text_encoder=header["text_encoder"],
+                query_weights=header["query_weights"],
+                provenance=header["provenance"],
+            )
+        except (KeyError, TypeError, ValueError) as error:  # the arrays of another layout under the same format number
+            raise ConfigurationError(
+                f"the bridge does not have the arrays of format {FORMAT}: {error}",
+                hint="train it again: lodestone train bridge",
+            ) from error
 
     @property
     def _gram_scale(self) -> float:
