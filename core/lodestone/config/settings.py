@@ -41,7 +41,7 @@ class IndexSettings(_Section):
     """The index job."""
 
     slice_size: int = Field(256, ge=1, le=256, description="Pictures a slice.")
-    batch_size: int = Field(16, ge=1, le=1024, description="Pictures a model pass.")
+    batch_size: int = Field(4, ge=1, le=1024, description="Pictures a model pass.")
     workers: int = Field(0, ge=0, le=1024, description="Embedding workers; 0 for one a core.")
     executor: Literal["auto", "inline", "ray"] = Field("auto", description="auto: Ray Data from two slices on.")
     thumbnail_px: int = Field(384, ge=16, le=4096, description="Longer side of thumbnails, pixels.")

@@ -119,7 +119,7 @@ class EmbedSettings:
     embeddings: Path
     thumbnails: Path
     thumbnail_px: int = 384
-    batch_size: int = 16
+    batch_size: int = 4
     max_decoded_bytes: int = 512 << 20
     model_threads: int = 1
     decode_threads: int = 1
