@@ -97,6 +97,13 @@ def test_config_show_names_the_source_of_each_value(home: Path) -> None:
     assert rows["query.depth"]["source"] == "default"
 
 
+def test_config_show_prints_values_that_look_like_markup_as_they_are(tmp_path: Path) -> None:
+    done = lodestone("config", "show", home=tmp_path / "[red]home[/x]", COLUMNS="400")
+    assert done.code == 0, done.err
+    assert f"settings file: {tmp_path}/[red]home[/x]/lodestone.toml" in done.out
+    assert done.out.count("[red]home[/x]") == 2
+
+
 def test_doctor_is_content_with_a_working_home(home: Path) -> None:
     done = lodestone("doctor", "--output", "json", home=home)
     assert done.code == 0, done.out

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session
+from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +30,7 @@ def show(home: HomeOption = None, profile: ProfileOption = None, output: OutputO
         rows = {name: {"value": value, "source": session.loaded.sources.get(name, "default")} for name, value in values.items()}
 
         def human(console: Console) -> None:
+            from rich.markup import escape
             from rich.table import Table
 
             table = Table(box=None, pad_edge=False)
@@ -37,8 +38,9 @@ def show(home: HomeOption = None, profile: ProfileOption = None, output: OutputO
                 table.add_column(title, overflow="fold")
             for name, row in rows.items():
                 style = None if row["source"] == "default" else "bold"
-                table.add_row(name, "" if row["value"] is None else str(row["value"]), row["source"], style=style)
+                value = "" if row["value"] is None else printable(str(row["value"]))
+                table.add_row(name, escape(value), escape(printable(row["source"])), style=style)
             console.print(table)
-            console.print(f"\nsettings file: {config_path(session.loaded.settings.home)}", style="dim")
+            console.print(printable(f"settings file: {config_path(session.loaded.settings.home)}"), style="dim", markup=False)
 
         session.emit(rows, human)
