@@ -366,6 +366,17 @@ def test_a_full_disk_is_told_and_the_same_command_completes_once_there_is_room(
     assert run_apart("status", "--failures", "--output", "json", home=home, prefix=disk.prefix).json == []
 
 
+def test_a_search_on_a_disk_in_memory_without_room_says_so_instead_of_dying(disk: SmallDisk, photos: Path) -> None:
+    """The engine reads its sparse files when it opens them, and a tmpfs gives a page to every hole that is read."""
+    home = disk.path / "home"
+    assert run_apart("index", photos, home=home, prefix=disk.prefix).code == 0
+    disk.leave(2**20)
+    words = ("search", "a cat", "--output", "json")
+    assert_one_clear_json_error(run_apart(*words, home=home, prefix=disk.prefix), 11, "no_space_left")
+    disk.grow()
+    assert run_apart(*words, home=home, prefix=disk.prefix).json["hits"]
+
+
 def assert_one_clear_json_error(done: Finished, exit_code: int, code: str) -> None:
     assert done.code == exit_code, done.err
     error = json.loads(done.err.splitlines()[-1])["error"]

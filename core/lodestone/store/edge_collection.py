@@ -28,7 +28,15 @@ import qdrant_edge as qe
 from lodestone.errors import OutOfSpaceError, StoreError, UnknownNameError
 from lodestone.store.base import Payload, PointBatch
 from lodestone.store.edge_engine import create_field_indexes, delete_operation, engine_config, engine_errors, upsert_operation
-from lodestone.store.files import DRAFT_PREFIX, discard, is_out_of_space, out_of_space, require_space, write_atomically
+from lodestone.store.files import (
+    DRAFT_PREFIX,
+    discard,
+    is_out_of_space,
+    out_of_space,
+    require_room_to_map,
+    require_space,
+    write_atomically,
+)
 from lodestone.store.limits import CALL_POINTS
 from lodestone_schemas.collections import CollectionSpec, FieldKind, HnswSpec, Quantization
 
@@ -50,6 +58,7 @@ class Generation:
         self._retired = False
         self._idle = threading.Condition()
         with engine_errors("opening the collection", path):
+            require_room_to_map(path)
             self.shard = qe.EdgeShard.load(str(path / SHARD_DIR))
 
     def enter(self) -> None:

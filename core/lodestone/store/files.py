@@ -15,6 +15,7 @@ DRAFT_PREFIX = ".new-"
 # Engines map their files into memory: writing to a page that the disk has no room for kills the process (SIGBUS), so the
 # check comes before the write. 64 MB covers one pre-allocated log segment (32 MB) and one page of vectors.
 SPACE_RESERVE_BYTES = 64 * 1024 * 1024
+_IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -65,6 +66,33 @@ def require_space(path: Path, needed: int) -> None:
     free = shutil.disk_usage(path).free
     if free < needed + SPACE_RESERVE_BYTES:
         raise out_of_space(path, free=free, needed=needed + SPACE_RESERVE_BYTES)
+
+
+def require_room_to_map(folder: Path) -> None:
+    """Refuse to map the folder's files where reading their holes could fill the disk, which would kill the process (SIGBUS).
+
+    The engine reads its pre-allocated, sparse files when it opens them. Ordinary file systems hand out zeros; those in memory
+    hand out pages that stay.
+
+    Raises:
+        OutOfSpaceError: the folder is on a file system in memory that has no room for the holes.
+    """
+    stats = [entry.stat() for entry in folder.rglob("*") if entry.is_file()]
+    holes = sum(max(stat.st_size - stat.st_blocks * 512, 0) for stat in stats)
+    free = shutil.disk_usage(folder).free
+    if holes > free and _is_in_memory(folder):
+        raise out_of_space(folder, free=free, needed=holes)
+
+
+def _is_in_memory(folder: Path) -> bool:
+    device = folder.stat().st_dev
+    name = f"{os.major(device)}:{os.minor(device)}"
+    mounts = Path("/proc/self/mountinfo")  # Linux alone has both this file and such file systems
+    for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines() if mounts.exists() else ():
+        mount, _, filesystem = line.partition(" - ")
+        if mount.split()[2] == name:
+            return filesystem.split()[0] in _IN_MEMORY
+    return False
 
 
 def is_out_of_space(error: BaseException) -> bool:
