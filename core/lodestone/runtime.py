@@ -15,6 +15,8 @@ from lodestone.config.profiles import Profile, find_profile
 from lodestone.config.settings import Settings
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from PIL import Image
 
     from lodestone.backbones.base import Backbone
@@ -178,8 +180,8 @@ class Runtime:
             weigher=make_weigher(projections),
         )
 
-    def decode(self, data: bytes) -> Image.Image:
-        """An uploaded picture's bytes -> upright RGB picture, within the same bounds as when indexing.
+    def decode(self, data: bytes | Path) -> Image.Image:
+        """A picture given by its bytes or its file -> upright RGB picture, within the same bounds as when indexing.
 
         Raises:
             ImageError: not a usable picture.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import stat
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,18 +63,19 @@ def search(
     from lodestone_schemas.api import SearchRequest
 
     with Session(home=home, profile=profile, output=output) as session:
+        words = normalise_query(query)
+        _require_home(session)
         request = SearchRequest(
-            query=normalise_query(query),
+            query=words,
             limit=limit,
             offset=offset,
-            filters=_filters(corpus, root, path, taken_from, taken_to),
+            filters=_filters(session, corpus, root, path, taken_from, taken_to),
             guides=guides,
             fusion=fusion,
             deadline_ms=deadline,
             explain=explain,
         )
         client = None if local else session.service()
-        _require_home(session)
         response = client.search(request) if client else asyncio.run(_answer(session, request))
         _emit(session, response)
 
@@ -98,20 +100,23 @@ def similar(
     from lodestone_schemas.api import SearchOptions
 
     with Session(home=home, profile=profile, output=output) as session:
+        _require_home(session)
         options = SearchOptions(
             limit=limit,
             offset=offset,
-            filters=_filters(corpus, root, path, taken_from, taken_to),
+            filters=_filters(session, corpus, root, path, taken_from, taken_to),
             fusion=fusion,
             explain=explain,
         )
-        _require_home(session)
         client = None if local else session.service()
         if _is_image_id(image):
             response = client.similar(image, options) if client else asyncio.run(_similar(session, image, options))
         else:
-            data = _read_picture(image)
-            response = client.by_picture(data, options) if client else asyncio.run(_by_picture(session, data, options))
+            picture = _picture_file(image)
+            if client:
+                response = client.by_picture(_read(picture, most_mb=session.loaded.settings.serve.max_upload_mb), options)
+            else:
+                response = asyncio.run(_by_picture(session, picture, options))
         _emit(session, response)
 
 
@@ -123,8 +128,8 @@ async def _similar(session: Session, image_id: str, options: SearchOptions) -> S
     return await session.runtime.engine().similar(image_id, options)
 
 
-async def _by_picture(session: Session, data: bytes, options: SearchOptions) -> SearchResponse:
-    image = session.runtime.decode(data)
+async def _by_picture(session: Session, picture: Path, options: SearchOptions) -> SearchResponse:
+    image = session.runtime.decode(picture)
     return await session.runtime.engine().by_picture(image, options)
 
 
@@ -137,14 +142,26 @@ def _require_home(session: Session) -> None:
 
 
 def _filters(
-    corpus: list[str] | None, root: list[str] | None, path: str | None, taken_from: str | None, taken_to: str | None
+    session: Session,
+    corpus: list[str] | None,
+    root: list[str] | None,
+    path: str | None,
+    taken_from: str | None,
+    taken_to: str | None,
 ) -> SearchFilters:
+    from lodestone_cli.folders import Place, place_of
     from lodestone_schemas.api import SearchFilters
 
+    place = Place(corpus or [], root or [], path)
+    if path is not None:
+        place = place_of(path, session.runtime.catalog, corpora=place.corpora, roots=place.roots)
+    if place.beside:
+        left_out = ", ".join(f"--root {name}" for name in place.beside)
+        session.messages.print(printable(f"note: folders below it that are roots of their own: {left_out}"), markup=False)
     return SearchFilters(
-        corpora=corpus or [],
-        roots=root or [],
-        path_prefix=path,
+        corpora=place.corpora,
+        roots=place.roots,
+        path_prefix=place.prefix,
         taken_from=_date(taken_from, "--from"),
         taken_to=_date(taken_to, "--to"),
     )
@@ -169,18 +186,36 @@ def _is_image_id(text: str) -> bool:
         return False
 
 
-def _read_picture(name: str) -> bytes:
+def _picture_file(name: str) -> Path:
     path = Path(name).expanduser()
-    if path.exists() and not path.is_file():  # a pipe would block for ever, a device never end
-        raise InvalidRequestError(f"{str(path)!r} is no file", hint="give a picture file, or an image id from a search")
     try:
-        return path.read_bytes()
-    except FileNotFoundError as error:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFoundError(f"no file {str(path)!r}", hint="give a picture file, or an image id from a search") from error
     except OSError as error:
+        raise _unreadable(path, error) from error
+    if not stat.S_ISREG(mode):  # a pipe would block for ever, a device never end
+        raise InvalidRequestError(f"{str(path)!r} is no file", hint="give a picture file, or an image id from a search")
+    return path
+
+
+def _unreadable(path: Path, error: OSError) -> InvalidRequestError:
+    return InvalidRequestError(f"cannot read {str(path)!r}: {error.strerror}", hint="give a readable picture file")
+
+
+def _read(path: Path, *, most_mb: int) -> bytes:
+    """The file's content, for a service that takes no more than that."""
+    try:
+        with path.open("rb") as file:
+            content = file.read((most_mb << 20) + 1)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if len(content) > most_mb << 20:
         raise InvalidRequestError(
-            f"cannot read {str(path)!r}: {error.strerror}", hint="give a readable picture file"
-        ) from error
+            f"{str(path)!r} is larger than the {most_mb} MB that the service takes",
+            hint="raise serve.max_upload_mb and start the service again, or stop it: without one there is no such limit",
+        )
+    return content
 
 
 def _emit(session: Session, response: SearchResponse) -> None:
