@@ -10,6 +10,7 @@ import io
 import json
 import os
 import sys
+import warnings
 from typing import Annotated
 
 import typer
@@ -71,6 +72,8 @@ def main() -> None:
     """Entry point of the `lodestone` script."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a name still shows the rest
+    # Pillow warns of every blemish in a picture's metadata; what costs a picture becomes a failure row anyway.
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
     _load_commands()
     sys.exit(run(sys.argv[1:]))
 

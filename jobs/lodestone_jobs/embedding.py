@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import pickle
 import threading
+import warnings
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -38,6 +39,7 @@ class SliceWorker:
     def __init__(self, settings: EmbedSettings, scratch: Path) -> None:
         from lodestone.indexing.embed import EmbedSlice
 
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in metadata
         self._scratch = scratch
         self._embed = EmbedSlice(settings)
         self.parts = self._embed.parts

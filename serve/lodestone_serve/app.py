@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import secrets
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,7 @@ def build(settings: Settings, *, token: str = "", failure_file: Path | None = No
 
 def _app_maker(settings: Settings, token: str, failure_file: Path | None) -> Callable[[], FastAPI]:
     def make_app() -> FastAPI:
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in pictures' metadata
         log_to(settings.home / "logs", settings.log_level)
         metrics = Metrics()
         services = _Announced(settings, observe_batch=metrics.text_batch.observe, failure_file=failure_file)

@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 import sqlite3
+import struct
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -31,6 +32,7 @@ from tests.support.pictures import (
     huge_jpeg_bytes,
     write_bad_files,
     write_every_format,
+    write_photo,
     write_photos,
     write_strange_names,
     write_symlink_loops,
@@ -38,6 +40,7 @@ from tests.support.pictures import (
 from tests.support.small_disk import SmallDisk, small_disk
 
 from lodestone.backbones.registry import make_backbone
+from lodestone.catalog.records import RunState
 from lodestone.config.home import Home
 from lodestone.errors import ServiceUnavailableError, UnknownNameError
 from lodestone.generators.registry import GeneratorContext, make_generator
@@ -385,6 +388,35 @@ def assert_one_clear_json_error(done: Finished, exit_code: int, code: str) -> No
     assert error["hint"]
     assert "Traceback" not in done.err
     assert done.out == ""
+
+
+# What people are told
+
+
+def test_a_run_that_failed_takes_one_line_of_status_and_the_store_is_left_alone(own: Path) -> None:
+    with open_runtime(own) as runtime:
+        corpus = runtime.catalog.ensure_corpus("long")
+        run_id = runtime.catalog.start_run("index", corpus.corpus_id).run_id
+        runtime.catalog.finish_run(run_id, RunState.FAILED, "[/x] it\nfailed\n" + "at great length " * 50)
+        assert runtime.store.collections()  # another process's lock, for the command
+        done = run("status", home=own / "home", COLUMNS="80")
+    assert done.code == 0, done.err
+    line = next(line for line in done.out.splitlines() if run_id[:8] in line)
+    assert "failed" in line
+    assert "[/x] it failed at great" in line
+    assert len(line) == 80
+    assert line.endswith("\N{HORIZONTAL ELLIPSIS}")
+    assert done.out.count("at great length") <= 3
+
+
+def test_blemishes_in_metadata_are_not_told_on_the_terminal(tmp_path: Path) -> None:
+    """EXIF whose maker and date point behind its end: the picture is fine, and Pillow would warn three times."""
+    tags = struct.pack("<HHII", 0x010F, 2, 400, 5000) + struct.pack("<HHII", 0x0132, 2, 20, 9000)
+    write_photo(tmp_path / "photos" / "a.jpg", exif=b"Exif\0\0II*\0\x08\0\0\0\x02\0" + tags + b"\0")
+    done = run_apart("index", tmp_path / "photos", home=tmp_path / "home", PYTHONWARNINGS="always::UserWarning")
+    assert done.code == 0, done.err
+    assert "1 pictures" in done.out
+    assert "Warning" not in done.err
 
 
 # A second opener

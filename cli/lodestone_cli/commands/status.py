@@ -92,6 +92,7 @@ def _print_failures(console: Console, rows: list[dict[str, str]]) -> None:
 def _print(console: Console, facts: dict[str, Any]) -> None:
     from rich.markup import escape
     from rich.table import Table
+    from rich.text import Text
 
     console.print(printable(f"home     {facts['home']}"), markup=False)
     console.print(f"profile  {facts['profile']}", markup=False)
@@ -113,4 +114,6 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         console.print(f"space {name}: {space['collection'] or 'not built'}{state}")
     for run in facts["runs"]:
         line = f"run {run['run_id'][:8]} {run['kind']}: {run['state']} ({run['stage']}) {run['error']}"
-        console.print(printable(line), style="dim", markup=False)
+        shown = Text(printable(" ".join(line.split())), style="dim")
+        shown.truncate(console.width, overflow="ellipsis")
+        console.print(shown)
