@@ -13,7 +13,7 @@ from lodestone_cli.session import Session
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone_cli.demo.run import Answer, DemoReport
+    from lodestone_cli.demo.run import DemoReport
 
 
 def demo(
@@ -66,19 +66,27 @@ def _print(console: Console, report: DemoReport) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_edge=False)
-    for title in ("", "question", "before", "after", "best after training"):
+    for title in ("", "question", "before", "after", "together", "best after training"):
         table.add_column(title, overflow="ellipsis", no_wrap=title != "question")
     for answer in report.answers:
         table.add_row(
-            "[green]✓[/]" if answer.solved else "[red]✗[/]", answer.words, _place(answer, 0), _place(answer, 1), answer.best
+            "[green]✓[/]" if answer.solved else "[red]✗[/]",
+            answer.words,
+            *map(_place, (*answer.places, answer.together)),
+            answer.best,
         )
     console.print(table)
     photos = [a for a in report.answers if a.about == "photo"]
     drawings = [a for a in report.answers if a.about == "drawing"]
-    console.print(f"\nA right picture among the first five of {report.searched:,}:")
-    for title, group in (("photos, nothing learnt from them", photos), ("drawings, never seen by the models", drawings)):
+    console.print("\nA right picture among the first five, before -> after training:")
+    for title, group in (
+        (f"{report.photos} photos, nothing learnt from them", photos),
+        (f"{report.drawings} drawings, never seen by the models", drawings),
+    ):
         before, after = (sum(a.places[time] is not None for a in group) for time in (0, 1))
-        console.print(f"  {title:<36} {before:>2} -> [bold]{after:>2}[/] of {len(group)}")
+        console.print(f"  {title:<42} {before:>2} -> [bold]{after:>2}[/] of {len(group)}")
+    together = sum(answer.together is not None for answer in report.answers)
+    console.print(f"  {'both collections searched together':<42}       {together:>2} of {len(report.answers)}")
     console.print(
         f"\nBetween the two, the bridge was trained for {report.training_seconds:.0f} s on the names of {report.named:,} other "
         "drawings; the pictures that are searched were not read again."
@@ -89,6 +97,5 @@ def _print(console: Console, report: DemoReport) -> None:
     console.print("  .venv/bin/lodestone serve            # the same over HTTP")
 
 
-def _place(answer: Answer, time: int) -> str:
-    place = answer.places[time]
+def _place(place: int | None) -> str:
     return "–" if place is None else f"{place}."

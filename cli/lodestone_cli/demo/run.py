@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from lodestone.runtime import Runtime
 
 TOP = 5
-SHOWN = 10
 PHOTOS, NAMED, DRAWINGS = "demo-photos", "demo-named", "demo-drawings"
 
 
@@ -32,12 +31,14 @@ class Answer:
         words: The question.
         about: "photo" or "drawing".
         places: Rank of the first right picture among the first five before and after training, None if there is none.
+        together: The same after training, asked over photos and drawings together.
         best: Name of the best picture after training (hidden from the search).
     """
 
     words: str
     about: str
     places: tuple[int | None, int | None]
+    together: int | None
     best: str
 
     @property
@@ -51,7 +52,8 @@ class DemoReport:
     """What the demonstration showed."""
 
     answers: tuple[Answer, ...]
-    searched: int
+    photos: int
+    drawings: int
     named: int
     training_seconds: float
     seconds: float
@@ -95,17 +97,20 @@ def run_demo(runtime: Runtime, *, say: Callable[[str], None], progress: Progress
         say(f"indexing {path.name}")
         run_index(runtime, [path], corpus=corpus, progress=progress)
     say(f"asking {len(QUESTIONS)} questions")
-    before = asyncio.run(_ask(runtime, pictures))
+    before = asyncio.run(_ask(runtime, pictures, _own))
     say("training the bridge on the names of the other drawings")
     seconds, named = _train(runtime, pictures, progress)
     say("asking again")
-    after = asyncio.run(_ask(runtime, pictures))
+    after = asyncio.run(_ask(runtime, pictures, _own))
+    together = asyncio.run(_ask(runtime, pictures, _both))
     sheet = folder / "contact-sheet.png"
-    questions = list(zip(QUESTIONS, before, after, strict=True))
-    write_sheet([Row(q.words, first.pictures, second.pictures) for q, first, second in questions], sheet, top=TOP)
+    rows = [Row(q.words, first.pictures, second.pictures) for q, first, second in zip(QUESTIONS, before, after, strict=True)]
+    write_sheet(rows, sheet, top=TOP)
+    asked = zip(QUESTIONS, before, after, together, strict=True)
     return DemoReport(
-        answers=tuple(_answer(question, first, second, pictures) for question, first, second in questions),
-        searched=sum(1 for path in pictures.names if path.parent != pictures.named),
+        answers=tuple(_answer(question, *found, pictures=pictures) for question, *found in asked),
+        photos=sum(path.parent == pictures.photos for path in pictures.names),
+        drawings=sum(path.parent == pictures.unnamed for path in pictures.names),
         named=named,
         training_seconds=seconds,
         seconds=time.perf_counter() - started,
@@ -129,14 +134,22 @@ def _train(runtime: Runtime, pictures: DemoPictures, progress: Progress) -> tupl
     return report.training.seconds, report.training.pictures
 
 
-async def _ask(runtime: Runtime, pictures: DemoPictures) -> list[_Found]:
+def _own(question: Question) -> list[str]:
+    return [PHOTOS if question.about == "photo" else DRAWINGS]
+
+
+def _both(_: Question) -> list[str]:
+    return [PHOTOS, DRAWINGS]
+
+
+async def _ask(runtime: Runtime, pictures: DemoPictures, corpora: Callable[[Question], list[str]]) -> list[_Found]:
     engine = runtime.engine()
     await engine.warm_up()
     folders = {root.name: Path(root.path) for root in runtime.catalog.roots(None)}
-    filters = SearchFilters(corpora=[PHOTOS, DRAWINGS])
     found = []
     for question in QUESTIONS:
-        response = await engine.answer(SearchRequest(query=question.words, limit=SHOWN, filters=filters))
+        filters = SearchFilters(corpora=corpora(question))
+        response = await engine.answer(SearchRequest(query=question.words, limit=TOP, filters=filters))
         found.append(_judged(question, response, folders, pictures))
     return found
 
@@ -150,7 +163,6 @@ def _judged(question: Question, response: SearchResponse, folders: dict[str, Pat
     return _Found(tuple(judged))
 
 
-def _answer(question: Question, before: _Found, after: _Found, pictures: DemoPictures) -> Answer:
-    best: Sequence[tuple[Path, bool]] = after.pictures
-    name = pictures.names[best[0][0]] if best else ""
-    return Answer(question.words, question.about, (before.place, after.place), name)
+def _answer(question: Question, before: _Found, after: _Found, together: _Found, *, pictures: DemoPictures) -> Answer:
+    name = pictures.names[after.pictures[0][0]] if after.pictures else ""
+    return Answer(question.words, question.about, (before.place, after.place), together.place, name)

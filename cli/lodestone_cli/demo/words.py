@@ -1,8 +1,9 @@
 """Which thirty questions does the demonstration ask, and which pictures answer them?
 
-They were written down before anything was tuned, and stay as they are. A question about a photo is answered by that photo
-alone; one about a drawing by any drawing of the unnamed half whose (hidden) name matches the pattern. All are asked over
-photos and unnamed drawings together.
+They were written down before anything was tuned, and stay as they are (the key for boats was completed once: the list of names
+that it was written from had missed the motor boat and the ferry). A question about a photo is answered by that photo alone; one
+about a drawing by any drawing of the unnamed half whose (hidden) name matches the pattern. Each is asked of its own
+collection, as `--corpus` does, and all are asked once more over both collections together.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ QUESTIONS: tuple[Question, ...] = (
     Question("a smiling cat", "grinning cat", "drawing"),
     Question("a castle", "castle|Japanese castle", "drawing"),
     Question("a bus", "oncoming bus|minibus|bus stop", "drawing"),
-    Question("a boat on the water", "sailboat|speedboat|canoe", "drawing"),
+    Question("a boat on the water", "sailboat|speedboat|canoe|motor boat|ferry", "drawing"),
     Question("a slice of watermelon", "watermelon", "drawing"),
     Question("a surfer riding a wave", "(?:person|man) surfing", "drawing"),
     Question("a snake", "snake", "drawing"),

@@ -53,7 +53,7 @@ class BridgeSettings:
     ridge_share: float = 0.5
     text_gain: float = 10.0
     groups: int = 512
-    update_weight: float = 3.0
+    update_weight: float = 6.0
     more_components: int = 256
     members: int = 2
     towers: TowerSettings = field(default_factory=TowerSettings)

@@ -16,7 +16,7 @@ from lodestone.indexing.sync import SyncReport, sync
 from lodestone.learn.artefact import BridgeWeights
 from lodestone.learn.bridge import TrainingReport
 from lodestone.learn.captions import fit_bridge
-from lodestone.learn.sources import CaptionedPictures
+from lodestone.learn.sources import CaptionedPictures, with_articles
 
 if TYPE_CHECKING:
     from lodestone.runtime import Runtime
@@ -76,8 +76,9 @@ def retrain_bridge(
         active = runtime.models().artifacts.get(KIND)
         base = BridgeWeights.load(active) if active else BridgeWeights.shipped()
         runtime.text_encoder.warm_up()
-        texts = runtime.text_encoder.encode(pictures.texts)
-        weights, training = fit_bridge(pictures.outputs, texts, pictures.owner, base=None if from_nothing else base, seed=seed)
+        spoken, owner = with_articles(pictures.texts, pictures.owner)
+        texts = runtime.text_encoder.encode(spoken)
+        weights, training = fit_bridge(pictures.outputs, texts, owner, base=None if from_nothing else base, seed=seed)
         if not dry_run:
             path = weights.save(runtime.home.artifacts / KIND)
             catalog.add_artifact(KIND, weights.version, f"{KIND}/{path.name}", asdict(training))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from lodestone.embeddings.stored import StoredOutputs
 
 _BATCH: Final = 16
+_NAME_WORDS: Final = 3  # longer captions are sentences
+_ARTICLES: Final = frozenset({"a", "an", "the", "some", "two", "three", "my"})
 _Columns = dict[OutputKey, list[NDArray[np.float16]]]
 
 
@@ -130,6 +132,18 @@ def captioned_corpus(catalog: Catalog, stored: StoredOutputs, corpus_id: str | N
             hint="index with sidecar .txt files or --captions, or give --captions and --images here",
         )
     return _gathered(columns, kept)
+
+
+def with_articles(texts: Sequence[str], owner: NDArray[np.intp]) -> tuple[list[str], NDArray[np.intp]]:
+    """The same captions, and for bare names ("owl") also the way people ask for them ("an owl").
+
+    Args:
+        texts: m captions.
+        owner: (m,) row of the picture that each describes.
+    """
+    bare = [i for i, text in enumerate(texts) if len(text.split()) <= _NAME_WORDS and text.split()[0].lower() not in _ARTICLES]
+    asked = [("an " if texts[i][0].lower() in "aeiou" else "a ") + texts[i] for i in bare]
+    return [*texts, *asked], np.concatenate([owner, owner[bare]])
 
 
 def _embed(batch: Sequence[dict[str, Pixels]], backbones: Sequence[Backbone], columns: _Columns) -> None:
