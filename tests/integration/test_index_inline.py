@@ -19,7 +19,7 @@ from tests.support.pictures import (
 )
 
 from lodestone.catalog.records import ImageState
-from lodestone.errors import InvalidRequestError, NotFoundError, OutOfSpaceError, StoreLockedError
+from lodestone.errors import ImageError, InvalidRequestError, NotFoundError, OutOfSpaceError, StoreLockedError
 from lodestone.indexing.progress import ProgressEvent
 from lodestone.indexing.remove import remove_corpus
 from lodestone.indexing.report import IndexReport, IndexRequest
@@ -445,3 +445,102 @@ def test_a_large_collection_gets_a_graph(tmp_path: Path) -> None:
         report = index(runtime, tmp_path / "photos")
         assert report.sync is not None
         assert {c.alias for c in report.sync.collections if c.built} == {"bridge", "labels"}
+
+
+# Roots inside roots
+
+
+def family_of(folder: Path) -> Path:
+    """Four pictures: two in the folder, two in its folder `album`."""
+    write_photos(folder, 2)
+    for number in (2, 3):
+        write_photo(folder / "album" / f"{number}.jpg", seed=number)
+    return folder
+
+
+def test_a_folder_around_a_root_leaves_that_root_its_pictures(runtime: Runtime, tmp_path: Path) -> None:
+    photos = family_of(tmp_path / "photos")
+    index(runtime, photos / "album")
+    ids = image_ids(runtime)
+    write_photo(photos / "album" / "new.jpg", seed=9)
+    (photos / "link").symlink_to(photos / "album")
+    report = index(runtime, photos)
+    assert (report.counts["new"], report.counts["unchanged"], report.images) == (3, 2, 5)
+    after = image_ids(runtime)
+    assert {uri: after[uri] for uri in ids} == ids
+    assert set(after) == {"photos/000000.jpg", "photos/000001.jpg", "album/2.jpg", "album/3.jpg", "album/new.jpg"}
+    assert vectors_of(runtime, "bridge").keys() == set(after.values())
+
+
+def test_a_folder_inside_a_root_is_a_part_of_it(runtime: Runtime, tmp_path: Path) -> None:
+    photos = family_of(tmp_path / "photos")
+    index(runtime, photos)
+    ids = image_ids(runtime)
+    write_photo(photos / "album" / "new.jpg", seed=9)
+    report = index(runtime, photos / "album")
+    assert (report.counts["new"], report.images) == (1, 5)
+    assert image_ids(runtime) == {**ids, "photos/album/new.jpg": image_ids(runtime)["photos/album/new.jpg"]}
+
+
+def test_what_moves_between_a_root_and_one_inside_it_keeps_its_id(runtime: Runtime, tmp_path: Path) -> None:
+    photos = family_of(tmp_path / "photos")
+    index(runtime, photos / "album")
+    index(runtime, photos)
+    ids = image_ids(runtime)
+    (photos / "album" / "2.jpg").rename(photos / "2.jpg")
+    (photos / "000000.jpg").rename(photos / "album" / "000000.jpg")
+    report = index(runtime, photos)
+    assert (report.counts["moved"], report.images) == (2, 4)
+    after = image_ids(runtime)
+    assert after["photos/2.jpg"] == ids["album/2.jpg"]
+    assert after["album/000000.jpg"] == ids["photos/000000.jpg"]
+
+
+def test_a_root_inside_a_folder_is_forgotten_when_it_is_deleted_and_kept_when_it_is_empty(
+    runtime: Runtime, tmp_path: Path
+) -> None:
+    photos = family_of(tmp_path / "photos")
+    index(runtime, photos / "album")
+    index(runtime, photos)
+    for path in (photos / "album").iterdir():
+        path.unlink()
+    report = index(runtime, photos)  # as when a disk is not mounted
+    assert report.images == 4
+    assert [problem.code for problem in report.problems] == ["invalid_request"]
+    (photos / "album").rmdir()
+    report = index(runtime, photos)
+    assert (report.counts["gone"], report.images, report.problems) == (2, 2, ())
+
+
+def test_pictures_that_were_indexed_twice_are_left_to_the_inner_root(runtime: Runtime, tmp_path: Path) -> None:
+    """A home of before: both roots have the inner one's pictures."""
+    photos = family_of(tmp_path / "photos")
+    index(runtime, photos)
+    corpus = runtime.catalog.corpus("default")
+    inner = runtime.catalog.ensure_root(corpus.corpus_id, str(photos / "album"))
+    report = index(runtime, photos)
+    assert report.images == 4
+    assert runtime.catalog.count_by_root(corpus.corpus_id)[inner.root_id] == 2
+    assert vectors_of(runtime, "bridge").keys() == set(image_ids(runtime).values())
+
+
+# A file that is named itself
+
+
+def test_a_picture_under_another_extension_is_indexed_when_it_is_named_itself(runtime: Runtime, tmp_path: Path) -> None:
+    write_photo(tmp_path / "a.jpg").rename(tmp_path / "a.backup")
+    assert index(runtime, tmp_path / "a.backup").images == 1
+
+
+@pytest.mark.parametrize("content", [b"words, and no picture", b"", b"%PDF-1.7"], ids=["text", "empty", "PDF"])
+def test_a_named_file_that_is_no_picture_by_name_or_content_is_refused(
+    runtime: Runtime, tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "notes.md").write_bytes(content)
+    with pytest.raises(ImageError, match="notes"):
+        index(runtime, tmp_path / "notes.md")
+    assert runtime.catalog.corpora() == []
+    write_photo(tmp_path / "a.jpg")
+    report = index(runtime, tmp_path / "notes.md", tmp_path / "a.jpg")
+    assert report.images == 1
+    assert [problem.code for problem in report.problems] == ["bad_image"]

@@ -100,7 +100,7 @@ def decode(
 
 def _decode_stream(stream: IO[bytes], size: int, limits: _Limits) -> DecodedImage:
     head = stream.read(HEAD_BYTES)
-    kind = _supported_format(head)
+    kind = supported_format(head)
     stream.seek(0)
     try:
         if kind == "RAW" or (kind == "TIFF" and _is_raw(stream)):
@@ -120,7 +120,8 @@ def _decode_stream(stream: IO[bytes], size: int, limits: _Limits) -> DecodedImag
         raise image_error(reason, f"the {kind} picture cannot be decoded: {error}", format=kind) from error
 
 
-def _supported_format(head: bytes) -> str:
+def supported_format(head: bytes) -> str:
+    """The format of a file that begins with `head`, as `sniff_format`; raises `ImageError` for one that is not decoded."""
     if not head:
         raise image_error(FailureReason.EMPTY_FILE, "the file is empty (0 bytes)")
     kind = sniff_format(head)

@@ -19,7 +19,7 @@ from typing import Final
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import Failure, ImageRecord, ImageState, Root
 from lodestone.errors import ImageError
-from lodestone.indexing.discover import FoundFile, UnreadablePath, discover, hash_files
+from lodestone.indexing.discover import FoundFile, Inode, UnreadablePath, discover, hash_files
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter
 from lodestone.indexing.recaption import Recaptioner
@@ -37,12 +37,16 @@ class Scope:
         path: What was asked for, absolute.
         prefix: `path` relative to the root, "" for the root itself.
         is_file: Whether it is one file.
+        others: Paths below `path` that are roots of their own: left to these.
+        vanished: Nothing is there any more; its pictures are gone.
     """
 
     root: Root
     path: Path
     prefix: str = ""
     is_file: bool = False
+    others: tuple[Path, ...] = ()
+    vanished: bool = False
 
     def uri(self, found: FoundFile) -> str:
         """The file's uri inside the root."""
@@ -53,6 +57,10 @@ class Scope:
     def covers(self, uri: str) -> bool:
         """Whether the uri lies under the path."""
         return not self.prefix or relative_path_of(uri).startswith(self.prefix + os.sep)
+
+    def leaves(self, path: Path) -> bool:
+        """Whether a file at this path belongs to another root."""
+        return any(other in path.parents for other in self.others)
 
 
 @dataclass(slots=True)
@@ -92,7 +100,7 @@ class ChangeFinder:
     changes: Changes = field(default_factory=Changes)
 
     def scan(self, scope: Scope, files: Iterable[FoundFile], meter: Meter, expect: Callable[[int], None]) -> None:
-        """Enter the scope's files in the catalog; first mark what vanished, so that moved files are recognised.
+        """Enter the scope's files in the catalog, after `bury` of all the run's scopes: so moved files are recognised.
 
         Args:
             scope: Where.
@@ -100,8 +108,6 @@ class ChangeFinder:
             meter: Told of every batch.
             expect: Told after every batch how many pictures of this run will have to be embedded.
         """
-        if not scope.is_file:
-            self._bury_vanished(scope)
         remaining = iter(files)
         while batch := list(islice(remaining, BATCH)):
             failures = self._enter(scope, batch)
@@ -111,26 +117,34 @@ class ChangeFinder:
 
     def walk(self, scope: Scope) -> Iterator[FoundFile]:
         """The scope's files; folders that cannot be read become failure rows."""
+        if scope.vanished:
+            return iter(())
 
         def report(unreadable: UnreadablePath) -> None:
             relative = relative_path_of(unreadable.uri)
             uri = uri_of(f"{scope.prefix}/{relative}" if scope.prefix else relative)
             self._fail(scope.root, uri, "unreadable", unreadable.message)
 
-        return discover(scope.path, follow_symlinks=self.follow_symlinks, on_unreadable=report)
+        skip = [inode for other in scope.others if (inode := _inode(other)) is not None]
+        return discover(scope.path, follow_symlinks=self.follow_symlinks, on_unreadable=report, skip=skip)
 
-    def _bury_vanished(self, scope: Scope) -> None:
+    def bury(self, scope: Scope) -> None:
+        """Mark the scope's pictures that vanished, or that belong to another root by now."""
+        if scope.is_file:
+            return
         folder = Path(scope.root.path)
         gone: list[ImageRecord] = []
         for image in self.catalog.images_of_root(scope.root.root_id):
-            if image.state is not ImageState.GONE and scope.covers(image.uri) and _vanished(path_of(folder, image.uri)):
-                gone.append(image)
+            if image.state is not ImageState.GONE and scope.covers(image.uri):
+                path = path_of(folder, image.uri)
+                if scope.leaves(path) or _vanished(path):
+                    gone.append(image)
             if len(gone) >= BATCH:
-                self._bury(scope, gone)
+                self._bury_some(scope, gone)
                 gone = []
-        self._bury(scope, gone)
+        self._bury_some(scope, gone)
 
-    def _bury(self, scope: Scope, gone: Sequence[ImageRecord]) -> None:
+    def _bury_some(self, scope: Scope, gone: Sequence[ImageRecord]) -> None:
         self.catalog.mark_gone([image.image_id for image in gone])
         self.catalog.clear_failures(scope.root.root_id, [image.uri for image in gone])
         self.changes.counts["gone"] += len(gone)
@@ -250,6 +264,14 @@ def _changed(image: ImageRecord, found: FoundFile, content: str) -> ImageRecord:
         width=0,
         height=0,
     )
+
+
+def _inode(path: Path) -> Inode | None:
+    try:
+        status = path.stat()
+    except OSError:  # nothing there that a walk could meet
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _vanished(path: Path) -> bool:

@@ -14,7 +14,7 @@ import errno
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
@@ -37,6 +37,9 @@ SKIPPED_FOLDERS = frozenset({"@eaDir", ".@__thumb"})
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})  # a broken link, one to itself, or gone since the listing
 _HASH_CHUNK_BYTES = 1 << 20
 
+Inode = tuple[int, int]
+"""(device, inode): names a folder however it is reached."""
+
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
@@ -54,7 +57,7 @@ class FoundFile:
     path: Path
     size: int
     mtime_ns: int
-    inode: tuple[int, int]
+    inode: Inode
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +73,16 @@ class UnreadablePath:
 class _Folder:
     path: str
     relative: str
-    identity: tuple[int, int]
+    identity: Inode
     is_link: bool = False
 
 
 def discover(
-    root: Path, *, follow_symlinks: bool = True, on_unreadable: Callable[[UnreadablePath], None] | None = None
+    root: Path,
+    *,
+    follow_symlinks: bool = True,
+    on_unreadable: Callable[[UnreadablePath], None] | None = None,
+    skip: Collection[Inode] = (),
 ) -> Iterator[FoundFile]:
     """Yield the picture files below `root`, folder by folder, each folder's files before its sub-folders, in code point order.
 
@@ -87,6 +94,7 @@ def discover(
         root: Folder or file.
         follow_symlinks: Also follow symbolic links, to files and folders. Broken links are skipped.
         on_unreadable: Told of each folder or file that cannot be looked at; the walk goes on.
+        skip: Folders below `root` to leave out, however they are reached.
 
     Raises:
         NotFoundError: `root` does not exist. Raised at the call, not at the first step.
@@ -105,7 +113,8 @@ def discover(
         raise NotFoundError(f"no such folder or file: {root}", hint="check the path; quote it if it holds spaces") from error
     except OSError as error:
         raise unreadable(error) from error
-    return _walk(_Folder(str(base), "", (status.st_dev, status.st_ino)), follow_symlinks, on_unreadable or _ignore)
+    top = _Folder(str(base), "", (status.st_dev, status.st_ino))
+    return _walk(top, follow_symlinks, on_unreadable or _ignore, skip)
 
 
 def is_picture_name(name: str) -> bool:
@@ -158,8 +167,10 @@ def _hash_or_error(path: str | os.PathLike[str]) -> str | ImageError:
         return error
 
 
-def _walk(root: _Folder, follow_symlinks: bool, report: Callable[[UnreadablePath], None]) -> Iterator[FoundFile]:
-    visited: set[tuple[int, int]] = set()
+def _walk(
+    root: _Folder, follow_symlinks: bool, report: Callable[[UnreadablePath], None], skip: Collection[Inode]
+) -> Iterator[FoundFile]:
+    visited = set(skip) - {root.identity}  # a skipped link may lead to the root itself
     links: deque[_Folder] = deque()
     stack = [root]
     while stack or links:

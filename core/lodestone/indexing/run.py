@@ -26,7 +26,7 @@ from lodestone.indexing.progress import Meter, Progress, ProgressEvent, Stage, s
 from lodestone.indexing.recaption import Recaptioner
 from lodestone.indexing.record import record_slice
 from lodestone.indexing.report import IndexReport, IndexRequest
-from lodestone.indexing.scopes import Candidate, examine, uris_of
+from lodestone.indexing.scopes import Candidate, examine, inner_scopes, uris_of
 from lodestone.indexing.sync import SyncReport, SyncResources, sync
 from lodestone.indexing.tasks import EmbedSettings, SliceParts
 
@@ -89,7 +89,7 @@ def index_paths(
         run = catalog.start_run(KIND, corpus.corpus_id)
         job = _Job(resources, request, corpus, run, progress, pool=pool)
         try:
-            job.discover(candidates, table)
+            problems += job.discover(candidates, table)
             job.embed()
             synced = job.synchronise(synchronise)
         except KeyboardInterrupt:
@@ -142,7 +142,8 @@ class _Job:
             self._parts = SliceParts.of(self.resources.backbones(), self.resources.text_encoder)
         return self._parts
 
-    def discover(self, candidates: list[Candidate], table: CaptionTable | None) -> None:
+    def discover(self, candidates: list[Candidate], table: CaptionTable | None) -> list[LodestoneError]:
+        """Returns what is wrong with roots inside the candidates; they keep what was indexed from them."""
         catalog, index = self.resources.catalog, self.resources.settings.index
         self._stage(Stage.DISCOVER)
         recaptioner = Recaptioner(catalog, self.parts.captions)
@@ -156,9 +157,15 @@ class _Job:
         )
         meter = Meter(self.progress, Stage.DISCOVER)
         scopes: list[Scope] = []
+        problems: list[LodestoneError] = []
         for candidate in candidates:
-            scope = candidate.scope(catalog, self.corpus)
-            scopes.append(scope)
+            scopes.append(candidate.scope(catalog, self.corpus))
+            inner, wrong = inner_scopes(catalog, scopes[-1], follow_symlinks=index.follow_symlinks)
+            scopes += inner
+            problems += wrong
+        for scope in scopes:
+            finder.bury(scope)
+        for scope in scopes:
             finder.scan(scope, finder.walk(scope), meter, self._expect)
         if table is not None:
             self._apply(table, scopes, recaptioner)
@@ -166,6 +173,7 @@ class _Job:
         self.counts["found"] = meter.done
         self.counts["recaptioned"] = recaptioner.changed
         self._again = finder.changes.fresh
+        return problems
 
     def _apply(self, table: CaptionTable, scopes: list[Scope], recaptioner: Recaptioner) -> None:
         catalog = self.resources.catalog

@@ -1,7 +1,8 @@
 """Which root does a path that is to be indexed belong to?
 
 A folder becomes a root, unless it lies inside a root of the corpus already: then only that part of the root is looked at. A
-single file belongs to the root that holds it, else to its folder.
+single file belongs to the root that holds it, else to its folder. Roots of the corpus that lie inside the folder keep their
+pictures: they are looked at in the same run, each as a scope of its own.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from pathlib import Path
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import Corpus, Root
-from lodestone.errors import InvalidRequestError, LodestoneError
+from lodestone.errors import ImageError, InvalidRequestError, LodestoneError, NotFoundError
+from lodestone.imaging.failures import unreadable
+from lodestone.imaging.sniff import HEAD_BYTES
 from lodestone.indexing.changes import Scope
-from lodestone.indexing.discover import discover
+from lodestone.indexing.discover import discover, is_picture_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +37,13 @@ class Candidate:
         """The part of a root that this is; makes the root where there is none."""
         root = _holder(catalog.roots(corpus.corpus_id), self.path) or catalog.ensure_root(corpus.corpus_id, str(self.folder))
         prefix = os.path.relpath(self.path, root.path)
-        return Scope(root, self.path, prefix="" if prefix == os.curdir else prefix, is_file=self.is_file)
+        return Scope(
+            root,
+            self.path,
+            prefix="" if prefix == os.curdir else prefix,
+            is_file=self.is_file,
+            others=() if self.is_file else tuple(Path(r.path) for r in _roots_inside(catalog, corpus.corpus_id, self.path)),
+        )
 
 
 def examine(paths: Sequence[Path], *, follow_symlinks: bool) -> tuple[list[Candidate], list[LodestoneError]]:
@@ -47,18 +56,9 @@ def examine(paths: Sequence[Path], *, follow_symlinks: bool) -> tuple[list[Candi
     absolute = {Path(os.path.abspath(path)) for path in paths}  # noqa: PTH100 - not resolve(): a linked root keeps its name
     for path in sorted(absolute, key=lambda path: (len(path.parts), str(path))):
         try:
-            first = next(iter(discover(path, follow_symlinks=follow_symlinks)), None)
+            _require_pictures(path, follow_symlinks=follow_symlinks)
         except LodestoneError as error:
             problems.append(error)
-            continue
-        if first is None:
-            problems.append(
-                InvalidRequestError(
-                    f"nothing to index: there are no pictures below {str(path)!r}",
-                    hint="give a folder with pictures; what was indexed from there before is kept",
-                    path=str(path),
-                )
-            )
             continue
         if any(_is_inside(path, outer.path) for outer in candidates if not outer.is_file):
             continue  # covered already
@@ -73,6 +73,56 @@ def examine(paths: Sequence[Path], *, follow_symlinks: bool) -> tuple[list[Candi
             continue
         candidates.append(candidate)
     return candidates, problems
+
+
+def inner_scopes(catalog: Catalog, scope: Scope, *, follow_symlinks: bool) -> tuple[list[Scope], list[LodestoneError]]:
+    """The roots of the same corpus that lie inside a scope, and what is wrong with those that are left as they were."""
+    found: list[Scope] = []
+    problems: list[LodestoneError] = []
+    roots = {Path(root.path): root for root in catalog.roots(scope.root.corpus_id)}
+    for path in scope.others:
+        root = roots[path]
+        others = tuple(other for other in scope.others if path in other.parents)
+        try:
+            _require_pictures(path, follow_symlinks=follow_symlinks)
+        except NotFoundError:
+            found.append(Scope(root, path, others=others, vanished=True))  # the folder around it is there: this one is deleted
+        except LodestoneError as error:
+            problems.append(error)
+        else:
+            found.append(Scope(root, path, others=others))
+    return found, problems
+
+
+def _require_pictures(path: Path, *, follow_symlinks: bool) -> None:
+    first = next(iter(discover(path, follow_symlinks=follow_symlinks)), None)
+    if first is None:
+        raise InvalidRequestError(
+            f"nothing to index: there are no pictures below {str(path)!r}",
+            hint="give a folder with pictures; what was indexed from there before is kept",
+            path=str(path),
+        )
+    if first.path == path and not is_picture_name(path.name):  # a file that was named itself: its extension says nothing
+        _require_picture(path)
+
+
+def _require_picture(path: Path) -> None:
+    from lodestone.imaging.decode import supported_format
+
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise unreadable(error) from error
+    try:
+        supported_format(head)
+    except ImageError as error:
+        hint = "give a picture file, or a folder with pictures"
+        raise ImageError(f"cannot index {str(path)!r}: {error.message}", hint=hint, **error.details) from error
+
+
+def _roots_inside(catalog: Catalog, corpus_id: str, path: Path) -> list[Root]:
+    return [root for root in catalog.roots(corpus_id) if _is_inside(Path(root.path), path)]
 
 
 def _holder(roots: Sequence[Root], path: Path) -> Root | None:
