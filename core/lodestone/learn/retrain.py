@@ -16,12 +16,16 @@ from lodestone.indexing.sync import SyncReport, sync
 from lodestone.learn.artefact import BridgeWeights
 from lodestone.learn.bridge import TrainingReport
 from lodestone.learn.captions import fit_bridge
+from lodestone.learn.classes import ClassPairs, class_pairs, class_texts, classifiers
 from lodestone.learn.sources import CaptionedPictures, with_articles
 
 if TYPE_CHECKING:
+    from lodestone.backbones.base import BackboneOutputs
+    from lodestone.language.base import TextEncoder
     from lodestone.runtime import Runtime
 
 KIND = "bridge"
+FEWEST_FOR_CLASSES = 200  # pictures; of fewer, mean and covariance say too little about where a class would lie
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +82,14 @@ def retrain_bridge(
         runtime.text_encoder.warm_up()
         spoken, owner = with_articles(pictures.texts, pictures.owner)
         texts = runtime.text_encoder.encode(spoken)
-        weights, training = fit_bridge(pictures.outputs, texts, owner, base=None if from_nothing else base, seed=seed)
+        weights, training = fit_bridge(
+            pictures.outputs,
+            texts,
+            owner,
+            base=None if from_nothing else base,
+            classes=_classes(pictures.outputs, runtime.text_encoder) if from_nothing else None,
+            seed=seed,
+        )
         if not dry_run:
             path = weights.save(runtime.home.artifacts / KIND)
             catalog.add_artifact(KIND, weights.version, f"{KIND}/{path.name}", asdict(training))
@@ -93,3 +104,10 @@ def retrain_bridge(
     catalog.update_run(run.run_id, stage="done", counts={"pictures": training.pictures, "texts": training.texts})
     catalog.finish_run(run.run_id, RunState.DONE)
     return RetrainReport(run.run_id, training, pictures.skipped, promoted=not dry_run)
+
+
+def _classes(outputs: BackboneOutputs, encoder: TextEncoder) -> ClassPairs | None:
+    """The names that no caption may have used, as the shipped bridge was taught them; an update keeps those it knows."""
+    if outputs.rows < FEWEST_FOR_CLASSES:
+        return None
+    return class_pairs(outputs, classifiers(), class_texts(encoder))
