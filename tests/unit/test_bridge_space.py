@@ -9,7 +9,7 @@ import pytest
 from tests.support.pairs import make_pairs
 
 from lodestone.errors import ConfigurationError
-from lodestone.learn.artefact import BridgeWeights, Tower, required_outputs
+from lodestone.learn.artefact import HUB_NEIGHBOURS, HUB_SHARE, BridgeWeights, Tower, required_outputs
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.query.weights import SpaceWeights
@@ -34,13 +34,23 @@ def test_vectors_are_unit_float32_and_rows_do_not_depend_on_each_other(tmp_path)
     assert space.requires == required_outputs()
 
 
-def test_inner_product_is_the_weighted_mean_of_both_heads_cosines(shipped):
+def test_inner_product_orders_by_the_weighted_mean_of_both_heads_cosines_less_a_share_of_the_closeness_to_all_texts(shipped):
     outputs, texts, _ = make_pairs(5)
     ridge, tower = (
         t @ p.T for t, p in zip(shipped.text_parts(texts), shipped.picture_parts(shipped.components(outputs)), strict=True)
     )
+    taught = [
+        t @ p.T
+        for t, p in zip(
+            shipped.text_parts(shipped.rehearsal.texts), shipped.picture_parts(shipped.components(outputs)), strict=True
+        )
+    ]
+    mean = shipped.ridge_share * ridge + (1 - shipped.ridge_share) * tower
+    closeness = shipped.ridge_share * taught[0] + (1 - shipped.ridge_share) * taught[1]
+    penalty = HUB_SHARE * np.sort(closeness, axis=0)[-HUB_NEIGHBOURS:].mean(0).clip(0, 1)
+    length = np.sqrt(2 * (1 + HUB_SHARE**2))
     joint = shipped.texts(texts) @ shipped.pictures(outputs).T
-    np.testing.assert_allclose(joint, shipped.ridge_share * ridge + (1 - shipped.ridge_share) * tower, atol=1e-5)
+    np.testing.assert_allclose(joint, (mean - penalty) / length, atol=1e-5)
 
 
 def test_saved_weights_load_with_the_same_version_and_the_same_vectors(shipped, tmp_path):

@@ -26,6 +26,11 @@ def test_words_that_the_bridge_was_never_taught_trust_label_matching_more():
     assert FITTED.label_trust(1.0, 0.0) == FITTED.ceiling
 
 
+def test_a_name_that_no_picture_matches_earns_nothing():
+    shown, absent = FITTED.label_trust(0.95, 0.7, 0.9), FITTED.label_trust(0.95, 0.7, 0.2)
+    assert shown > 0.4 > 0.1 > absent
+
+
 def test_weights_sum_to_one_whatever_spaces_are_searched():
     for spaces in (["labels", "bridge"], ["bridge"], ["labels"], ["labels", "bridge", "clip"], ["clip"]):
         weights = FITTED.weigh(0.9, 0.7, spaces)
@@ -44,7 +49,7 @@ def test_only_space_counts_even_without_any_trust():
 
 
 def test_extreme_slopes_do_not_overflow():
-    steep = SpaceWeights(slope=1e9, strange_slope=1e9, floor=0.0, ceiling=1.0)
+    steep = SpaceWeights(slope=1e9, strange_slope=1e9, evidence_slope=1e9, floor=0.0, ceiling=1.0)
     assert steep.label_trust(-1.0, 1.0) == pytest.approx(0)
     assert steep.label_trust(1.0, -1.0) == pytest.approx(steep.named + steep.strange)
 

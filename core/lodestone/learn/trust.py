@@ -72,8 +72,8 @@ def fuse(queries: ScoredQueries, weights: SpaceWeights, *, fixed_scales: bool = 
 
 def trust_of(queries: ScoredQueries, weights: SpaceWeights) -> Array:
     """(queries,) share of label matching."""
-    signs = zip(queries.similarity, queries.familiarity, strict=True)
-    return np.array([weights.label_trust(float(near), float(known)) for near, known in signs], np.float32)
+    signs = zip(queries.similarity, queries.familiarity, queries.labels.max(1), strict=True)
+    return np.array([weights.label_trust(float(near), float(known), float(best)) for near, known, best in signs], np.float32)
 
 
 def fit_space_weights(captions: ScoredQueries, names: ScoredQueries) -> SpaceWeights:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -117,7 +117,9 @@ class QueryEngine:
             texts = await self._encode(plan)
         query = Query(plan, stopwatch, self._weigh(texts, plan))
         yield plan_event(query)
-        ranking = await self._rank(_text_searches(query, texts), query)
+        ranking = await self._rank(_text_searches(query, texts), query, reweigh=lambda best: self._weigh(texts, plan, best))
+        if ranking.lists:
+            query = replace(query, weights={**query.weights, **{one.space: one.weight for one in ranking.lists}})
         response = await self._respond(query, ranking, stage="text")
         yield ResultsEvent(response=response)
         guides: list[Guide] = []
@@ -199,13 +201,19 @@ class QueryEngine:
             return EncodedTexts({}, {})
         return await _in_time(self._encoder.encode_texts([plan.text]), plan, "encoding the query")
 
-    def _weigh(self, texts: EncodedTexts, plan: QueryPlan) -> Mapping[str, float]:
-        return self._weigher.weights(texts.encoded, list(plan.spaces)) if plan.spaces else {}
+    def _weigh(self, texts: EncodedTexts, plan: QueryPlan, best: Mapping[str, float] | None = None) -> Mapping[str, float]:
+        return self._weigher.weights(texts.encoded, list(plan.spaces), best=best) if plan.spaces else {}
 
-    async def _rank(self, searches: Sequence[ListSearch], query: Query) -> Ranking:
+    async def _rank(
+        self,
+        searches: Sequence[ListSearch],
+        query: Query,
+        *,
+        reweigh: Callable[[Mapping[str, float]], Mapping[str, float]] | None = None,
+    ) -> Ranking:
         if not searches:
             return _EMPTY
-        ranking = await self._searcher.rank(searches, query.rules, query.stopwatch)
+        ranking = await self._searcher.rank(searches, query.rules, query.stopwatch, reweigh=reweigh)
         if ranking is None:
             raise _too_late("searching")
         return ranking

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -66,7 +66,13 @@ class Searcher:
         self._parallel = store.capabilities().engine not in _HOLD_THE_GIL
 
     async def rank(
-        self, searches: Sequence[ListSearch], rules: RankingRules, stopwatch: Stopwatch, *, before: Ranking | None = None
+        self,
+        searches: Sequence[ListSearch],
+        rules: RankingRules,
+        stopwatch: Stopwatch,
+        *,
+        before: Ranking | None = None,
+        reweigh: Callable[[Mapping[str, float]], Mapping[str, float]] | None = None,
     ) -> Ranking | None:
         """Search, complete and fuse.
 
@@ -75,6 +81,7 @@ class Searcher:
             rules: How.
             stopwatch: Counts `search`, `rescore` and `fuse`.
             before: An earlier ranking whose lists take part again without being searched again.
+            reweigh: Best score found in each space -> weight of each space: replaces the weights of the searches.
 
         Returns:
             None when the deadline passed before anything was found. Spaces that were late are left out, and `dropped` says so.
@@ -83,6 +90,10 @@ class Searcher:
             found = await self._search(by_collection(searches), rules)
         if not found.lists:
             return None
+        if reweigh is not None:
+            weights = reweigh({one.space: float(one.scores[0]) for one in found.lists if len(one.ids)})
+            found.lists = [replace(one, weight=weights[one.space]) for one in found.lists]
+            searches = [replace(one, weight=weights[one.space]) for one in searches]
         lists = (*(before.lists if before else ()), *found.lists)
         asked = (*(before.searches if before else ()), *searches)
         dropped = [*(before.dropped if before else ()), *(f"space {space!r}: out of time" for space in found.late)]

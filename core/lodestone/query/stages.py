@@ -51,14 +51,25 @@ class Encoder(Protocol):
 class SpaceWeigher(Protocol):
     """How much does each space count for this query?"""
 
-    def weights(self, encoded: Mapping[str, Vectors], spaces: Sequence[str]) -> Mapping[str, float]:
-        """One query, text encoder name -> (1, d) float32: weight, >= 0, of each of `spaces`."""
+    def weights(
+        self, encoded: Mapping[str, Vectors], spaces: Sequence[str], *, best: Mapping[str, float] | None = None
+    ) -> Mapping[str, float]:
+        """One query, text encoder name -> (1, d) float32: weight, >= 0, of each of `spaces`.
+
+        Asked before searching, and again with `best`: the score of the best picture of each space.
+        """
 
 
 class EqualWeights:
     """Every space counts the same."""
 
-    def weights(self, encoded: Mapping[str, Vectors], spaces: Sequence[str]) -> Mapping[str, float]:  # noqa: ARG002  (a contract)
+    def weights(
+        self,
+        encoded: Mapping[str, Vectors],  # noqa: ARG002  (a contract)
+        spaces: Sequence[str],
+        *,
+        best: Mapping[str, float] | None = None,  # noqa: ARG002
+    ) -> Mapping[str, float]:
         """1 / number of spaces, each."""
         return dict.fromkeys(spaces, 1.0 / max(len(spaces), 1))
 

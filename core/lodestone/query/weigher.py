@@ -28,11 +28,14 @@ class LabelTrust:
     def _parameters(self) -> SpaceWeights:
         return SpaceWeights.from_header(self._bridge.weights.query_weights)
 
-    def weights(self, encoded: Mapping[str, Vectors], spaces: Sequence[str]) -> Mapping[str, float]:
+    def weights(
+        self, encoded: Mapping[str, Vectors], spaces: Sequence[str], *, best: Mapping[str, float] | None = None
+    ) -> Mapping[str, float]:
         """See `SpaceWeigher.weights`."""
         words = encoded[self._labels.text_encoder]
         similarity = float(self._labels.label_similarity(words)[0])
-        return self._parameters.weigh(similarity, float(self._bridge.weights.familiarity(words)[0]), spaces)
+        familiarity = float(self._bridge.weights.familiarity(words)[0])
+        return self._parameters.weigh(similarity, familiarity, spaces, evidence=(best or {}).get(LABELS, 1.0))
 
 
 def make_weigher(projections: Mapping[str, Projection]) -> SpaceWeigher:

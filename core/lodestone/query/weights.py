@@ -1,9 +1,10 @@
 """How much does each space count for this query? A name is best found by label matching, a familiar sentence by the bridge.
 
-Two signs say that label matching deserves trust: the words are close to a class name, or they are far from everything the
-bridge was taught (a caption about things that its training never showed). Either one raises its share along a sigmoid; the
-bridge has the rest, and any further space counts as much as these two together. Scores of different spaces are made
-comparable by their scale. The parameters are fitted on validation data (learn/trust.py) and travel in the bridge's file.
+Two signs say that label matching deserves trust: the words are close to a class name and some picture really matches them
+(on drawings none does), or the words are far from everything the bridge was taught (a caption about things that its training
+never showed). Either one raises its share along a sigmoid; the bridge has the rest, and any further space counts as much as
+these two together. Scores of different spaces are made comparable by their scale. The parameters are fitted on validation
+data (learn/trust.py) and travel in the bridge's file.
 
 Use: `final(picture) = sum over spaces of weights[s] * score_s(picture) / scale(s)` over the union of the spaces' candidates.
 """
@@ -27,6 +28,8 @@ class SpaceWeights:
         middle: Similarity (cosine) to a class name at which half of `named` is given.
         slope: Steepness of that sigmoid, per unit of cosine.
         named: Share of label matching that a class name earns.
+        evidence_middle: Best cosine of a picture in label matching at which half of what the name earned is kept.
+        evidence_slope: Steepness of that sigmoid, per unit of cosine.
         strange_middle: Familiarity (cosine to what the bridge was taught) at which half of `strange` is given.
         strange_slope: Steepness of that sigmoid, per unit of cosine.
         strange: Share of label matching that unfamiliar words earn.
@@ -38,6 +41,8 @@ class SpaceWeights:
     middle: float = 0.7
     slope: float = 25.0
     named: float = 0.5
+    evidence_middle: float = 0.45
+    evidence_slope: float = 20.0
     strange_middle: float = 0.4
     strange_slope: float = 15.0
     strange: float = 0.3
@@ -45,18 +50,20 @@ class SpaceWeights:
     ceiling: float = 0.5
     scales: Mapping[str, float] = field(default_factory=dict)
 
-    def label_trust(self, similarity: float, familiarity: float = 1.0) -> float:
+    def label_trust(self, similarity: float, familiarity: float = 1.0, evidence: float = 1.0) -> float:
         """Share of label matching, in [floor, ceiling].
 
         Args:
             similarity: The query's highest cosine to a class name (`LabelSpace.label_similarity`).
             familiarity: The query's highest cosine to what the bridge was taught (`BridgeWeights.familiarity`).
+            evidence: The best picture's cosine in label matching; 1 while nothing was searched.
         """
-        trust = self.floor + self.named * _sigmoid(self.slope * (similarity - self.middle))
+        name = self.named * _sigmoid(self.slope * (similarity - self.middle))
+        trust = self.floor + name * _sigmoid(self.evidence_slope * (evidence - self.evidence_middle))
         trust += self.strange * _sigmoid(self.strange_slope * (self.strange_middle - familiarity))
         return min(trust, self.ceiling)
 
-    def weigh(self, similarity: float, familiarity: float, spaces: Iterable[str]) -> dict[str, float]:
+    def weigh(self, similarity: float, familiarity: float, spaces: Iterable[str], *, evidence: float = 1.0) -> dict[str, float]:
         """Weights of `spaces` for one query; they sum to 1.
 
         A space that is missing (a profile without the bridge, say) leaves its share to the others.
@@ -65,8 +72,9 @@ class SpaceWeights:
             similarity: See `label_trust`.
             familiarity: See `label_trust`.
             spaces: The names of the spaces that are searched, any order; an empty one gives an empty dict.
+            evidence: See `label_trust`.
         """
-        trust = self.label_trust(similarity, familiarity)
+        trust = self.label_trust(similarity, familiarity, evidence)
         raw = {space: {LABELS: trust, BRIDGE: 1.0 - trust}.get(space, 1.0) for space in spaces}
         total = sum(raw.values())
         if total <= 0:  # the only space searched is one that has no trust at all: it is all there is
