@@ -31,7 +31,11 @@ LimitOption = Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help=
 OffsetOption = Annotated[int, typer.Option("--offset", min=0, max=1000, help="Pictures to skip.")]
 PathPrefixOption = Annotated[
     str | None,
-    typer.Option("--path", help="Only pictures below this folder: of their root (2024/summer), or of this machine (~/Pictures/2024).", show_default=False),
+    typer.Option(
+        "--path",
+        help="Only pictures below this folder: of their root (2024/summer), or of this machine (~/Pictures/2024).",
+        show_default=False,
+    ),
 ]
 RootFilterOption = Annotated[
     list[str] | None, typer.Option("--root", help="Only this root; may be given several times.", show_default=False)

@@ -22,7 +22,7 @@ socket.getaddrinfo = _refused
 
 
 def _isolation() -> tuple[str, ...]:
-    """Words that run a command in a network namespace of its own, with no interface that is up; empty where that is not allowed."""
+    """Words that run a command in a network namespace of its own, with no interface up; none where that is not allowed."""
     for words in (("unshare", "--net"), ("unshare", "--map-root-user", "--net")):
         if shutil.which("unshare") and subprocess.run([*words, "true"], check=False, capture_output=True).returncode == 0:
             return words
