@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.machine import describe_machine
+from lodestone.config.settings import load_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,11 @@ class Part:
 
 def parts(scratch: Path) -> tuple[Part, ...]:
     """All parts, in order; `scratch` holds generated pictures and homes."""
+    index = ("--models", str(load_settings().settings.models.cache), "--cache", str(scratch / "pictures"))
     return (
         Part("Starting up", "benchmarks.start_up", ("--scratch", str(scratch))),
-        Part("Indexing beside a plain multi-process loop", "benchmarks.index_throughput", ("--scratch", str(scratch))),
+        Part("Indexing beside a plain multi-process loop", "benchmarks.index_throughput", (*index, "--pictures", "5000")),
+        Part("Memory of the index job", "benchmarks.index_throughput", (*index, "--memory", "1000", "10000")),
         Part("A warm query in this process", "benchmarks.query_latency"),
         Part("A warm query through the service", "benchmarks.serve_latency"),
     )

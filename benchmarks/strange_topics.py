@@ -1,7 +1,7 @@
 """How much should label matching count for words that the bridge was never taught?
 
-Trains bridges without the photos of a topic, and on the photos of one topic alone; then asks for what each never saw. Prints R@10
-by the share of label matching (constant), and by the rule without and with its term for unfamiliar words. Photos of the
+Trains bridges without the photos of a topic, and on the photos of one topic alone; then asks for what each never saw. Prints
+R@10 by the share of label matching (constant), and by the rule without and with its term for unfamiliar words. Photos of the
 training and validation parts alone (`lodestone.evaluation.splits`); the cache is that of benchmarks/quality.py.
 
     python -m benchmarks.strange_topics --captions CAPTIONS.tsv --images DIR --cache DIR
