@@ -10,7 +10,6 @@ import logging
 import os
 import re
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import Final
@@ -20,6 +19,9 @@ _OBJECT_STORE_BYTES: Final = 80 * 2**20  # tasks and receipts pass through it; p
 # Read by Ray when it is imported, and handed down to the processes it starts. What the user has set wins.
 _ENVIRONMENT: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
+    # Ray rewrites 127.0.0.1 to the address of a network card unless this is off (as it is outside Linux). With any other
+    # address, of loopback too, its servers listen on every network card.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning about a default that changes
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
@@ -57,8 +59,7 @@ class LocalRay:
             logging_level=logging.ERROR,
             object_store_memory=_OBJECT_STORE_BYTES,
             _temp_dir=str(self.folder / "ray"),  # Ray opens its own folder to everybody, so it lies inside one that is closed
-            # Ray rewrites 127.0.0.1 to the address of a network card; any other loopback address it keeps (Linux has them all).
-            _node_ip_address="127.0.0.3" if sys.platform == "linux" else None,
+            _node_ip_address="127.0.0.1",
         )
         self._started = True
 

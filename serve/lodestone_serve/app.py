@@ -23,6 +23,7 @@ from lodestone.errors import LodestoneError
 from lodestone_schemas.api import Problem
 from lodestone_serve.api import create_app
 from lodestone_serve.home_services import HomeServices
+from lodestone_serve.local_ray import keep_replica_on_loopback
 from lodestone_serve.logs import log_to
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.problems import problem, problem_of
@@ -71,6 +72,7 @@ def build(settings: Settings, *, token: str = "", failure_file: Path | None = No
 
 def _app_maker(settings: Settings, token: str, failure_file: Path | None) -> Callable[[], FastAPI]:
     def make_app() -> FastAPI:
+        keep_replica_on_loopback()
         warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in pictures' metadata
         log_to(settings.home / "logs", settings.log_level)
         metrics = Metrics()

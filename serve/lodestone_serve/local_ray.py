@@ -5,15 +5,16 @@ Nothing here touches another Ray on the machine, and `RAY_ADDRESS` is ignored: t
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
 import re
 import shutil
-import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _PREFIX = "lodestone-ray-"
 _OBJECT_STORE_BYTES = 100 * 2**20  # requests and answers pass through it in bytes; pictures never do
@@ -23,6 +24,9 @@ _ENVIRONMENT = {
     "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
     # Part of the above, but it opens a second port on the replica, around the proxy.
     "RAY_SERVE_ENABLE_DIRECT_INGRESS": "0",
+    # Ray rewrites 127.0.0.1 to the address of a network card unless this is off (as it is outside Linux). With any other
+    # address, of loopback too, its servers listen on every network card.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning about a default that changes
 }
@@ -47,13 +51,28 @@ def local_ray() -> Iterator[Path]:
             logging_level=logging.ERROR,
             object_store_memory=_OBJECT_STORE_BYTES,
             _temp_dir=str(temporary / "ray"),  # Ray opens its own folder to everybody, so it lies inside one that is closed
-            # Ray rewrites 127.0.0.1 to the address of a network card; any other loopback address it keeps (Linux has them all).
-            _node_ip_address="127.0.0.2" if sys.platform == "linux" else None,
+            _node_ip_address="127.0.0.1",
         )
         yield temporary
     finally:
         ray.shutdown()
         shutil.rmtree(temporary, ignore_errors=True)  # a dying process may still hold a file; swept next time
+
+
+def keep_replica_on_loopback() -> None:
+    """Have Serve open this replica's own gRPC port on loopback; to be called in the replica before it is ready.
+
+    Ray 2.60 opens that port on every network card, asks there for no token, and unpickles what comes in: whoever reaches it
+    runs code as this user. It has no setting. Where a later Ray has no such function, the replica fails instead of opening it.
+    """
+    replica: Any = importlib.import_module("ray.serve._private.replica")
+    add_port: Callable[[Any, str], int] = replica.add_port_to_grpc_server
+
+    def on_loopback(server: Any, address: str) -> int:  # noqa: ANN401 - one of gRPC's or Ray's servers
+        return add_port(server, address.replace("[::]", "127.0.0.1"))
+
+    if add_port.__name__ != on_loopback.__name__:
+        replica.add_port_to_grpc_server = on_loopback
 
 
 def _sweep() -> None:

@@ -220,6 +220,21 @@ def test_other_hosts_origins_and_methods_are_refused(http: httpx.Client) -> None
     assert answer.headers.get_list("x-request-id") == ["mine"]
 
 
+def test_nothing_of_the_service_listens_beyond_this_machine(service: Service, http: httpx.Client) -> None:
+    """Ray's own ports too: some of them take pickled objects."""
+    parent = psutil.Process(service.process.pid)
+    ports = {
+        (process.name(), connection.laddr.ip, connection.laddr.port)
+        for process in (parent, *parent.children(recursive=True))
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    own = httpx.URL(service.url).port
+    assert any(port == own for _, _, port in ports)
+    assert any(name == "gcs_server" for name, _, _ in ports)
+    assert {ip for _, ip, _ in ports} <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}, sorted(ports)
+
+
 def test_concurrent_queries_share_passes_of_the_text_encoder(service: Service) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
