@@ -29,7 +29,8 @@ from lodestone.evaluation.metrics import bootstrap, first_ranks
 from lodestone.evaluation.splits import PINNED, split_by_hash
 from lodestone.language.labels import imagenet_labels
 from lodestone.language.registry import make_text_encoder
-from lodestone.learn.artefact import BACKBONES, BridgeWeights
+from lodestone.learn.arrays import BACKBONES
+from lodestone.learn.artefact import BridgeWeights
 from lodestone.learn.bridge import train_bridge
 from lodestone.learn.classes import TEMPLATES, class_pairs, class_texts, classifiers
 from lodestone.learn.trust import ScoredQueries, fit_space_weights, fuse, sure_pictures, trust_of

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from lodestone.config.home import Home
 from lodestone.errors import InvalidRequestError, LodestoneError, ServiceUnavailableError
+from lodestone.processes import is_running
 from lodestone_schemas.api import (
     CorpusPage,
     Event,
@@ -85,7 +86,7 @@ def read_address(home: Home) -> ServiceAddress | None:
 def find_service(home: Home, *, timeout_s: float = _PROBE_S) -> ServiceAddress | None:
     """The running service of `home`, or None: no file, a dead process, no answer, or another service's answer."""
     address = read_address(home)
-    if address is None or not _is_running(address.pid):
+    if address is None or not is_running(address.pid):
         return None
     import httpx
 
@@ -95,18 +96,6 @@ def find_service(home: Home, *, timeout_s: float = _PROBE_S) -> ServiceAddress |
     except (httpx.HTTPError, ValueError):
         return None
     return address if alive.instance == instance_of(address.token) else None
-
-
-def _is_running(pid: int) -> bool:
-    if pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:  # it runs, as somebody else
-        return True
-    return True
 
 
 class ServiceClient:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 import tempfile
 from pathlib import Path
 from typing import Final
+
+from lodestone.processes import sweep_folders
 
 _PREFIX: Final = "lodestone-jobs-"
 _OBJECT_STORE_BYTES: Final = 80 * 2**20  # tasks and receipts pass through it; pictures and vectors never do
@@ -46,7 +47,7 @@ class LocalRay:
             os.environ.setdefault(name, value)
         import ray
 
-        _sweep()
+        sweep_folders(_PREFIX)
         # Short and outside the home: Unix sockets lie below it, and their paths end at 107 characters.
         self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         if ray.is_initialized():
@@ -78,21 +79,3 @@ class LocalRay:
         if self.folder != Path():
             shutil.rmtree(self.folder, ignore_errors=True)  # a dying process may still hold a file; swept next time
             self.folder = Path()
-
-
-def _sweep() -> None:
-    """Remove what jobs that were killed have left behind."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        match = re.match(rf"{_PREFIX}(\d+)-", folder.name)
-        if match and not _runs(int(match[1])):
-            shutil.rmtree(folder, ignore_errors=True)  # another user's stays
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

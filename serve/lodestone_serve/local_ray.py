@@ -8,13 +8,14 @@ from __future__ import annotations
 import importlib
 import logging
 import os
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from lodestone.processes import sweep_folders
 
 _PREFIX = "lodestone-ray-"
 _OBJECT_STORE_BYTES = 100 * 2**20  # requests and answers pass through it in bytes; pictures never do
@@ -37,7 +38,7 @@ def local_ray() -> Iterator[Path]:
     """Start a Ray cluster on this machine and stop it again. Yields its temporary folder (mode 0700), removed at the end."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    _sweep()
+    sweep_folders(_PREFIX)
     # Short and outside the home: Unix sockets lie below it, and their paths end at 107 characters.
     temporary = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     import ray
@@ -73,21 +74,3 @@ def keep_replica_on_loopback() -> None:
 
     if add_port.__name__ != on_loopback.__name__:
         replica.add_port_to_grpc_server = on_loopback
-
-
-def _sweep() -> None:
-    """Remove what services that were killed have left behind."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        match = re.match(rf"{_PREFIX}(\d+)-", folder.name)
-        if match and not _runs(int(match[1])):
-            shutil.rmtree(folder, ignore_errors=True)  # another user's stays
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -9,7 +9,8 @@ import pytest
 from tests.support.pairs import make_pairs
 
 from lodestone.errors import ConfigurationError
-from lodestone.learn.artefact import HUB_NEIGHBOURS, HUB_SHARE, BridgeWeights, Tower, required_outputs
+from lodestone.learn.arrays import Tower, required_outputs
+from lodestone.learn.artefact import HUB_NEIGHBOURS, HUB_SHARE, BridgeWeights
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.query.weights import SpaceWeights

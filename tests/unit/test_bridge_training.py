@@ -10,7 +10,7 @@ from tests.support.pairs import TEXT_DIM, make_pairs, recall_at_10
 
 from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.errors import InvalidRequestError
-from lodestone.learn.artefact import Statistics
+from lodestone.learn.arrays import Statistics
 from lodestone.learn.bridge import MINIMUM_FROM_NOTHING, BridgeSettings, solve, train_bridge
 from lodestone.learn.captions import fit_bridge
 from lodestone.learn.classes import Classifier, class_pairs

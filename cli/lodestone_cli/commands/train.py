@@ -90,7 +90,7 @@ def _pictures(
         return captioned_folder(images, table, runtime.backbones(), max_decoded_bytes=limit, progress=progress)
     from lodestone.embeddings.stored import StoredOutputs
     from lodestone.indexing.tasks import SliceParts
-    from lodestone.learn.artefact import required_outputs
+    from lodestone.learn.arrays import required_outputs
 
     parts = SliceParts.of(runtime.backbones(), runtime.text_encoder)
     stored = StoredOutputs(runtime.catalog, runtime.home.embeddings, parts.backbones, required_outputs())

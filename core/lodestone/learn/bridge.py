@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from lodestone.backbones.base import BackboneOutputs
 from lodestone.errors import InvalidRequestError
-from lodestone.learn.artefact import Array, BridgeWeights, Statistics, Tower, picture_columns, standardised
+from lodestone.learn.arrays import Array, Statistics, Tower, picture_columns, standardised
+from lodestone.learn.artefact import BridgeWeights
 from lodestone.learn.classes import ClassPairs
 from lodestone.learn.extend import extend_components, principal
 from lodestone.learn.rehearsal import group_pairs, merge

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from lodestone.backbones.base import BackboneOutputs
 from lodestone.evaluation.metrics import first_ranks
-from lodestone.learn.artefact import Array, BridgeWeights
+from lodestone.learn.arrays import Array
+from lodestone.learn.artefact import BridgeWeights
 from lodestone.learn.bridge import MINIMUM_FROM_NOTHING, BridgeSettings, TrainingReport, train_bridge
 from lodestone.learn.classes import ClassPairs
 

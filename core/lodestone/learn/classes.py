@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.language.base import TextEncoder
 from lodestone.language.labels import imagenet_labels
-from lodestone.learn.artefact import BACKBONES, Array
+from lodestone.learn.arrays import BACKBONES, Array
 from lodestone.models.packages import package_file
 
 PER_CLASS: Final = 4

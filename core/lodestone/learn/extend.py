@@ -15,7 +15,8 @@ from typing import Final
 import numpy as np
 
 from lodestone.backbones.base import BackboneOutputs
-from lodestone.learn.artefact import Array, BridgeWeights, Rehearsal, Statistics, Tower, picture_columns, standardised
+from lodestone.learn.arrays import Array, Rehearsal, Statistics, Tower, picture_columns, standardised
+from lodestone.learn.artefact import BridgeWeights
 
 MOST_COMPONENTS: Final = 1024  # however many updates follow each other
 FEWEST_PICTURES: Final = 60  # below, a residual's direction is chance

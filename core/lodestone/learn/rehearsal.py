@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.learn.artefact import Array, Rehearsal, unit
+from lodestone.learn.arrays import Array, Rehearsal, unit
 
 PER_GROUP: Final = 8  # pairs a group on average; a mean of fewer would tell too much of each
 _ROUNDS: Final = 8

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.learn.artefact import Array, Rehearsal, Tower
+from lodestone.learn.arrays import Array, Rehearsal, Tower
 
 if TYPE_CHECKING:
     import torch

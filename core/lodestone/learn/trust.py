@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.evaluation.metrics import first_ranks
-from lodestone.learn.artefact import Array
+from lodestone.learn.arrays import Array
 from lodestone.query.weights import BRIDGE, LABELS, SpaceWeights
 
 MIDDLES: Final = (0.55, 0.6, 0.65, 0.7)

@@ -12,9 +12,7 @@ Adapter = TypeVar("Adapter")
 Context = TypeVar("Context")
 
 
-def make(
-    kind: str, name: str, context: Context, *, table: Mapping[str, Callable[[Context], Adapter]], group: str
-) -> Adapter:
+def make(kind: str, name: str, context: Context, *, table: Mapping[str, Callable[[Context], Adapter]], group: str) -> Adapter:
     """The adapter called `name`: from our table, else from an installed package's entry point in `group`.
 
     Our own names win, so that no package can replace a built-in adapter unseen. An entry point names a callable that takes the

@@ -15,7 +15,8 @@ import numpy as np
 from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.backbones.registry import make_backbone
 from lodestone.language.registry import make_text_encoder
-from lodestone.learn.artefact import BridgeWeights, required_outputs
+from lodestone.learn.arrays import required_outputs
+from lodestone.learn.artefact import BridgeWeights
 from lodestone.models.cache import fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.spaces.base import Projection, Vectors
