@@ -1,4 +1,4 @@
-"""Acceptance 5: while pictures are indexed, does the service answer every query, and then find the new pictures?"""
+"""While pictures are indexed, does the service answer every query, and then find the new pictures?"""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
-FULL = 1_000  # the acceptance line's number; LODESTONE_E2E_PICTURES makes it smaller
+FULL = 1_000  # one query a second from here on; set LODESTONE_E2E_PICTURES=1000 for it
 PICTURES = int(os.environ.get("LODESTONE_E2E_PICTURES", "300"))
 PERIOD_S = 1.0 if PICTURES >= FULL else 0.25
 
