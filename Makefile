@@ -6,8 +6,9 @@ BIN     := $(VENV)/bin
 READY   := $(VENV)/.ready
 # Extra arguments for every pip call, e.g. where to find a CPU-only torch (see README, "Installing").
 PIP_ARGS ?=
-# Homes, models and pictures of the demo stay inside the checkout.
+# Homes and pictures of the demonstration stay inside the checkout; DIR=… has a home of its own.
 DEMO_HOME ?= .demo/home
+OWN_HOME ?= .demo/own
 
 export RAY_USAGE_STATS_ENABLED := 0
 export HF_HUB_OFFLINE := 1
@@ -28,9 +29,13 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 demo: setup  ## search pictures in words in a few minutes; DIR=~/Pictures for your own
-	LODESTONE_HOME='$(DEMO_HOME)' $(BIN)/lodestone demo $(if $(DIR),--dir '$(DIR)')
+ifdef DIR
+	$(BIN)/lodestone demo --home '$(OWN_HOME)' --dir '$(DIR)'
+else
+	$(BIN)/lodestone demo --home '$(DEMO_HOME)'
+endif
 
-test: setup  ## every test but the long chaos and benchmark runs
+test: setup  ## every test, with a real Ray and a real Qdrant server
 	$(BIN)/python -m pytest
 
 check: setup format-check lint types unit  ## format, lint, types, unit tests: under two minutes

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from unicodedata import category
 
-from lodestone.config.settings import LoadedSettings, load_settings
 from lodestone_cli.options import Output
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lodestone.config.settings import LoadedSettings
     from lodestone.runtime import Runtime
     from lodestone.service import ServiceClient
 
@@ -31,9 +32,13 @@ class Session:
         purpose: str = "lodestone",
         flags: Mapping[str, Any] | None = None,
     ) -> None:
+        from lodestone.config.settings import load_settings  # pydantic takes a while: not for `--help`
+
         self.output = output
         self.purpose = purpose
         self.loaded: LoadedSettings = load_settings({"home": home, "profile": profile, **(flags or {})})
+        logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+        logging.getLogger("lodestone").setLevel(self.loaded.settings.log_level.upper())
         self._runtime: Runtime | None = None
         self._client: ServiceClient | None = None
 

@@ -23,15 +23,23 @@ def demo(
     home: HomeOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
-    """Index pictures, ask thirty fixed questions, train on names, ask again; write a contact sheet."""
+    """Index pictures, ask thirty fixed questions, train on names, ask again; write a contact sheet.
+
+    It has a home of its own, and never touches the one that LODESTONE_HOME names.
+    """
+    if folder is None and home is None:
+        import platformdirs
+
+        home = platformdirs.user_cache_path("lodestone", appauthor=False) / "demo-home"
     with Session(home=home, output=output, purpose="lodestone demo") as session:
         from lodestone_cli.progress import shown_progress
 
         if folder is not None:
-            _own_folder(session, folder)
+            _own_folder(session, folder.expanduser())
             return
         from lodestone_cli.demo.run import run_demo
 
+        _require_demo_home(session)
         with shown_progress(session) as progress:
             report = run_demo(session.runtime, say=session.messages.print, progress=progress)
 
@@ -39,6 +47,22 @@ def demo(
             _print(console, report)
 
         session.emit(report.as_dict(), human)
+
+
+def _require_demo_home(session: Session) -> None:
+    """The demonstration replaces the bridge and adds corpora: not in a home with anything else."""
+    from lodestone.config.home import Home
+    from lodestone.errors import InvalidRequestError
+    from lodestone_cli.demo.run import CORPORA
+
+    if not Home(session.loaded.settings.home).exists():
+        return
+    others = [corpus.name for corpus in session.runtime.catalog.corpora(offset=0, limit=10_000) if corpus.name not in CORPORA]
+    if others:
+        raise InvalidRequestError(
+            f"{str(session.loaded.settings.home)!r} holds other pictures: {', '.join(others)}",
+            hint="the demonstration needs a home of its own: leave out --home, or name a new folder",
+        )
 
 
 def _own_folder(session: Session, folder: Path) -> None:

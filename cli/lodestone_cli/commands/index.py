@@ -46,7 +46,7 @@ def index(
                 session.runtime,
                 _named(paths),
                 corpus=corpus,
-                captions=captions,
+                captions=captions.expanduser() if captions else None,
                 retry_failed=retry_failed,
                 service=None if local else session.service(),
                 progress=progress,
@@ -61,7 +61,7 @@ def index(
 def _named(paths: list[str]) -> list[Path]:
     if "" in paths:  # an unset variable in a script; `Path("")` would be the current folder
         raise InvalidRequestError("one of the paths is empty", hint="name a folder with pictures; `.` is the current one")
-    return [Path(path) for path in paths]
+    return [Path(path).expanduser() for path in paths]
 
 
 _CHANGES = {

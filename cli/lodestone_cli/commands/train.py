@@ -86,8 +86,8 @@ def _pictures(
         from lodestone.indexing.captions import CaptionTable
 
         limit = runtime.settings.index.max_decoded_mb << 20
-        table = CaptionTable.load(captions)
-        return captioned_folder(images, table, runtime.backbones(), max_decoded_bytes=limit, progress=progress)
+        table = CaptionTable.load(captions.expanduser())
+        return captioned_folder(images.expanduser(), table, runtime.backbones(), max_decoded_bytes=limit, progress=progress)
     from lodestone.embeddings.stored import StoredOutputs
     from lodestone.indexing.tasks import SliceParts
     from lodestone.learn.arrays import required_outputs

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lodestone.runtime import Runtime
 
 TOP = 5
-PHOTOS, NAMED, DRAWINGS = "demo-photos", "demo-named", "demo-drawings"
+PHOTOS, DRAWINGS = CORPORA = "demo-photos", "demo-drawings"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ was left out.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
@@ -16,7 +17,6 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 import numpy as np
-import structlog
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -45,7 +45,7 @@ from lodestone_schemas.api import (
     SearchResponse,
 )
 
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 _HYDRATE_GRACE_S: Final = 1.0  # an answer that is found is read out even when the deadline has just passed
 _EMPTY: Final = Ranking(FusedList((), np.empty(0)))
@@ -101,7 +101,7 @@ class QueryEngine:
             try:
                 await generator.warm_up()
             except ModelUnavailableError as error:
-                _log.warning("generator cannot run", generator=name, reason=error.message, hint=error.hint)
+                _log.warning("generator %s cannot run: %s (%s)", name, error.message, error.hint)
 
     async def events(self, request: SearchRequest) -> AsyncGenerator[Event, None]:
         """Answer in words, step by step; closing the iterator cancels what is pending.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
-import structlog
 from numpy.typing import NDArray
 
 from lodestone.errors import LodestoneError
@@ -17,7 +17,7 @@ from lodestone.query.clock import remaining
 from lodestone.query.rescore import ListSearch
 from lodestone.query.stages import Encoder
 
-_log = structlog.get_logger(__name__)
+_log = logging.getLogger(__name__)
 
 # Of the time left when generators are asked, this much is kept for searching what they give.
 _KEPT_FOR_SEARCH: Final = 0.2
@@ -140,7 +140,7 @@ def _outcome(task: asyncio.Task[list[Guide]], name: str, log: GuideLog) -> list[
     except LodestoneError as error:
         log.warnings.append(f"generator {name!r} gave nothing: {error.message}{f' ({error.hint})' if error.hint else ''}")
     except Exception as error:  # noqa: BLE001  (other people's code: it must not cost the answer; logged with its traceback)
-        _log.exception("generator failed", generator=name)
+        _log.exception("generator %s failed", name)
         log.warnings.append(f"generator {name!r} failed: {type(error).__name__}: {error}")
     return []
 
