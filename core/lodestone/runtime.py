@@ -6,6 +6,7 @@ without models. The store's lock is taken by the first use of `store` and releas
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
@@ -152,15 +153,21 @@ class Runtime:
                 return projection
         return None
 
-    def engine(self) -> QueryEngine:
-        """A query engine over the versions in force now, not warmed up; takes the store."""
+    def engine(self, projections: Mapping[str, Projection] | None = None) -> QueryEngine:
+        """A query engine, not warmed up; takes the store.
+
+        Args:
+            projections: Space name -> the version to search; None for `serving_projections`. An engine of another version
+                answers with that space only once its collection is promoted.
+        """
         from lodestone.generators.registry import GeneratorContext, make_generator
         from lodestone.query.encoder import LocalEncoder
         from lodestone.query.engine import QueryEngine
         from lodestone.query.weigher import make_weigher
 
         context = self.models()
-        projections = self.serving_projections()
+        if projections is None:
+            projections = self.serving_projections()
         around = GeneratorContext(
             store=self.store, catalog=self.catalog, models=context, text_encoder=self.profile.text_encoder
         )

@@ -7,9 +7,10 @@ only once it is warm, so that no query meets a half-changed one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from lodestone.indexing.progress import ProgressEvent
     from lodestone.query.engine import QueryEngine
     from lodestone.runtime import Runtime
+    from lodestone.spaces.base import Projection
 
 THREADS = 32  # mostly waiting: for the store, the catalog, or the encoder's next pass; it also bounds a text batch
 _CLOSE_WAITS_S = 10.0
@@ -65,11 +67,11 @@ class HomeServices:
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="lodestone"))
         runtime = await asyncio.to_thread(self._open_runtime)
         try:
-            engine = await self._warm_engine(runtime)
+            answering = await self._warm(runtime, await asyncio.to_thread(runtime.serving_projections))
         except BaseException:
             await asyncio.to_thread(runtime.close)
             raise
-        self._opened = _Opened(runtime, engine, Readiness(runtime, self._started_at))
+        self._opened = _Opened(runtime, answering, Readiness(runtime, self._started_at))
 
     async def close(self) -> None:
         """Let a running sync finish for a moment, then release the store."""
@@ -81,22 +83,22 @@ class HomeServices:
 
     async def events(self, request: SearchRequest) -> AsyncIterator[Event]:
         """See `Services.events`."""
-        async with aclosing(cast("Any", self._now.engine.events(request))) as events:
+        async with aclosing(cast("Any", self._now.answering.engine.events(request))) as events:
             async for event in events:
                 yield event
 
     async def answer(self, request: SearchRequest) -> SearchResponse:
         """See `Services.answer`."""
-        return await self._now.engine.answer(request)
+        return await self._now.answering.engine.answer(request)
 
     async def similar(self, image_id: str, options: SearchOptions) -> SearchResponse:
         """See `Services.similar`."""
-        return await self._now.engine.similar(image_id, options)
+        return await self._now.answering.engine.similar(image_id, options)
 
     async def by_picture(self, picture: bytes, options: SearchOptions) -> SearchResponse:
         """See `Services.by_picture`."""
         image = await asyncio.to_thread(self._now.runtime.decode, picture)
-        return await self._now.engine.by_picture(image, options)
+        return await self._now.answering.engine.by_picture(image, options)
 
     async def image(self, image_id: str) -> ImageInfo:
         """See `Services.image`."""
@@ -177,29 +179,47 @@ class HomeServices:
 
         now = self._now
         # Another version of a space is in force: its engine is warm before the sync promotes that version, so that the moment
-        # in which neither engine knows the promoted collection is short (a query then leaves the space out, and says so).
-        collections = await asyncio.to_thread(_collections, now.runtime)
-        renewed = await self._warm_engine(now.runtime) if collections != now.collections else None
-        await asyncio.to_thread(sync, now.runtime, progress=report)
-        if renewed is not None:
-            now.engine, now.collections = renewed, collections
+        # in which the promoted collection has no engine is short (a query then leaves the space out, and says so).
+        wanted = await asyncio.to_thread(now.runtime.projections)
+        renewed = await self._warm(now.runtime, wanted) if _collections(wanted) != now.answering.collections else None
+        try:
+            await asyncio.to_thread(sync, now.runtime, progress=report)
+        finally:  # a sync that fails may have promoted before, or not
+            await self._renew(now, renewed)
 
-    async def _warm_engine(self, runtime: Runtime) -> QueryEngine:
-        engine = await asyncio.to_thread(runtime.engine)
+    async def _renew(self, now: _Opened, renewed: _Answering | None) -> None:
+        """Let queries use an engine of the promoted versions: the one in use, `renewed`, or else a new one."""
+        promoted = await asyncio.to_thread(now.runtime.serving_projections)
+        collections = _collections(promoted)
+        if collections == now.answering.collections:
+            return
+        if renewed is None or collections != renewed.collections:  # yet another version came in force during the sync
+            renewed = await self._warm(now.runtime, promoted)
+        now.answering = renewed
+
+    async def _warm(self, runtime: Runtime, projections: Mapping[str, Projection]) -> _Answering:
+        engine = await asyncio.to_thread(runtime.engine, projections)
         await engine.warm_up()
-        return engine
+        return _Answering(engine, _collections(projections))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answering:
+    """What answers queries, and the collection of each space that it knows how to search."""
+
+    engine: QueryEngine
+    collections: Mapping[str, str]
 
 
 class _Opened:
     """What exists between `open` and `close`."""
 
-    def __init__(self, runtime: Runtime, engine: QueryEngine, readiness: Readiness) -> None:
+    def __init__(self, runtime: Runtime, answering: _Answering, readiness: Readiness) -> None:
         self.runtime = runtime
-        self.engine = engine
+        self.answering = answering
         self.readiness = readiness
         self.pictures = Pictures(runtime)
-        self.collections = _collections(runtime)
 
 
-def _collections(runtime: Runtime) -> dict[str, str]:
-    return {space: projection.collection for space, projection in runtime.projections().items()}
+def _collections(projections: Mapping[str, Projection]) -> dict[str, str]:
+    return {space: projection.collection for space, projection in projections.items()}

@@ -19,6 +19,8 @@ from lodestone_serve.services import StoredFile
 if TYPE_CHECKING:
     from lodestone.runtime import Runtime
 
+# A changed file is `pending` until it is embedded anew; searches show it meanwhile.
+_SHOWN = frozenset({ImageState.ACTIVE, ImageState.PENDING})
 _CORPORA_AT_ONCE = 500
 _HINT = "run `lodestone index` again for its folder"
 # What the decoder calls a format -> how it is served. Anything else (RAW) is bytes to save, not to show.
@@ -93,7 +95,7 @@ class Pictures:
     def _find(self, image_id: str) -> tuple[ImageRecord, Root]:
         catalog = self._runtime.catalog
         image = catalog.images([image_id]).get(image_id)
-        if image is None or image.state is not ImageState.ACTIVE:
+        if image is None or image.state not in _SHOWN:
             raise NotFoundError(f"no indexed picture has the id {image_id!r}", hint="take an id from a search")
         return image, catalog.root(image.root_id)
 

@@ -1,0 +1,155 @@
+"""When another bridge comes in force, does the service go on searching with it, and when that fails, with the old one?"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.home import settings_for
+from tests.support.pictures import encoded, write_photo, write_photos
+from tests.support.pictures import photo as drawn
+
+from lodestone.catalog.records import ImageState
+from lodestone.config.settings import Settings
+from lodestone.errors import NotFoundError, StoreError
+from lodestone.indexing import sync as syncing
+from lodestone.indexing.report import IndexRequest
+from lodestone.indexing.run import index_paths
+from lodestone.learn.artefact import BridgeWeights
+from lodestone.learn.retrain import KIND
+from lodestone.runtime import Runtime
+from lodestone_schemas.api import SearchOptions, SearchRequest, SearchResponse, SyncRequest
+from lodestone_serve.home_services import HomeServices
+
+ASKED = SearchRequest(query="coloured dots", limit=3, guides=0)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    write_photos(tmp_path / "pictures", 5)
+    settings = settings_for(tmp_path)
+    with Runtime.open(settings) as runtime:
+        index_paths(runtime, IndexRequest((tmp_path / "pictures",), corpus="photos"))
+    return settings
+
+
+@pytest.fixture
+async def services(settings: Settings) -> AsyncIterator[HomeServices]:
+    opened = HomeServices(settings)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+def put_in_force(settings: Settings, *, shift: float) -> str:
+    """Another bridge, as training in another process leaves it; the name of its collection."""
+    with Runtime.open(settings) as runtime:
+        shipped = BridgeWeights.shipped()
+        weights = replace(shipped, ridge_bias=shipped.ridge_bias + shift)
+        path = weights.save(runtime.home.artifacts / KIND)
+        runtime.catalog.add_artifact(KIND, weights.version, f"{KIND}/{path.name}", {})
+        runtime.catalog.activate_artifact(KIND, weights.version)
+        return runtime.projections()["bridge"].collection
+
+
+async def synchronise(services: HomeServices) -> str:
+    """How the sync ended."""
+    return [step.type async for step in services.sync(SyncRequest())][-1]
+
+
+def assert_whole(response: SearchResponse) -> None:
+    assert response.warnings == []
+    assert response.space_weights["bridge"] > 0
+    assert len(response.hits) == 3
+
+
+async def test_a_new_bridge_is_searched_after_its_sync_and_the_old_one_until_then(
+    settings: Settings, services: HomeServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, loop, meanwhile = syncing.sync, asyncio.get_running_loop(), []
+
+    def sync(runtime: Runtime, **options: Any) -> Any:
+        meanwhile.append(asyncio.run_coroutine_threadsafe(services.answer(ASKED), loop).result(60))
+        return real(runtime, **options)
+
+    monkeypatch.setattr(syncing, "sync", sync)
+    before = await services.answer(ASKED)
+    for shift in (0.02, 0.04):
+        collection = put_in_force(settings, shift=shift)
+        assert await synchronise(services) == "done"
+        assert_whole(meanwhile[-1])
+        after = await services.answer(ASKED)
+        assert_whole(after)
+        assert services._now.runtime.store.aliases()["bridge"] == collection
+    assert [hit.score for hit in after.hits] != [hit.score for hit in before.hits]
+    like = await services.by_picture(encoded(drawn(seed=3), "JPEG", quality=90), SearchOptions(limit=1))
+    assert (like.hits[0].uri, like.warnings) == ("000003.jpg", [])
+
+
+async def test_the_old_bridge_serves_on_while_syncs_fail(
+    settings: Settings, services: HomeServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise StoreError("the disk is gone", hint="put it back")
+
+    put_in_force(settings, shift=0.02)
+    with monkeypatch.context() as patched:
+        patched.setattr(syncing, "sync", broken)
+        assert await synchronise(services) == "error"
+    assert_whole(await services.answer(ASKED))
+    assert await synchronise(services) == "done"
+    assert_whole(await services.answer(ASKED))
+
+
+async def test_a_sync_that_fails_after_the_promotion_leaves_the_new_bridge_serving(
+    settings: Settings, services: HomeServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise StoreError("the disk is gone", hint="put it back")
+
+    collection = put_in_force(settings, shift=0.02)
+    monkeypatch.setattr(syncing, "_drop_retired", broken)
+    assert await synchronise(services) == "error"
+    assert services._now.runtime.store.aliases()["bridge"] == collection
+    assert_whole(await services.answer(ASKED))
+
+
+async def test_a_service_that_starts_before_the_sync_serves_the_old_bridge_then_the_new(settings: Settings) -> None:
+    put_in_force(settings, shift=0.02)
+    opened = HomeServices(settings)
+    await opened.open()
+    try:
+        assert_whole(await opened.answer(ASKED))
+        assert await synchronise(opened) == "done"
+        assert_whole(await opened.answer(ASKED))
+    finally:
+        await opened.close()
+
+
+async def test_a_changed_picture_that_waits_for_its_embedding_is_shown_with_working_links(
+    settings: Settings, services: HomeServices, tmp_path: Path
+) -> None:
+    path = write_photo(tmp_path / "pictures" / "000001.jpg", seed=77)
+    status = path.stat()
+    with Runtime.open(settings) as runtime:
+        (root,) = runtime.catalog.roots(None)
+        (image,) = [one for one in runtime.catalog.images_of_root(root.root_id) if one.uri == path.name]
+        waiting = replace(
+            image, hash="ab" * 32, size=status.st_size, mtime_ns=status.st_mtime_ns, state=ImageState.PENDING, slice_id=None,
+            width=0, height=0,
+        )  # fmt: skip
+        runtime.catalog.update_images([waiting])
+    hits = (await services.answer(ASKED.model_copy(update={"limit": 10}))).hits
+    assert image.image_id in [hit.image_id for hit in hits]
+    assert (await services.image(image.image_id)).hash == waiting.hash
+    thumbnail = await services.thumbnail(image.image_id)
+    assert (thumbnail.path.stem, thumbnail.path.stat().st_size > 0) == (waiting.hash, True)
+    assert (await services.content(image.image_id)).path == path
+    with Runtime.open(settings) as runtime:
+        runtime.catalog.update_images([replace(waiting, state=ImageState.GONE)])
+    with pytest.raises(NotFoundError):
+        await services.image(image.image_id)
