@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 TOKEN_HEADER = "X-Lodestone-Token"  # noqa: S105 - the name of a header
 _PROBE_S = 2.0
+_MARGIN_S = 15.0  # beyond a query's own deadline: to be admitted, read out and sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ class ServiceClient:
 
     Args:
         address: From `find_service`.
-        timeout_s: Seconds to wait for a whole answer; streams may pause for that long between two events.
+        timeout_s: Seconds to wait for a whole answer; streams may pause for that long between two events. A query with a longer
+            deadline is waited for; removing a corpus and a sync are waited for without end, while the service lives.
 
     Raises:
         ServiceUnavailableError: from every method, when the service does not answer (any more).
@@ -113,6 +115,7 @@ class ServiceClient:
         import httpx
 
         self.address = address
+        self._timeout_s = timeout_s
         self._http = httpx.Client(
             base_url=address.url,
             timeout=httpx.Timeout(timeout_s, connect=_PROBE_S),
@@ -132,14 +135,16 @@ class ServiceClient:
 
     def search(self, request: SearchRequest) -> SearchResponse:
         """The final answer to a query in words."""
-        return SearchResponse.model_validate_json(self._post("/v1/search", content=request.model_dump_json()))
+        return SearchResponse.model_validate_json(self._post("/v1/search", request, content=request.model_dump_json()))
 
     def stream(self, request: SearchRequest) -> Iterator[Event]:
         """The events of a query in words. An `error` event is raised as the error it carries."""
         from pydantic import TypeAdapter
 
         events: TypeAdapter[Event] = TypeAdapter(Event)
-        for data in self._lines("/v1/search/stream", request.model_dump_json(), prefix="data:"):
+        for data in self._lines(
+            "/v1/search/stream", request.model_dump_json(), prefix="data:", timeout=self._patience(request)
+        ):
             event = events.validate_json(data)
             if event.type == "error":
                 raise error_of(event.problem.model_dump())
@@ -149,13 +154,13 @@ class ServiceClient:
         """Pictures like an indexed one."""
         chosen = options.model_dump(mode="json", exclude_none=True)
         params = {**chosen.pop("filters"), **chosen}
-        return SearchResponse.model_validate_json(self._get(f"/v1/images/{image_id}/similar", params))
+        return SearchResponse.model_validate_json(self._get(f"/v1/images/{image_id}/similar", params, options))
 
     def by_picture(self, picture: bytes, options: SearchOptions) -> SearchResponse:
         """Pictures like the one in `picture`, a picture file's content."""
         files = {"image": ("picture", picture, "application/octet-stream")}
         form = {"options": options.model_dump_json()}
-        return SearchResponse.model_validate_json(self._post("/v1/search/image", files=files, data=form))
+        return SearchResponse.model_validate_json(self._post("/v1/search/image", options, files=files, data=form))
 
     def image(self, image_id: str) -> ImageInfo:
         """What is known about one picture."""
@@ -169,7 +174,8 @@ class ServiceClient:
         """Remove a corpus everywhere."""
         from urllib.parse import quote
 
-        self._request("DELETE", f"/v1/corpora/{quote(name, safe='')}", headers=self._token)
+        path = f"/v1/corpora/{quote(name, safe='')}"
+        self._request("DELETE", path, headers=self._token, timeout=_endless())
 
     def status(self) -> ServiceStatus:
         """What answers in the service right now."""
@@ -179,7 +185,7 @@ class ServiceClient:
         """Have the service bring its collections in line; yields every step, the last one `done`."""
         body = (request or SyncRequest()).model_dump_json()
         ended = False
-        for line in self._lines("/v1/internal/sync", body, headers=self._token, endless=True):
+        for line in self._lines("/v1/internal/sync", body, headers=self._token, timeout=_endless()):
             step = SyncProgress.model_validate_json(line)
             if step.type == "error" and step.problem is not None:
                 raise error_of(step.problem.model_dump())
@@ -195,12 +201,20 @@ class ServiceClient:
     def _token(self) -> dict[str, str]:
         return {TOKEN_HEADER: self.address.token}
 
-    def _get(self, path: str, params: Mapping[str, Any] | None = None) -> bytes:
-        return self._request("GET", path, params=params)
+    def _patience(self, options: SearchOptions | None = None) -> httpx.Timeout:
+        import httpx
 
-    def _post(self, path: str, **body: Any) -> bytes:  # noqa: ANN401 - httpx's own ways to give a body
+        seconds = self._timeout_s
+        if options is not None and options.deadline_ms is not None:
+            seconds = max(seconds, options.deadline_ms / 1000 + _MARGIN_S)
+        return httpx.Timeout(seconds, connect=_PROBE_S)
+
+    def _get(self, path: str, params: Mapping[str, Any] | None = None, options: SearchOptions | None = None) -> bytes:
+        return self._request("GET", path, params=params, timeout=self._patience(options))
+
+    def _post(self, path: str, options: SearchOptions, **body: Any) -> bytes:  # noqa: ANN401 - httpx's own ways to give a body
         headers = {"Content-Type": "application/json"} if "content" in body else {}
-        return self._request("POST", path, headers=headers, **body)
+        return self._request("POST", path, headers=headers, timeout=self._patience(options), **body)
 
     def _request(self, method: str, path: str, **arguments: Any) -> bytes:  # noqa: ANN401 - httpx's own arguments
         import httpx
@@ -214,11 +228,10 @@ class ServiceClient:
         return answer.content
 
     def _lines(
-        self, path: str, body: str, *, prefix: str = "", headers: Mapping[str, str] | None = None, endless: bool = False
+        self, path: str, body: str, *, timeout: httpx.Timeout, prefix: str = "", headers: Mapping[str, str] | None = None
     ) -> Iterator[str]:
         import httpx
 
-        timeout = httpx.Timeout(None, connect=_PROBE_S) if endless else self._http.timeout
         sent = {"Content-Type": "application/json", **(headers or {})}
         try:
             with self._http.stream("POST", path, content=body, headers=sent, timeout=timeout) as answer:
@@ -236,6 +249,12 @@ class ServiceClient:
             f"the service at {self.address.url} does not answer: {error or type(error).__name__}",
             hint="see whether `lodestone serve` still runs, or stop it and search without it",
         )
+
+
+def _endless() -> httpx.Timeout:
+    import httpx
+
+    return httpx.Timeout(None, connect=_PROBE_S)
 
 
 def error_of(problem: Mapping[str, Any]) -> LodestoneError:

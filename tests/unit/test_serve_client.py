@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -137,6 +137,29 @@ def test_errors_arrive_as_the_class_they_were(client: ServiceClient, services: F
     services.fail, services.fail_late = None, StoreError("late")
     with pytest.raises(StoreError, match="late"):
         list(client.stream(SearchRequest(query="a")))
+
+
+def test_what_takes_long_for_a_reason_is_waited_for(
+    address: ServiceAddress, services: FakeServices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("answer", "similar", "by_picture", "remove_corpus"):
+        monkeypatch.setattr(services, name, _slowly(getattr(services, name)))
+    with ServiceClient(address, timeout_s=0.2) as client:
+        with pytest.raises(ServiceUnavailableError):
+            client.search(SearchRequest(query="a boat"))
+        assert client.search(SearchRequest(query="a boat", deadline_ms=5_000)).hits
+        assert client.similar(KNOWN_ID, SearchOptions(deadline_ms=5_000)).hits
+        assert client.by_picture(b"\x89PNG...", SearchOptions(deadline_ms=5_000)).hits
+        client.remove_corpus("a")
+    assert services.removed == ["a"]
+
+
+def _slowly(method: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
+    async def later(*arguments: object) -> object:
+        await asyncio.sleep(0.5)
+        return await method(*arguments)
+
+    return later
 
 
 def test_a_wrong_token_is_an_invalid_request(address: ServiceAddress) -> None:
