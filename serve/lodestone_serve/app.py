@@ -1,6 +1,6 @@
 """What runs on Ray Serve? One deployment, `App`: ingress, engine, models and the embedded store, in exactly one replica.
 
-On two cores every further hop costs more than it brings (STACK: 4 ms a hop, 33 ms for seven), and the embedded store has one
+On two cores every further hop costs more than it brings (4 ms each, measured; 33 ms for seven), and the embedded store has one
 owner. So there is one replica, updates stop the old one before the new one starts, and texts are batched inside it.
 """
 

@@ -33,6 +33,8 @@ from lodestone_cli.session import Session, is_text, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lodestone.config.settings import LoadedSettings
+    from lodestone.service import ServiceClient
     from lodestone_schemas.api import Hit, SearchFilters, SearchOptions, SearchRequest, SearchResponse
 
 
@@ -63,6 +65,7 @@ def search(
     from lodestone_schemas.api import SearchRequest
 
     with Session(home=home, profile=profile, output=output) as session:
+        _check_profile(session)
         words = normalise_query(query)
         _require_home(session)
         request = SearchRequest(
@@ -75,7 +78,7 @@ def search(
             deadline_ms=deadline,
             explain=explain,
         )
-        client = None if local else session.service()
+        client = None if local else _service(session)
         response = client.search(request) if client else asyncio.run(_answer(session, request))
         _emit(session, response)
 
@@ -100,6 +103,7 @@ def similar(
     from lodestone_schemas.api import SearchOptions
 
     with Session(home=home, profile=profile, output=output) as session:
+        _check_profile(session)
         _require_home(session)
         options = SearchOptions(
             limit=limit,
@@ -108,7 +112,7 @@ def similar(
             fusion=fusion,
             explain=explain,
         )
-        client = None if local else session.service()
+        client = None if local else _service(session)
         if _is_image_id(image):
             response = client.similar(image, options) if client else asyncio.run(_similar(session, image, options))
         else:
@@ -121,7 +125,9 @@ def similar(
 
 
 async def _answer(session: Session, request: SearchRequest) -> SearchResponse:
-    return await session.runtime.engine().answer(request)
+    engine = session.runtime.engine()
+    await engine.warm_up()  # loading models, and converting them the first time, is not the query's time
+    return await engine.answer(request)
 
 
 async def _similar(session: Session, image_id: str, options: SearchOptions) -> SearchResponse:
@@ -130,7 +136,42 @@ async def _similar(session: Session, image_id: str, options: SearchOptions) -> S
 
 async def _by_picture(session: Session, picture: Path, options: SearchOptions) -> SearchResponse:
     image = session.runtime.decode(picture)
-    return await session.runtime.engine().by_picture(image, options)
+    engine = session.runtime.engine()
+    await engine.warm_up()
+    return await engine.by_picture(image, options)
+
+
+def _check_profile(session: Session) -> None:
+    from lodestone.config.profiles import find_profile
+
+    find_profile(session.loaded.settings.profile)  # here too, where a service answers with its own
+
+
+def _service(session: Session) -> ServiceClient | None:
+    """The running service, if there is one; says so when it will not do as this command's settings ask."""
+    client = session.service()
+    if client is not None:
+        ignored = _own_settings(session.loaded)
+        if ignored:
+            session.messages.print(
+                printable(f"note: a service is running and its own settings apply, not {', '.join(ignored)}"),
+                markup=False,
+            )
+    return client
+
+
+def _own_settings(loaded: LoadedSettings) -> list[str]:
+    """Which settings of searching this command alone was given: by a flag or a variable, and other than the default."""
+    from lodestone.config.settings import QuerySettings, Settings, flatten
+
+    usual = {"profile": Settings.model_fields["profile"].default, **flatten({"query": QuerySettings().model_dump()})}
+    given = flatten({"profile": loaded.settings.profile, "query": loaded.settings.query.model_dump()})
+    sources = {name: source for name, source in loaded.sources.items() if given.get(name) != usual.get(name)}
+    return [
+        "--profile" if source == "flag" else source
+        for source in dict.fromkeys(sources.values())
+        if source == "flag" or source.upper().startswith("LODESTONE_")
+    ]
 
 
 def _require_home(session: Session) -> None:
