@@ -25,7 +25,7 @@ def test_each_source_overrides_the_one_below_it(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("LODESTONE_INDEX__SLICE_SIZE", "32")
     loaded = load_settings({"home": tmp_path, "index": {"workers": 4}})
     index = loaded.settings.index
-    assert (index.workers, index.slice_size, index.batch_size, index.thumbnail_px) == (4, 32, 8, 384)
+    assert (index.workers, index.slice_size, index.batch_size, index.thumbnail_px) == (4, 32, 8, 320)
     assert loaded.sources["index.workers"] == "flag"
     assert loaded.sources["index.slice_size"] == "LODESTONE_INDEX__SLICE_SIZE"
     assert loaded.sources["index.batch_size"] == str(tmp_path / "lodestone.toml")

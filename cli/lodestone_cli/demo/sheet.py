@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageFont, ImageOps
 
-_CELL, _GAP, _TEXT, _HEAD = 88, 6, 300, 40
+_CELL, _GAP, _TEXT, _HEAD = 88, 6, 330, 40
 _RIGHT, _WRONG, _INK, _PAPER = "#178a3a", "#d8d8d8", "#1c1c1c", "#ffffff"
 
 

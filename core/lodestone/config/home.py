@@ -1,6 +1,7 @@
 """Where does a home keep what, and may this version of Lodestone use it?
 
-A home is one folder with all state of one user's collection. Two homes never meet; only converted models are shared.
+A home is one folder with all state of one user's collection. Two homes never meet, also where they keep their vectors on one
+server: each has an id. Only converted models are shared.
 """
 
 from __future__ import annotations
@@ -8,14 +9,20 @@ from __future__ import annotations
 import errno
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from uuid import uuid4
 
 from lodestone import __version__
 from lodestone.errors import ConfigurationError, HomeVersionError, OutOfSpaceError
 
 HOME_FORMAT = 1  # raised when an older Lodestone could misread what a newer one wrote
 _MARKER = "home.json"
+_ID = "id"
+_MARKING_SECONDS = 30.0  # writing the marker takes milliseconds; a `Timeout` is an OSError
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +33,7 @@ class Home:
 
     @property
     def marker(self) -> Path:
-        """Says which format the home has."""
+        """Says which format and which id the home has."""
         return self.path / _MARKER
 
     @property
@@ -64,6 +71,21 @@ class Home:
         """Address of the running service, if any."""
         return self.path / "service.json"
 
+    @property
+    def id(self) -> str:
+        """Random and fixed for the home's life: what is kept outside the folder bears it. A copied folder has the same one.
+
+        Raises:
+            ConfigurationError: there is no home yet, or its marker is damaged.
+        """
+        found = self._marked().get(_ID)
+        if not isinstance(found, str) or not (found.isascii() and found.isalnum()):
+            raise ConfigurationError(
+                f"{str(self.marker)!r} has no usable id: {found!r}",
+                hint="remove the id from the file; the next command makes one",
+            )
+        return found
+
     def exists(self) -> bool:
         """Whether something was ever written here."""
         return self.marker.is_file()
@@ -78,33 +100,59 @@ class Home:
         """
         if self.exists():
             self.check()
-            return
+            if _ID in self._marked():
+                return
         try:
             for folder in (self.path, self.embeddings, self.store, self.thumbnails, self.artifacts, self.logs):
                 folder.mkdir(parents=True, exist_ok=True)
-            temporary = self.marker.with_suffix(f".{os.getpid()}")
-            temporary.write_text(json.dumps({"format": HOME_FORMAT, "written_by": __version__}) + "\n", encoding="utf-8")
-            temporary.replace(self.marker)
+            with self._marking():  # of two processes, the second must not give the home another id
+                marked = self._marked() if self.exists() else {"format": HOME_FORMAT, "written_by": __version__}
+                if _ID not in marked:
+                    self._mark({**marked, _ID: uuid4().hex})
         except OSError as error:
             if error.errno == errno.ENOSPC:
                 raise OutOfSpaceError(f"no space left for the home {str(self.path)!r}", hint="free some space") from error
             raise ConfigurationError(
-                f"cannot make the home {str(self.path)!r}: {error.strerror}",
+                f"cannot make the home {str(self.path)!r}: {error.strerror or error}",
                 hint="set LODESTONE_HOME to a folder you may write",
             ) from error
 
     def check(self) -> None:
         """Raise `HomeVersionError` if a newer Lodestone wrote this home, `ConfigurationError` if its marker cannot be read."""
+        written = self._marked()
         try:
-            written = json.loads(self.marker.read_text(encoding="utf-8"))
             found, by = int(written["format"]), str(written.get("written_by", "?"))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ConfigurationError(
-                f"{str(self.marker)!r} cannot be read: {error}",
-                hint="the home is damaged; restore the file from a backup",
-            ) from error
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._damaged(error) from error
         if found > HOME_FORMAT:
             raise HomeVersionError(
                 f"the home {str(self.path)!r} has format {found} (Lodestone {by}); {__version__} reads {HOME_FORMAT}",
                 hint="upgrade Lodestone, or set LODESTONE_HOME to another folder; nothing was changed",
             )
+
+    def _marked(self) -> dict[str, Any]:
+        try:
+            written = json.loads(self.marker.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise self._damaged(error) from error
+        if not isinstance(written, dict):
+            raise self._damaged("it is not a JSON object")
+        return written
+
+    def _mark(self, content: dict[str, Any]) -> None:
+        temporary = self.marker.with_suffix(f".{os.getpid()}")
+        temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        temporary.replace(self.marker)
+
+    @contextmanager
+    def _marking(self) -> Iterator[None]:
+        """Hold the marker against other processes."""
+        from filelock import FileLock
+
+        with FileLock(self.path / f".{_MARKER}.lock", timeout=_MARKING_SECONDS):
+            yield
+
+    def _damaged(self, how: object) -> ConfigurationError:
+        return ConfigurationError(
+            f"{str(self.marker)!r} cannot be read: {how}", hint="the home is damaged; restore the file from a backup"
+        )

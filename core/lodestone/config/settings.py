@@ -44,7 +44,7 @@ class IndexSettings(_Section):
     batch_size: int = Field(4, ge=1, le=1024, description="Pictures a model pass.")
     workers: int = Field(0, ge=0, le=1024, description="Embedding workers; 0 for one a core.")
     executor: Literal["auto", "inline", "ray"] = Field("auto", description="auto: Ray Data from two slices on.")
-    thumbnail_px: int = Field(384, ge=16, le=4096, description="Longer side of thumbnails, pixels.")
+    thumbnail_px: int = Field(320, ge=16, le=4096, description="Longer side of thumbnails, pixels.")
     max_decoded_mb: int = Field(512, ge=1, description="A picture that needs more memory once decoded becomes a failure row.")
     follow_symlinks: bool = True
 
