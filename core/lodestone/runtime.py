@@ -86,6 +86,7 @@ class Runtime:
             wanted.kind,
             root=self.home.store,
             aliases=self.catalog.alias_table(),
+            namespace=self.home.id,  # made with the catalog
             lock_timeout=wanted.lock_timeout_s,
             owner=self.purpose,
             url=wanted.url,

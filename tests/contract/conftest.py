@@ -23,7 +23,16 @@ def edge_store(tmp_path: Path) -> Iterator[VectorStore]:
 
 @pytest.fixture
 def server_store(qdrant_server: QdrantServer) -> Iterator[VectorStore]:
-    store = open_store("server", url=qdrant_server.url, grpc_port=qdrant_server.grpc_port)
+    yield from _on(qdrant_server, "")
+
+
+@pytest.fixture
+def namespace_store(qdrant_server: QdrantServer) -> Iterator[VectorStore]:
+    yield from _on(qdrant_server, "home1")
+
+
+def _on(qdrant_server: QdrantServer, namespace: str) -> Iterator[VectorStore]:
+    store = open_store("server", url=qdrant_server.url, grpc_port=qdrant_server.grpc_port, namespace=namespace)
     yield store
     store.close()
     cleaner = open_store("server", url=qdrant_server.url, grpc_port=qdrant_server.grpc_port)
@@ -32,6 +41,6 @@ def server_store(qdrant_server: QdrantServer) -> Iterator[VectorStore]:
     cleaner.close()
 
 
-@pytest.fixture(params=["edge", pytest.param("server", marks=pytest.mark.server)])
+@pytest.fixture(params=["edge", *(pytest.param(kind, marks=pytest.mark.server) for kind in ("server", "namespace"))])
 def store(request: pytest.FixtureRequest) -> VectorStore:
     return request.getfixturevalue(f"{request.param}_store")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,42 @@ def test_a_new_home_gets_its_folders_and_is_recognised(tmp_path: Path) -> None:
     assert home.store.is_dir()
     home.prepare()
     assert json.loads(home.marker.read_text("utf-8"))["format"] == HOME_FORMAT
+
+
+def test_a_home_has_an_id_of_its_own_that_stays(tmp_path: Path) -> None:
+    one, two = Home(tmp_path / "one"), Home(tmp_path / "two")
+    one.prepare()
+    two.prepare()
+    first = one.id
+    one.prepare()
+    assert one.id == first != two.id
+    assert first.isalnum()
+
+
+def test_a_home_made_before_homes_had_ids_gets_one_and_keeps_the_rest(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.marker.write_text(json.dumps({"format": 1, "written_by": "0.1.0", "note": "mine"}), encoding="utf-8")
+    home.prepare()
+    assert json.loads(home.marker.read_text("utf-8")) == {"format": 1, "written_by": "0.1.0", "note": "mine", "id": home.id}
+
+
+def test_processes_that_make_a_home_at_once_agree_on_its_id(tmp_path: Path) -> None:
+    def make(_: int) -> str:
+        home = Home(tmp_path / "home")
+        home.prepare()
+        return home.id
+
+    with ThreadPoolExecutor(8) as pool:
+        assert len(set(pool.map(make, range(8)))) == 1
+
+
+@pytest.mark.parametrize("damaged", ["", 5, "../up", None])
+def test_an_id_that_cannot_be_used_is_an_error_that_names_the_file(tmp_path: Path, damaged: object) -> None:
+    home = Home(tmp_path)
+    home.marker.write_text(json.dumps({"format": 1, "id": damaged}), encoding="utf-8")
+    home.prepare()
+    with pytest.raises(ConfigurationError, match=r"home\.json"):
+        _ = home.id
 
 
 def test_a_home_of_a_newer_version_is_refused_and_untouched(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from lodestone.errors import InvalidRequestError, StoreError
 from lodestone.store.base import Filter, PointBatch, VectorQuery, Vectors
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_NAMESPACE = re.compile(r"[A-Za-z0-9]{1,64}")
 MAX_LIMIT = 100_000
 
 
@@ -22,6 +23,13 @@ def check_name(name: str, *, kind: str = "collection") -> str:
             f"{kind} name {name!r} is not allowed", hint="use 1 to 128 of A-Z a-z 0-9 . _ -, beginning with a letter or digit"
         )
     return name
+
+
+def check_namespace(namespace: str) -> str:
+    """Return the namespace when it can stand in front of names on a server; raise `InvalidRequestError` otherwise."""
+    if not _NAMESPACE.fullmatch(namespace):
+        raise InvalidRequestError(f"namespace {namespace!r} is not allowed", hint="use 1 to 64 of A-Z a-z 0-9")
+    return namespace
 
 
 def check_ids(ids: Sequence[str]) -> list[str]:

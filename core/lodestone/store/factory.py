@@ -24,6 +24,7 @@ def open_store(
     prefer_grpc: bool = True,
     grpc_port: int = 6334,
     timeout: float = 30.0,
+    namespace: str = "",
 ) -> VectorStore:
     """Open the store of a `kind`.
 
@@ -38,6 +39,7 @@ def open_store(
         prefer_grpc: server: use gRPC.
         grpc_port: server: where gRPC listens.
         timeout: server: seconds of one call.
+        namespace: server: of the home, so that homes which share the server do not meet. (A directory is a home's own.)
 
     Raises:
         UnknownNameError: `kind` is neither.
@@ -57,5 +59,7 @@ def open_store(
             raise ConfigurationError("the server store needs a url", hint="set store.url, e.g. http://localhost:6333")
         from lodestone.store.server import ServerStore
 
-        return ServerStore(url, api_key=api_key, prefer_grpc=prefer_grpc, grpc_port=grpc_port, timeout=timeout)
+        return ServerStore(
+            url, api_key=api_key, prefer_grpc=prefer_grpc, grpc_port=grpc_port, timeout=timeout, namespace=namespace
+        )
     raise UnknownNameError.among("store", kind, STORE_KINDS)

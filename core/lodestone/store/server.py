@@ -60,8 +60,11 @@ class ServerStore(VectorStore):
         writers: Parallel upserts of one batch.
         build_timeout: Seconds that `build` waits at most.
         stall_timeout: Seconds that `build` waits while the server is idle with points left to index.
+        namespace: Whose collections and aliases these are: stands in front of their names on the server, and there only. Those
+            of other namespaces are neither seen nor touched. "" for a server of one's own: then everything is seen.
 
     Raises:
+        InvalidRequestError: `namespace` is not of letters and digits.
         StoreError: The server does not answer, or is older than 1.12.
     """
 
@@ -76,12 +79,16 @@ class ServerStore(VectorStore):
         writers: int = 4,
         build_timeout: float = 6 * 3600.0,
         stall_timeout: float = 60.0,
+        namespace: str = "",
     ) -> None:
         self._build_timeout = build_timeout
         self._stall_timeout = stall_timeout
         self._shapes: dict[str, Shape] = {}
-        self._server = ServerConnection(url, api_key=api_key, prefer_grpc=prefer_grpc, grpc_port=grpc_port, timeout=timeout)
+        self._server = ServerConnection(
+            url, api_key=api_key, prefer_grpc=prefer_grpc, grpc_port=grpc_port, timeout=timeout, namespace=namespace
+        )
         self._client = self._server.client
+        self._at = self._server.at  # what the server calls a collection of ours
         self._pool = ThreadPoolExecutor(max_workers=writers, thread_name_prefix="lodestone-upsert")
 
     def capabilities(self) -> StoreCapabilities:
@@ -99,14 +106,16 @@ class ServerStore(VectorStore):
         )
         common = {"hnsw_config": graph_config(spec), "quantization_config": quantization_config(spec), **extra}
         try:
-            self._server.call("creating a collection", partial(self._client.create_collection, spec.name, vectors, **common))
+            self._server.call(
+                "creating a collection", partial(self._client.create_collection, self._at(spec.name), vectors, **common)
+            )
         except CollectionExistsError:
             shape = self._shape(spec.name, fresh=True)
             if shape.dim != spec.dim:
                 raise other_dim(spec.name, dim=shape.dim, wanted=spec.dim) from None
             common["quantization_config"] = common["quantization_config"] or models.Disabled.DISABLED
             self._server.call(
-                "changing a collection", partial(self._client.update_collection, spec.name, **common), name=spec.name
+                "changing a collection", partial(self._client.update_collection, self._at(spec.name), **common), name=spec.name
             )
         for field, kind in spec.fields:
             self._create_index(spec.name, field, FIELD_TYPES[kind])
@@ -116,7 +125,7 @@ class ServerStore(VectorStore):
         """See `VectorStore.drop`. Aliases of the collection go with it."""
         self._shapes.pop(name, None)
         if name in self.collections():
-            self._server.call("dropping a collection", partial(self._client.delete_collection, name))
+            self._server.call("dropping a collection", partial(self._client.delete_collection, self._at(name)))
 
     def collections(self) -> list[str]:
         """See `VectorStore.collections`."""
@@ -149,7 +158,10 @@ class ServerStore(VectorStore):
         if canonical:
             selector = models.PointIdsList(points=canonical)
             self._server.call(
-                "deleting points", partial(self._client.delete, name, selector, wait=True), name=name, attempts=WRITE_ATTEMPTS
+                "deleting points",
+                partial(self._client.delete, self._at(name), selector, wait=True),
+                name=name,
+                attempts=WRITE_ATTEMPTS,
             )
 
     def delete_matching(self, name: str, filter_: Filter) -> None:
@@ -158,7 +170,10 @@ class ServerStore(VectorStore):
         conditions = engine_filter(filter_)
         selector = models.FilterSelector(filter=conditions or models.Filter())
         self._server.call(
-            "deleting points", partial(self._client.delete, name, selector, wait=True), name=name, attempts=WRITE_ATTEMPTS
+            "deleting points",
+            partial(self._client.delete, self._at(name), selector, wait=True),
+            name=name,
+            attempts=WRITE_ATTEMPTS,
         )
 
     def build(self, name: str) -> None:
@@ -189,7 +204,7 @@ class ServerStore(VectorStore):
             part = canonical[start : start + CALL_POINTS]
             found = self._server.call(
                 "reading points",
-                partial(self._client.retrieve, name, part, with_payload=True, with_vectors=True),
+                partial(self._client.retrieve, self._at(name), part, with_payload=True, with_vectors=True),
                 name=name,
             )
             records.update((str(record.id), record) for record in found)
@@ -204,14 +219,19 @@ class ServerStore(VectorStore):
     def count(self, name: str, filter_: Filter | None = None) -> int:
         """See `VectorStore.count`."""
         conditions = engine_filter(filter_)
-        return self._server.call("counting points", partial(self._client.count, name, conditions, exact=True), name=name).count
+        return self._server.call(
+            "counting points", partial(self._client.count, self._at(name), conditions, exact=True), name=name
+        ).count
 
     def set_alias(self, alias: str, collection: str) -> None:
         """See `VectorStore.set_alias`."""
         check_name(alias, kind="alias")
         self._shape(collection, fresh=True)
-        create = models.CreateAliasOperation(create_alias=models.CreateAlias(collection_name=collection, alias_name=alias))
-        forget = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))
+        at = self._at
+        create = models.CreateAliasOperation(
+            create_alias=models.CreateAlias(collection_name=at(collection), alias_name=at(alias))
+        )
+        forget = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=at(alias)))
         # One call: the server applies both in one step.
         steps: list[Any] = [forget, create] if alias in self.aliases() else [create]
         self._server.call("moving an alias", partial(self._client.update_collection_aliases, steps), name=collection)
@@ -219,13 +239,12 @@ class ServerStore(VectorStore):
     def drop_alias(self, alias: str) -> None:
         """See `VectorStore.drop_alias`."""
         if alias in self.aliases():
-            forget = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=alias))
+            forget = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self._at(alias)))
             self._server.call("dropping an alias", partial(self._client.update_collection_aliases, [forget]))
 
     def aliases(self) -> dict[str, str]:
         """See `VectorStore.aliases`."""
-        found = self._server.call("listing aliases", self._client.get_aliases)
-        return {alias.alias_name: alias.collection_name for alias in found.aliases}
+        return self._server.aliases()
 
     def ping(self) -> None:
         """See `VectorStore.ping`. Asks once."""
@@ -245,13 +264,16 @@ class ServerStore(VectorStore):
 
     def _create_index(self, name: str, field: str, kind: models.PayloadSchemaType) -> None:
         self._server.call(
-            "indexing a field", partial(self._client.create_payload_index, name, field, kind, wait=True), name=name
+            "indexing a field", partial(self._client.create_payload_index, self._at(name), field, kind, wait=True), name=name
         )
 
     def _upsert_piece(self, name: str, piece: PointBatch) -> None:
         points = models.Batch(ids=list(piece.ids), vectors=piece.vectors.tolist(), payloads=[dict(p) for p in piece.payloads])
         self._server.call(
-            "writing points", partial(self._client.upsert, name, points, wait=True), name=name, attempts=WRITE_ATTEMPTS
+            "writing points",
+            partial(self._client.upsert, self._at(name), points, wait=True),
+            name=name,
+            attempts=WRITE_ATTEMPTS,
         )
 
     def _search_some(
@@ -259,7 +281,9 @@ class ServerStore(VectorStore):
     ) -> list[Neighbours]:
         def ask(fetches: Mapping[int, int]) -> list[list[Hit]]:
             requests = [search_request(queries[row], vectors[row], shape=shape, fetch=n) for row, n in fetches.items()]
-            found = self._server.call("searching", partial(self._client.query_batch_points, name, requests), name=name)
+            found = self._server.call(
+                "searching", partial(self._client.query_batch_points, self._at(name), requests), name=name
+            )
             return [[(str(hit.id), hit.score, hit.payload) for hit in reply.points] for reply in found]
 
         return answer(queries, ask)
@@ -269,7 +293,15 @@ class ServerStore(VectorStore):
         while True:
             records, offset = self._server.call(
                 "reading points",
-                partial(self._client.scroll, name, conditions, limit=size, offset=offset, with_payload=True, with_vectors=True),
+                partial(
+                    self._client.scroll,
+                    self._at(name),
+                    conditions,
+                    limit=size,
+                    offset=offset,
+                    with_payload=True,
+                    with_vectors=True,
+                ),
                 name=name,
             )
             if records:

@@ -48,7 +48,7 @@ def build_graph(server: ServerConnection, name: str, *, timeout: float, stall_ti
 
 def _change(server: ServerConnection, name: str, *, threshold: int, **changes: Any) -> None:  # noqa: ANN401 - client's keywords
     optimizers = models.OptimizersConfigDiff(indexing_threshold=threshold)
-    change = partial(server.client.update_collection, name, optimizers_config=optimizers, **changes)
+    change = partial(server.client.update_collection, server.at(name), optimizers_config=optimizers, **changes)
     server.call("changing a collection", change, name=name)
 
 
@@ -57,7 +57,7 @@ def _wait_until_indexed(server: ServerConnection, name: str, *, timeout: float, 
     before: tuple[Any, ...] = ()
     target: int | None = None
     while True:
-        points = server.call("counting points", partial(server.client.count, name, exact=True), name=name).count
+        points = server.call("counting points", partial(server.client.count, server.at(name), exact=True), name=name).count
         target = points if target is None else target
         state = server.state(name)
         indexed, segments = state.indexed_vectors_count or 0, state.segments_count or 1

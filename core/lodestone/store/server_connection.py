@@ -12,6 +12,7 @@ from qdrant_client import QdrantClient, models
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
 from lodestone.errors import StoreError, UnknownNameError
+from lodestone.store.checks import check_namespace
 from lodestone.store.server_engine import (
     CLIENT_ERRORS,
     OLDEST_SERVER,
@@ -27,6 +28,7 @@ READ_ATTEMPTS, WRITE_ATTEMPTS = 3, 7
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.2, 5.0
 # Left alone, a channel that failed once refuses calls without trying for up to two minutes.
 _CHANNEL = {"grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 1_000}
+_SEPARATOR = "."  # no namespace has it, so none is the beginning of another
 _T = TypeVar("_T")
 
 
@@ -43,6 +45,7 @@ class ServerConnection:
         prefer_grpc: Use gRPC.
         grpc_port: Where gRPC listens.
         timeout: Seconds of one call.
+        namespace: In front of every name on the server; names without it do not exist for us.
 
     Attributes:
         client: For the calls handed to `call`.
@@ -52,8 +55,11 @@ class ServerConnection:
         StoreError: The server does not answer, or is too old.
     """
 
-    def __init__(self, url: str, *, api_key: str | None, prefer_grpc: bool, grpc_port: int, timeout: float) -> None:
+    def __init__(
+        self, url: str, *, api_key: str | None, prefer_grpc: bool, grpc_port: int, timeout: float, namespace: str = ""
+    ) -> None:
         self._url = url
+        self._prefix = f"{check_namespace(namespace)}{_SEPARATOR}" if namespace else ""
         self._closed = threading.Event()
         # The client warns when its minor version is more than one from the server's; the check below decides instead.
         self.client = QdrantClient(
@@ -77,7 +83,7 @@ class ServerConnection:
         Args:
             doing: What it does, for the message of an error.
             method: The call.
-            name: The collection it is about.
+            name: The collection it is about, without the namespace.
             attempts: How often it is tried when the server is away.
 
         Raises:
@@ -104,13 +110,34 @@ class ServerConnection:
             raise as_lodestone_error(error, doing=doing, url=self._url) from error
 
     def collections(self) -> list[str]:
-        """Names of all collections, sorted."""
+        """Names of all collections of the namespace, without it, sorted."""
         found = self.call("listing collections", self.client.get_collections)
-        return sorted(collection.name for collection in found.collections)
+        return sorted(self.without_namespace(collection.name) for collection in found.collections if self.owns(collection.name))
+
+    def aliases(self) -> dict[str, str]:
+        """Aliases of the namespace with their collections, both without it."""
+        found = self.call("listing aliases", self.client.get_aliases)
+        return {
+            self.without_namespace(alias.alias_name): self.without_namespace(alias.collection_name)
+            for alias in found.aliases
+            if self.owns(alias.alias_name)
+        }
+
+    def at(self, name: str) -> str:
+        """What a collection or alias of ours is called on the server."""
+        return self._prefix + name
+
+    def owns(self, server_name: str) -> bool:
+        """Whether a name on the server is of the namespace."""
+        return server_name.startswith(self._prefix)
+
+    def without_namespace(self, server_name: str) -> str:
+        """What we call a collection or alias of the server's."""
+        return server_name.removeprefix(self._prefix)
 
     def state(self, name: str) -> models.CollectionInfo:
         """The server's account of a collection; raises `UnknownNameError` when there is none."""
-        return self.call("reading a collection's state", partial(self.client.get_collection, name), name=name)
+        return self.call("reading a collection's state", partial(self.client.get_collection, self.at(name)), name=name)
 
     def close(self) -> None:
         """Let the connection go. Idempotent."""
