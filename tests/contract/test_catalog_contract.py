@@ -28,6 +28,11 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]
 # Corpora and roots
 
 
+def load(catalog: Catalog, collection: str, slice_ids: list[str]) -> None:
+    catalog.begin_loading(collection, slice_ids)
+    catalog.mark_loaded(collection, slice_ids)
+
+
 def test_a_corpus_is_made_once_and_found_by_name(catalog: Catalog) -> None:
     first = catalog.ensure_corpus("Ferien")
     assert catalog.ensure_corpus("Ferien") == first == catalog.corpus("Ferien")
@@ -80,12 +85,13 @@ def test_removing_a_corpus_leaves_nothing_of_it_and_all_of_others(catalog: Catal
     catalog.add_images([shared, own, twin])
     doomed = embed_slice(catalog, [shared, own])
     embed_slice(catalog, [twin])
-    catalog.mark_loaded("bridge-1", [doomed.slice_id])
+    load(catalog, "bridge-1", [doomed.slice_id])
     catalog.mark_gone([shared.image_id])
     catalog.set_captions({own.image_id: [CaptionRecord(own.image_id, "table", "a dog")]})
     run = catalog.start_run("index", corpus.corpus_id)
     catalog.add_failures([Failure(run.run_id, root.root_id, "bad.jpg", "truncated", "…")])
-    assert list(catalog.unshared_hashes(corpus.corpus_id)) == ["bb"]
+    assert catalog.living_hashes(["aa", "bb", "cc"]) == {"aa", "bb"}
+    assert catalog.living_hashes(["aa", "bb"], except_corpus=corpus.corpus_id) == {"aa"}
 
     catalog.remove_corpus(corpus.corpus_id)
     catalog.remove_corpus(corpus.corpus_id)
@@ -312,8 +318,8 @@ def test_each_collection_loads_a_finished_slice_once(catalog: Catalog) -> None:
     done = embed_slice(catalog, images[1:], minute=1)
     assert catalog.unloaded_slices("bridge-1") == [done]
     assert catalog.unloaded_slices("bridge-1", parts=("meta", "lite0-v1")) == []
-    catalog.mark_loaded("bridge-1", [done.slice_id])
-    catalog.mark_loaded("bridge-1", [done.slice_id])
+    load(catalog, "bridge-1", [done.slice_id])
+    load(catalog, "bridge-1", [done.slice_id])
     assert catalog.unloaded_slices("bridge-1") == []
     assert catalog.count_loaded("bridge-1") == 1
     assert catalog.unloaded_slices("bridge-2") == [done]
@@ -327,11 +333,39 @@ def test_a_slice_is_loaded_again_when_a_members_payload_changed(catalog: Catalog
     image = picture(root, "a.jpg")
     catalog.add_images([image])
     done = embed_slice(catalog, [image])
-    catalog.mark_loaded("bridge-1", [done.slice_id])
+    load(catalog, "bridge-1", [done.slice_id])
     embedded = catalog.images([image.image_id])[image.image_id]
     catalog.update_images([replace(embedded, mtime_ns=5)])
     assert catalog.unloaded_slices("bridge-1") == []
     catalog.update_images([replace(embedded, **change)])  # type: ignore[arg-type]  # (fields of different types)
+    assert catalog.unloaded_slices("bridge-1") == [done]
+
+
+def test_a_slice_that_changed_while_it_was_loaded_does_not_count_as_loaded(catalog: Catalog) -> None:
+    _, root = make_root(catalog)
+    moved, recaptioned, same = (picture(root, name) for name in ("a.jpg", "b.jpg", "c.jpg"))
+    catalog.add_images([moved, recaptioned, same])
+    first, second, third = (embed_slice(catalog, [one], minute=n) for n, one in enumerate((moved, recaptioned, same)))
+    ids = [record.slice_id for record in (first, second, third)]
+    catalog.begin_loading("bridge-1", ids)
+    embedded = catalog.images([moved.image_id])[moved.image_id]
+    catalog.update_images([replace(embedded, uri="moved/a.jpg")])
+    catalog.forget_receipts(second.slice_id, ["captions"])
+    catalog.mark_loaded("bridge-1", ids)
+    assert catalog.unloaded_slices("bridge-1") == [first, second]
+    assert catalog.count_loaded("bridge-1") == 1
+    load(catalog, "bridge-1", ids)
+    assert catalog.unloaded_slices("bridge-1") == []
+
+
+def test_a_collection_that_is_dropped_while_it_is_loaded_holds_nothing(catalog: Catalog) -> None:
+    _, root = make_root(catalog)
+    image = picture(root, "a.jpg")
+    catalog.add_images([image])
+    done = embed_slice(catalog, [image])
+    catalog.begin_loading("bridge-1", [done.slice_id])
+    catalog.forget_loads("bridge-1")
+    catalog.mark_loaded("bridge-1", [done.slice_id])
     assert catalog.unloaded_slices("bridge-1") == [done]
 
 
@@ -374,7 +408,7 @@ def test_a_picture_that_comes_back_is_not_deleted_but_loaded_again(catalog: Cata
     image = picture(root, "a.jpg")
     catalog.add_images([image])
     done = embed_slice(catalog, [image])
-    catalog.mark_loaded("bridge-1", [done.slice_id])
+    load(catalog, "bridge-1", [done.slice_id])
     embedded = catalog.images([image.image_id])[image.image_id]
     catalog.mark_gone([image.image_id])
     catalog.mark_deleted("bridge-1", [image.image_id])

@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from uuid import uuid4
 
-from sqlalchemy import Connection, delete, exists, insert, select
+from sqlalchemy import Connection, delete, insert, select
 
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
 from lodestone.catalog.records import Corpus, Root
-from lodestone.catalog.sql import PAGE, insert_ignoring
+from lodestone.catalog.sql import insert_ignoring
 from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
 
 _NAME_CHARS = 200
@@ -117,20 +117,6 @@ class CorpusRows(CatalogBase):
             query = query.where(tables.roots.c.corpus_id == corpus_id)
         with self._reading() as connection:
             return [Root(*row) for row in connection.execute(query)]
-
-    def unshared_hashes(self, corpus_id: str) -> Iterator[str]:
-        """Content hashes that only this corpus has, ascending: what may be deleted with it (thumbnails)."""
-        images, other = tables.images, tables.images.alias()
-        shared = exists().where(other.c.hash == images.c.hash, other.c.corpus_id != corpus_id)
-        query = select(images.c.hash).where(images.c.corpus_id == corpus_id, images.c.hash != "", ~shared).distinct()
-        last = ""
-        while True:
-            with self._reading() as connection:
-                page = list(connection.execute(query.where(images.c.hash > last).order_by(images.c.hash).limit(PAGE)).scalars())
-            yield from page
-            if len(page) < PAGE:
-                return
-            last = page[-1]
 
 
 def _names(base: str) -> Iterator[str]:

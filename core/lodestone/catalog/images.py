@@ -88,6 +88,18 @@ class ImageRows(CatalogBase):
                     found.setdefault(row.hash, []).append(image_record(row))
         return found
 
+    def living_hashes(self, hashes: Iterable[str], *, except_corpus: str = "") -> set[str]:
+        """Those of the content hashes that a picture has which is not gone, in any corpus but one that is being removed."""
+        images = tables.images
+        found: set[str] = set()
+        with self._reading() as connection:
+            for chunk in chunks(hashes):
+                query = select(images.c.hash).where(
+                    images.c.hash.in_(chunk), images.c.state != ImageState.GONE, images.c.corpus_id != except_corpus
+                )
+                found.update(connection.execute(query.distinct()).scalars())
+        return found
+
     def count_images(self, corpus_id: str | None = None, state: ImageState | None = None) -> int:
         """Number of pictures of one corpus (or all) in one state (or any)."""
         query = select(func.count()).select_from(tables.images)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from typing import Any
 
 from sqlalchemy import Connection, Exists, bindparam, delete, exists, func, insert, select, tuple_, update
 
@@ -16,7 +17,7 @@ from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
 from lodestone.catalog.images import IMAGE_COLUMNS, image_record
 from lodestone.catalog.records import ImageRecord, ImageState, Receipt, SliceRecord
-from lodestone.catalog.sql import PAGE, insert_ignoring, upsert
+from lodestone.catalog.sql import PAGE, chunks, insert_ignoring, upsert
 
 LIVING = (ImageState.PENDING, ImageState.ACTIVE)
 _ORDER = (tables.slices.c.created_at, tables.slices.c.slice_id)
@@ -109,12 +110,28 @@ class SliceRows(CatalogBase):
 
         self._write(change)
 
-    def mark_loaded(self, collection: str, slice_ids: Iterable[str]) -> None:
-        """Record that `collection` holds the live rows of these slices."""
-        now = datetime.now(UTC)
-        rows = [{"collection": collection, "slice_id": slice_id, "loaded_at": now} for slice_id in slice_ids]
+    def begin_loading(self, collection: str, slice_ids: Iterable[str]) -> None:
+        """Say that the live rows of these slices are about to be read for `collection`; `mark_loaded` says that it has them."""
+        rows = _load_rows(_claim(collection), slice_ids)
         if rows:
             self._write(lambda connection: insert_ignoring(connection, tables.loads, rows))
+
+    def mark_loaded(self, collection: str, slice_ids: Iterable[str]) -> None:
+        """Record that `collection` holds the live rows of these slices as they were at `begin_loading`.
+
+        A slice is left out, and so loaded again, when it changed since: a picture's filter fields, a part, the collection.
+        """
+        loads, claim = tables.loads, _claim(collection)
+
+        def change(connection: Connection) -> None:
+            for chunk in chunks(ids):
+                claims = (loads.c.collection == claim, loads.c.slice_id.in_(chunk))
+                unchanged = list(connection.execute(select(loads.c.slice_id).where(*claims)).scalars())
+                insert_ignoring(connection, loads, _load_rows(collection, unchanged))
+                connection.execute(delete(loads).where(*claims))
+
+        if ids := list(slice_ids):
+            self._write(change)
 
     def unloaded_slices(self, collection: str, *, parts: Collection[str] = ("meta",)) -> list[SliceRecord]:
         """Live slices with receipts for all `parts` that `collection` does not hold as they are now, oldest first."""
@@ -133,7 +150,7 @@ class SliceRows(CatalogBase):
         """The collection was dropped or emptied: it holds no slice and has carried out no deletion."""
 
         def change(connection: Connection) -> None:
-            connection.execute(delete(tables.loads).where(tables.loads.c.collection == collection))
+            connection.execute(delete(tables.loads).where(tables.loads.c.collection.in_([collection, _claim(collection)])))
             connection.execute(delete(tables.deletions).where(tables.deletions.c.collection == collection))
 
         self._write(change)
@@ -142,6 +159,16 @@ class SliceRows(CatalogBase):
 _SET_SLICE = (
     update(tables.images).where(tables.images.c.image_id == bindparam("of_image")).values(slice_id=bindparam("to_slice"))
 )
+
+
+def _claim(collection: str) -> str:
+    """Under which name `loads` keeps the slices whose loading has begun: whatever makes a load untrue deletes these as well."""
+    return f"{collection} (loading)"  # no collection can be called so
+
+
+def _load_rows(collection: str, slice_ids: Iterable[str]) -> list[dict[str, Any]]:
+    now = datetime.now(UTC)
+    return [{"collection": collection, "slice_id": slice_id, "loaded_at": now} for slice_id in slice_ids]
 
 
 def _has_receipt(part: str) -> Exists:

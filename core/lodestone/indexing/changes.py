@@ -70,10 +70,12 @@ class Changes:
     Attributes:
         counts: By kind.
         fresh: Ids of pictures that are embedded again although their content is the same (retried failures).
+        left: Content hashes that gone and changed pictures had.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     fresh: set[str] = field(default_factory=set)
+    left: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -148,6 +150,7 @@ class ChangeFinder:
         self.catalog.mark_gone([image.image_id for image in gone])
         self.catalog.clear_failures(scope.root.root_id, [image.uri for image in gone])
         self.changes.counts["gone"] += len(gone)
+        self.changes.left.update(image.hash for image in gone)
 
     def _enter(self, scope: Scope, batch: Sequence[FoundFile]) -> int:
         uris = [scope.uri(found) for found in batch]
@@ -209,6 +212,7 @@ class ChangeFinder:
                 continue
             if image is not None and image.state is not ImageState.GONE:
                 counts["changed"] += 1
+                self.changes.left.add(image.hash)
                 updates[image.image_id] = _changed(image, found, content)
                 continue
             candidates = [c for c in movable.get(content, ()) if c.image_id not in updates]
@@ -218,6 +222,7 @@ class ChangeFinder:
                 updates[moved.image_id] = self._revived(moved)
             elif image is not None and image.image_id not in updates:  # other content where a vanished picture was
                 counts["changed"] += 1
+                self.changes.left.add(image.hash)
                 updates[image.image_id] = _changed(image, found, content)
             else:
                 fresh.append((uri, found, content))

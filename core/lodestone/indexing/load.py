@@ -1,7 +1,7 @@
 """How do stored outputs become points? Slices are read in groups, projected, and upserted with their filter fields.
 
 Memory holds one group whatever the collection's size. A group counts as loaded once the store has it durably; killed in
-between, it is upserted again, which changes nothing.
+between, it is upserted again, which changes nothing. Neither does a slice count whose pictures another run changed meanwhile.
 """
 
 from __future__ import annotations
@@ -81,9 +81,11 @@ def load(store: VectorStore, target: Target, *, progress: Progress, faults: Faul
     meter = Meter(progress, Stage.LOAD, total=sum(record.rows for record in waiting), detail=target.collection)
     loaded = 0
     for group in _groups(waiting):
+        slice_ids = [record.slice_id for record in group]
+        target.catalog.begin_loading(target.collection, slice_ids)  # before anything of the pictures is read
         loaded += target.replace(store, group)
         faults.reach("loading")
-        target.catalog.mark_loaded(target.collection, [record.slice_id for record in group])
+        target.catalog.mark_loaded(target.collection, slice_ids)
         meter.add(sum(record.rows for record in group))
     return loaded
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from lodestone.embeddings.slices import remove_corpus_files
 from lodestone.imaging.thumbnails import ThumbnailStore
+from lodestone.indexing.discard import sweep_thumbnails
 from lodestone.indexing.locking import corpus_lock
 from lodestone.indexing.sync import SyncResources
 from lodestone.store.base import Filter, MatchAny
@@ -17,7 +18,7 @@ from lodestone.store.base import Filter, MatchAny
 
 @dataclass(frozen=True, slots=True)
 class RemovalReport:
-    """What was removed: `images` were known to the catalog, in whatever state."""
+    """What was removed: `images` were known to the catalog, in whatever state; `thumbnails` also of earlier contents."""
 
     corpus: str
     images: int
@@ -39,12 +40,8 @@ def remove_corpus(resources: SyncResources, name: str) -> RemovalReport:
         for collection in resources.store.collections():
             resources.store.delete_matching(collection, of_corpus)
         thumbnails = ThumbnailStore(home.thumbnails, size=resources.settings.index.thumbnail_px)
-        removed = 0
-        for content in catalog.unshared_hashes(corpus.corpus_id):
-            path = thumbnails.path(content)
-            if path.exists():
-                path.unlink(missing_ok=True)
-                removed += 1
+        # all that are there, because the catalog forgets which contents its pictures had before they were changed
+        removed = sweep_thumbnails(catalog, thumbnails, except_corpus=corpus.corpus_id)
         remove_corpus_files(home.embeddings, corpus.corpus_id)
         catalog.remove_corpus(corpus.corpus_id)
     return RemovalReport(corpus=name, images=images, thumbnails=removed)

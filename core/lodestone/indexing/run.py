@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Final, Protocol
 from lodestone.catalog.records import Corpus, ImageState, Root, Run, RunState
 from lodestone.embeddings.slices import remove_leftovers
 from lodestone.errors import InvalidRequestError, LodestoneError
+from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.captions import CaptionTable
 from lodestone.indexing.changes import ChangeFinder, Scope
+from lodestone.indexing.discard import discard_thumbnails
 from lodestone.indexing.executors import EmbedExecutor, InlineExecutor, embed_settings, worker_count
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.locking import corpus_lock
@@ -92,6 +94,7 @@ def index_paths(
             problems += job.discover(candidates, table)
             job.embed()
             synced = job.synchronise(synchronise)
+            job.discard()
         except KeyboardInterrupt:
             _finish(resources, run, RunState.INTERRUPTED, "interrupted by the user")
             raise
@@ -133,6 +136,7 @@ class _Job:
     executor: str = "none"
     adopted: int = 0
     _again: set[str] = field(default_factory=set)
+    _left: set[str] = field(default_factory=set)
     _parts: SliceParts | None = None
     _started_pool: EmbedExecutor | None = None
 
@@ -173,6 +177,7 @@ class _Job:
         self.counts["found"] = meter.done
         self.counts["recaptioned"] = recaptioner.changed
         self._again = finder.changes.fresh
+        self._left = finder.changes.left
         return problems
 
     def _apply(self, table: CaptionTable, scopes: list[Scope], recaptioner: Recaptioner) -> None:
@@ -224,6 +229,12 @@ class _Job:
         if synchronise is not None:
             return synchronise(self.run.run_id, self.progress)
         return sync(self.resources, progress=self.progress)
+
+    def discard(self) -> None:
+        """Remove the thumbnails of contents that this run found gone or changed, where no picture has them any more."""
+        resources = self.resources
+        thumbnails = ThumbnailStore(resources.home.thumbnails, size=resources.settings.index.thumbnail_px)
+        discard_thumbnails(resources.catalog, thumbnails, self._left)
 
     def close(self) -> None:
         if self._started_pool is not None:

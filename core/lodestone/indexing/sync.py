@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
     from lodestone.config.home import Home
     from lodestone.config.settings import Settings, StoreSettings
+    from lodestone.errors import StoreError
     from lodestone.language.base import TextEncoder
     from lodestone.spaces.base import Projection
     from lodestone.store.base import VectorStore
 
 _UNINDEXED_SHARE: Final = 0.2  # a graph is made again when more of the points than this lie outside it
 _DELETE_BATCH: Final = 1000
+_ROUNDS: Final = 10  # of catching up with other runs; each is as long as what they recorded during the last
 
 
 class SyncResources(Protocol):
@@ -140,12 +142,11 @@ def _bring_in_line(
     if target.collection not in store.collections():
         catalog.forget_loads(target.collection)  # the catalog may remember a store that was deleted
     store.create(_spec(target, resources.settings.store))
-    deleted = _apply_tombstones(resources, target)
-    loaded = load(store, target, progress=progress, faults=faults)
-    problem = verify(store, target, progress=progress)
+    loaded, deleted, problem = _catch_up(resources, target, progress, faults)
     if problem is not None:
-        loaded += _repair(resources, target, progress, faults)
-        problem = verify(store, target, progress=progress)
+        _repair(resources, target)
+        more, gone, problem = _catch_up(resources, target, progress, faults)
+        loaded, deleted = loaded + more, deleted + gone
     if problem is not None:
         raise problem
     built = _build_if_large(store, target, resources.settings.store, progress)
@@ -159,6 +160,26 @@ def _bring_in_line(
         promoted=aliases.get(target.alias) != target.collection,
         seconds=time.perf_counter() - started,
     )
+
+
+def _catch_up(
+    resources: SyncResources, target: Target, progress: Progress, faults: Faults
+) -> tuple[int, int, StoreError | None]:
+    """Carry out what the catalog asks for until the collection holds it: (points loaded, pictures deleted, what is wrong).
+
+    Runs of other corpora go on writing to the catalog. What they record between loading and verifying looks like a loss and is
+    none: as long as there is something new to carry out, it is carried out and compared again.
+    """
+    loaded = deleted = 0
+    problem: StoreError | None = None
+    for _ in range(_ROUNDS):
+        gone = _apply_tombstones(resources, target)
+        new = load(resources.store, target, progress=progress, faults=faults)
+        loaded, deleted = loaded + new, deleted + gone
+        before, problem = problem, verify(resources.store, target, progress=progress)
+        if problem is None or (before is not None and new == gone == 0):
+            break
+    return loaded, deleted, problem
 
 
 def _spec(target: Target, settings: StoreSettings) -> CollectionSpec:
@@ -186,15 +207,14 @@ def _batches(ids: Iterable[str]) -> Iterator[list[str]]:
         yield batch
 
 
-def _repair(resources: SyncResources, target: Target, progress: Progress, faults: Faults) -> int:
-    """Load everything again and delete what the catalog does not know: after a lost disk, or hands in the store's folder."""
+def _repair(resources: SyncResources, target: Target) -> None:
+    """Have everything loaded again, and delete what the catalog does not know: a lost disk, or hands in the store's folder."""
     catalog, store = resources.catalog, resources.store
     catalog.forget_loads(target.collection)
     for batch in store.scroll(target.collection, batch_size=_DELETE_BATCH):
         strangers = target.strangers(batch)
         if strangers:
             store.delete(target.collection, strangers)
-    return load(store, target, progress=progress, faults=faults)
 
 
 def _build_if_large(store: VectorStore, target: Target, settings: StoreSettings, progress: Progress) -> bool:

@@ -65,6 +65,7 @@ def _compare(store: VectorStore, target: Target, record: SliceRecord) -> str:
 def _differs(target: Target, how: str) -> StoreError:
     return StoreError(
         f"the collection {target.collection!r} {how}",
-        hint="run the same command again; if it persists, stop the service, delete the home's store folder and index again",
+        hint="run the same command again when no other index run is going on; if it persists, stop the service, delete the "
+        "home's store folder (on a server: the collection) and index again: stored outputs are loaded, no picture is read",
         collection=target.collection,
     )
