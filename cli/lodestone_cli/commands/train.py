@@ -87,7 +87,14 @@ def _pictures(
 
         limit = runtime.settings.index.max_decoded_mb << 20
         table = CaptionTable.load(captions.expanduser())
-        return captioned_folder(images.expanduser(), table, runtime.backbones(), max_decoded_bytes=limit, progress=progress)
+        return captioned_folder(
+            images.expanduser(),
+            table,
+            runtime.backbones(),
+            max_decoded_bytes=limit,
+            follow_symlinks=runtime.settings.index.follow_symlinks,
+            progress=progress,
+        )
     from lodestone.embeddings.stored import StoredOutputs
     from lodestone.indexing.tasks import SliceParts
     from lodestone.learn.arrays import required_outputs

@@ -55,6 +55,7 @@ def captioned_folder(
     *,
     max_decoded_bytes: int,
     threads: int = 2,
+    follow_symlinks: bool = True,
     progress: Progress = silent,
 ) -> CaptionedPictures:
     """Embed the pictures below `folder` that `table` has captions for.
@@ -65,13 +66,14 @@ def captioned_folder(
         backbones: Loaded here.
         max_decoded_bytes: A picture that needs more is skipped.
         threads: Pictures decoded at once.
+        follow_symlinks: As when indexing.
         progress: Told of each batch.
 
     Raises:
         NotFoundError: no such folder.
         InvalidRequestError: the table names no picture of the folder.
     """
-    found = list(discover(folder))
+    found = list(discover(folder, follow_symlinks=follow_symlinks))
     matching = table.with_unique_names(file.uri for file in found)
     wanted = [(file, texts) for file in found if (texts := [caption.text for caption in matching.for_uri(file.uri)])]
     if not wanted:
