@@ -46,6 +46,15 @@ class SearchRequest(SearchOptions):
     generators: list[str] | None = Field(None, max_length=16, description="Guide generators; default: the profile's.")
     guides: int | None = Field(None, ge=0, le=MAX_GUIDES, description="Most guides to use; 0 for the text pass alone.")
     seed: int = Field(0, ge=0, le=2**31 - 1)
+    topic: str | None = Field(
+        None, max_length=200, description="Topic whose trust weights count; default: the nearest learnt one."
+    )
+    gate: bool | None = Field(
+        None, description="Let the complexity gate stop simple queries after the text pass; default: setting."
+    )
+    outliers: bool | None = Field(None, description="Leave out guides that are unlike the others; default: setting.")
+    adaptive: bool | None = Field(None, description="Draw guides until the first results are stable; default: setting.")
+    budget: float | None = Field(None, ge=0, description="Most that paid generators may cost for this query; default: setting.")
 
 
 class Contribution(_Model):
@@ -75,13 +84,33 @@ class Hit(_Model):
     contributions: list[Contribution] | None = None
 
 
+class GateDecision(_Model):
+    """What the complexity gate made of the text pass (NEEDLE, F.1). A simple query is answered without guides."""
+
+    verdict: Literal["simple", "complex"]
+    predicted_ap: float = Field(description="Average precision that the model expects of the text pass, in [0, 1].")
+    threshold: float = Field(description="A query is simple from this predicted AP on.")
+    why: str = Field(description="In a sentence.")
+    features: dict[str, float] = Field(default_factory=dict)
+    model: str = Field("", description="Version of the fitted model.")
+
+
 class GuideInfo(_Model):
-    """One guide that was used: who made it, how much it counts, where it comes from."""
+    """One guide: who made it, how much it counts, where it comes from, and whether it was used."""
 
     guide_id: str
     engine: str
     weight: float
     provenance: dict[str, Any]
+    status: Literal["used", "rejected", "dropped"] = Field(
+        "used", description="rejected: unlike the other guides; dropped: no time or no need for it."
+    )
+    outlier_score: float | None = Field(None, description="How unlike the others it is; rejected above 1.")
+    cached: Literal["exact", "semantic"] | None = Field(
+        None, description="Came from the guide cache, and how it was found there."
+    )
+    cost: float = Field(0.0, description="What its engine charged, in the unit of the engine's setting.")
+    picture: str | None = Field(None, description="Where its picture is served; null for a guide without one.")
 
 
 class SearchResponse(_Model):
@@ -94,6 +123,10 @@ class SearchResponse(_Model):
     fusion: str
     space_weights: dict[str, float]
     guides: list[GuideInfo] = Field(default_factory=list)
+    gate: GateDecision | None = Field(None, description="Null where no gate was asked.")
+    topic: str | None = Field(None, description="Topic whose trust weights counted.")
+    trust: dict[str, float] = Field(default_factory=dict, description="Space to learnt trust, 1 being neutral.")
+    cost: float = Field(0.0, description="What the guides of this query cost.")
     dropped: list[str] = Field(default_factory=list, description="What the deadline or a failure made Lodestone leave out.")
     warnings: list[str] = Field(default_factory=list)
     timings_ms: dict[str, float] = Field(default_factory=dict, description="Milliseconds of each stage.")
@@ -155,6 +188,150 @@ class ErrorEvent(_Model):
 
 
 Event = Annotated[PlanEvent | ResultsEvent | GuideEvent | DoneEvent | ErrorEvent, Field(discriminator="type")]
+
+
+class FeedbackRequest(_Model):
+    """Which pictures of an answer were right, and which were not."""
+
+    query_id: str = Field(max_length=64)
+    relevant: list[str] = Field(default_factory=list, max_length=1_000, description="Image ids.")
+    irrelevant: list[str] = Field(default_factory=list, max_length=1_000, description="Image ids.")
+    eta: float | None = Field(None, gt=0, le=1, description="Learning rate; default: setting.")
+
+
+class FeedbackResult(_Model):
+    """What feedback changed."""
+
+    query_id: str
+    topic: str
+    applied: bool = Field(description="False when exactly this feedback was given before: nothing changes twice.")
+    event_id: str | None = Field(None, description="Names the change of trust; null when there was none.")
+    before: dict[str, float] = Field(description="Space to trust before.")
+    after: dict[str, float] = Field(description="Space to trust after.")
+    ignored: list[str] = Field(default_factory=list, description="Image ids that the query's lists do not hold.")
+
+
+class TagInfo(_Model):
+    """One tag of one picture."""
+
+    tag_id: str
+    image_id: str
+    text: str
+    source: str = Field(description="implicit: a query that found it; user: given by hand.")
+    score: float | None = None
+    query_id: str | None = None
+    created_at: datetime
+
+
+class TagPage(_Model):
+    """One page of tags."""
+
+    tags: list[TagInfo]
+    next_offset: int | None = None
+
+
+class EngineInfo(_Model):
+    """One guide engine and how it fares."""
+
+    name: str
+    kind: str
+    version: str
+    enabled: bool
+    priority: int = Field(description="Engines of the lowest number are asked first, together; the next when those fall short.")
+    cost: float = Field(description="Per picture.")
+    timeout_s: float
+    breaker: Literal["closed", "open", "half_open"]
+    guides: int = Field(description="Given since the start.")
+    failures: int = Field(description="Since the start.")
+    last_error: str | None = None
+
+
+class EngineList(_Model):
+    """All guide engines, in the order in which they are asked."""
+
+    engines: list[EngineInfo]
+    cache: dict[str, float] = Field(description="entries, bytes, limit_bytes, hits, semantic_hits, misses, hit_rate")
+
+
+class TrustInfo(_Model):
+    """Trust weights of one topic."""
+
+    topic: str
+    words: list[str] = Field(description="Queries that are typical of it.")
+    queries: int
+    weights: dict[str, float] = Field(description="Space to trust, 1 being neutral; their mean is 1.")
+
+
+class TrustPage(_Model):
+    """Learnt trust, topic by topic."""
+
+    topics: list[TrustInfo]
+
+
+class ListInfo(_Model):
+    """One (guide, space) list of a query."""
+
+    guide: str
+    space: str
+    weight: float
+    scale: float
+    found: int
+    best: float | None
+
+
+class HitPart(_Model):
+    """What one (guide, space) list gave to one hit. The parts of a hit sum to its score."""
+
+    guide: str
+    space: str
+    rank: int | None = Field(
+        None, description="Place in the list; null where the picture was scored there without being listed."
+    )
+    score: float = Field(description="Inner product.")
+    weight: float
+    part: float = Field(description="Share of the hit's score.")
+
+
+class ExplainedHit(_Model):
+    """Why a picture stands where it stands."""
+
+    rank: int
+    image_id: str
+    score: float
+    explained: float = Field(description="Sum of the parts over the score: 1 when everything is accounted for.")
+    parts: list[HitPart]
+
+
+class QueryExplanation(_Model):
+    """Everything that is known of one answered query."""
+
+    query_id: str
+    created_at: datetime
+    kind: Literal["words", "similar", "picture"]
+    text: str
+    request: dict[str, Any]
+    plan: dict[str, Any]
+    gate: GateDecision | None
+    prompts: dict[str, str] = Field(default_factory=dict, description="Engine to prompt.")
+    topic: str | None
+    trust: dict[str, float]
+    guides: list[GuideInfo]
+    lists: list[ListInfo]
+    hits: list[ExplainedHit]
+    dropped: list[str]
+    warnings: list[str]
+    timings_ms: dict[str, float]
+
+
+class ReplayResult(_Model):
+    """A query's ranking, made once more from what was recorded of it."""
+
+    query_id: str
+    identical: bool = Field(description="Whether ids, order and scores are the recorded ones.")
+    ids: list[str]
+    scores: list[float]
+    fresh: bool = Field(description="Whether the collection was searched again, as it is now.")
+    moved: list[str] = Field(default_factory=list, description="Ids whose place differs from the record.")
 
 
 class ImageInfo(_Model):

@@ -17,6 +17,7 @@ import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from lodestone.config.engines import EngineSettings, GuideCacheSettings
 from lodestone.errors import ConfigurationError
 from lodestone_schemas.collections import Quantization
 
@@ -73,6 +74,31 @@ class QuerySettings(_Section):
     guides: int | None = Field(None, ge=0, le=64, description="Guides a query; default: the profile's.")
     depth: int = Field(100, ge=1, le=1000, description="Candidates taken from each (guide, space) list.")
     deadline_ms: int = Field(10_000, ge=1, le=600_000, description="Time allowed for a complete answer.")
+    gate: bool | None = Field(None, description="Simple queries stop after the text pass; default: the profile's.")
+    gate_threshold: float | None = Field(
+        None, ge=0, le=1, description="Simple from this predicted AP on; default: the fitted one."
+    )
+    outliers: bool = Field(True, description="Leave out guides that are unlike the others.")
+    outlier_threshold: float | None = Field(None, gt=0, description="How unlike a rejected guide is; default: the fitted one.")
+    adaptive: bool | None = Field(None, description="Draw guides until the first results are stable; default: the profile's.")
+    budget: float | None = Field(None, ge=0, description="Most that paid generators may cost a query; default: no limit.")
+    history: int = Field(1_000, ge=0, le=1_000_000, description="Queries kept for explain, replay and feedback; 0 keeps none.")
+
+
+class TagSettings(_Section):
+    """Tags that queries leave on the pictures they found."""
+
+    implicit: bool = Field(True, description="Tag confident results of complete searches with the query.")
+    threshold: float | None = Field(None, ge=0, description="Least confidence; default: the fitted one.")
+    most: int = Field(5, ge=1, le=100, description="Pictures that one query tags at most.")
+
+
+class TrustSettings(_Section):
+    """What feedback teaches about spaces."""
+
+    eta: float = Field(0.2, gt=0, le=1, description="Learning rate of one feedback.")
+    topics: int = Field(32, ge=1, le=1_000, description="Topics at most.")
+    floor: float = Field(0.1, gt=0, lt=1, description="Least trust in a space, 1 being neutral.")
 
 
 class ServeSettings(_Section):
@@ -108,6 +134,10 @@ class Settings(BaseSettings):
     store: StoreSettings = Field(default_factory=StoreSettings)
     query: QuerySettings = Field(default_factory=QuerySettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)
+    tags: TagSettings = Field(default_factory=TagSettings)
+    trust: TrustSettings = Field(default_factory=TrustSettings)
+    guide_cache: GuideCacheSettings = Field(default_factory=GuideCacheSettings)
+    generators: dict[str, EngineSettings] = Field(default_factory=dict, description="Guide engines by name.")
 
     @classmethod
     def settings_customise_sources(

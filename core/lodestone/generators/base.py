@@ -3,7 +3,7 @@
 A guide carries pixels (a real generator: the engine embeds them), vectors (a learned prior, or a picture of the collection:
 already in one or more spaces), or both, and always its provenance. Generators are stages: light to construct, `warm_up` loads,
 `generate` is async, honours an absolute deadline and gives at most `n` guides; fewer, or none, is an answer, not an error.
-The same (prompt, n, seed, size, collection state) gives the same guides.
+The same (prompt, first, n, seed, size, collection state) gives the same guides; guide number i keeps its id in every round.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ class GuideRequest:
         query: The user's words.
         prompt: What to hand to a text-to-image model (the query itself, or an LLM's draft).
         n: How many guides at most.
+        first: Number of the first of them in the sequence that (prompt, seed, size) stands for: guides can be drawn in rounds,
+            and rounds of 1 give the same guides as one round of n.
         seed: Makes the draw repeatable.
         size: Side of a generated picture, pixels.
         deadline: Absolute, seconds on `time.monotonic()`'s clock; None for none.
@@ -38,6 +40,7 @@ class GuideRequest:
     query: str
     prompt: str
     n: int
+    first: int = 0
     seed: int = 0
     size: int = 256
     deadline: float | None = None
@@ -57,6 +60,8 @@ class Guide:
         provenance: Where it comes from (engine version, prompt, seed, or image id and caption): JSON-serialisable.
         pixels: (h, w, 3) uint8 RGB, or None.
         vectors: Collection name (space and version) -> (dim,) float32, L2-normalised; may be empty.
+        cost: What its engine charged for it.
+        cached: How the guide cache had it (`exact`, `semantic`); None when it was drawn now.
     """
 
     guide_id: str
@@ -65,6 +70,8 @@ class Guide:
     provenance: Mapping[str, Any]
     pixels: NDArray[np.uint8] | None = None
     vectors: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    cost: float = 0.0
+    cached: Literal["exact", "semantic"] | None = None
 
 
 class Generator(ABC):

@@ -93,19 +93,21 @@ class Exemplar(Generator):
                 },
                 vectors=vectors[match.image_id],
             )
-            for number, match in enumerate(matches)
+            for number, match in enumerate(matches, request.first)
             if vectors.get(match.image_id)
         ]
 
     def _matches(self, captions: str, vector: NDArray[np.float32], request: GuideRequest) -> list[_Match]:
         """The `n` pictures with the nearest captions, best first, each by its best caption."""
-        query = VectorQuery(vector, limit=request.n * _CAPTIONS_A_PICTURE, filter=request.filter, with_payload=True)
+        query = VectorQuery(
+            vector, limit=(request.first + request.n) * _CAPTIONS_A_PICTURE, filter=request.filter, with_payload=True
+        )
         (found,) = self._store.search(captions, [query])
         best: dict[str, _Match] = {}
         for key, score, payload in zip(found.ids, found.scores, found.payloads, strict=True):
             if score > self._least:
                 best.setdefault(str(payload["image"]), _Match(str(payload["image"]), key, float(score)))
-        return list(best.values())[: request.n]
+        return list(best.values())[request.first : request.first + request.n]
 
     def _vectors(self, image_ids: list[str], collections: Mapping[str, str]) -> dict[str, dict[str, NDArray[np.float32]]]:
         """Picture -> collection -> its vector there."""
