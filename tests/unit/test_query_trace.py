@@ -89,7 +89,7 @@ def test_a_damaged_record_says_so(data):
 
 def test_an_unknown_query_is_not_found():
     class Empty:
-        def query_trace(self, query_id):
+        def query(self, query_id):
             return None
 
     with pytest.raises(NotFoundError, match="'nope'"):

@@ -147,11 +147,19 @@ class Trace:
         return _unpacked(header, arrays)
 
 
+class Recorded(Protocol):
+    """A query's row in the catalog."""
+
+    @property
+    def trace(self) -> bytes:
+        """`Trace.to_bytes`."""
+
+
 class TraceReader(Protocol):
     """Where traces are kept: the catalog."""
 
-    def query_trace(self, query_id: str) -> bytes | None:
-        """The bytes of a query's trace; None for an unknown id."""
+    def query(self, query_id: str) -> Recorded | None:
+        """A query's row; None for an unknown id."""
 
 
 def load_trace(catalog: TraceReader, query_id: str) -> Trace:
@@ -160,14 +168,14 @@ def load_trace(catalog: TraceReader, query_id: str) -> Trace:
     Raises:
         NotFoundError: no such query, or it is no longer kept.
     """
-    data = catalog.query_trace(query_id)
-    if data is None:
+    found = catalog.query(query_id)
+    if found is None:
         raise NotFoundError(
             f"no query {query_id!r} is recorded",
             hint="take query_id from an answer; the setting query.history says how many are kept",
             query_id=query_id,
         )
-    return Trace.from_bytes(data)
+    return Trace.from_bytes(found.trace)
 
 
 class _Packed:
