@@ -1,0 +1,260 @@
+"""Is the text pass good enough already? A linear model predicts its average precision from what simple methods agree on.
+
+NEEDLE, F.1: each elementary method (bridge, label matching, captions, tags) answers the query by itself. How high and how even
+its first K scores are, and how far the methods' first K pictures overlap, tells how hard the query is. From a predicted average
+precision of `threshold` on the query is simple and needs no guides. The model is fitted by learn/complexity.py; one ships with
+Lodestone, and one learnt in the home replaces it.
+
+Whatever the model cannot judge (nothing found, no method that it knows, scores that are no numbers) is complex: guides may
+help, and to draw them needlessly costs only time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.errors import ConfigurationError
+from lodestone_schemas.api import GateDecision
+
+FORMAT: Final = 1
+K: Final = 10  # results of each method that are looked at
+SHIPPED: Final = "gate.json"
+_AGAIN: Final = "fit it again: lodestone train complexity"
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """What one elementary method answered, without the others.
+
+    Attributes:
+        name: Space's name, `captions` or `tags`.
+        ids: Pictures, best first, without repeats; may be empty.
+        scores: (len(ids),) descending; inner products (for spaces: cosines), not divided by a scale.
+    """
+
+    name: str
+    ids: tuple[str, ...]
+    scores: NDArray[np.floating[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One feature's part in the model: `weight * (value - mean) / spread`; a feature that is missing counts as its mean."""
+
+    mean: float
+    spread: float
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class GateModel:
+    """A fitted gate; immutable.
+
+    Attributes:
+        intercept: Mean average precision where it was fitted.
+        terms: Feature -> its part.
+        threshold: A query is simple from this predicted average precision on.
+        k: Results of each method that features are taken over.
+        provenance: JSON-serialisable: data, licence, figures.
+    """
+
+    intercept: float
+    terms: Mapping[str, Term]
+    threshold: float
+    k: int = K
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str:
+        """12 hex characters over everything that decisions depend on."""
+        text = json.dumps([FORMAT, self.intercept, self.threshold, self.k, self._terms()], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def methods(self) -> frozenset[str]:
+        """Methods that the model knows."""
+        return frozenset(name.removesuffix(_ANSWERED) for name in self.terms if name.endswith(_ANSWERED))
+
+    def predict(self, values: Mapping[str, float]) -> float:
+        """Features -> predicted average precision, in [0, 1]."""
+        return min(1.0, max(0.0, self.intercept + sum(self._parts(values).values())))
+
+    def decide(self, methods: Sequence[Method], *, threshold: float | None = None) -> GateDecision:
+        """Simple or complex, and why. Takes well under a millisecond.
+
+        Args:
+            methods: The elementary methods' lists, in any order; those that were not asked are left out.
+            threshold: Instead of the fitted one, in [0, 1].
+        """
+        limit = self.threshold if threshold is None else threshold
+        known = [one for one in methods if one.name in self.methods]
+        trouble = _trouble(methods, known)
+        if trouble:
+            return self._decision(0.0, limit, why=f"{trouble}: the text pass cannot be judged", values={}, simple=False)
+        values = features(known, k=self.k)
+        predicted = self.predict(values)
+        simple = predicted >= limit
+        return self._decision(predicted, limit, why=self._why(values, predicted, limit), values=values, simple=simple)
+
+    def save(self, directory: Path) -> Path:
+        """Write `gate-<version>.json` into `directory` (made if needed), by temporary name and rename; returns its path."""
+        directory.mkdir(parents=True, exist_ok=True)
+        return self.save_as(directory / f"gate-{self.version}.json")
+
+    def save_as(self, path: Path) -> Path:
+        """Write to exactly `path`, by temporary name and rename."""
+        content = {
+            "format": FORMAT,
+            "k": self.k,
+            "threshold": self.threshold,
+            "intercept": self.intercept,
+            "terms": self._terms(),
+            "provenance": dict(self.provenance),
+        }
+        temporary = path.with_name(f".{path.name}.partial")
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        return temporary.replace(path)
+
+    @classmethod
+    def shipped(cls) -> GateModel:
+        """The model inside the package: `data/gate/`."""
+        text = files("lodestone").joinpath("data", "gate", SHIPPED).read_text(encoding="utf-8")
+        return cls.from_json(text, source=f"package data {SHIPPED}")
+
+    @classmethod
+    def load(cls, path: Path) -> GateModel:
+        """Read a file that `save` wrote.
+
+        Raises:
+            ConfigurationError: the file is missing, damaged, or of a newer format.
+        """
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"cannot read the gate model {str(path)!r}: {error}", hint=_AGAIN) from error
+        return cls.from_json(text, source=str(path))
+
+    @classmethod
+    def from_json(cls, text: str, *, source: str) -> GateModel:
+        """Parse what `save` wrote; `source` names it in errors.
+
+        Raises:
+            ConfigurationError: not a gate model, or of a newer format.
+        """
+        try:
+            content = json.loads(text)
+            if content["format"] != FORMAT:
+                raise ConfigurationError(
+                    f"{source} has format {content['format']!r}, this version reads {FORMAT}", hint=f"upgrade, or {_AGAIN}"
+                )
+            model = cls(
+                intercept=float(content["intercept"]),
+                terms={
+                    name: Term(**{part: float(one[part]) for part in Term.__slots__}) for name, one in content["terms"].items()
+                },
+                threshold=float(content["threshold"]),
+                k=int(content["k"]),
+                provenance=dict(content["provenance"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ConfigurationError(f"{source} is not a gate model, or is damaged: {error!r}", hint=_AGAIN) from error
+        numbers = [
+            model.intercept,
+            model.threshold,
+            *(n for one in model.terms.values() for n in (one.mean, one.spread, one.weight)),
+        ]
+        if model.k < 1 or not all(map(math.isfinite, numbers)) or any(one.spread <= 0 for one in model.terms.values()):
+            raise ConfigurationError(f"{source} is not a gate model, or is damaged: a number is out of range", hint=_AGAIN)
+        return model
+
+    def _terms(self) -> dict[str, dict[str, float]]:
+        return {
+            name: {"mean": one.mean, "spread": one.spread, "weight": one.weight} for name, one in sorted(self.terms.items())
+        }
+
+    def _parts(self, values: Mapping[str, float]) -> dict[str, float]:
+        return {name: one.weight * (values[name] - one.mean) / one.spread for name, one in self.terms.items() if name in values}
+
+    def _decision(self, predicted: float, limit: float, *, why: str, values: Mapping[str, float], simple: bool) -> GateDecision:
+        return GateDecision(
+            verdict="simple" if simple else "complex",
+            predicted_ap=round(predicted, 4),
+            threshold=limit,
+            why=why,
+            features={name: round(value, 4) for name, value in values.items()},
+            model=self.version,
+        )
+
+    def _why(self, values: Mapping[str, float], predicted: float, limit: float) -> str:
+        parts = self._parts(values)
+        simple = predicted >= limit
+        speaking = [name for name in parts if not name.endswith(_ANSWERED) and (parts[name] > 0) == simple and parts[name]]
+        strongest = sorted(speaking, key=lambda name: -abs(parts[name]))[:2]
+        reasons = " and ".join(_in_words(name, high=values[name] > self.terms[name].mean) for name in strongest)
+        verdict = "simple" if simple else "complex"
+        because = f", because {reasons}" if reasons else ""
+        return f"{verdict}: the text pass should reach {predicted:.2f} where {limit:.2f} is enough{because}"
+
+
+_ANSWERED: Final = ".answered"
+_KINDS: Final = {
+    "best": ("the best match in {} is {}", "strong", "weak"),
+    "mean": ("the first matches in {} are {}", "strong", "weak"),
+    "std": ("the first matches in {} {}", "stand out from each other", "are all alike"),
+    "lead": ("the best match in {} {}", "is well ahead of the next", "is hardly ahead of the next"),
+}
+
+
+def features(methods: Sequence[Method], *, k: int = K) -> dict[str, float]:
+    """What the model looks at (NEEDLE, F.1), by name.
+
+    `M.answered` is 1 where method M found anything, else 0; `M.best`, `M.mean`, `M.std` and `M.lead` are the best, mean and
+    standard deviation of its first k scores and the first's lead over the second; `A&B` (names ascending) is the Jaccard
+    overlap of two methods' first k. A method without results has `answered` alone.
+    """
+    values: dict[str, float] = {}
+    heads: dict[str, frozenset[str]] = {}
+    for one in sorted(methods, key=lambda method: method.name):
+        values[one.name + _ANSWERED] = float(bool(one.ids))
+        if one.ids:
+            scores = np.asarray(one.scores[:k], np.float64)
+            heads[one.name] = frozenset(one.ids[:k])
+            values[f"{one.name}.best"] = float(scores[0])
+            values[f"{one.name}.mean"] = float(scores.mean())
+            values[f"{one.name}.std"] = float(scores.std())
+            values[f"{one.name}.lead"] = float(scores[0] - scores[1]) if len(scores) > 1 else 0.0
+    for first, second in combinations(heads, 2):
+        both, either = heads[first] & heads[second], heads[first] | heads[second]
+        values[f"{first}&{second}"] = len(both) / len(either)
+    return values
+
+
+def _trouble(methods: Sequence[Method], known: Sequence[Method]) -> str:
+    """Why the methods cannot be judged; empty when they can."""
+    if not any(one.ids for one in methods):
+        return "nothing was found"
+    if not any(one.ids for one in known):
+        return "no method that the gate was fitted on found anything"
+    if any(len(one.ids) != len(one.scores) or not np.isfinite(one.scores).all() for one in known):
+        return "a score is not a number"
+    return ""
+
+
+def _in_words(name: str, *, high: bool) -> str:
+    if "&" in name:
+        first, second = name.split("&")
+        return f"{first} and {second} {'agree' if high else 'find different pictures'}"
+    method, _, kind = name.rpartition(".")
+    sentence, strong, weak = _KINDS.get(kind, ("{} is {}", "high", "low"))
+    return sentence.format(method, strong if high else weak)

@@ -1,0 +1,90 @@
+"""How do words become a sparse vector? Normalised, stemmed, hashed, and weighted by whether they say anything.
+
+Two texts are compared word by word: the inner product of a question's vector with a picture's is the share of the question's
+words (weighted) that the picture's tags hold, in [0, 1]. English endings are taken off (Snowball), function words count
+little; scripts without spaces are cut into pairs of characters.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from lodestone.store.base import SparseVector
+
+VERSION: Final = 1  # of everything in this module that vectors depend on: part of the collection's name
+FUNCTION_WORD: Final = 0.05  # weight of a word that says nothing by itself; more than 0, so that "who is who" finds itself
+_WORDS: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+# Han, kana, Thai, Lao, Myanmar, Khmer: written without spaces
+_UNSPACED: Final = re.compile(
+    r"[\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+"
+)
+_FUNCTION_WORDS: Final = """
+a about above across after against all along also am among an and another any are around as at away be because been before behind
+being below beneath beside between by can could did do does doing down during each either for from get gets getting had has have
+having he her hers him his how i if in inside into is it its itself just like me my near no nor not of off on one onto or other
+others our out outside over past per she so some such than that the their them then there these they this those through to
+toward towards under until up upon us very was we were what when where which while who whom whose why will with within without
+would you your
+"""
+_SAY_NOTHING: Final = frozenset(_FUNCTION_WORDS.split())
+
+
+def terms(text: str) -> dict[str, float]:
+    """Word stem -> weight in (0, 1], in the order of the text; empty when there are no words in it."""
+    import snowballstemmer
+
+    stemmer = snowballstemmer.stemmer("english")  # one a call: it works in place, and queries come from several threads
+    return {stemmer.stemWord(word): FUNCTION_WORD if word in _SAY_NOTHING else 1.0 for word in _words(text)}
+
+
+def query_vector(text: str) -> SparseVector | None:
+    """The vector of a question: values sum to 1. None when the text has no words."""
+    weights = terms(text)
+    total = sum(weights.values())
+    return _vector({word: weight / total for word, weight in weights.items()}) if weights else None
+
+
+def picture_vector(tags: Iterable[tuple[str, float]]) -> SparseVector | None:
+    """The vector of a picture with these tags.
+
+    Args:
+        tags: (text, how sure it is, in (0, 1]); a word of several tags counts as in the surest.
+
+    Returns:
+        Values in (0, 1]; None when there are no words.
+    """
+    sure: dict[str, float] = {}
+    for text, confidence in tags:
+        for word in terms(text):
+            sure[word] = max(sure.get(word, 0.0), confidence)
+    return _vector(sure) if sure else None
+
+
+def _vector(values: Mapping[str, float]) -> SparseVector:
+    from lodestone.store.base import SparseVector
+
+    hashed: dict[int, float] = {}
+    for word, value in values.items():
+        code = int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=4).digest(), "big")
+        hashed[code] = max(hashed.get(code, 0.0), value)
+    indices = np.array(sorted(hashed), np.uint32)
+    return SparseVector(indices, np.array([hashed[int(code)] for code in indices], np.float32))
+
+
+def _words(text: str) -> Iterator[str]:
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    for match in _WORDS.finditer(_UNSPACED.sub(_in_pairs, folded)):
+        yield match.group().replace("’", "'").removesuffix("'s")
+
+
+def _in_pairs(match: re.Match[str]) -> str:
+    run = match.group()
+    pairs = [run[start : start + 2] for start in range(len(run) - 1)] or [run]
+    return f" {' '.join(pairs)} "
