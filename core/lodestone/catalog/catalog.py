@@ -7,7 +7,7 @@ iterators over pages, which hold no transaction between them). Methods take and 
     OutOfSpaceError  the disk is full; the transaction left nothing behind
 
 Each subject has its module: corpora, images, captions, slices (receipts, loads), deletions (tombstones), runs (failures),
-artifacts (aliases).
+artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events), guide_engines.
 
 Example:
     >>> catalog = Catalog.open(home.catalog)  # doctest: +SKIP
@@ -27,14 +27,30 @@ from lodestone.catalog.captions import CaptionRows
 from lodestone.catalog.corpora import CorpusRows
 from lodestone.catalog.deletions import DeletionRows
 from lodestone.catalog.engine import make_engine
+from lodestone.catalog.guide_engines import EngineRows
 from lodestone.catalog.identity import mint_image_id
 from lodestone.catalog.images import ImageRows
 from lodestone.catalog.migrate import ensure_head
+from lodestone.catalog.queries import QueryRows
 from lodestone.catalog.runs import RunRows
 from lodestone.catalog.slices import SliceRows
+from lodestone.catalog.tags import TagRows
+from lodestone.catalog.trust import TrustRows
 
 
-class Catalog(CorpusRows, ImageRows, CaptionRows, SliceRows, DeletionRows, RunRows, ArtifactRows):
+class Catalog(
+    CorpusRows,
+    ImageRows,
+    CaptionRows,
+    SliceRows,
+    DeletionRows,
+    RunRows,
+    ArtifactRows,
+    TagRows,
+    QueryRows,
+    TrustRows,
+    EngineRows,
+):
     """See the module's docstring. Make one with `Catalog.open`."""
 
     mint_image_id = staticmethod(mint_image_id)

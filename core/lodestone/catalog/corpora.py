@@ -13,6 +13,7 @@ from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
 from lodestone.catalog.records import Corpus, Root
 from lodestone.catalog.sql import insert_ignoring
+from lodestone.catalog.tags import queue_selected
 from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
 
 _NAME_CHARS = 200
@@ -61,9 +62,12 @@ class CorpusRows(CatalogBase):
     def remove_corpus(self, corpus_id: str) -> None:
         """Forget the corpus and all that hangs on it, in short transactions; run it again if it was interrupted."""
         images = tables.images
-        some = select(images.c.image_id).where(images.c.corpus_id == corpus_id).limit(_REMOVED_AT_ONCE)
+        some = (
+            select(images.c.image_id).where(images.c.corpus_id == corpus_id).order_by(images.c.image_id).limit(_REMOVED_AT_ONCE)
+        )
 
         def some_images(connection: Connection) -> int:
+            queue_selected(connection, select(tables.tags.c.image_id).where(tables.tags.c.image_id.in_(some)))
             return connection.execute(delete(images).where(images.c.image_id.in_(some))).rowcount
 
         while self._write(some_images):

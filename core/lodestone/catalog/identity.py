@@ -22,3 +22,8 @@ def mint_image_id(corpus_id: str, root_name: str, uri: str, *, attempt: int = 0)
 def caption_id(image_id: str, source: str, text: str) -> str:
     """Id of a caption, the point id in the `captions` collection: uuid5 of its picture and `source/text`."""
     return str(uuid5(UUID(image_id), f"{source}/{text}"))
+
+
+def tag_id(image_id: str, source: str, text: str) -> str:
+    """Id of a tag: uuid5 of its picture and `tag/source/text`."""
+    return str(uuid5(UUID(image_id), f"tag/{source}/{text}"))

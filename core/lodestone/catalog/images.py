@@ -1,8 +1,8 @@
 """Which pictures does the catalog know, and what changes when one moves, fails, goes or comes back?
 
-Two consequences of a change are kept here, in the same transaction: a picture that was embedded and can no longer be shown
-gets a tombstone (see deletions.py), and a slice whose members need another payload in the stores (moved, came back) counts as
-not loaded any more (see slices.py).
+Three consequences of a change are kept here, in the same transaction: a picture that was embedded and can no longer be shown
+gets a tombstone (see deletions.py), a slice whose members need another payload in the stores (moved, came back) counts as not
+loaded any more (see slices.py), and a tagged picture of either kind goes into the outbox (see tags.py).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from lodestone.catalog.engine import CatalogBase
 from lodestone.catalog.identity import mint_image_id
 from lodestone.catalog.records import ImageRecord, ImageState
 from lodestone.catalog.sql import PAGE, chunks, insert_ignoring
+from lodestone.catalog.tags import queue_tagged
 from lodestone.errors import NotFoundError
 
 DEAD = (ImageState.GONE, ImageState.FAILED)  # states in which a picture must not be found
@@ -182,6 +183,7 @@ class ImageRows(CatalogBase):
                     update(tables.images).where(tables.images.c.image_id.in_(died)).values(state=ImageState.GONE.value)
                 )
                 bury(connection, died)
+                queue_tagged(connection, died)
 
         if image_ids:
             self._write(change)
@@ -196,7 +198,7 @@ class ImageRows(CatalogBase):
         return known
 
     def _follow_up(self, connection: Connection, records: Sequence[ImageRecord], before: dict[str, _Before]) -> None:
-        died, revived, stale = [], [], set()
+        died, revived, altered, stale = [], [], [], set()
         for record in records:
             old = before[record.image_id]
             if record.state in DEAD:
@@ -205,10 +207,13 @@ class ImageRows(CatalogBase):
                 continue
             if record.state is ImageState.ACTIVE and old.state is not ImageState.ACTIVE:
                 revived.append(record.image_id)
+            if old.is_shown_otherwise(record):
+                altered.append(record.image_id)
             if record.slice_id is not None and record.slice_id == old.slice_id and old.needs_loading_as(record):
                 stale.add(record.slice_id)
         bury(connection, died)
         lift(connection, revived)
+        queue_tagged(connection, [*died, *altered])
         for chunk in chunks(stale):
             connection.execute(delete(tables.loads).where(tables.loads.c.slice_id.in_(chunk)))
 
@@ -227,6 +232,10 @@ class _Before:
         """Whether the stores' point of an embedded picture must be written again."""
         if self.state is ImageState.PENDING:
             return False  # not in the stores yet
+        return self.is_shown_otherwise(record)
+
+    def is_shown_otherwise(self, record: ImageRecord) -> bool:
+        """Whether a living picture's payload is another one now."""
         return self.state in DEAD or (self.root_id, self.uri, self.taken_at) != (record.root_id, record.uri, record.taken_at)
 
 
@@ -267,4 +276,5 @@ def _make_way(connection: Connection, moved: Sequence[ImageRecord]) -> None:
     for root_id, uris in by_root.items():
         for chunk in chunks(uris):
             in_the_way = (images.c.root_id == root_id, images.c.uri.in_(chunk), images.c.state == ImageState.GONE)
+            queue_tagged(connection, connection.execute(select(images.c.image_id).where(*in_the_way)).scalars())
             connection.execute(delete(images).where(*in_the_way))

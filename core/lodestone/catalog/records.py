@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
 
 
 class ImageState(StrEnum):
@@ -136,3 +136,92 @@ class Artifact:
     active: bool
     metrics: dict[str, Any]
     created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TagRecord:
+    """One tag of one picture; `source` is implicit (a query found it) or user. The catalog mints id and corpus."""
+
+    tag_id: str
+    image_id: str
+    corpus_id: str
+    text: str
+    source: str
+    score: float | None
+    query_id: str | None
+    created_at: datetime
+
+    @classmethod
+    def new(cls, image_id: str, text: str, source: str, *, score: float | None = None, query_id: str | None = None) -> Self:
+        """A tag to be added; `Catalog.add_tags` returns it with its id and its picture's corpus."""
+        return cls("", image_id, "", text, source, score, query_id, datetime.now(UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class TagChange:
+    """A picture whose tags changed; `seq` says which change, so that a later one is not taken for delivered."""
+
+    seq: int
+    image_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRecord:
+    """One answered query. `summary` is JSON for lists; `trace` is `Trace.to_bytes`, empty in lists."""
+
+    query_id: str
+    created_at: datetime
+    kind: str
+    text: str
+    topic: str | None
+    summary: dict[str, Any]
+    trace: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackRecord:
+    """Which pictures of an answer were right (image ids, ascending). `active`: trust counts it (not undone, not reset)."""
+
+    query_id: str
+    relevant: tuple[str, ...]
+    irrelevant: tuple[str, ...]
+    eta: float
+    created_at: datetime
+    event_id: str | None = None
+    active: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """Present trust of one topic. `centre` is the sum of its queries' vectors, (d,) float64 bytes, made by `encoder`."""
+
+    topic: str
+    encoder: str | None
+    centre: bytes | None
+    queries: int
+    weights: dict[str, float]
+    words: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class TrustEvent:
+    """One change of trust. `seq` counts from 1 without a gap; `cause` is a query id, or the id of the event it undoes."""
+
+    seq: int
+    event_id: str
+    created_at: datetime
+    kind: str  # feedback, reset, import, undo
+    topic: str | None
+    cause: str
+    before: dict[str, float]
+    after: dict[str, float]
+    details: dict[str, Any]
+    vector: bytes | None = None  # (d,) float32 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EngineState:
+    """What was set for one guide engine in use; None leaves it to the settings."""
+
+    enabled: bool | None = None
+    priority: int | None = None

@@ -19,6 +19,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -218,4 +219,87 @@ aliases = Table(
     metadata,
     Column("alias", String(255), primary_key=True),
     Column("collection", String(255), nullable=False),
+)
+
+tags = Table(
+    "tags",
+    metadata,
+    Column("tag_id", _ID, primary_key=True),  # minted from picture, source and text: the same tag again is the same row
+    Column("image_id", _ID, _parent("images.image_id"), nullable=False, index=True),
+    Column("corpus_id", _ID, _parent("corpora.corpus_id"), nullable=False, index=True),
+    Column("text", Text, nullable=False),
+    Column("source", String(32), nullable=False),
+    Column("score", Float),
+    Column("query_id", String(64)),
+    Column("created_at", UtcDateTime, nullable=False, index=True),
+)
+
+# Pictures whose tags the sparse collection has yet to take over. Such a picture may be gone, so there is no key into images.
+tag_outbox = Table(
+    "tag_outbox",
+    metadata,
+    Column("image_id", _ID, primary_key=True),
+    Column("seq", BigInteger, nullable=False, index=True),
+)
+
+queries = Table(
+    "queries",
+    metadata,
+    Column("query_id", String(64), primary_key=True),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("text", Text, nullable=False),
+    Column("topic", Text),
+    Column("summary", JSON, nullable=False),
+    Column("trace", LargeBinary, nullable=False),
+    Index(None, "created_at", "query_id"),
+)
+
+# Feedback outlives the record of its query, which is kept for a while only.
+feedback = Table(
+    "feedback",
+    metadata,
+    Column("query_id", String(64), primary_key=True),
+    Column("digest", String(64), primary_key=True),
+    Column("relevant", JSON, nullable=False),
+    Column("irrelevant", JSON, nullable=False),
+    Column("eta", Float, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False, index=True),
+    Column("event_id", _ID, unique=True),
+    Column("active", Boolean, nullable=False),
+)
+
+# The present state, and the events that it is the sum of; both change in one transaction.
+trust_topics = Table(
+    "trust_topics",
+    metadata,
+    Column("topic", _NAME, primary_key=True),
+    Column("encoder", Text),
+    Column("centre", LargeBinary),
+    Column("queries", Integer, nullable=False),
+    Column("weights", JSON, nullable=False),
+    Column("words", JSON, nullable=False),
+)
+
+trust_events = Table(
+    "trust_events",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("event_id", _ID, nullable=False, unique=True),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("topic", _NAME, index=True),
+    Column("cause", String(64), nullable=False),
+    Column("before", JSON, nullable=False),
+    Column("after", JSON, nullable=False),
+    Column("details", JSON, nullable=False),
+    Column("vector", LargeBinary),
+)
+
+engine_states = Table(
+    "engine_states",
+    metadata,
+    Column("name", _NAME, primary_key=True),
+    Column("enabled", Boolean),
+    Column("priority", Integer),
 )

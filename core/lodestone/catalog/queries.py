@@ -1,0 +1,98 @@
+"""Which queries were answered of late, and which of their pictures did users call right or wrong?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, select
+
+from lodestone.catalog import tables
+from lodestone.catalog.engine import CatalogBase
+from lodestone.catalog.records import FeedbackRecord, QueryRecord
+from lodestone.catalog.sql import insert_ignoring, upsert
+
+_NEWEST = (tables.queries.c.created_at.desc(), tables.queries.c.query_id.desc())
+_SUMMARY = tuple(column for column in tables.queries.c if column.name != "trace")
+_FEEDBACK = tuple(column for column in tables.feedback.c if column.name != "digest")
+
+
+class QueryRows(CatalogBase):
+    """Queries and feedback."""
+
+    def add_query(self, record: QueryRecord, keep: int) -> None:
+        """Record a query (the same id again replaces it) and forget the oldest beyond `keep`; 0 keeps none."""
+        table = tables.queries
+        beyond = select(table.c.query_id).order_by(*_NEWEST).offset(keep)
+
+        def change(connection: Connection) -> None:
+            if keep:
+                upsert(connection, table, [asdict(record)])
+            old = list(connection.execute(beyond).scalars())
+            connection.execute(delete(table).where(table.c.query_id.in_(old[:_PRUNED_AT_ONCE])))
+
+        self._write(change)
+
+    def query(self, query_id: str) -> QueryRecord | None:
+        """One query with its trace; None when it is unknown or no longer kept."""
+        with self._reading() as connection:
+            found = connection.execute(select(tables.queries).where(tables.queries.c.query_id == query_id)).first()
+        return None if found is None else QueryRecord(*found)
+
+    def queries(self, offset: int = 0, limit: int = 100) -> list[QueryRecord]:
+        """A page of queries, newest first, without their traces."""
+        query = select(*_SUMMARY).order_by(*_NEWEST).offset(offset).limit(limit)
+        with self._reading() as connection:
+            return [QueryRecord(*row) for row in connection.execute(query)]
+
+    def add_feedback(self, query_id: str, relevant: Iterable[str], irrelevant: Iterable[str], eta: float) -> bool:
+        """Record feedback that changes no trust; False when the same was recorded before.
+
+        Order, repeats and eta make no difference: one judgement of one answer counts once.
+        """
+        record = feedback_record(query_id, relevant, irrelevant, eta)
+        return bool(self._write(lambda connection: insert_ignoring(connection, tables.feedback, [feedback_row(record)])))
+
+    def find_feedback(self, query_id: str, relevant: Iterable[str], irrelevant: Iterable[str]) -> FeedbackRecord | None:
+        """The same feedback as recorded before; None when it is new."""
+        digest = _digest(feedback_record(query_id, relevant, irrelevant, 0.0))
+        table = tables.feedback
+        with self._reading() as connection:
+            found = connection.execute(select(*_FEEDBACK).where(table.c.query_id == query_id, table.c.digest == digest)).first()
+        return None if found is None else _feedback(found)
+
+    def feedback(self, offset: int = 0, limit: int = 100) -> list[FeedbackRecord]:
+        """A page of feedback, newest first."""
+        table = tables.feedback
+        order = (table.c.created_at.desc(), table.c.query_id, table.c.digest)
+        with self._reading() as connection:
+            return [
+                _feedback(row) for row in connection.execute(select(*_FEEDBACK).order_by(*order).offset(offset).limit(limit))
+            ]
+
+
+_PRUNED_AT_ONCE = 500  # (a smaller `keep` than before is reached over some queries)
+
+
+def feedback_record(query_id: str, relevant: Iterable[str], irrelevant: Iterable[str], eta: float) -> FeedbackRecord:
+    """Feedback in its one form: ids without repeats, ascending; now."""
+    return FeedbackRecord(query_id, tuple(sorted(set(relevant))), tuple(sorted(set(irrelevant))), eta, datetime.now(UTC))
+
+
+def feedback_row(record: FeedbackRecord) -> dict[str, Any]:
+    """As `feedback` keeps it."""
+    return asdict(record) | {"digest": _digest(record)}
+
+
+def _digest(record: FeedbackRecord) -> str:
+    judged = json.dumps([record.relevant, record.irrelevant])
+    return hashlib.sha256(judged.encode()).hexdigest()
+
+
+def _feedback(row: Row[Any]) -> FeedbackRecord:
+    found = row._asdict()
+    return FeedbackRecord(**{**found, "relevant": tuple(found["relevant"]), "irrelevant": tuple(found["irrelevant"])})
