@@ -79,6 +79,10 @@ class Generator(ABC):
 
     name: str
     version: str
+    guides_a_call: int | None = None
+    """How many guides one `generate` may be asked for; the hub makes as many calls as it takes. None: any number."""
+    cacheable: bool = True
+    """Whether pictures depend on prompt, seed, size, guide number and settings alone: only then are they kept for later."""
 
     @abstractmethod
     async def warm_up(self) -> None:
@@ -92,3 +96,6 @@ class Generator(ABC):
             DeadlineExceededError: the deadline passed before the first guide.
             ModelUnavailableError: the engine cannot run; the query goes on without it and says so.
         """
+
+    async def close(self) -> None:  # noqa: B027  (most engines hold nothing)
+        """Release connections. Idempotent."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from lodestone.config.engines import EngineSettings
 from lodestone.generators.base import Generator
 from lodestone.generators.exemplar import Exemplar
 from lodestone.models.context import ModelContext
@@ -25,12 +26,16 @@ class GeneratorContext:
         catalog: The collection's facts.
         models: Cache and threads for engines that load models.
         text_encoder: Name of the encoder of queries and captions.
+        name: Under which the engine is configured.
+        engine: Its section of the settings; None for defaults.
     """
 
     store: VectorStore
     catalog: CatalogReader
     models: ModelContext | None = None
     text_encoder: str = "minilm"
+    name: str = ""
+    engine: EngineSettings | None = None
 
 
 def _exemplar(context: GeneratorContext) -> Generator:

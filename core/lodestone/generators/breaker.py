@@ -1,0 +1,104 @@
+"""Should an engine be asked right now? Not after failing several times in a row: then it rests, and one call tries it again.
+
+closed: everything goes through. open: nothing does, until the rest is over. half_open: one call (the probe) goes through;
+its success closes the breaker, its failure opens it again. What calls from before it opened bring in later changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+State = Literal["closed", "open", "half_open"]
+
+LONGEST_REST_S: Final = 3600.0  # whatever a server's Retry-After asks for
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Permit:
+    """Leave to make one call; handed back with its outcome."""
+
+    era: int
+
+
+class Breaker:
+    """One engine's circuit breaker. For one event loop: not thread-safe, and no method waits.
+
+    Args:
+        failures: In a row, that open it.
+        seconds: It rests once open.
+        clock: Seconds, monotonic.
+        on_change: Told every new state.
+    """
+
+    def __init__(
+        self,
+        *,
+        failures: int,
+        seconds: float,
+        clock: Callable[[], float] = time.monotonic,
+        on_change: Callable[[State], None] | None = None,
+    ) -> None:
+        self._most = failures
+        self._rest = seconds
+        self._clock = clock
+        self._on_change = on_change
+        self._state: State = "closed"
+        self._in_a_row = 0
+        self._until = 0.0  # end of the rest
+        self._probe: Permit | None = None
+        self._era = 0
+
+    @property
+    def state(self) -> State:
+        """As of now; `half_open` from the end of the rest on, before and while the probe is under way."""
+        if self._state == "open" and self._clock() >= self._until:
+            return "half_open"
+        return self._state
+
+    def admit(self) -> Permit | None:
+        """Leave to call now, or None."""
+        if self.state == "closed":
+            return Permit(self._era)
+        if self.state == "open" or self._probe is not None:
+            return None
+        self._enter("half_open")
+        self._probe = Permit(self._era)
+        return self._probe
+
+    def succeeded(self, permit: Permit) -> None:
+        """The call brought an answer."""
+        if permit is self._probe:
+            self._enter("closed")
+        elif permit.era == self._era:
+            self._in_a_row = 0
+
+    def failed(self, permit: Permit, *, rest: float | None = None) -> None:
+        """The call failed.
+
+        Args:
+            permit: As admitted.
+            rest: Seconds that the engine itself asked to be left alone for: it is, whatever the count.
+        """
+        if permit is not self._probe and (self._state != "closed" or permit.era != self._era):
+            return
+        self._in_a_row += 1
+        if permit is self._probe or rest is not None or self._in_a_row >= self._most:
+            self._until = self._clock() + (self._rest if rest is None else min(max(rest, 0.0), LONGEST_REST_S))
+            self._enter("open")
+
+    def withdrawn(self, permit: Permit) -> None:
+        """The call was given up by us: it says nothing about the engine. A probe may be sent again at once."""
+        if permit is self._probe:
+            self._probe = None
+            self._state = "open"  # whose rest is over: `state` stays half_open
+
+    def _enter(self, state: State) -> None:
+        self._probe = None
+        self._in_a_row = 0
+        self._era += 1
+        self._state = state
+        if self._on_change is not None:
+            self._on_change(state)

@@ -1,0 +1,319 @@
+"""Was this guide drawn before? Guides are kept with a small picture and their vectors, and used again.
+
+A guide is found by (prompt, engine, version, model, seed, number, size): an *exact* hit. With a threshold, guides of another
+prompt whose query vector is that alike are used too: a *semantic* hit, which says whose guides they are.
+
+A picture is reduced and encoded when it is kept, and what `keep` gives back are the pixels of that encoding: a guide looks the
+same, to the last pixel, on the day it is drawn and on every day it is found, so its vectors are the same whether they were
+stored or are computed anew for a space that came later.
+
+One file a guide, written under another name and renamed, so that a killed process leaves nothing half; several processes may
+share the folder. Whoever adds to it removes the longest unused first when it grows too large. A file that cannot be read is
+removed and counted. Everything blocks and is thread-safe.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import numpy as np
+from filelock import FileLock, Timeout
+from numpy.typing import NDArray
+
+from lodestone.errors import ImageError
+from lodestone.generators.base import Guide
+from lodestone.generators.cache_files import TEMPORARY, Entry, UnreadableEntryError, encode_entry, read_entry, write_whole
+from lodestone.generators.cache_keys import GuideKey
+from lodestone.generators.pictures import kept_picture, pixels_of
+
+_log = logging.getLogger(__name__)
+
+PICTURE_KEY: Final = "picture"  # of a guide's provenance: what `picture` takes
+_GUIDE, _QUERY = ".guide", ".query"
+_KEY: Final = re.compile(r"[0-9a-f]{32}-\d{1,9}")
+_LOCK_S: Final = 5.0
+_STALE_S: Final = 600.0  # a temporary file this old was left behind by a process that died
+_ROOM: Final = 0.9  # of the limit, left after clearing out: not every guide shall clear again
+
+Vector = NDArray[np.float32]
+Vectors = Mapping[str, Vector]
+
+
+class GuideCache:
+    """Guides under one folder.
+
+    Args:
+        folder: Made on first use.
+        limit_bytes: Size of all files together at most.
+        picture_px: Longer side of the pictures kept, pixels.
+        semantic: Reuse guides of a query at least this alike (cosine); None for never.
+    """
+
+    def __init__(self, folder: Path, *, limit_bytes: int, picture_px: int = 256, semantic: float | None = None) -> None:
+        self._folder = folder
+        self._limit = limit_bytes
+        self._px = picture_px
+        self._semantic = semantic
+        self._counts: Counter[str] = Counter()
+        self._size: tuple[int, int] | None = None  # entries, bytes: as last seen
+        self._queries: dict[str, Entry] = {}  # name of a query file -> what it holds
+        self._seen_ns = 0  # the folder's time of change when `_queries` was read
+        self._guard = threading.Lock()
+
+    def find(self, key: GuideKey, numbers: Sequence[int], *, text_vectors: Vectors | None = None) -> dict[int, Guide]:
+        """Number -> guide, of those that are here; called `engine/number` whatever their first query was.
+
+        Args:
+            key: Of the sequence.
+            numbers: Of its guides.
+            text_vectors: Text encoder -> (d,) float32, L2-normalised, of the query: for semantic hits.
+        """
+        digest = self._digest(key)
+        found: dict[int, Guide] = {}
+        for number in numbers:
+            guide = self._guide(digest, number, key)
+            if guide is not None:
+                found[number] = replace(guide, cached="exact")
+        missing = [number for number in numbers if number not in found]
+        if missing and self._semantic is not None and text_vectors:
+            found |= self._alike(key, missing, text_vectors)
+        kinds: list[Literal["exact", "semantic"] | None] = [one.cached for one in found.values()]
+        with self._guard:
+            self._counts["hits"] += kinds.count("exact")
+            self._counts["semantic_hits"] += kinds.count("semantic")
+            self._counts["misses"] += len(numbers) - len(found)
+        return found
+
+    def keep(self, key: GuideKey, guides: Sequence[Guide], *, text_vectors: Vectors | None = None) -> list[Guide]:
+        """The same guides with the pixels that will be found later. Guides without pixels pass through.
+
+        A disk that is full or slow costs the keeping, not the guides: it is logged and counted (`failures`).
+        """
+        digest = self._digest(key)
+        given, files = [], {}
+        for guide in guides:
+            if guide.pixels is None:
+                given.append(guide)
+                continue
+            picture = kept_picture(guide.pixels, self._px)
+            kept = replace(guide, pixels=pixels_of(picture))
+            name = f"{digest}-{guide.guide_id.rpartition('/')[2]}"
+            if _KEY.fullmatch(name):
+                facts = {
+                    "prompt": key.prompt,
+                    "engine": key.engine,
+                    "weight": guide.weight,
+                    "provenance": dict(guide.provenance),
+                }
+                files[name + _GUIDE] = Entry(facts, picture, guide.vectors)
+                kept = replace(kept, provenance={**guide.provenance, PICTURE_KEY: name})
+            given.append(kept)
+        if files and text_vectors:
+            files[f"{digest}.{self._kin(key)}{_QUERY}"] = Entry({"prompt": key.prompt}, query=text_vectors)
+        self._add(files)
+        return given
+
+    def add_vectors(self, guide: Guide, vectors: Vectors) -> None:
+        """Keep what a guide's pixels were embedded to: collection -> (dim,) float32. Nothing for a guide that is not here."""
+        path = self._path(guide.provenance.get(PICTURE_KEY))
+        if path is None or not vectors:
+            return
+        entry = self._read(path)
+        if entry is not None and not vectors.keys() <= entry.vectors.keys():
+            self._add({path.name: replace(entry, vectors={**entry.vectors, **vectors})})
+
+    def picture(self, key: str) -> bytes | None:
+        """The JPEG of a guide, by `provenance["picture"]`; None when it is not here (any more)."""
+        path = self._path(key)
+        entry = None if path is None else self._read(path)
+        return None if entry is None else entry.picture or None
+
+    def stats(self) -> dict[str, float]:
+        """How full it is, and how often it helped.
+
+        `entries`, `bytes` and `limit_bytes`; since this process began: `hits`, `semantic_hits`, `misses`, `hit_rate`,
+        `corrupt` (files removed as unreadable) and `failures` (guides that could not be kept).
+        """
+        if self._size is None:
+            self._survey()
+        entries, size = self._size or (0, 0)
+        with self._guard:
+            counts = dict(self._counts)
+        hits, semantic, misses = (counts.get(name, 0) for name in ("hits", "semantic_hits", "misses"))
+        return {
+            "entries": entries,
+            "bytes": size,
+            "limit_bytes": self._limit,
+            "hits": hits,
+            "semantic_hits": semantic,
+            "misses": misses,
+            "hit_rate": (hits + semantic) / max(1, hits + semantic + misses),
+            "corrupt": counts.get("corrupt", 0),
+            "failures": counts.get("failures", 0),
+        }
+
+    # -- finding -------------------------------------------------------------------------------------------------------------
+
+    def _digest(self, key: GuideKey) -> str:
+        return key.digest(picture_px=self._px)
+
+    def _kin(self, key: GuideKey) -> str:
+        """Of everything but the prompt: guides of the same kin may stand for each other."""
+        return replace(key, prompt="").digest(picture_px=self._px)
+
+    def _path(self, key: object) -> Path | None:
+        return self._folder / (key + _GUIDE) if isinstance(key, str) and _KEY.fullmatch(key) else None
+
+    def _guide(self, digest: str, number: int, key: GuideKey) -> Guide | None:
+        path = self._folder / f"{digest}-{number}{_GUIDE}"
+        entry = self._read(path)
+        if entry is None:
+            return None
+        try:
+            return Guide(
+                guide_id=f"{key.engine}/{number}",
+                engine=key.engine,
+                weight=float(entry.facts["weight"]),
+                provenance={**entry.facts["provenance"], PICTURE_KEY: path.name.removesuffix(_GUIDE)},
+                pixels=pixels_of(entry.picture),
+                vectors=entry.vectors,
+            )
+        except (ImageError, KeyError, TypeError, ValueError) as error:
+            self._remove_corrupt(path, error)
+            return None
+
+    def _alike(self, key: GuideKey, numbers: Sequence[int], text_vectors: Vectors) -> dict[int, Guide]:
+        own, suffix = self._digest(key), f".{self._kin(key)}{_QUERY}"
+        alike: list[tuple[float, str, str]] = []
+        for name, entry in self._known_queries().items():
+            common = entry.query.keys() & text_vectors.keys()
+            if not name.endswith(suffix) or name.startswith(own) or not common:
+                continue
+            likeness = min(_cosine(entry.query[encoder], text_vectors[encoder]) for encoder in common)
+            if likeness >= (self._semantic or 2):
+                alike.append((likeness, name.partition(".")[0], str(entry.facts.get("prompt", ""))))
+        found: dict[int, Guide] = {}
+        for likeness, digest, prompt in sorted(alike, reverse=True):
+            for number in numbers:
+                guide = None if number in found else self._guide(digest, number, key)
+                if guide is not None:
+                    provenance = {**guide.provenance, "from_prompt": prompt, "similarity": round(likeness, 4)}
+                    found[number] = replace(guide, provenance=provenance, cached="semantic")
+            if len(found) == len(numbers):
+                break
+        return found
+
+    def _known_queries(self) -> Mapping[str, Entry]:
+        """Every query's vectors; read again when files came or went."""
+        try:
+            changed = self._folder.stat().st_mtime_ns
+        except FileNotFoundError:
+            return {}
+        with self._guard:
+            if changed == self._seen_ns:
+                return self._queries
+            known = dict(self._queries)
+        names = {file.name for file in os.scandir(self._folder) if file.name.endswith(_QUERY)}
+        read = {name: known.get(name) or self._read(self._folder / name) for name in names}
+        queries = {name: entry for name, entry in read.items() if entry is not None}
+        with self._guard:
+            self._queries, self._seen_ns = queries, changed
+        return queries
+
+    def _read(self, path: Path) -> Entry | None:
+        try:
+            entry = read_entry(path)
+            if entry is not None:
+                os.utime(path, ns=(time.time_ns(), time.time_ns()))
+        except UnreadableEntryError as error:
+            self._remove_corrupt(path, error)
+            return None
+        except OSError:  # removed by another process since it was read, or not ours to touch: it was read all the same
+            return entry
+        return entry
+
+    def _remove_corrupt(self, path: Path, error: Exception) -> None:
+        _log.warning("removed the kept guide %s: %s", path.name, error)
+        with self._guard:
+            self._counts["corrupt"] += 1
+        path.unlink(missing_ok=True)
+
+    # -- keeping -------------------------------------------------------------------------------------------------------------
+
+    def _add(self, files: Mapping[str, Entry]) -> None:
+        if not files:
+            return
+        try:
+            contents = {name: encode_entry(entry) for name, entry in files.items()}
+            with self._locked():
+                self._make_room(contents)
+                for name, content in contents.items():
+                    write_whole(self._folder / name, content)
+                self._survey()
+        except (OSError, Timeout, TypeError, ValueError) as error:
+            _log.warning("guides could not be kept: %s", error)
+            with self._guard:
+                self._counts["failures"] += len(files)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(self._folder / "lock", timeout=_LOCK_S):
+            yield
+
+    def _make_room(self, contents: Mapping[str, bytes]) -> None:
+        """Remove the longest unused guides until the new files fit; and queries that have no guide left."""
+        needed = sum(len(content) for content in contents.values())
+        if needed > self._limit:
+            raise ValueError(f"{needed} bytes are more than the cache may hold ({self._limit})")
+        files = self._files()
+        size = sum(stat.st_size for name, stat in files.items() if name not in contents)
+        if size + needed <= self._limit:
+            return
+        room = min(self._limit * _ROOM, self._limit - needed)
+        guides = sorted((name for name in files if name.endswith(_GUIDE)), key=lambda name: (files[name].st_mtime_ns, name))
+        for name in guides:
+            if size <= room:
+                break
+            if name not in contents:
+                (self._folder / name).unlink(missing_ok=True)
+                size -= files.pop(name).st_size
+        in_use = {name.partition("-")[0] for name in (*files, *contents) if name.endswith(_GUIDE)}
+        for name in [one for one in files if one.endswith(_QUERY) and one.partition(".")[0] not in in_use]:
+            (self._folder / name).unlink(missing_ok=True)
+            size -= files.pop(name).st_size
+
+    def _survey(self) -> None:
+        files = self._files()
+        entries = sum(name.endswith(_GUIDE) for name in files)
+        self._size = entries, sum(stat.st_size for stat in files.values())
+
+    def _files(self) -> dict[str, Any]:
+        """Name -> stat of all guides and queries. Temporary files that nobody will finish are removed."""
+        files = {}
+        if not self._folder.exists():
+            return {}
+        for file in os.scandir(self._folder):
+            try:
+                stat = file.stat()
+            except FileNotFoundError:  # removed by another process meanwhile
+                continue
+            if file.name.endswith((_GUIDE, _QUERY)):
+                files[file.name] = stat
+            elif file.name.startswith(TEMPORARY) and time.time() - stat.st_mtime > _STALE_S:
+                Path(file.path).unlink(missing_ok=True)
+        return files
+
+
+def _cosine(one: Vector, other: Vector) -> float:
+    return float(one @ other) if one.shape == other.shape else -1.0

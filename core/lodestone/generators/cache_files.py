@@ -1,0 +1,91 @@
+"""How does one kept guide lie on the disk? As an uncompressed NumPy archive, whose checksums show damage."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+TEMPORARY: Final = ".writing-"
+_VECTOR, _QUERY = "vector:", "query:"
+_FACTS, _PICTURE = "facts", "picture"
+
+
+class UnreadableEntryError(Exception):
+    """The file is damaged, or not one of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What one file holds.
+
+    Attributes:
+        facts: JSON.
+        picture: JPEG; empty for none.
+        vectors: Collection -> (dim,) float32.
+        query: Text encoder -> (d,) float32 of the words.
+    """
+
+    facts: Mapping[str, Any]
+    picture: bytes = b""
+    vectors: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    query: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """The file's content. Raises `TypeError` for facts that are no JSON."""
+    arrays: dict[str, NDArray[Any]] = {
+        _FACTS: np.frombuffer(json.dumps(dict(entry.facts)).encode(), np.uint8),
+        _PICTURE: np.frombuffer(entry.picture, np.uint8),
+        **{_VECTOR + name: np.asarray(vector, np.float32) for name, vector in entry.vectors.items()},
+        **{_QUERY + name: np.asarray(vector, np.float32) for name, vector in entry.query.items()},
+    }
+    buffer = io.BytesIO()
+    np.savez(buffer, allow_pickle=False, **arrays)
+    return buffer.getvalue()
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file so that it is there whole or not at all. Raises `OSError`."""
+    handle, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_entry(path: Path) -> Entry | None:
+    """What a file holds; None when it is not there.
+
+    Raises:
+        UnreadableEntryError: it is there and damaged.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        facts = json.loads(arrays[_FACTS].tobytes())
+        if not isinstance(facts, dict):
+            raise UnreadableEntryError(f"{path.name}: no facts")
+        return Entry(
+            facts=facts,
+            picture=arrays[_PICTURE].tobytes(),
+            vectors={name.removeprefix(_VECTOR): rows for name, rows in arrays.items() if name.startswith(_VECTOR)},
+            query={name.removeprefix(_QUERY): rows for name, rows in arrays.items() if name.startswith(_QUERY)},
+        )
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+        raise UnreadableEntryError(f"{path.name}: {error}") from error

@@ -1,0 +1,57 @@
+"""What makes two guides the same? Prompt, engine, version, model and options, seed, number and size; nothing else."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from dataclasses import asdict, dataclass
+
+from blake3 import blake3
+
+from lodestone.generators.asking import Engine
+from lodestone.generators.base import GuideRequest
+
+
+@dataclass(frozen=True, slots=True)
+class GuideKey:
+    """A sequence of guides; with a number, one of them.
+
+    Attributes:
+        prompt: Normalised: case and spaces do not count.
+        engine: Its name.
+        version: Of its generator.
+        model: What draws: kind, address, model name and options.
+        seed: Of the sequence.
+        size: Side asked for, pixels.
+    """
+
+    prompt: str
+    engine: str
+    version: str
+    model: str
+    seed: int
+    size: int
+
+    def digest(self, *, picture_px: int) -> str:
+        """32 hexadecimal digits; other for pictures kept in another size."""
+        facts = json.dumps([*asdict(self).values(), picture_px])
+        return blake3(facts.encode()).hexdigest(length=16)
+
+
+def key_of(engine: Engine, request: GuideRequest) -> GuideKey:
+    """The sequence that `engine` draws for `request`."""
+    settings = engine.settings
+    model = [settings.kind, settings.url, settings.model, settings.options]
+    return GuideKey(
+        prompt=normalised_prompt(request.prompt),
+        engine=engine.name,
+        version=engine.generator.version,
+        model=blake3(json.dumps(model, sort_keys=True, default=str).encode()).hexdigest(length=16),
+        seed=request.seed,
+        size=settings.size,
+    )
+
+
+def normalised_prompt(prompt: str) -> str:
+    """The same for prompts that differ in case, spaces or Unicode form only."""
+    return " ".join(unicodedata.normalize("NFKC", prompt).casefold().split())

@@ -1,0 +1,277 @@
+"""Where do a query's guides come from? From several engines in parallel, whatever some of them do.
+
+Engines of the lowest priority number are asked together; each gives as many guides as its own setting allows, else an equal
+share of what the query wants. The next number is asked for what is then still missing: because an engine failed, is out of
+use, over the budget, or had fewer. Guides that the cache has are not asked for. With a `batch`, guides come in rounds of that
+many, so that the caller can stop between two of them; guide i of an engine is the same in either case.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.catalog.records import EngineState
+from lodestone.errors import LodestoneError
+from lodestone.generators.asking import CANCEL_GRACE_S, Caller, Draw, Engine, HubObserver, Silent, stop
+from lodestone.generators.base import Guide, GuideRequest
+from lodestone.generators.budget import Purse
+from lodestone.generators.cache import GuideCache
+from lodestone.generators.cache_keys import GuideKey, key_of
+from lodestone.query.clock import remaining
+from lodestone.query.guide_log import GuideLog
+from lodestone_schemas.api import EngineInfo, EngineList
+
+_log = logging.getLogger(__name__)
+
+# Of the time left when engines are asked, this much is kept for searching what they give.
+_KEPT_FOR_SEARCH: Final = 0.2
+_UNCACHED: Final = frozenset({"exemplar", "prior"})  # made of the collection and of fitted weights, in no time
+
+
+class Hub:
+    """All engines of a home. Meets `query.stages.GuideSource`; belongs to one event loop at a time.
+
+    Args:
+        engines: Name -> engine, in the order in which equals take the remainder of a share.
+        cache: Of guides drawn before; None for none.
+        observer: Told what happens.
+        states: Name -> what was changed about it.
+    """
+
+    def __init__(
+        self,
+        engines: Mapping[str, Engine],
+        *,
+        cache: GuideCache | None = None,
+        observer: HubObserver | None = None,
+        states: Mapping[str, EngineState] | None = None,
+    ) -> None:
+        self._observer = observer or Silent()
+        self._callers = {name: Caller(engine, self._observer) for name, engine in engines.items()}
+        self._cache = cache
+        self._states = dict(states or {})
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All engines, disabled ones too, in the order in which they are asked."""
+        return tuple(sorted(self._callers, key=self.priority))  # stable: equals stay in their order
+
+    @property
+    def engines(self) -> Mapping[str, Engine]:
+        """Name -> engine."""
+        return {name: caller.engine for name, caller in self._callers.items()}
+
+    @property
+    def cache(self) -> GuideCache | None:
+        """The guide cache."""
+        return self._cache
+
+    def apply(self, states: Mapping[str, EngineState]) -> None:
+        """Take over what was changed about the engines; the next query is the first to notice."""
+        self._states = dict(states)
+
+    def enabled(self, name: str) -> bool:
+        """Whether it may be asked at all."""
+        state = self._states.get(name)
+        configured = self._callers[name].engine.settings.enabled
+        return configured if state is None or state.enabled is None else state.enabled
+
+    def priority(self, name: str) -> int:
+        """Lowest first."""
+        state = self._states.get(name)
+        configured = self._callers[name].engine.settings.priority
+        return configured if state is None or state.priority is None else state.priority
+
+    async def warm_up(self) -> None:
+        """Load what the engines need; one that cannot run is logged, and queries will say so too."""
+        callers = [caller for name, caller in self._callers.items() if self.enabled(name)]
+        ends = await asyncio.gather(*(one.engine.generator.warm_up() for one in callers), return_exceptions=True)
+        for caller, end in zip(callers, ends, strict=True):
+            if isinstance(end, LodestoneError):
+                _log.warning("generator %s cannot run: %s (%s)", caller.name, end.message, end.hint)
+                caller.failed(end.message)
+            elif isinstance(end, Exception):
+                _log.error("generator %s cannot run", caller.name, exc_info=end)
+                caller.failed(f"{type(end).__name__}: {end}")
+            elif end is not None:
+                raise end
+
+    async def close(self) -> None:
+        """Release the engines' connections. Idempotent."""
+        for caller in self._callers.values():
+            await caller.engine.generator.close()
+
+    async def draw(
+        self,
+        request: GuideRequest,
+        *,
+        engines: Sequence[str] | None = None,
+        batch: int | None = None,
+        deadline: float,
+        budget: float | None = None,
+        log: GuideLog,
+    ) -> AsyncGenerator[list[Guide], None]:
+        """Guides as they come, at most `request.n`; closing the iterator cancels what is under way.
+
+        An engine's failure is never raised: `log.warnings` tells it, and what there was no time or budget for is in
+        `log.dropped`. A fifth of the time left is kept for what the caller does with the guides.
+
+        Args:
+            request: What to imagine; `first` is where every engine begins.
+            engines: Names; None for all that are enabled.
+            batch: Guides a round; None for all at once.
+            deadline: The query's, absolute.
+            budget: Most that the guides of this query may cost; None for no limit.
+            log: Filled as things go wrong.
+        """
+        draw = Draw(deadline - _KEPT_FOR_SEARCH * remaining(deadline), Purse(budget), log)
+        missing = request.n
+        for tier in self._tiers(engines, log):
+            turns = self._turns(tier, missing, first=request.first)
+            while turns and missing > 0 and remaining(draw.until) > 0:
+                numbers = _next_round(turns, draw.done, size=min(missing, batch or missing))
+                async with aclosing(self._round(numbers, request, draw)) as arriving:
+                    async for guides in arriving:
+                        missing -= len(guides)
+                        yield guides
+            if missing < 1:
+                return
+        if remaining(draw.until) <= 0:
+            log.left_out("guides: out of time")
+
+    def keep_vectors(self, guide: Guide, vectors: Mapping[str, NDArray[np.float32]]) -> None:
+        """Remember what the guide's pixels were embedded to: collection -> (dim,) float32. Blocking."""
+        if self._cache is not None:
+            self._cache.add_vectors(guide, vectors)
+
+    def status(self) -> EngineList:
+        """All engines in the order in which they are asked, how they fare, and the cache."""
+        return EngineList(
+            engines=[self._info(name) for name in self.names], cache={} if self._cache is None else self._cache.stats()
+        )
+
+    # -- steps ---------------------------------------------------------------------------------------------------------------
+
+    def _tiers(self, engines: Sequence[str] | None, log: GuideLog) -> Iterator[list[str]]:
+        wanted = self.names if engines is None else dict.fromkeys(engines)
+        tiers: dict[int, list[str]] = {}
+        for name in sorted(wanted, key=lambda one: list(self._callers).index(one) if one in self._callers else -1):
+            if name not in self._callers:
+                log.failed(f"there is no generator {name!r}; known: {', '.join(self.names) or 'none'}")
+            elif self.enabled(name):
+                tiers.setdefault(self.priority(name), []).append(name)
+            elif engines is not None:
+                log.left_out(f"generator {name!r}: disabled")
+        for priority in sorted(tiers):
+            yield tiers[priority]
+
+    def _turns(self, tier: Sequence[str], missing: int, *, first: int) -> deque[tuple[str, int]]:
+        """(engine, guide number) in the order of asking: each engine's first guide, then each one's second, and so on."""
+        own = {name: self._callers[name].engine.settings.guides for name in tier}
+        sharing = [name for name in tier if own[name] is None]
+        left = max(0, missing - sum(limit for limit in own.values() if limit is not None))
+        shares = {name: left // len(sharing) + (place < left % len(sharing)) for place, name in enumerate(sharing)}
+        quota = {name: shares[name] if (limit := own[name]) is None else min(limit, missing) for name in tier}
+        return deque(
+            (name, first + turn) for turn in range(max(quota.values(), default=0)) for name in tier if turn < quota[name]
+        )
+
+    async def _round(
+        self, numbers: Mapping[str, list[int]], request: GuideRequest, draw: Draw
+    ) -> AsyncGenerator[list[Guide], None]:
+        found = await asyncio.gather(*(self._cached(name, wanted, request) for name, wanted in numbers.items()))
+        for guides in found:
+            if guides:
+                yield list(guides.values())
+        tasks: list[asyncio.Task[list[Guide]]] = []
+        for (name, wanted), guides in zip(numbers.items(), found, strict=True):
+            caller = self._callers[name]
+            for first, n in _calls([one for one in wanted if one not in guides], caller.engine.generator.guides_a_call):
+                work = self._drawn(caller, replace(request, first=first, n=n), draw)
+                tasks.append(asyncio.create_task(work, name=f"ask {name}"))
+        pending = set(tasks)
+        try:
+            while pending:
+                done, pending = await asyncio.wait(
+                    pending, timeout=remaining(draw.until) + 2 * CANCEL_GRACE_S, return_when=asyncio.FIRST_COMPLETED
+                )
+                if not done:
+                    draw.log.left_out("guides: out of time")
+                    return
+                for task in sorted(done, key=tasks.index):
+                    if task.result():
+                        yield task.result()
+        finally:
+            await stop(pending)
+
+    async def _cached(self, name: str, numbers: Sequence[int], request: GuideRequest) -> dict[int, Guide]:
+        key = self._key(name, request)
+        if self._cache is None or key is None:
+            return {}
+        found = await asyncio.to_thread(self._cache.find, key, numbers, text_vectors=request.text_vectors)
+        for number in numbers:
+            hit = found[number].cached if number in found else None
+            self._observer.cache(hit or "miss")
+        return found
+
+    async def _drawn(self, caller: Caller, request: GuideRequest, draw: Draw) -> list[Guide]:
+        guides = await caller.call(request, draw)
+        key = self._key(caller.name, request)
+        if self._cache is None or key is None or not guides:
+            return guides
+        return await asyncio.to_thread(self._cache.keep, key, guides, text_vectors=request.text_vectors)
+
+    def _key(self, name: str, request: GuideRequest) -> GuideKey | None:
+        engine = self._callers[name].engine
+        if engine.settings.kind in _UNCACHED or not engine.generator.cacheable:
+            return None
+        return key_of(engine, request)
+
+    def _info(self, name: str) -> EngineInfo:
+        caller = self._callers[name]
+        settings = caller.engine.settings
+        return EngineInfo(
+            name=name,
+            kind=settings.kind,
+            version=caller.engine.generator.version,
+            enabled=self.enabled(name),
+            priority=self.priority(name),
+            cost=settings.cost,
+            timeout_s=settings.timeout_s,
+            breaker=caller.breaker.state,
+            guides=caller.given,
+            failures=caller.failures,
+            last_error=caller.last_error,
+        )
+
+
+def _next_round(turns: deque[tuple[str, int]], done: set[str], *, size: int) -> dict[str, list[int]]:
+    """Engine -> numbers of its guides in the next round; turns of engines that are asked no more are skipped."""
+    numbers: dict[str, list[int]] = {}
+    taken = 0
+    while turns and taken < size:
+        name, number = turns.popleft()
+        if name not in done:
+            numbers.setdefault(name, []).append(number)
+            taken += 1
+    return numbers
+
+
+def _calls(numbers: Sequence[int], most: int | None) -> list[tuple[int, int]]:
+    """(first, n) of the calls that bring these ascending numbers: runs without a gap, none longer than `most`."""
+    calls: list[tuple[int, int]] = []
+    for number in numbers:
+        if calls and sum(calls[-1]) == number and (most is None or calls[-1][1] < most):
+            calls[-1] = (calls[-1][0], calls[-1][1] + 1)
+        else:
+            calls.append((number, 1))
+    return calls
