@@ -114,6 +114,17 @@ class Runtime:
 
         return make_text_encoder(self.profile.text_encoder, self.models())
 
+    def text_encoders(self, projections: Mapping[str, Projection]) -> dict[str, TextEncoder]:
+        """Name -> text encoder, not warmed up: the profile's, and those of spaces with a text tower of their own."""
+        from lodestone.language.registry import make_text_encoder
+
+        encoders = {self.profile.text_encoder: self.text_encoder}
+        for projection in projections.values():
+            name = projection.text_encoder
+            if name is not None and name not in encoders:
+                encoders[name] = make_text_encoder(name, self.models())
+        return encoders
+
     def backbones(self) -> list[Backbone]:
         """The profile's backbones, new and not warmed up."""
         from lodestone.backbones.registry import make_backbone
@@ -126,7 +137,7 @@ class Runtime:
         from lodestone.spaces.registry import make_space
 
         context = self.models()
-        return {name: make_space(name, context) for name in self.profile.spaces}
+        return {name: make_space(name, context, direct=self.profile.direct) for name in self.profile.spaces}
 
     def serving_projections(self) -> dict[str, Projection]:
         """Space name -> projection of the version that is loaded and promoted, for searching.
@@ -178,7 +189,7 @@ class Runtime:
             catalog=self.catalog,
             encoder=LocalEncoder(
                 projections=projections,
-                text_encoders={self.profile.text_encoder: self.text_encoder},
+                text_encoders=self.text_encoders(projections),
                 backbones={backbone.name: backbone for backbone in self.backbones()},
                 threads=self.settings.models.threads,
             ),

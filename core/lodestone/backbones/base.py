@@ -41,6 +41,7 @@ class Backbone(ABC):
     name: str
     outputs: tuple[OutputSpec, ...]
     input_size: int  # pixels on a side; decoding smaller than this loses detail
+    text_encoder: str | None = None  # whose vectors lie in the same space as the only output; None: the model takes no text
 
     @property
     @abstractmethod

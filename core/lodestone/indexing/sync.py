@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from lodestone.backbones.base import Backbone
     from lodestone.catalog.catalog import Catalog
     from lodestone.config.home import Home
+    from lodestone.config.profiles import Profile
     from lodestone.config.settings import Settings, StoreSettings
     from lodestone.errors import StoreError
     from lodestone.language.base import TextEncoder
@@ -43,6 +44,10 @@ class SyncResources(Protocol):
     @property
     def settings(self) -> Settings:
         """The home's settings."""
+
+    @property
+    def profile(self) -> Profile:
+        """Graph parameters where the settings name none."""
 
     @property
     def home(self) -> Home:
@@ -141,7 +146,7 @@ def _bring_in_line(
     catalog, store = resources.catalog, resources.store
     if target.collection not in store.collections():
         catalog.forget_loads(target.collection)  # the catalog may remember a store that was deleted
-    store.create(_spec(target, resources.settings.store))
+    store.create(_spec(target, resources.settings.store, resources.profile.hnsw))
     loaded, deleted, problem = _catch_up(resources, target, progress, faults)
     if problem is not None:
         _repair(resources, target)
@@ -182,12 +187,16 @@ def _catch_up(
     return loaded, deleted, problem
 
 
-def _spec(target: Target, settings: StoreSettings) -> CollectionSpec:
+def _spec(target: Target, settings: StoreSettings, graph: HnswSpec) -> CollectionSpec:
     return CollectionSpec(
         name=target.collection,
         dim=target.dim,
         fields=target.fields,
-        hnsw=HnswSpec(m=settings.m, ef_construct=settings.ef_construct, ef=settings.ef),
+        hnsw=HnswSpec(
+            m=settings.m or graph.m,
+            ef_construct=settings.ef_construct or graph.ef_construct,
+            ef=settings.ef or graph.ef,
+        ),
         quantization=settings.quantization,
     )
 

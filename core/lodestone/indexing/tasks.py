@@ -6,6 +6,7 @@ receipt says what is on disk now. Pixels and vectors never travel: workers read 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from lodestone.errors import LodestoneError
 from lodestone.language.base import TextEncoder
 
 META_PART: Final = "meta"
+_NAME_CHARACTERS: Final = 64  # of a model's name in a file name
 EMBEDDED_SOURCES: Final = ("xmp", "iptc")  # caption sources inside the picture's own file: read again whenever its pixels are
 
 
@@ -144,9 +146,14 @@ class SliceParts:
 
 def backbone_part(backbone: Backbone) -> str:
     """Part (and file) name of a backbone's outputs."""
-    return f"{backbone.name}-{backbone.version}"
+    return f"{file_safe(backbone.name)}-{backbone.version}"
 
 
 def captions_part(encoder: TextEncoder) -> str:
     """Part (and collection) name of captions encoded by this version of a text encoder."""
-    return f"captions-{encoder.name}-{encoder.version}"
+    return f"captions-{file_safe(encoder.name)}-{encoder.version}"
+
+
+def file_safe(name: str) -> str:
+    """A model's name as part of a file name: `timm:/models/eva` has characters that none may have. Versions tell them apart."""
+    return re.sub(r"[^A-Za-z0-9._@+-]+", "-", name)[-_NAME_CHARACTERS:].strip("-._@+") or "model"

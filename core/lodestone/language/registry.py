@@ -1,4 +1,4 @@
-"""Which text encoders are there? One table of names.
+"""Which text encoders are there? One table of names, and one of families whose names say where the model is.
 
 Other packages add theirs by the entry point group `lodestone.text_encoders`.
 """
@@ -10,6 +10,7 @@ from typing import Final
 
 from lodestone.language.base import TextEncoder
 from lodestone.language.minilm import MiniLM
+from lodestone.language.open_clip_text import OpenClipText
 from lodestone.models.context import ModelContext
 from lodestone.models.lookup import make
 
@@ -19,6 +20,11 @@ TEXT_ENCODERS: Final[Mapping[str, Callable[[ModelContext], TextEncoder]]] = {
     "minilm": MiniLM,
 }
 
+# Prefix -> any model of a library, by its name on the hub or a local directory.
+FAMILIES: Final[Mapping[str, Callable[[str, ModelContext], TextEncoder]]] = {
+    "open_clip:": OpenClipText,
+}
+
 
 def make_text_encoder(name: str, context: ModelContext) -> TextEncoder:
     """A text encoder by name, light: nothing is loaded before `warm_up`.
@@ -26,4 +32,4 @@ def make_text_encoder(name: str, context: ModelContext) -> TextEncoder:
     Raises:
         UnknownNameError: no such text encoder; the hint lists them.
     """
-    return make("text encoder", name, context, table=TEXT_ENCODERS, group=ENTRY_POINTS)
+    return make("text encoder", name, context, table=TEXT_ENCODERS, families=FAMILIES, group=ENTRY_POINTS)

@@ -12,21 +12,43 @@ Adapter = TypeVar("Adapter")
 Context = TypeVar("Context")
 
 
-def make(kind: str, name: str, context: Context, *, table: Mapping[str, Callable[[Context], Adapter]], group: str) -> Adapter:
-    """The adapter called `name`: from our table, else from an installed package's entry point in `group`.
+def make(
+    kind: str,
+    name: str,
+    context: Context,
+    *,
+    table: Mapping[str, Callable[[Context], Adapter]],
+    group: str,
+    families: Mapping[str, Callable[[str, Context], Adapter]] | None = None,
+) -> Adapter:
+    """The adapter called `name`: from our tables, else from an installed package's entry point in `group`.
 
     Our own names win, so that no package can replace a built-in adapter unseen. An entry point names a callable that takes the
     same context as the factories of the table.
 
+    Args:
+        kind: What it is, for messages.
+        name: A key of `table`, a prefix in `families` with something behind it, or an entry point's name.
+        context: Handed to the factory.
+        table: Name -> factory.
+        group: Entry points of other packages.
+        families: Prefix with its colon -> factory of all names that begin with it; takes the whole name.
+
     Raises:
-        UnknownNameError: neither knows the name; the hint lists what both know.
+        UnknownNameError: none knows the name; the hint lists what they know.
     """
     factory = table.get(name)
     if factory is not None:
         return factory(context)
+    families = families or {}
+    for prefix, of_family in families.items():
+        if name.startswith(prefix) and len(name) > len(prefix):
+            return of_family(name, context)
     foreign = entry_points(group=group)
     for point in foreign:
         if point.name == name:
             adapter: Adapter = point.load()(context)
             return adapter
-    raise UnknownNameError.among(kind, name, [*table, *(point.name for point in foreign)])
+    raise UnknownNameError.among(
+        kind, name, [*table, *(f"{prefix}…" for prefix in families), *(point.name for point in foreign)]
+    )

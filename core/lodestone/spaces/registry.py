@@ -12,6 +12,7 @@ from lodestone.models.context import ModelContext
 from lodestone.models.lookup import make
 from lodestone.spaces.base import Projection
 from lodestone.spaces.bridge import BridgeSpace
+from lodestone.spaces.direct import DirectSpace
 from lodestone.spaces.labels import LabelSpace
 
 ENTRY_POINTS: Final = "lodestone.spaces"
@@ -23,10 +24,17 @@ SPACES: Final[Mapping[str, Callable[[ModelContext], Projection]]] = {
 }
 
 
-def make_space(name: str, context: ModelContext) -> Projection:
+def make_space(name: str, context: ModelContext, *, direct: Mapping[str, str] | None = None) -> Projection:
     """A space by name, light: nothing is loaded before `warm_up`.
+
+    Args:
+        name: Of the table, of an entry point, or of `direct`.
+        context: Cache, threads, and what was learnt.
+        direct: Name -> the backbone (`NAME` or `NAME#OUTPUT`) whose output is the space as it is; as in `Profile.direct`.
 
     Raises:
         UnknownNameError: no such space; the hint lists them.
     """
+    if direct and name in direct and name not in SPACES:
+        return DirectSpace(name, context, source=direct[name])
     return make("space", name, context, table=SPACES, group=ENTRY_POINTS)
