@@ -12,7 +12,7 @@ from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState
 from lodestone.errors import DeadlineExceededError, UnknownNameError
 from lodestone.generators.base import GuideRequest
 from lodestone.generators.exemplar import Exemplar
-from lodestone.generators.registry import GENERATORS, GeneratorContext, make_generator
+from lodestone.generators.registry import GeneratorContext, make_generator
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import Filter, MatchAny, PointBatch
 from lodestone.store.edge import EdgeStore
@@ -109,8 +109,7 @@ async def test_a_store_that_is_late_ends_at_the_deadline(store, catalog):
 
 def test_generators_are_made_by_name(store, catalog):
     context = GeneratorContext(store, catalog)
-    for name in GENERATORS:
-        assert make_generator(name, context).name == name
+    assert make_generator("exemplar", context).name == "exemplar"
     with pytest.raises(UnknownNameError) as raised:
         make_generator("sdxl", context)
     assert "exemplar" in raised.value.details["known"]

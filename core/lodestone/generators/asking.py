@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Protocol
 
 from lodestone.config.engines import EngineSettings
-from lodestone.errors import LodestoneError
+from lodestone.errors import DeadlineExceededError, LodestoneError
 from lodestone.generators.base import Generator, Guide, GuideRequest
 from lodestone.generators.breaker import Breaker, Permit, State
 from lodestone.generators.budget import Purse
@@ -50,7 +50,7 @@ class HubObserver(Protocol):
     """Is told what happens, as it happens; for metrics. Must not wait, must not raise."""
 
     def asked(self, engine: str, outcome: Outcome, seconds: float, guides: int, cost: float) -> None:
-        """One call ended. `refused`: the breaker is open; `unpaid`: no budget; `late`: the query's deadline. `cost`: charged."""
+        """A call ended. `refused`: the breaker is open; `unpaid`: no budget; `late`: the query's deadline; `cost`: charged."""
 
     def breaker(self, engine: str, state: State) -> None:
         """A breaker changed."""
@@ -175,6 +175,8 @@ class Caller:
             await stop({task})
             return self._overdue(permit, draw, limit=limit, cost=request.n * price)
         error = None if task.cancelled() else task.exception()
+        if isinstance(error, DeadlineExceededError):  # it looked at the clock itself
+            return self._overdue(permit, draw, limit=limit, cost=request.n * price)
         if task.cancelled() or error is not None:
             return self._broken(error, request, permit, draw, seconds=seconds)
         guides = _numbered(task.result(), self.engine, request)
@@ -210,9 +212,10 @@ class Caller:
     def _broken(
         self, error: BaseException | None, request: GuideRequest, permit: Permit, draw: Draw, *, seconds: float
     ) -> list[Guide]:
-        rest, charged = None, True
+        rest, charged, declined = None, True, False
         if isinstance(error, LodestoneError):
             rest, charged = error.details.get("retry_after"), error.details.get("charged", True)
+            declined = error.details.get("declined", False)
             message = error.message
             draw.log.failed(f"generator {self.name!r} gave nothing: {message}{f' ({error.hint})' if error.hint else ''}")
         else:  # other people's code: it must not cost the answer
@@ -221,7 +224,10 @@ class Caller:
             draw.log.failed(f"generator {self.name!r} failed: {message}")
         self.failed(message)
         draw.done.add(self.name)
-        self.breaker.failed(permit, rest=rest)
+        if declined:  # these words, not any: the engine is well
+            self.breaker.succeeded(permit)
+        else:
+            self.breaker.failed(permit, rest=rest)
         if not charged:
             draw.purse.give_back(request.n, cost=self.engine.settings.cost)
         cost = request.n * self.engine.settings.cost if charged else 0.0

@@ -42,8 +42,54 @@ def _exemplar(context: GeneratorContext) -> Generator:
     return Exemplar(context.store, context.catalog, text_encoder=context.text_encoder)
 
 
+def _prior(context: GeneratorContext) -> Generator:
+    from lodestone.generators.prior import Prior
+
+    return Prior.from_context(context)
+
+
+def _diffusers(context: GeneratorContext) -> Generator:
+    from lodestone.generators.diffusers_engine import Diffusers
+
+    return Diffusers.from_context(context)
+
+
+def _openai(context: GeneratorContext) -> Generator:
+    from lodestone.generators.openai_engine import OpenAIImages
+
+    return OpenAIImages(context.name or "openai", _settings(context, "openai"))
+
+
+def _imagen(context: GeneratorContext) -> Generator:
+    from lodestone.generators.imagen_engine import Imagen
+
+    return Imagen(context.name or "imagen", _settings(context, "imagen"))
+
+
+def _replicate(context: GeneratorContext) -> Generator:
+    from lodestone.generators.replicate_engine import Replicate
+
+    return Replicate(context.name or "replicate", _settings(context, "replicate"))
+
+
+def _http(context: GeneratorContext) -> Generator:
+    from lodestone.generators.http_engine import CustomHttp
+
+    return CustomHttp(context.name or "http", _settings(context, "http"))
+
+
+def _settings(context: GeneratorContext, kind: str) -> EngineSettings:
+    return context.engine or EngineSettings(kind=kind)
+
+
 GENERATORS: Final[Mapping[str, Callable[[GeneratorContext], Generator]]] = {
     "exemplar": _exemplar,
+    "prior": _prior,
+    "diffusers": _diffusers,
+    "openai": _openai,
+    "imagen": _imagen,
+    "replicate": _replicate,
+    "http": _http,
 }
 
 

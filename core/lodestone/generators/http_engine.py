@@ -1,0 +1,217 @@
+"""What have engines over HTTP in common? One asks, they answer with pictures in base64 or with addresses of pictures.
+
+`HttpGenerator` does all but the asking: it fetches, checks and decodes. Each service's module says what is asked and where in
+the reply the pictures are. `CustomHttp` is the plainest of them, for servers of one's own (docs/generators.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import httpx
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+
+from lodestone.config.engines import EngineSettings
+from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavailableError
+from lodestone.generators.base import Generator, Guide, GuideRequest
+from lodestone.generators.credentials import Credential
+from lodestone.generators.http_client import Access, HttpClient
+from lodestone.generators.pictures import Received, from_base64, read_picture
+
+_log = logging.getLogger(__name__)
+
+SEEDS: Final = 2**31  # services take seeds below it
+
+
+class HttpOptions(BaseModel):
+    """`options` of every engine over HTTP."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pictures_a_call: int = Field(1, ge=1, le=16, description="Pictures asked for in one request.")
+    max_mb: int = Field(32, ge=1, le=1024, description="Largest reply and largest picture.")
+    allow_hosts: list[str] = Field(default_factory=list, description="Private hosts that pictures may be fetched from.")
+    headers: dict[str, SecretStr] = Field(default_factory=dict, description="Sent to the engine with every request.")
+    extra: dict[str, Any] = Field(default_factory=dict, description="Added to what is asked.")
+
+
+class HttpGenerator(Generator):
+    """An engine somewhere else. Light; nothing is connected before the first guide.
+
+    Args:
+        name: Under which it is configured.
+        settings: Its section.
+
+    Raises:
+        ConfigurationError: the settings cannot be used.
+    """
+
+    version = "1"
+    options_type: ClassVar[type[HttpOptions]] = HttpOptions
+    default_url: ClassVar[str | None] = None
+    needs_model: ClassVar[bool] = False
+
+    def __init__(self, name: str, settings: EngineSettings) -> None:
+        self.name = name
+        self._settings = settings
+        self._options = _options(name, settings, self.options_type)
+        self.guides_a_call = self._options.pictures_a_call
+        self._url = _url(name, settings.url or self.default_url)
+        if self.needs_model and not settings.model:
+            raise ConfigurationError(f"generator {name!r} names no model", hint=f"set generators.{name}.model")
+        self._credential = Credential(name, key_env=settings.key_env, key_file=settings.key_file)
+        self._http = HttpClient(self._access(), verdict=self._declined)
+
+    async def warm_up(self) -> None:
+        """Look whether the key is there; the engine is not asked.
+
+        Raises:
+            ModelUnavailableError: it is not.
+        """
+        await asyncio.to_thread(self._credential.read)
+
+    async def generate(self, request: GuideRequest) -> list[Guide]:
+        """See `Generator.generate`. Of several pictures, spoilt ones are left out; when all are, that is an error.
+
+        Raises:
+            ServiceUnavailableError: the engine fails, or sends what is no answer.
+            ImageError: what it sends is no usable picture.
+        """
+        if request.n < 1:
+            return []
+        deadline = float("inf") if request.deadline is None else request.deadline
+        sent = (await self._ask(request, deadline))[: request.n]
+        if not sent:
+            raise ServiceUnavailableError(f"generator {self.name!r} sent no picture", hint="look at the engine's own log")
+        received = await asyncio.gather(*(self._received(one, request, deadline) for one in sent), return_exceptions=True)
+        guides, spoilt = [], []
+        for number, one in enumerate(received, request.first):
+            if isinstance(one, Received):
+                guides.append(self._guide(number, one, request))
+            elif isinstance(one, LodestoneError):
+                spoilt.append(one)
+            else:
+                raise one
+        for error in spoilt if guides else ():
+            _log.warning("generator %s: one picture is left out: %s", self.name, error.message)
+        if not guides:
+            raise spoilt[0]
+        return guides
+
+    async def close(self) -> None:
+        """See `Generator.close`."""
+        await self._http.close()
+
+    @abstractmethod
+    async def _ask(self, request: GuideRequest, deadline: float) -> Sequence[str]:
+        """The pictures of a reply: each an http(s) address, a `data:` URL or base64."""
+
+    def _access(self) -> Access:
+        return Access(
+            url=self._url,
+            credential=self._credential,
+            headers=self._options.headers,
+            max_bytes=self._options.max_mb << 20,
+            allow_hosts=tuple(self._options.allow_hosts),
+        )
+
+    def _declined(self, status: int, body: Any) -> bool:  # noqa: ANN401, ARG002  (JSON; others look)
+        """Whether an error means that the service will not draw these words, being well itself."""
+        return False
+
+    def _seed(self, request: GuideRequest) -> int:
+        """Of the first picture of a request; each following one has the next."""
+        return (request.seed + request.first) % SEEDS
+
+    async def _received(self, sent: str, request: GuideRequest, deadline: float) -> Received:
+        if sent.startswith(("http://", "https://")):
+            data = await self._http.download(sent, deadline=deadline)
+        else:
+            data = await asyncio.to_thread(from_base64, sent)
+        return await asyncio.to_thread(read_picture, data, size=request.size)
+
+    def _guide(self, number: int, picture: Received, request: GuideRequest) -> Guide:
+        provenance = {
+            "version": self.version,
+            "kind": self._settings.kind,
+            "model": self._settings.model,
+            "prompt": request.prompt,
+            "seed": request.seed,
+            "received": [picture.width, picture.height],
+        }
+        return Guide(f"{self.name}/{number}", self.name, 1.0, provenance, pixels=picture.pixels)
+
+
+class CustomHttpOptions(HttpOptions):
+    """`options` of `kind = "http"`."""
+
+    header: str = Field("Authorization", description="That carries the key.")
+    scheme: str = Field("Bearer ", description="Before the key.")
+
+
+class CustomHttp(HttpGenerator):
+    """`http`: POST `{prompt, n, seed, size}`, answered with `{images: [base64 or address]}`; picture i comes of seed + i."""
+
+    options_type = CustomHttpOptions
+
+    def _access(self) -> Access:
+        base, options = super()._access(), self._options
+        assert isinstance(options, CustomHttpOptions)  # noqa: S101  (`options_type`)
+        return Access(base.url, base.credential, options.header, options.scheme, base.headers, base.max_bytes, base.allow_hosts)
+
+    async def _ask(self, request: GuideRequest, deadline: float) -> Sequence[str]:
+        body = {"prompt": request.prompt, "n": request.n, "seed": self._seed(request), "size": request.size}
+        body |= {"model": self._settings.model} if self._settings.model else {}
+        reply = await self._http.post(self._url, {**body, **self._options.extra}, deadline=deadline)
+        return texts_of(reply, "images")
+
+
+def texts_of(reply: Any, *path: str) -> list[str]:  # noqa: ANN401
+    """The texts in a list of a JSON reply.
+
+    Raises:
+        ServiceUnavailableError: it is not there, or not such a list.
+    """
+    found = reply
+    for name in path:
+        found = found.get(name) if isinstance(found, Mapping) else None
+    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        raise unexpected(f"a list of texts at {'.'.join(path)!r}", reply)
+    return found
+
+
+def unexpected(wanted: str, reply: Any) -> ServiceUnavailableError:  # noqa: ANN401
+    """The error for a reply that is JSON, and not what the service documents. Names its keys, not its values."""
+    have = f"an object with {sorted(map(str, reply))[:8]}" if isinstance(reply, Mapping) else f"a {type(reply).__name__}"
+    return ServiceUnavailableError(f"the reply should have {wanted}, and is {have}", hint="is it the right kind of engine?")
+
+
+def _options(name: str, settings: EngineSettings, kind: type[HttpOptions]) -> HttpOptions:
+    try:
+        return kind(**settings.options)
+    except (ValidationError, TypeError) as error:
+        first = error.errors()[0] if isinstance(error, ValidationError) else {"loc": (), "msg": str(error)}
+        option = ".".join(map(str, first["loc"]))
+        raise ConfigurationError(  # without the value, which may be a secret
+            f"option {option!r} of generator {name!r} is wrong: {first['msg']}",
+            hint=f"{settings.kind} takes: {', '.join(kind.model_fields)}; see docs/generators.md",
+            setting=f"generators.{name}.options.{option}",
+        ) from None
+
+
+def _url(name: str, text: str | None) -> httpx.URL:
+    try:
+        url = httpx.URL(text or "")
+    except httpx.InvalidURL:
+        url = httpx.URL("")
+    if url.scheme not in {"http", "https"} or not url.host:
+        raise ConfigurationError(f"generator {name!r} has no http(s) address", hint=f"set generators.{name}.url")
+    if url.userinfo:
+        raise ConfigurationError(
+            f"the address of generator {name!r} holds a user or password", hint=f"use generators.{name}.key_env or key_file"
+        )
+    return url

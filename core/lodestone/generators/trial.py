@@ -1,0 +1,109 @@
+"""Does an engine work? One real call tells; and what is it, as configured? Neither shows a key."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lodestone.errors import LodestoneError
+from lodestone.generators.asking import Engine
+from lodestone.generators.base import Guide, GuideRequest
+from lodestone.generators.credentials import Credential
+from lodestone.query.clock import remaining
+
+_WORDS = "a red bicycle leaning against a white wall"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What one call to an engine brought.
+
+    Attributes:
+        engine: Its name.
+        outcome: `ok`, `empty` (it answered, and had no guide for these words), `timeout` or `error`.
+        seconds: It took, loading included at the first call.
+        guides: It gave.
+        width: Of the first picture as used, pixels; None without one.
+        height: Likewise.
+        cost: Of the guides, by the engine's setting.
+        message: What went wrong.
+        hint: What to do about it.
+    """
+
+    engine: str
+    outcome: str
+    seconds: float
+    guides: int = 0
+    width: int | None = None
+    height: int | None = None
+    cost: float = 0.0
+    message: str = ""
+    hint: str = ""
+
+
+async def try_engine(engine: Engine, request: GuideRequest | None = None) -> Trial:
+    """Ask an engine once, past the hub: no breaker, no cache, no budget learns of it.
+
+    Args:
+        engine: Enabled or not.
+        request: What to ask; by default one picture of a bicycle. Engines that answer from the collection need its vectors.
+    """
+    settings = engine.settings
+    asked = request or GuideRequest(_WORDS, _WORDS, 1, size=settings.size)
+    started = time.monotonic()
+    deadline = started + settings.timeout_s
+
+    async def call() -> list[Guide]:
+        await engine.generator.warm_up()
+        return await engine.generator.generate(_before(asked, deadline))
+
+    try:
+        async with asyncio.timeout(remaining(deadline)):
+            guides = await call()
+    except TimeoutError:
+        hint = f"raise generators.{engine.name}.timeout_s, or look why it is slow"
+        message = f"no answer within {settings.timeout_s:.3g} s"
+        return Trial(engine.name, "timeout", time.monotonic() - started, message=message, hint=hint)
+    except LodestoneError as error:
+        return Trial(engine.name, "error", time.monotonic() - started, message=error.message, hint=error.hint)
+    except Exception as error:  # noqa: BLE001  (other people's code: what it raises is the answer)
+        return Trial(engine.name, "error", time.monotonic() - started, message=f"{type(error).__name__}: {error}")
+    pixels = next((guide.pixels for guide in guides if guide.pixels is not None), None)
+    return Trial(
+        engine.name,
+        "ok" if guides else "empty",
+        time.monotonic() - started,
+        guides=len(guides),
+        width=None if pixels is None else pixels.shape[1],
+        height=None if pixels is None else pixels.shape[0],
+        cost=len(guides) * settings.cost,
+    )
+
+
+def describe_engine(engine: Engine) -> dict[str, Any]:
+    """An engine as configured, JSON-serialisable. Of its key it tells where it is read from and whether it is there."""
+    settings = engine.settings
+    credential = Credential(engine.name, key_env=settings.key_env, key_file=settings.key_file)
+    try:
+        key = "none needed" if credential.read() is None else "found"
+    except LodestoneError as error:
+        key = error.message
+    facts = settings.model_dump(mode="json", exclude={"options"})
+    return {
+        "name": engine.name,
+        **facts,
+        "version": engine.generator.version,
+        "key": key,
+        "key_source": credential.source,
+        "guides_a_call": engine.generator.guides_a_call,
+        "options": {
+            name: dict.fromkeys(value, "***") if name == "headers" and isinstance(value, dict) else value
+            for name, value in settings.options.items()
+        },
+    }
+
+
+def _before(request: GuideRequest, deadline: float) -> GuideRequest:
+    return replace(request, deadline=deadline if request.deadline is None else min(deadline, request.deadline))
