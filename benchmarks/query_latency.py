@@ -23,9 +23,12 @@ from benchmarks.machine import describe_machine
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.identity import caption_id
 from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState
+from lodestone.config.engines import EngineSettings
 from lodestone.config.profiles import PROFILES
 from lodestone.config.settings import ModelSettings, QuerySettings
+from lodestone.generators.asking import Engine
 from lodestone.generators.exemplar import Exemplar
+from lodestone.generators.hub import Hub
 from lodestone.language.registry import make_text_encoder
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
@@ -143,7 +146,7 @@ def main() -> None:
             ),
             profile=PROFILES["embedded"],
             settings=QuerySettings(),
-            generators={"exemplar": Exemplar(store, catalog)},
+            hub=Hub({"exemplar": Engine("exemplar", EngineSettings(kind="exemplar"), Exemplar(store, catalog))}),
             weigher=make_weigher(projections),
         )
         asyncio.run(_warm(engine))

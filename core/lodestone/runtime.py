@@ -24,9 +24,15 @@ if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
     from lodestone.language.base import TextEncoder
     from lodestone.models.context import ModelContext
-    from lodestone.query.engine import QueryEngine
+    from lodestone.generators.asking import HubObserver
+    from lodestone.generators.hub import Hub
+    from lodestone.query.engine import Learnt, QueryEngine
+    from lodestone.query.gate import GateModel
     from lodestone.spaces.base import Projection
     from lodestone.store.base import VectorStore
+    from lodestone.tags.book import TagBook
+    from lodestone.trust.book import TrustBook
+    from lodestone_schemas.api import FeedbackRequest, FeedbackResult
 
 LEARNT_KINDS = ("bridge",)
 
@@ -39,6 +45,7 @@ class Runtime:
         self.purpose = purpose
         self.home = home
         self.profile = profile
+        self.observer: HubObserver | None = None  # of guide engines; set before the first use of `hub`
 
     @classmethod
     def open(cls, settings: Settings, *, purpose: str = "lodestone") -> Runtime:
@@ -172,7 +179,6 @@ class Runtime:
             projections: Space name -> the version to search; None for `serving_projections`. An engine of another version
                 answers with that space only once its collection is promoted.
         """
-        from lodestone.generators.registry import GeneratorContext, make_generator
         from lodestone.query.encoder import LocalEncoder
         from lodestone.query.engine import QueryEngine
         from lodestone.query.weigher import make_weigher
@@ -180,10 +186,6 @@ class Runtime:
         context = self.models()
         if projections is None:
             projections = self.serving_projections()
-        around = GeneratorContext(
-            store=self.store, catalog=self.catalog, models=context, text_encoder=self.profile.text_encoder
-        )
-        names = dict.fromkeys([*self.profile.generators, *(self.settings.query.generators or ())])
         return QueryEngine(
             store=self.store,
             catalog=self.catalog,
@@ -195,9 +197,81 @@ class Runtime:
             ),
             profile=self.profile,
             settings=self.settings.query,
-            generators={name: make_generator(name, around) for name in names},
+            hub=self.hub,
             weigher=make_weigher(projections),
+            learnt=self._learnt(),
         )
+
+    @cached_property
+    def hub(self) -> Hub:
+        """The guide engines of settings and profile; takes the store."""
+        from lodestone.generators.assembly import make_hub
+        from lodestone.generators.registry import GeneratorContext
+
+        context = GeneratorContext(
+            store=self.store, catalog=self.catalog, models=self.models(), text_encoder=self.profile.text_encoder
+        )
+        engines = {**self.profile.engines, **self.settings.generators}
+        return make_hub(
+            self.settings.model_copy(update={"generators": engines}),
+            self.profile.generators,
+            self.catalog.engine_states(),
+            context,
+            self.home.guides,
+            observer=self.observer,
+        )
+
+    @cached_property
+    def trust(self) -> TrustBook:
+        """How far each space is trusted, by topic."""
+        from lodestone.trust.book import TrustBook
+
+        return TrustBook(self.catalog, self.settings.trust, priors=self.profile.space_priors)
+
+    @cached_property
+    def tags(self) -> TagBook:
+        """The pictures' tags, in the catalog. What is changed here is found by searches after `deliver_tags`."""
+        from lodestone.tags.book import TagBook
+
+        return TagBook(self.catalog)
+
+    def deliver_tags(self) -> int:
+        """Bring the tags' collection up to date; returns how many pictures' tags changed. Takes the store.
+
+        Raises:
+            StoreLockedError: another process owns it.
+        """
+        from lodestone.tags.delivery import deliver
+
+        return deliver(self.catalog, self.store)
+
+    def learn(self, request: FeedbackRequest) -> FeedbackResult:
+        """Take feedback: trust changes, and pictures that were right are tagged with the query's words.
+
+        Raises:
+            NotFoundError: the query is not recorded.
+            InvalidRequestError: no picture is named, or one is both right and wrong.
+        """
+        return self.trust.learn(request)
+
+    def gate(self) -> GateModel:
+        """The complexity gate's model: the one learnt in this home, or the one that ships."""
+        from lodestone.query.gate import GateModel
+
+        active = self.catalog.active_artifact("gate")
+        return GateModel.shipped() if active is None else GateModel.load(self.home.artifacts / active.path)
+
+    def _learnt(self) -> Learnt:
+        from lodestone.query.engine import Learnt
+        from lodestone.query.memory import Memory
+
+        memory = Memory(
+            self.catalog,
+            self.store,
+            history=self.settings.query.history,
+            tags=self.settings.tags.model_copy(update={"implicit": False}),
+        )
+        return Learnt(memory=memory)
 
     def decode(self, data: bytes | Path) -> Image.Image:
         """A picture given by its bytes or its file -> upright RGB picture, within the same bounds as when indexing.
@@ -212,6 +286,8 @@ class Runtime:
 
     def close(self) -> None:
         """Flush and release whatever was opened. Idempotent."""
+        for name in ("hub", "trust", "tags"):  # they hold the store or the catalog
+            self.__dict__.pop(name, None)
         for name in ("store", "catalog"):
             opened = self.__dict__.pop(name, None)
             if opened is not None:

@@ -20,9 +20,11 @@ from lodestone.errors import InvalidRequestError, LodestoneError, ServiceUnavail
 from lodestone.processes import is_running
 from lodestone_schemas.api import (
     CorpusPage,
+    EngineList,
     Event,
     ImageInfo,
     Problem,
+    ReplayResult,
     SearchOptions,
     SearchRequest,
     SearchResponse,
@@ -176,6 +178,16 @@ class ServiceClient:
 
         path = f"/v1/corpora/{quote(name, safe='')}"
         self._request("DELETE", path, headers=self._token, timeout=_endless())
+
+    def replay(self, query_id: str, *, fresh: bool) -> ReplayResult:
+        """A recorded query's ranking once more; `fresh`: asked again of the collection as it is now."""
+        path = f"/v1/queries/{query_id}/replay"
+        answer = self._request("POST", path, params={"fresh": fresh}, timeout=self._patience())
+        return ReplayResult.model_validate_json(answer)
+
+    def generators(self) -> EngineList:
+        """The service's guide engines, their breakers, and its guide cache."""
+        return EngineList.model_validate_json(self._get("/v1/generators"))
 
     def status(self) -> ServiceStatus:
         """What answers in the service right now."""

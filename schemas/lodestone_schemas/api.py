@@ -211,6 +211,19 @@ class FeedbackResult(_Model):
     ignored: list[str] = Field(default_factory=list, description="Image ids that the query's lists do not hold.")
 
 
+class TagRequest(_Model):
+    """Put a tag on pictures by hand."""
+
+    image_ids: list[str] = Field(min_length=1, max_length=1_000)
+    text: str = Field(max_length=200)
+
+
+class TagList(_Model):
+    """Tags that were put."""
+
+    tags: list[TagInfo]
+
+
 class TagInfo(_Model):
     """One tag of one picture."""
 
@@ -266,6 +279,24 @@ class TrustPage(_Model):
     """Learnt trust, topic by topic."""
 
     topics: list[TrustInfo]
+
+
+class QueryInfo(_Model):
+    """One recorded query in a list."""
+
+    query_id: str
+    created_at: datetime
+    kind: Literal["words", "similar", "picture"]
+    text: str
+    topic: str | None
+    summary: dict[str, Any]
+
+
+class QueryPage(_Model):
+    """One page of recorded queries, newest first."""
+
+    queries: list[QueryInfo]
+    next_offset: int | None = None
 
 
 class ListInfo(_Model):

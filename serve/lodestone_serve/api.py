@@ -24,7 +24,9 @@ from lodestone_serve.metrics import Metrics
 from lodestone_serve.routes.corpora import corpora_router
 from lodestone_serve.routes.images import images_router
 from lodestone_serve.routes.internal import internal_router
+from lodestone_serve.routes.learning import learning_router
 from lodestone_serve.routes.operations import operations_router
+from lodestone_serve.routes.queries import queries_router
 from lodestone_serve.routes.search import IMAGE_SEARCH, search_router
 from lodestone_serve.services import Services
 
@@ -71,6 +73,8 @@ def create_app(
     app.include_router(search_router(services, metrics))
     app.include_router(images_router(services))
     app.include_router(corpora_router(services))
+    app.include_router(queries_router(services))
+    app.include_router(learning_router(services))
     app.include_router(operations_router(services, metrics, instance_of(token)))
     app.include_router(internal_router(services, token))
     problems.install(app)

@@ -30,6 +30,7 @@ from lodestone_schemas.api import (
 )
 from lodestone_schemas.service import ServiceStatus
 from lodestone_serve.batching import BatchingTextEncoder
+from lodestone_serve.memory_services import MemoryServices
 from lodestone_serve.pictures import Pictures
 from lodestone_serve.problems import problem_of, unexpected
 from lodestone_serve.readiness import Readiness
@@ -46,7 +47,7 @@ _CLOSE_WAITS_S = 10.0
 _log = structlog.get_logger("lodestone.serve")
 
 
-class HomeServices:
+class HomeServices(MemoryServices):
     """Meets `services.Services` for the home of `settings`; see there.
 
     Args:
@@ -138,6 +139,10 @@ class HomeServices:
             yield step
             if step.type != "progress":
                 return
+
+    def opened(self) -> tuple[Runtime, QueryEngine]:
+        """See `MemoryServices.opened`."""
+        return self._now.runtime, self._now.answering.engine
 
     @property
     def _now(self) -> _Opened:

@@ -14,13 +14,23 @@ from typing import Protocol
 
 from lodestone_schemas.api import (
     CorpusPage,
+    EngineList,
     Event,
+    FeedbackRequest,
+    FeedbackResult,
     ImageInfo,
+    QueryExplanation,
+    QueryPage,
+    ReplayResult,
     SearchOptions,
     SearchRequest,
     SearchResponse,
     SyncProgress,
     SyncRequest,
+    TagList,
+    TagPage,
+    TagRequest,
+    TrustPage,
 )
 from lodestone_schemas.service import ServiceStatus
 
@@ -32,6 +42,24 @@ class StoredFile:
     path: Path
     media_type: str
     etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class GuidePicture:
+    """The small picture of a guide."""
+
+    data: bytes
+    media_type: str
+
+
+@dataclass(frozen=True, slots=True)
+class TagFilters:
+    """Which tags to list; None for any."""
+
+    corpus: str | None = None
+    image_id: str | None = None
+    text: str | None = None
+    source: str | None = None
 
 
 class Services(Protocol):
@@ -69,6 +97,36 @@ class Services(Protocol):
 
     async def remove_corpus(self, name: str) -> None:
         """Remove a corpus everywhere; `UnknownNameError` lists those that exist."""
+
+    async def queries(self, offset: int, limit: int) -> QueryPage:
+        """One page of recorded queries, newest first."""
+
+    async def explain(self, query_id: str) -> QueryExplanation:
+        """Everything that was recorded of a query; `NotFoundError` for an unknown or forgotten one."""
+
+    async def replay(self, query_id: str, *, fresh: bool) -> ReplayResult:
+        """The query's ranking once more: from its record, or asked again."""
+
+    async def guide_picture(self, query_id: str, guide_id: str) -> GuidePicture:
+        """The picture of a query's guide; `NotFoundError` when it is not kept."""
+
+    async def feedback(self, request: FeedbackRequest) -> FeedbackResult:
+        """Learn trust from what was right and what was not."""
+
+    async def trust(self) -> TrustPage:
+        """Learnt trust, topic by topic."""
+
+    async def generators(self) -> EngineList:
+        """The guide engines and how they fare."""
+
+    async def tags(self, filters: TagFilters, offset: int, limit: int) -> TagPage:
+        """One page of tags."""
+
+    async def add_tags(self, request: TagRequest) -> TagList:
+        """Tag pictures by hand."""
+
+    async def remove_tag(self, tag_id: str) -> None:
+        """Remove a tag; `NotFoundError` for an unknown one."""
 
     async def status(self) -> ServiceStatus:
         """What answers right now. Never raises: a part that fails is a check that is not ok."""

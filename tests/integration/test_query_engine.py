@@ -13,6 +13,7 @@ from tests.support.photos import CAT, COFFEE, ROCKET, photo
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import DeadlineExceededError, InvalidRequestError, ModelUnavailableError, NotFoundError, UnknownNameError
 from lodestone.generators.base import Generator, Guide
+from lodestone.generators.exemplar import Exemplar
 from lodestone.query.fusion import FUSIONS
 from lodestone.query.guiding import FusionSettings
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
@@ -249,7 +250,7 @@ async def test_guides_of_pixels_are_embedded_and_searched(collection):
 
 @pytest.mark.parametrize("error", [ModelUnavailableError("no weights", hint="pip install x"), ValueError("a bug")])
 async def test_a_generator_that_fails_becomes_a_warning(collection, error):
-    both = {"drawing": Drawing(error=error), "exemplar": collection.engine()._generators["exemplar"]}
+    both = {"drawing": Drawing(error=error), "exemplar": Exemplar(collection.store, collection.catalog)}
     engine = collection.engine(generators=both, profile=replace(PROFILE, generators=tuple(both)))
     response = await engine.answer(SearchRequest(query="children building a sand castle"))
     assert any("drawing" in warning and str(error) in warning for warning in response.warnings)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
+from tests.support.hubs import hub_of
 from tests.support.models import model_context
 from tests.support.photos import CAT, COFFEE, PERSON, ROCKET, photo
 from tests.support.pictures import photo as made_photo
@@ -171,7 +172,8 @@ class Collection:
         )
 
     def engine(self, **changed: object) -> QueryEngine:
-        """An engine over it, with the exemplar generator."""
+        """An engine over it, with the exemplar generator, or `generators` by name."""
+        generators = changed.pop("generators", {"exemplar": Exemplar(self.store, self.catalog)})
         return QueryEngine(
             **{
                 "store": self.store,
@@ -179,7 +181,7 @@ class Collection:
                 "encoder": self.models.encoder(),
                 "profile": PROFILE,
                 "settings": QuerySettings(),
-                "generators": {"exemplar": Exemplar(self.store, self.catalog)},
+                "hub": hub_of(generators),
             }
             | changed
         )  # type: ignore[arg-type]

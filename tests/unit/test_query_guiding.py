@@ -1,4 +1,4 @@
-"""Guides in a query: what fits into the time left, how they are asked, what they weigh."""
+"""Guides in a query: what fits into the time left, how they are embedded, what they weigh."""
 
 import asyncio
 import time
@@ -6,10 +6,9 @@ import time
 import numpy as np
 import pytest
 
-from lodestone.errors import ModelUnavailableError
-from lodestone.generators.base import Generator, Guide, GuideRequest
+from lodestone.generators.base import Guide
 from lodestone.query.clock import Stopwatch, remaining, within
-from lodestone.query.guiding import FusionSettings, GuideLog, ask, fit, searches_of
+from lodestone.query.guiding import FusionSettings, embed_guides, fit, searches_of
 
 
 @pytest.mark.parametrize(
@@ -26,79 +25,6 @@ def test_nothing_to_search_fits_nothing():
     assert fit(3, 2, seconds_a_list=0.0, left=1.0) == (3, 2)
 
 
-class Engine(Generator):
-    version = "1"
-
-    def __init__(self, name, *, delay=0.0, error=None):
-        self.name, self.delay, self.error, self.asked = name, delay, error, []
-
-    async def warm_up(self):
-        pass
-
-    async def generate(self, request):
-        self.asked.append(request)
-        await asyncio.sleep(self.delay)
-        if self.error:
-            raise self.error
-        return [Guide(f"{self.name}/{row}", self.name, 1.0, {}) for row in range(request.n)]
-
-
-async def asked(engines, *, n, deadline=None, log=None):
-    deadline = time.monotonic() + 30 if deadline is None else deadline
-    named = {engine.name: engine for engine in engines}
-    return [batch async for batch in ask(named, GuideRequest("q", "q", n), deadline=deadline, log=log or GuideLog())]
-
-
-async def test_engines_share_the_guides_and_the_first_take_the_remainder():
-    engines = [Engine("a"), Engine("b"), Engine("c")]
-    batches = await asked(engines, n=5)
-    assert sorted(guide.guide_id for batch in batches for guide in batch) == ["a/0", "a/1", "b/0", "b/1", "c/0"]
-    few = [Engine("a"), Engine("b")]
-    await asked(few, n=1)
-    assert few[1].asked == []
-
-
-async def test_guides_arrive_as_they_are_made():
-    batches = await asked([Engine("slow", delay=0.3), Engine("fast")], n=2)
-    assert [batch[0].engine for batch in batches] == ["fast", "slow"]
-
-
-async def test_failures_are_told_and_the_others_go_on():
-    log = GuideLog()
-    engines = [
-        Engine("a", error=ModelUnavailableError("no weights", hint="install them")),
-        Engine("b", error=KeyError("x")),
-        Engine("c"),
-    ]
-    batches = await asked(engines, n=3, log=log)
-    assert [batch[0].engine for batch in batches] == ["c"]
-    assert any("'a'" in one and "no weights" in one and "install them" in one for one in log.warnings)
-    assert any("'b'" in one and "KeyError" in one for one in log.warnings)
-
-
-async def test_late_engines_are_dropped_and_time_is_kept_for_the_search():
-    log, late = GuideLog(), Engine("late", delay=60)
-    started = time.monotonic()
-    assert await asked([late], n=2, deadline=started + 0.5, log=log) == []
-    assert log.dropped == ["generator 'late': out of time"]
-    assert late.asked[0].deadline < started + 0.5
-
-
-async def test_an_engine_that_does_not_listen_to_cancelling_is_left_behind():
-    class Deaf(Engine):
-        async def generate(self, request):
-            for _ in range(20):
-                try:
-                    await asyncio.sleep(0.2)
-                except asyncio.CancelledError:
-                    continue
-            return []
-
-    started = time.monotonic()
-    assert await asked([Deaf("deaf")], n=1, deadline=started + 0.2) == []
-    assert time.monotonic() - started < 3
-
-
 class Pictures:
     """An encoder that tells how it was called."""
 
@@ -113,14 +39,14 @@ class Pictures:
 
 
 def searches(guides, encoder=None, *, weight=0.5, spaces=None):
-    return asyncio.run(
-        searches_of(
-            guides,
-            encoder=encoder or Pictures(),
-            spaces=spaces or {"a": "a-1", "b": "b-1"},
-            space_weights={"a": 0.75, "b": 0.25},
-            settings=FusionSettings(guide_weight=weight),
-        )
+    spaces = spaces or {"a": "a-1", "b": "b-1"}
+    vectors = asyncio.run(embed_guides(guides, encoder=encoder or Pictures(), collections=spaces.values()))
+    return searches_of(
+        guides,
+        vectors,
+        spaces=spaces,
+        space_weights={"a": 0.75, "b": 0.25},
+        settings=FusionSettings(guide_weight=weight),
     )
 
 

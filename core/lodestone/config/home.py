@@ -57,6 +57,11 @@ class Home:
         return self.path / "thumbnails"
 
     @property
+    def guides(self) -> Path:
+        """Guides that were drawn, with small pictures: a cache."""
+        return self.path / "guides"
+
+    @property
     def artifacts(self) -> Path:
         """What was learnt here: one folder a kind and version."""
         return self.path / "artifacts"

@@ -1,19 +1,18 @@
 """How is a query answered? One async pipeline that yields what it knows as soon as it knows it.
 
-plan -> text pass -> generate -> embed guides -> search -> fuse. The events of one query are `plan`, `results` (the text pass),
-`guide` for each guide, better `results`, `done`. What does not fit into the deadline is dropped in this order: guides, then
-spaces of the guides, then guides altogether; the text pass answers with the spaces that came in time. `dropped` says what was
-was left out.
+plan -> text pass -> gate -> generate -> embed guides -> outliers -> search -> fuse -> remember. The events of one query are
+`plan`, `results` (the text pass), `guide` for each guide, better `results`, `done`. A query that the gate finds simple ends
+with the text pass. What does not fit into the deadline is dropped in this order: guides, then spaces of the guides, then guides
+altogether; the text pass answers with the spaces that came in time. `dropped` says what was left out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import numpy as np
@@ -22,23 +21,40 @@ from PIL import Image
 
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
-from lodestone.errors import DeadlineExceededError, LodestoneError, ModelUnavailableError, NotFoundError
-from lodestone.generators.base import Generator, Guide, GuideRequest
+from lodestone.errors import DeadlineExceededError, LodestoneError, NotFoundError
 from lodestone.query.calibration import Calibration
 from lodestone.query.clock import Stopwatch, remaining, within
-from lodestone.query.fusion import PICTURE_GUIDE, TEXT_GUIDE, FusedList
-from lodestone.query.guiding import FusionSettings, ask, fit, searches_of
+from lodestone.query.fusion import PICTURE_GUIDE, TEXT_GUIDE, FusedList, RankedList
+from lodestone.query.gate import GateModel
+from lodestone.query.guiding import FusionSettings
 from lodestone.query.hydrate import Hydrator
-from lodestone.query.plan import CAPTIONS_ALIAS, QueryPlan, make_plan
+from lodestone.query.loop import Drawn, GuideLoop
+from lodestone.query.methods import caption_method, methods_of
+from lodestone.query.plan import QueryPlan, make_plan
+from lodestone.query.record import trace_of
 from lodestone.query.rescore import ListSearch
-from lodestone.query.responses import Query, Stage, finished, guide_info, plan_event, response_of
+from lodestone.query.responses import Query, Stage, finished, guide_info, guide_infos, plan_event, response_of
 from lodestone.query.search import Ranking, Searcher
-from lodestone.query.stages import CatalogReader, EncodedTexts, Encoder, EqualWeights, SpaceWeigher
+from lodestone.query.stages import (
+    CatalogReader,
+    EncodedTexts,
+    Encoder,
+    EqualWeights,
+    GuideSource,
+    QueryMemory,
+    SpaceWeigher,
+    TagSource,
+    TrustSource,
+)
+from lodestone.query.trace import Kind
+from lodestone.query.trusted import trusted
 from lodestone.store.base import Filter, HasId, VectorStore
 from lodestone_schemas.api import (
     DoneEvent,
     Event,
+    GateDecision,
     GuideEvent,
+    GuideInfo,
     ResultsEvent,
     SearchOptions,
     SearchRequest,
@@ -53,6 +69,23 @@ Vector = NDArray[np.float32]
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What use has taught, all of it optional.
+
+    Attributes:
+        trust: How far each space is trusted, by topic.
+        tags: Finds pictures by tags.
+        gate: Predicts how good the text pass is.
+        memory: Keeps answered queries.
+    """
+
+    trust: TrustSource | None = None
+    tags: TagSource | None = None
+    gate: GateModel | None = None
+    memory: QueryMemory | None = None
+
+
 class QueryEngine:
     """Answers searches in words, by an indexed picture and by any picture. Safe for many queries at once in one event loop.
 
@@ -62,9 +95,10 @@ class QueryEngine:
         encoder: All models.
         profile: Defaults of spaces, generators, guides and fusion.
         settings: Defaults of this home.
-        generators: Name -> guide engine.
+        hub: Draws guides; None for the text pass alone.
         weigher: How much each space counts for a query.
         fusion: Fitted numbers.
+        learnt: What use has taught.
     """
 
     def __init__(
@@ -75,20 +109,26 @@ class QueryEngine:
         encoder: Encoder,
         profile: Profile,
         settings: QuerySettings,
-        generators: Mapping[str, Generator] | None = None,
+        hub: GuideSource | None = None,
         weigher: SpaceWeigher | None = None,
         fusion: FusionSettings | None = None,
+        learnt: Learnt | None = None,
     ) -> None:
         self._store = store
         self._catalog = catalog
         self._encoder = encoder
         self._profile = profile
         self._settings = settings
-        self._generators = dict(generators or {})
+        self._hub = hub
         self._weigher = weigher or EqualWeights()
-        self._fusion = fusion or FusionSettings()
+        self._learnt = learnt or Learnt()
         self._searcher = Searcher(store, Calibration(store))
         self._hydrator = Hydrator(catalog)
+        self._loop = (
+            None
+            if hub is None
+            else GuideLoop(hub=hub, encoder=encoder, searcher=self._searcher, fusion=fusion or FusionSettings())
+        )
 
     async def warm_up(self) -> None:
         """Load what searches in words need. A generator that cannot run is logged; queries will say so too.
@@ -97,11 +137,8 @@ class QueryEngine:
             ModelUnavailableError: the text encoder or a space cannot be loaded.
         """
         await self._encoder.warm_up()
-        for name, generator in self._generators.items():
-            try:
-                await generator.warm_up()
-            except ModelUnavailableError as error:
-                _log.warning("generator %s cannot run: %s (%s)", name, error.message, error.hint)
+        if self._hub is not None:
+            await self._hub.warm_up()
 
     async def events(self, request: SearchRequest) -> AsyncGenerator[Event, None]:
         """Answer in words, step by step; closing the iterator cancels what is pending.
@@ -115,26 +152,33 @@ class QueryEngine:
         plan = await self._plan(request, stopwatch)
         with stopwatch.stage("encode"):
             texts = await self._encode(plan)
-        query = Query(plan, stopwatch, self._weigh(texts, plan))
+        query = await self._with_trust(Query(plan, stopwatch, {}), texts)
+        query = replace(query, weights=self._weigh(texts, query))
         yield plan_event(query)
-        ranking = await self._rank(_text_searches(query, texts), query, reweigh=lambda best: self._weigh(texts, plan, best))
+        ranking, tags = await self._text_pass(query, texts)
         if ranking.lists:
-            query = replace(query, weights={**query.weights, **{one.space: one.weight for one in ranking.lists}})
+            query = replace(
+                query, weights={**query.weights, **{one.space: one.weight for one in ranking.lists if one is not tags}}
+            )
+        query = replace(query, gate=await self._judged(query, texts, ranking, tags))
         response = await self._respond(query, ranking, stage="text")
         yield ResultsEvent(response=response)
-        guides: list[Guide] = []
-        async with aclosing(self._guides(query, texts)) as batches:
-            async for batch in batches:
-                guides += batch
-                for guide in batch:
-                    yield GuideEvent(query_id=plan.query_id, guide=guide_info(guide))
-        better = await self._guided(query, ranking, guides) if guides else None
-        if better is not None:
-            used = {one.guide for one in better.searches}
-            response = await self._respond(
-                query, better, stage="guides", guides=[one for one in guides if one.guide_id in used]
-            )
-            yield ResultsEvent(response=response)
+        drawn = Drawn()
+        if self._loop is not None and _wants_guides(query):
+            async with aclosing(self._loop.run(query, texts, ranking, drawn)) as batches:
+                async for batch in batches:
+                    for guide in batch:
+                        yield GuideEvent(query_id=plan.query_id, guide=guide_info(guide, plan.query_id))
+            if drawn.stopped:
+                query.log.left_out(f"more guides: {drawn.stopped}")
+            infos = guide_infos(drawn, plan.query_id)
+            if drawn.ranking is not None:
+                ranking = drawn.ranking
+                response = await self._respond(query, ranking, stage="guides", guides=infos)
+                yield ResultsEvent(response=response)
+            else:
+                response = response.model_copy(update={"guides": infos, "cost": sum(one.cost for one in infos)})
+        await self._remember(request, query, ranking, response, texts)
         yield DoneEvent(response=finished(response, query))
 
     async def answer(self, request: SearchRequest) -> SearchResponse:
@@ -160,7 +204,7 @@ class QueryEngine:
                 f"no picture {image_id!r} is indexed", hint="take the id from a search result", image_id=image_id
             )
         without = Filter((plan.filter or Filter()).must, (*(plan.filter or Filter()).must_not, HasId((image_id,))))
-        return await self._like(vectors, replace(plan, filter=without), stopwatch)
+        return await self._like(vectors, replace(plan, filter=without), stopwatch, options, kind="similar")
 
     async def by_picture(self, image: Image.Image, options: SearchOptions) -> SearchResponse:
         """Pictures like this one, which need not be indexed; `image` is upright RGB. The first call loads the image models.
@@ -176,7 +220,7 @@ class QueryEngine:
             with stopwatch.stage("embed"):
                 embedded = await _in_time(self._encoder.embed_pictures([pixels]), plan, "embedding the picture")
             vectors = {collection: rows[0] for collection, rows in embedded.items()}
-        return await self._like(vectors, plan, stopwatch)
+        return await self._like(vectors, plan, stopwatch, options, kind="picture")
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
@@ -188,7 +232,7 @@ class QueryEngine:
                 profile=self._profile,
                 aliases=self._store.aliases(),
                 known_spaces=self._encoder.collections,
-                known_generators=list(self._generators),
+                known_generators=[] if self._hub is None else list(self._hub.names),
                 catalog=self._catalog,
                 started=stopwatch.started,
             )
@@ -201,86 +245,113 @@ class QueryEngine:
             return EncodedTexts({}, {})
         return await _in_time(self._encoder.encode_texts([plan.text]), plan, "encoding the query")
 
-    def _weigh(self, texts: EncodedTexts, plan: QueryPlan, best: Mapping[str, float] | None = None) -> Mapping[str, float]:
-        return self._weigher.weights(texts.encoded, list(plan.spaces), best=best) if plan.spaces else {}
+    async def _with_trust(self, query: Query, texts: EncodedTexts) -> Query:
+        """The query with its topic and the trust that feedback has taught."""
+        encoder, trust = self._profile.text_encoder, self._learnt.trust
+        if trust is None or encoder not in texts.encoded:
+            return replace(query, topic=query.plan.topic)
+        try:
+            found = await asyncio.to_thread(
+                trust.assign, texts.encoded[encoder][0], encoder=encoder, topic=query.plan.topic, spaces=list(query.plan.spaces)
+            )
+        except LodestoneError as error:
+            query.log.failed(f"learnt trust is left out: {error.message}")
+            return query
+        return replace(query, topic=found.topic, trust=found.weights)
+
+    def _weigh(self, texts: EncodedTexts, query: Query, best: Mapping[str, float] | None = None) -> Mapping[str, float]:
+        if not query.plan.spaces:
+            return {}
+        return trusted(self._weigher.weights(texts.encoded, list(query.plan.spaces), best=best), query.trust)
+
+    async def _text_pass(self, query: Query, texts: EncodedTexts) -> tuple[Ranking, RankedList | None]:
+        """The query's own words in every space that takes text, and the tags that are like them."""
+        searches = _text_searches(query, texts)
+        tags = await self._tagged(query) if searches else None
+        ranking = await self._rank(searches, query, extra=[tags] if tags else [], texts=texts)
+        return ranking, tags
+
+    async def _tagged(self, query: Query) -> RankedList | None:
+        plan, source = query.plan, self._learnt.tags
+        if source is None or plan.tags is None:
+            return None
+        with query.stopwatch.stage("tags"):
+            try:
+                found = await within(
+                    asyncio.to_thread(source.search, plan.text, plan.tags, filter_=plan.filter, limit=plan.depth), plan.deadline
+                )
+            except TimeoutError:
+                query.log.left_out("tags: out of time")
+            except LodestoneError as error:
+                query.log.failed(f"tags are left out: {error.message}")
+            else:
+                return found if found.ids else None
+        return None
+
+    async def _judged(
+        self, query: Query, texts: EncodedTexts, ranking: Ranking, tags: RankedList | None
+    ) -> GateDecision | None:
+        """What the complexity gate makes of the text pass; None when it is off or there are no guides to spare."""
+        plan, model = query.plan, self._learnt.gate
+        if not plan.gate or model is None or not plan.guides or not ranking.lists:
+            return None
+        with query.stopwatch.stage("gate"):
+            vector = texts.encoded.get(self._profile.text_encoder)
+            captions = None
+            if plan.captions is not None and vector is not None:
+                captions = await asyncio.to_thread(caption_method, self._store, plan.captions, vector[0], plan.filter)
+            methods = methods_of(ranking.lists, captions=captions, tags=tags)
+            return model.decide(methods, threshold=plan.gate_threshold)
 
     async def _rank(
         self,
         searches: Sequence[ListSearch],
         query: Query,
         *,
-        reweigh: Callable[[Mapping[str, float]], Mapping[str, float]] | None = None,
+        extra: Sequence[RankedList] = (),
+        texts: EncodedTexts | None = None,
     ) -> Ranking:
         if not searches:
             return _EMPTY
-        ranking = await self._searcher.rank(searches, query.rules, query.stopwatch, reweigh=reweigh)
+        reweigh = None if texts is None else lambda best: self._weigh(texts, query, best)
+        ranking = await self._searcher.rank(searches, query.rules, query.stopwatch, extra=extra, reweigh=reweigh)
         if ranking is None:
             raise _too_late("searching")
         return ranking
 
-    async def _guides(self, query: Query, texts: EncodedTexts) -> AsyncGenerator[list[Guide], None]:
-        plan = query.plan
-        if not plan.generators or not plan.spaces:
+    async def _remember(
+        self,
+        request: SearchOptions,
+        query: Query,
+        ranking: Ranking,
+        response: SearchResponse,
+        texts: EncodedTexts | None = None,
+        *,
+        kind: Kind = "words",
+    ) -> None:
+        """Record the query and let it teach; whatever goes wrong is a warning of an answer that stands."""
+        memory = self._learnt.memory
+        if memory is None:
             return
-        collections = dict(plan.spaces) | ({CAPTIONS_ALIAS: plan.captions} if plan.captions else {})
-        request = GuideRequest(
-            query=plan.text,
-            prompt=plan.text,
-            n=plan.guides,
-            seed=plan.seed,
-            text_vectors={name: rows[0] for name, rows in texts.encoded.items()},
-            collections=collections,
-            filter=plan.filter,
-        )
-        engines = {name: self._generators[name] for name in plan.generators}
-        waiting = time.monotonic()
-        async with aclosing(ask(engines, request, deadline=plan.deadline, log=query.log)) as batches:
-            async for batch in batches:
-                query.stopwatch.add("generate", time.monotonic() - waiting)
-                yield batch
-                waiting = time.monotonic()
-        query.stopwatch.add("generate", time.monotonic() - waiting)
+        with query.stopwatch.stage("remember"):
+            hits = [hit.image_id for hit in response.hits]
 
-    async def _guided(self, query: Query, ranking: Ranking, guides: Sequence[Guide]) -> Ranking | None:
-        """The text pass and as many guides as there is time for; None when there is none."""
-        plan, log = query.plan, query.log
-        kept, width = fit(
-            len(guides),
-            len(plan.spaces),
-            seconds_a_list=query.stopwatch.seconds("search") / max(1, len(ranking.lists)),
-            left=remaining(plan.deadline),
-        )
-        if kept < len(guides):
-            log.dropped.append(f"{len(guides) - kept} of {len(guides)} guides: out of time")
-        if not kept:
-            return None
-        best = sorted(plan.spaces, key=lambda space: (-query.weights[space], space))[:width]
-        log.dropped += [f"space {space!r} for guides: out of time" for space in plan.spaces if space not in best]
-        strongest = sorted(guides, key=lambda guide: -guide.weight)[:kept]
-        with query.stopwatch.stage("guides"):
+            def keep() -> list[str]:
+                parts = self._searcher.inner_products(ranking.searches, hits)
+                vectors = {} if texts is None else {name: rows[0] for name, rows in texts.encoded.items()}
+                trace = trace_of(request, query, ranking, response, kind=kind, parts=parts, text_vectors=vectors)
+                return memory.keep(trace)
+
             try:
-                searches = await within(
-                    searches_of(
-                        strongest,
-                        encoder=self._encoder,
-                        spaces={space: plan.spaces[space] for space in best},
-                        space_weights=query.weights,
-                        settings=self._fusion,
-                    ),
-                    plan.deadline,
-                )
-                better = await self._searcher.rank(searches, query.rules, query.stopwatch, before=ranking) if searches else None
-                if searches and better is None:
-                    log.dropped.append("guides: out of time")
-            except TimeoutError:
-                better = None
-                log.dropped.append("guides: out of time")
+                for warning in await asyncio.to_thread(keep):
+                    query.log.failed(warning)
             except LodestoneError as error:
-                better = None
-                log.warnings.append(f"guides are left out: {error.message}{f' ({error.hint})' if error.hint else ''}")
-        return better
+                _log.warning("query %s was not recorded: %s", query.plan.query_id, error.message)
+                query.log.failed(f"this query was not recorded: {error.message}")
 
-    async def _like(self, vectors: Mapping[str, Vector], plan: QueryPlan, stopwatch: Stopwatch) -> SearchResponse:
+    async def _like(
+        self, vectors: Mapping[str, Vector], plan: QueryPlan, stopwatch: Stopwatch, options: SearchOptions, *, kind: Kind
+    ) -> SearchResponse:
         spaces = {space: collection for space, collection in plan.spaces.items() if collection in vectors}
         weights = EqualWeights().weights({}, list(spaces))
         query = Query(plan, stopwatch, weights)
@@ -288,9 +359,14 @@ class QueryEngine:
             ListSearch(PICTURE_GUIDE, space, collection, weights[space], vectors[collection])
             for space, collection in spaces.items()
         ]
-        return finished(await self._respond(query, await self._rank(searches, query), stage="picture"), query)
+        ranking = await self._rank(searches, query)
+        response = await self._respond(query, ranking, stage="picture")
+        await self._remember(options, query, ranking, response, kind=kind)
+        return finished(response, query)
 
-    async def _respond(self, query: Query, ranking: Ranking, *, stage: Stage, guides: Iterable[Guide] = ()) -> SearchResponse:
+    async def _respond(
+        self, query: Query, ranking: Ranking, *, stage: Stage, guides: Iterable[GuideInfo] = ()
+    ) -> SearchResponse:
         plan = query.plan
         with query.stopwatch.stage("hydrate"):
             try:
@@ -307,6 +383,12 @@ class QueryEngine:
             if len(points):
                 found[collection] = points.vectors[0]
         return found
+
+
+def _wants_guides(query: Query) -> bool:
+    plan = query.plan
+    simple = query.gate is not None and query.gate.verdict == "simple"
+    return bool(plan.generators and plan.guides and plan.spaces) and not simple
 
 
 def _text_searches(query: Query, texts: EncodedTexts) -> list[ListSearch]:

@@ -1,27 +1,18 @@
-"""How do guides come into a query? Ask the generators, fit what they give into the time left, turn it into searches."""
+"""How do guides become searches? Fit them into the time left, embed their pixels, share out their weight."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.errors import LodestoneError
-from lodestone.generators.base import Generator, Guide, GuideRequest
-from lodestone.query.clock import remaining
+from lodestone.generators.base import Guide
 from lodestone.query.rescore import ListSearch
 from lodestone.query.stages import Encoder
 
-_log = logging.getLogger(__name__)
-
-# Of the time left when generators are asked, this much is kept for searching what they give.
-_KEPT_FOR_SEARCH: Final = 0.2
-_CANCEL_GRACE_S: Final = 0.1  # for a generator that is told to stop; one that does not listen is left behind
+GuideVectors = dict[str, NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,50 +27,6 @@ class FusionSettings:
 
     guide_weight: float = 0.5
     guide_depth: int = 25
-
-
-@dataclass(slots=True)
-class GuideLog:
-    """What became of the generators: `warnings` for failures, `dropped` for what there was no time for."""
-
-    warnings: list[str] = field(default_factory=list)
-    dropped: list[str] = field(default_factory=list)
-
-
-async def ask(
-    generators: Mapping[str, Generator], request: GuideRequest, *, deadline: float, log: GuideLog
-) -> AsyncGenerator[list[Guide], None]:
-    """Each generator's guides, as they come. A generator that fails or is late is reported in `log`, never raised.
-
-    Args:
-        generators: Name -> engine; they share `request.n`, the first ones getting the remainder.
-        request: What to imagine; each engine gets a copy with its own `n` and the time by which it must answer.
-        deadline: The query's, absolute.
-        log: Filled as they fail.
-    """
-    until = deadline - _KEPT_FOR_SEARCH * remaining(deadline)
-    tasks: dict[asyncio.Task[list[Guide]], str] = {}
-    for (name, generator), n in zip(generators.items(), _shares(request.n, len(generators)), strict=True):
-        if n:
-            tasks[asyncio.create_task(generator.generate(replace(request, n=n, deadline=until)), name=f"generate {name}")] = (
-                name
-            )
-    pending = set(tasks)
-    try:
-        while pending:
-            done, pending = await asyncio.wait(pending, timeout=remaining(until), return_when=asyncio.FIRST_COMPLETED)
-            if not done:
-                log.dropped += [f"generator {tasks[task]!r}: out of time" for task in pending]
-                return
-            for task in sorted(done, key=lambda one: list(tasks).index(one)):
-                guides = _outcome(task, tasks[task], log)
-                if guides:
-                    yield guides
-    finally:
-        for task in pending:
-            task.cancel()
-        if pending:
-            await asyncio.wait(pending, timeout=_CANCEL_GRACE_S)
 
 
 def fit(guides: int, spaces: int, *, seconds_a_list: float, left: float) -> tuple[int, int]:
@@ -99,30 +46,41 @@ def fit(guides: int, spaces: int, *, seconds_a_list: float, left: float) -> tupl
     return 0, 0
 
 
-async def searches_of(
-    guides: Sequence[Guide],
-    *,
-    encoder: Encoder,
-    spaces: Mapping[str, str],
-    space_weights: Mapping[str, float],
-    settings: FusionSettings,
-) -> list[ListSearch]:
-    """The (guide, space) lists to search; pixels of all guides are embedded in one call.
+async def embed_guides(guides: Sequence[Guide], *, encoder: Encoder, collections: Collection[str]) -> dict[str, GuideVectors]:
+    """Guide id -> collection -> (dim,) float32; the pixels of all guides are embedded in one call.
 
     Args:
-        guides: With vectors for collections of `spaces`, or with pixels.
+        guides: With vectors for some of `collections`, or with pixels.
         encoder: Embeds pixels.
-        spaces: Space -> collection.
-        space_weights: As in the text pass.
-        settings: What the guides' weights add up to at most, and how many candidates each list gives.
+        collections: Where they will be searched.
     """
-    blank = [guide for guide in guides if guide.pixels is not None and not set(spaces.values()) <= guide.vectors.keys()]
-    vectors: dict[str, dict[str, NDArray[np.float32]]] = {guide.guide_id: dict(guide.vectors) for guide in guides}
+    vectors: dict[str, GuideVectors] = {guide.guide_id: dict(guide.vectors) for guide in guides}
+    blank = [guide for guide in guides if guide.pixels is not None and not set(collections) <= guide.vectors.keys()]
     if blank:
         embedded = await encoder.embed_pictures([guide.pixels for guide in blank if guide.pixels is not None])
         for row, guide in enumerate(blank):
             for collection, rows in embedded.items():
                 vectors[guide.guide_id].setdefault(collection, rows[row])
+    return vectors
+
+
+def searches_of(
+    guides: Sequence[Guide],
+    vectors: Mapping[str, Mapping[str, NDArray[np.float32]]],
+    *,
+    spaces: Mapping[str, str],
+    space_weights: Mapping[str, float],
+    settings: FusionSettings,
+) -> list[ListSearch]:
+    """The (guide, space) lists to search, weighted.
+
+    Args:
+        guides: Those that count together.
+        vectors: Guide id -> collection -> vector.
+        spaces: Space -> collection.
+        space_weights: As in the text pass.
+        settings: What the guides' weights add up to at most, and how many candidates each list gives.
+    """
     share = settings.guide_weight / max(1.0, sum(guide.weight for guide in guides))
     return [
         ListSearch(
@@ -132,18 +90,3 @@ async def searches_of(
         for space, collection in spaces.items()
         if (vector := vectors[guide.guide_id].get(collection)) is not None and share * guide.weight * space_weights[space] > 0
     ]
-
-
-def _outcome(task: asyncio.Task[list[Guide]], name: str, log: GuideLog) -> list[Guide]:
-    try:
-        return task.result()
-    except LodestoneError as error:
-        log.warnings.append(f"generator {name!r} gave nothing: {error.message}{f' ({error.hint})' if error.hint else ''}")
-    except Exception as error:  # noqa: BLE001  (other people's code: it must not cost the answer; logged with its traceback)
-        _log.exception("generator %s failed", name)
-        log.warnings.append(f"generator {name!r} failed: {type(error).__name__}: {error}")
-    return []
-
-
-def _shares(total: int, parts: int) -> list[int]:
-    return [total // parts + (1 if part < total % parts else 0) for part in range(parts)]

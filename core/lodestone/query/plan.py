@@ -19,6 +19,7 @@ from lodestone.store.base import Filter
 from lodestone_schemas.api import MAX_QUERY_CHARS, SearchOptions, SearchRequest
 
 CAPTIONS_ALIAS: Final = "captions"
+TAGS_ALIAS: Final = "tags"
 _UNSEEN: Final = frozenset({"Cc", "Cs"})  # Unicode categories: controls, lone surrogates
 _REFRESH: Final = "run `lodestone index` to refresh"
 
@@ -32,12 +33,20 @@ class QueryPlan:
         text: Normalised words; empty for a search by picture.
         spaces: Space -> collection, as the aliases stood at the start; those that can be searched now.
         captions: Collection of captions, if there is one.
+        tags: Collection of tags, if there is one.
         generators: Engines to ask for guides.
         guides: Guides at most.
         fusion: Key of `FUSIONS`.
         depths: Candidates from each list, ascending: the last is searched, the others order it (see `fuse_in_tiers`).
         filter: For the store; None when nothing is restricted.
         deadline: Absolute, seconds on `time.monotonic()`'s clock.
+        topic: Whose trust counts, if the client names one.
+        gate: Whether simple queries stop after the text pass.
+        gate_threshold: Simple from this predicted AP on; None for the model's own.
+        outliers: Whether guides unlike the others are left out.
+        outlier_threshold: None for the fitted one.
+        adaptive: Whether guides are drawn until the first results are stable.
+        budget: Most that paid generators may cost.
         warnings: What was left out, and what to do about it.
     """
 
@@ -45,6 +54,7 @@ class QueryPlan:
     text: str
     spaces: Mapping[str, str]
     captions: str | None
+    tags: str | None
     generators: tuple[str, ...]
     guides: int
     fusion: str
@@ -55,6 +65,13 @@ class QueryPlan:
     deadline: float
     seed: int
     explain: bool
+    topic: str | None
+    gate: bool
+    gate_threshold: float | None
+    outliers: bool
+    outlier_threshold: float | None
+    adaptive: bool
+    budget: float | None
     warnings: tuple[str, ...]
 
     @property
@@ -92,11 +109,12 @@ def make_plan(
     """
     fusion = options.fusion or settings.fusion or profile.fusion
     find_fusion(fusion)
-    text, guides, seed = "", 0, 0
+    text, guides = "", 0
     generators: tuple[str, ...] = ()
-    if isinstance(options, SearchRequest):
-        text, seed = normalise_query(options.query), options.seed
-        generators, guides = _guiding(options, settings, profile, known_generators)
+    words = options if isinstance(options, SearchRequest) else None
+    if words is not None:
+        text = normalise_query(words.query)
+        generators, guides = _guiding(words, settings, profile, known_generators)
     spaces, warnings = _searchable(options.spaces, profile, aliases, known_spaces)
     now = time.monotonic() if started is None else started
     return QueryPlan(
@@ -104,6 +122,7 @@ def make_plan(
         text=text,
         spaces=spaces,
         captions=aliases.get(CAPTIONS_ALIAS),
+        tags=aliases.get(TAGS_ALIAS),
         generators=generators,
         guides=guides,
         fusion=fusion,
@@ -112,8 +131,15 @@ def make_plan(
         limit=options.limit,
         filter=build_filter(options.filters, catalog),
         deadline=now + (options.deadline_ms or settings.deadline_ms) / 1000,
-        seed=seed,
+        seed=words.seed if words else 0,
         explain=options.explain,
+        topic=_topic(words),
+        gate=_chosen(words.gate if words else None, settings.gate, profile.gate),
+        gate_threshold=settings.gate_threshold,
+        outliers=_chosen(words.outliers if words else None, settings.outliers),
+        outlier_threshold=settings.outlier_threshold,
+        adaptive=_chosen(words.adaptive if words else None, settings.adaptive, profile.adaptive),
+        budget=words.budget if words and words.budget is not None else settings.budget,
         warnings=tuple(warnings),
     )
 
@@ -137,6 +163,20 @@ def normalise_query(query: str) -> str:
             most=MAX_QUERY_CHARS,
         )
     return text
+
+
+def _chosen(*wishes: bool | None) -> bool:
+    """The first wish that was expressed: of the request, the home, the profile."""
+    return next((wish for wish in wishes if wish is not None), False)
+
+
+def _topic(request: SearchRequest | None) -> str | None:
+    if request is None or request.topic is None:
+        return None
+    topic = " ".join(request.topic.split())
+    if not topic:
+        raise InvalidRequestError("the topic is blank", hint="leave it out to have it found, or name one: lodestone trust show")
+    return topic
 
 
 def _guiding(

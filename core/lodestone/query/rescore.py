@@ -8,7 +8,7 @@ score of every list would give.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -55,13 +55,15 @@ def complete(store: VectorStore, searches: Sequence[ListSearch], lists: Sequence
     Args:
         store: Searched exactly, by id.
         searches: What was searched.
-        lists: What was found; scales are read from here.
+        lists: What was found; scales are read from here. Lists without a search (tags) come back with 0 for every candidate
+            that they do not name.
     """
     union = tuple(sorted(set().union(*(one.ids for one in lists))))
     if not union:
         return []
     scales = {(one.guide, one.space): one.scale for one in lists}
-    return [
+    searched = {(one.guide, one.space) for one in searches}
+    return [_filled(one, union) for one in lists if (one.guide, one.space) not in searched] + [
         _score(store, collection, [one for one in group if (one.guide, one.space) in scales], scales, union)
         for collection, group in by_collection(searches).items()
         if any((one.guide, one.space) in scales for one in group)
@@ -81,3 +83,9 @@ def _score(
     query = VectorQuery(vector, limit=len(union), filter=Filter((HasId(union),)), exact=True)
     (found,) = store.search(collection, [query])
     return RankedList(ALL_GUIDES, group[0].space, total, found.ids, found.scores)
+
+
+def _filled(one: RankedList, union: tuple[str, ...]) -> RankedList:
+    scores = dict.fromkeys(union, 0.0) | dict(zip(one.ids, one.scores.tolist(), strict=True))
+    ids = sorted(scores, key=lambda image_id: (-scores[image_id], image_id))
+    return replace(one, ids=tuple(ids), scores=np.array([scores[image_id] for image_id in ids], np.float32))

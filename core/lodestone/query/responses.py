@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
 
 from lodestone.generators.base import Guide
 from lodestone.query.clock import Stopwatch
-from lodestone.query.guiding import GuideLog
+from lodestone.query.guide_log import GuideLog
 from lodestone.query.hydrate import next_offset
 from lodestone.query.plan import QueryPlan
 from lodestone.query.search import Ranking, RankingRules
-from lodestone_schemas.api import GuideInfo, Hit, PlanEvent, SearchResponse
+from lodestone_schemas.api import GateDecision, GuideInfo, Hit, PlanEvent, SearchResponse
+
+if TYPE_CHECKING:
+    from lodestone.query.loop import Drawn
 
 Stage = Literal["text", "guides", "picture"]
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query under way: its plan, its clock, the weight of each space, and what became of its generators."""
+    """One query under way: plan, clock, weights of spaces (trust included), the gate's word and what became of generators."""
 
     plan: QueryPlan
     stopwatch: Stopwatch
     weights: Mapping[str, float]
+    topic: str | None = None
+    trust: Mapping[str, float] = field(default_factory=dict)
+    gate: GateDecision | None = None
     log: GuideLog = field(default_factory=GuideLog)
 
     @property
@@ -46,10 +53,11 @@ def plan_event(query: Query) -> PlanEvent:
 
 
 def response_of(
-    query: Query, ranking: Ranking, hits: Sequence[Hit], *, stage: Stage, guides: Iterable[Guide] = ()
+    query: Query, ranking: Ranking, hits: Sequence[Hit], *, stage: Stage, guides: Iterable[GuideInfo] = ()
 ) -> SearchResponse:
     """One page of a ranking, with everything that was left out so far."""
     plan = query.plan
+    told = list(guides)
     return SearchResponse(
         query_id=plan.query_id,
         stage=stage,
@@ -57,7 +65,11 @@ def response_of(
         next_offset=next_offset(plan, ranking),
         fusion=plan.fusion,
         space_weights=dict(query.weights),
-        guides=[guide_info(guide) for guide in guides],
+        guides=told,
+        gate=query.gate,
+        topic=query.topic,
+        trust=dict(query.trust),
+        cost=sum(guide.cost for guide in told),
         dropped=[*ranking.dropped, *query.log.dropped],
         warnings=[*plan.warnings, *query.log.warnings],
         timings_ms=query.stopwatch.timings_ms(),
@@ -75,6 +87,42 @@ def finished(response: SearchResponse, query: Query) -> SearchResponse:
     )
 
 
-def guide_info(guide: Guide) -> GuideInfo:
+def guide_info(
+    guide: Guide,
+    query_id: str,
+    *,
+    status: Literal["used", "rejected", "dropped"] = "used",
+    outlier_score: float | None = None,
+) -> GuideInfo:
     """What is told of a guide: everything but its pixels and vectors."""
-    return GuideInfo(guide_id=guide.guide_id, engine=guide.engine, weight=guide.weight, provenance=dict(guide.provenance))
+    return GuideInfo(
+        guide_id=guide.guide_id,
+        engine=guide.engine,
+        weight=guide.weight,
+        provenance=dict(guide.provenance),
+        status=status,
+        outlier_score=outlier_score,
+        cached=guide.cached,
+        cost=guide.cost,
+        picture=_picture(guide, query_id),
+    )
+
+
+def guide_infos(drawn: Drawn, query_id: str) -> list[GuideInfo]:
+    """All guides of a query with what became of them."""
+    judged = drawn.judged if drawn.judged is not None and drawn.judged.rule != "none" else None
+    rejected, counted = drawn.rejected, {one.guide for one in drawn.searches}
+    infos = []
+    for number, guide in enumerate(drawn.guides):
+        score = float(judged.scores[number]) if judged is not None and number < len(judged.scores) else None
+        status: Literal["used", "rejected", "dropped"] = "used" if guide.guide_id in counted else "dropped"
+        if guide.guide_id in rejected:
+            status = "rejected"
+        infos.append(guide_info(guide, query_id, status=status, outlier_score=score))
+    return infos
+
+
+def _picture(guide: Guide, query_id: str) -> str | None:
+    if "image_id" in guide.provenance:
+        return f"/v1/images/{guide.provenance['image_id']}/thumbnail"
+    return None if guide.pixels is None else f"/v1/queries/{query_id}/guides/{quote(guide.guide_id, safe='')}"

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lodestone.query.calibration import Calibration
 from lodestone.query.clock import Stopwatch, remaining, within
 from lodestone.query.fusion import NEED_ALL_SCORES, FusedList, RankedList, fuse_in_tiers
 from lodestone.query.rescore import ListSearch, by_collection, complete
 from lodestone.store.base import Filter, VectorQuery, VectorStore
+
+Scores = NDArray[np.float32]
 
 # Engines whose searches hold the GIL: threads get in each other's way (two spaces of 10,000: 2.9 ms in turn, 4.0 ms at once).
 _HOLD_THE_GIL: Final = frozenset({"qdrant-edge"})
@@ -27,12 +30,14 @@ class Ranking:
         fused: All candidates, best first.
         lists: What each search found.
         searches: The searches behind `lists`.
+        completed: What was fused: one list a space with all candidates' exact scores if the fusion reads scores, else `lists`.
         dropped: What there was no time for.
     """
 
     fused: FusedList
     lists: tuple[RankedList, ...] = ()
     searches: tuple[ListSearch, ...] = ()
+    completed: tuple[RankedList, ...] = ()
     dropped: tuple[str, ...] = ()
 
 
@@ -46,10 +51,16 @@ class RankingRules:
     deadline: float
 
 
-@dataclass(slots=True)
-class _Found:
-    lists: list[RankedList] = field(default_factory=list)
-    late: list[str] = field(default_factory=list)  # spaces
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What searching gave: `lists`, the `searches` that were asked for, and the spaces that were `late`."""
+
+    lists: tuple[RankedList, ...] = ()
+    searches: tuple[ListSearch, ...] = ()
+    late: tuple[str, ...] = ()
+
+    def __add__(self, other: Found) -> Found:
+        return Found(self.lists + other.lists, self.searches + other.searches, tuple(dict.fromkeys(self.late + other.late)))
 
 
 class Searcher:
@@ -71,64 +82,92 @@ class Searcher:
         rules: RankingRules,
         stopwatch: Stopwatch,
         *,
-        before: Ranking | None = None,
+        extra: Sequence[RankedList] = (),
         reweigh: Callable[[Mapping[str, float]], Mapping[str, float]] | None = None,
     ) -> Ranking | None:
-        """Search, complete and fuse.
+        """Search, complete and fuse: `search`, then `combine`.
 
         Args:
             searches: The lists to search; one batched call a collection.
             rules: How.
             stopwatch: Counts `search`, `rescore` and `fuse`.
-            before: An earlier ranking whose lists take part again without being searched again.
+            extra: Lists that no vector stands behind (tags).
             reweigh: Best score found in each space -> weight of each space: replaces the weights of the searches.
 
         Returns:
             None when the deadline passed before anything was found. Spaces that were late are left out, and `dropped` says so.
         """
-        with stopwatch.stage("search"):
-            found = await self._search(by_collection(searches), rules)
-        if not found.lists:
+        found = await self.search(searches, rules, stopwatch)
+        if not found.lists and not any(one.ids for one in extra):
             return None
         if reweigh is not None:
             weights = reweigh({one.space: float(one.scores[0]) for one in found.lists if len(one.ids)})
-            found.lists = [replace(one, weight=weights[one.space]) for one in found.lists]
-            searches = [replace(one, weight=weights[one.space]) for one in searches]
-        lists = (*(before.lists if before else ()), *found.lists)
-        asked = (*(before.searches if before else ()), *searches)
-        dropped = [*(before.dropped if before else ()), *(f"space {space!r}: out of time" for space in found.late)]
+            found = replace(
+                found,
+                lists=tuple(replace(one, weight=weights[one.space]) for one in found.lists),
+                searches=tuple(replace(one, weight=weights[one.space]) for one in found.searches),
+            )
+        return await self.combine(found, rules, stopwatch, extra=extra)
+
+    async def search(self, searches: Sequence[ListSearch], rules: RankingRules, stopwatch: Stopwatch) -> Found:
+        """Search every list that there is time for."""
+        with stopwatch.stage("search"):
+            return await self._search(searches, by_collection(searches), rules)
+
+    async def combine(
+        self, found: Found, rules: RankingRules, stopwatch: Stopwatch, *, extra: Sequence[RankedList] = ()
+    ) -> Ranking:
+        """One ranking of what was found: complete the scores where the fusion reads them, then fuse."""
+        lists = (*found.lists, *(one for one in extra if one.ids and one.weight > 0))
+        dropped = [f"space {space!r}: out of time" for space in found.late]
         completed: Sequence[RankedList] = lists
         if rules.fusion in NEED_ALL_SCORES:
             with stopwatch.stage("rescore"):
                 try:
-                    completed = await within(asyncio.to_thread(complete, self._store, asked, lists), rules.deadline)
+                    completed = await within(asyncio.to_thread(complete, self._store, found.searches, lists), rules.deadline)
                 except TimeoutError:
                     dropped.append("exact scores of all candidates: out of time")
         with stopwatch.stage("fuse"):
             fused = fuse_in_tiers(rules.fusion, lists, completed, depths=rules.depths)
-        return Ranking(fused, lists, asked, tuple(dropped))
+        return Ranking(fused, lists, found.searches, tuple(completed), tuple(dropped))
 
-    async def _search(self, groups: Mapping[str, Sequence[ListSearch]], rules: RankingRules) -> _Found:
-        found = _Found()
+    def inner_products(self, searches: Sequence[ListSearch], image_ids: Sequence[str]) -> dict[tuple[str, str], Scores]:
+        """(guide, space) -> (len(image_ids),) float32 scores of these pictures, NaN where a space lacks one. Blocking."""
+        scores: dict[tuple[str, str], Scores] = {}
+        for collection, group in by_collection(searches).items():
+            points = self._store.retrieve(collection, image_ids)
+            row = {image_id: number for number, image_id in enumerate(points.ids)}
+            products = points.vectors @ np.stack([one.vector for one in group]).T
+            for column, one in enumerate(group):
+                scores[one.guide, one.space] = np.array(
+                    [products[row[image_id], column] if image_id in row else np.nan for image_id in image_ids], np.float32
+                )
+        return scores
+
+    async def _search(
+        self, searches: Sequence[ListSearch], groups: Mapping[str, Sequence[ListSearch]], rules: RankingRules
+    ) -> Found:
+        lists: list[RankedList] = []
+        late: list[str] = []
         if self._parallel:
             tasks = [asyncio.create_task(asyncio.to_thread(self._one, name, group, rules)) for name, group in groups.items()]
             try:
                 await asyncio.wait(tasks, timeout=remaining(rules.deadline))
                 for task, group in zip(tasks, groups.values(), strict=True):
                     if task.done():
-                        found.lists += task.result()
+                        lists += task.result()
                     else:
-                        found.late.append(group[0].space)
+                        late.append(group[0].space)
             finally:
                 for task in tasks:
                     task.cancel()
-            return found
+            return Found(tuple(lists), tuple(searches), tuple(late))
         for name, group in groups.items():
             try:
-                found.lists += await within(asyncio.to_thread(self._one, name, group, rules), rules.deadline)
+                lists += await within(asyncio.to_thread(self._one, name, group, rules), rules.deadline)
             except TimeoutError:
-                found.late.append(group[0].space)
-        return found
+                late.append(group[0].space)
+        return Found(tuple(lists), tuple(searches), tuple(late))
 
     def _one(self, collection: str, group: Sequence[ListSearch], rules: RankingRules) -> list[RankedList]:
         answers = self._store.search(

@@ -5,14 +5,21 @@ The engine never knows which. `Encoder` is async because a remote one is; catalo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.catalog.records import CaptionRecord, Corpus, ImageRecord, Root
+from lodestone.generators.base import Guide, GuideRequest
+from lodestone.query.fusion import RankedList
+from lodestone.query.guide_log import GuideLog
+from lodestone.store.base import Filter
+
+if TYPE_CHECKING:
+    from lodestone.query.trace import Trace
 
 Vectors = NDArray[np.float32]
 Pixels = NDArray[np.uint8]
@@ -72,6 +79,65 @@ class EqualWeights:
     ) -> Mapping[str, float]:
         """1 / number of spaces, each."""
         return dict.fromkeys(spaces, 1.0 / max(len(spaces), 1))
+
+
+class GuideSource(Protocol):
+    """Where guides come from: the generator hub."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Engines that may be asked for."""
+
+    async def warm_up(self) -> None:
+        """Load what the engines need; one that cannot run is logged, and queries will say so too."""
+
+    def draw(
+        self,
+        request: GuideRequest,
+        *,
+        engines: Sequence[str] | None,
+        batch: int | None,
+        deadline: float,
+        budget: float | None,
+        log: GuideLog,
+    ) -> AsyncGenerator[list[Guide], None]:
+        """Guides as they come; see `generators.hub.Hub.draw`."""
+
+    def keep_vectors(self, guide: Guide, vectors: Mapping[str, Vectors]) -> None:
+        """Remember what the guide's pixels were embedded to: collection -> (dim,) float32. Blocking."""
+
+
+class Trusted(Protocol):
+    """Space -> trust (`weights`, 1 being neutral) of a `topic`; None for a topic without history."""
+
+    @property
+    def topic(self) -> str | None:
+        """Its name."""
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Space -> trust."""
+
+
+class TrustSource(Protocol):
+    """How far is each space to be trusted for queries like this one?"""
+
+    def assign(self, text_vector: Vectors, *, encoder: str, topic: str | None, spaces: Sequence[str]) -> Trusted:
+        """Trust for a query: (d,) float32 vector of its words by `encoder`, and the topic that the client named, if it did."""
+
+
+class TagSource(Protocol):
+    """Which pictures carry tags like the query's words?"""
+
+    def search(self, text: str, collection: str, *, filter_: Filter | None, limit: int) -> RankedList:
+        """The list of guide `text` and space `tags`; empty when no tag matches. Blocking."""
+
+
+class QueryMemory(Protocol):
+    """What happens with an answered query: it is recorded, and may leave tags."""
+
+    def keep(self, trace: Trace) -> list[str]:
+        """Record it and learn from it; what went wrong, as warnings. Blocking; never raises `LodestoneError`."""
 
 
 class CatalogReader(Protocol):

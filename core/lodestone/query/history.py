@@ -1,0 +1,72 @@
+"""What was asked before? Recorded queries in pages, their guides' pictures, and a query asked again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone.generators.cache import PICTURE_KEY
+from lodestone.query.replay import compare
+from lodestone.query.trace import Trace, load_trace
+from lodestone_schemas.api import QueryInfo, QueryPage, ReplayResult, SearchRequest
+
+if TYPE_CHECKING:
+    from lodestone.catalog.catalog import Catalog
+    from lodestone.catalog.records import QueryRecord
+    from lodestone.generators.cache import GuideCache
+    from lodestone.query.engine import QueryEngine
+
+
+def query_page(catalog: Catalog, *, offset: int, limit: int) -> QueryPage:
+    """Recorded queries, newest first. Blocking."""
+    found = catalog.queries(offset, limit + 1)
+    infos = [_info(one) for one in found[:limit]]
+    return QueryPage(queries=infos, next_offset=offset + limit if len(found) > limit else None)
+
+
+def guide_picture(catalog: Catalog, cache: GuideCache | None, query_id: str, guide_id: str) -> tuple[bytes, str]:
+    """The kept picture of a query's guide, and its media type. Blocking.
+
+    Raises:
+        NotFoundError: no such query or guide, or its picture is no longer kept.
+    """
+    trace = load_trace(catalog, query_id)
+    guide = next((one for one in trace.guides if one.guide_id == guide_id), None)
+    if guide is None:
+        raise NotFoundError(
+            f"query {query_id!r} has no guide {guide_id!r}", hint="its guides: lodestone explain", guide=guide_id
+        )
+    key = guide.provenance.get(PICTURE_KEY)
+    data = cache.picture(str(key)) if cache is not None and key is not None else None
+    if data is None:
+        raise NotFoundError(
+            f"the picture of guide {guide_id!r} is not kept", hint="the guide cache may be too small: guide_cache.limit_mb"
+        )
+    return data, "image/jpeg"
+
+
+async def ask_again(engine: QueryEngine, catalog: Catalog, trace: Trace) -> ReplayResult:
+    """The same request over the collection, trust and tags of now, compared with the record. It is recorded as a query, too.
+
+    Raises:
+        InvalidRequestError: not a search in words, or queries are not recorded any more.
+    """
+    if trace.kind != "words":
+        raise InvalidRequestError(
+            "only searches in words can be asked again", hint="leave out --fresh: the record itself can be replayed"
+        )
+    response = await engine.answer(SearchRequest.model_validate(trace.request))
+    later = await asyncio.to_thread(load_trace, catalog, response.query_id)
+    return compare(trace, later)
+
+
+def _info(record: QueryRecord) -> QueryInfo:
+    return QueryInfo(
+        query_id=record.query_id,
+        created_at=record.created_at,
+        kind=record.kind,
+        text=record.text,
+        topic=record.topic,
+        summary=record.summary,
+    )

@@ -1,0 +1,236 @@
+"""How do guides make an answer better? Draw, embed, judge, search and fuse them, all at once or until more change nothing.
+
+Guides are drawn from the hub while the query's deadline and budget last. Those unlike the others are rejected (outliers.py).
+In adaptive mode every round is fused, and drawing ends when the first results are stable (stopping.py). What does not fit into
+the time left is dropped: guides first, then spaces. Nothing here can take the text pass away: failures become warnings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.errors import LodestoneError
+from lodestone.generators.base import Guide, GuideRequest
+from lodestone.query.clock import remaining, within
+from lodestone.query.guiding import FusionSettings, embed_guides, fit, searches_of
+from lodestone.query.outliers import OutlierReport, judge_guides
+from lodestone.query.plan import CAPTIONS_ALIAS, TAGS_ALIAS, QueryPlan
+from lodestone.query.rescore import ListSearch
+from lodestone.query.responses import Query
+from lodestone.query.search import Found, Ranking, Searcher
+from lodestone.query.stages import EncodedTexts, Encoder, GuideSource
+from lodestone.query.stopping import StableTopK
+
+ROUND: Final = 2  # guides a round in adaptive mode: one search a space serves both
+
+
+@dataclass(slots=True)
+class Drawn:
+    """What became of the guides of one query.
+
+    Attributes:
+        guides: All that came, in order.
+        vectors: Guide id -> collection -> (dim,) float32.
+        found: Guide id -> its lists, not weighted yet.
+        judged: What the outlier filter said of `guides`, in order.
+        dropped: Ids for which there was no time.
+        ranking: Text pass and guides fused; None while no guide counts.
+        searches: The weighted searches of the guides in `ranking`.
+        stopped: Why drawing ended early, if it did.
+    """
+
+    guides: list[Guide] = field(default_factory=list)
+    vectors: dict[str, dict[str, NDArray[np.float32]]] = field(default_factory=dict)
+    found: dict[str, Found] = field(default_factory=dict)
+    judged: OutlierReport | None = None
+    dropped: set[str] = field(default_factory=set)
+    ranking: Ranking | None = None
+    searches: tuple[ListSearch, ...] = ()
+    stopped: str = ""
+
+    @property
+    def rejected(self) -> set[str]:
+        """Ids of guides that are unlike the others."""
+        if self.judged is None:
+            return set()
+        return {guide.guide_id for guide, out in zip(self.guides, self.judged.rejected, strict=False) if out}
+
+    def accepted(self) -> list[Guide]:
+        """Guides that count."""
+        rejected = self.rejected
+        return [one for one in self.guides if one.guide_id in self.found and one.guide_id not in rejected]
+
+
+class GuideLoop:
+    """Stages generate, embed guides, outliers, search and fuse of one query engine.
+
+    Args:
+        hub: Draws guides.
+        encoder: Embeds their pixels.
+        searcher: Searches and fuses.
+        fusion: Fitted numbers.
+    """
+
+    def __init__(self, *, hub: GuideSource, encoder: Encoder, searcher: Searcher, fusion: FusionSettings) -> None:
+        self._hub = hub
+        self._encoder = encoder
+        self._searcher = searcher
+        self._fusion = fusion
+
+    async def run(self, query: Query, texts: EncodedTexts, before: Ranking, drawn: Drawn) -> AsyncGenerator[list[Guide], None]:
+        """Guides as they come; `drawn` holds what they led to when the iterator is exhausted.
+
+        Args:
+            query: Its plan, clock, weights and log.
+            texts: The encoded query.
+            before: The text pass.
+            drawn: Empty; filled here.
+        """
+        plan = query.plan
+        stable = StableTopK(bound=plan.guides) if plan.adaptive else None
+        if stable is not None:
+            stable.update(before.fused.ids, before.fused.scores, guides=0)
+        waiting = time.monotonic()
+        batches = self._hub.draw(
+            _request(plan, texts),
+            engines=plan.generators,
+            batch=ROUND if plan.adaptive else None,
+            deadline=plan.deadline,
+            budget=plan.budget,
+            log=query.log,
+        )
+        async with aclosing(batches):
+            async for batch in batches:
+                query.stopwatch.add("generate", time.monotonic() - waiting)
+                if batch:
+                    yield batch
+                    await self._guarded(self._take(query, batch, drawn), query)
+                    if stable is not None and await self._guarded(self._step(query, before, drawn), query):
+                        ranking = drawn.ranking or before
+                        if stable.update(ranking.fused.ids, ranking.fused.scores, guides=len(drawn.guides)):
+                            drawn.stopped = f"stable after {len(drawn.guides)} of {plan.guides} guides"
+                            break
+                waiting = time.monotonic()
+        if stable is None and drawn.guides:
+            await self._guarded(self._step(query, before, drawn), query)
+
+    async def _guarded(self, work: Awaitable[None], query: Query) -> bool:
+        """Whether the step was carried out; a failure costs the guides, never the answer."""
+        with query.stopwatch.stage("guides"):
+            try:
+                await within(work, query.plan.deadline)
+            except TimeoutError:
+                query.log.left_out("guides: out of time")
+            except LodestoneError as error:
+                query.log.failed(f"guides are left out: {error.message}{f' ({error.hint})' if error.hint else ''}")
+            else:
+                return True
+        return False
+
+    async def _take(self, query: Query, batch: Sequence[Guide], drawn: Drawn) -> None:
+        drawn.guides += batch
+        drawn.dropped |= {guide.guide_id for guide in batch}  # until their vectors are there
+        vectors = await embed_guides(batch, encoder=self._encoder, collections=query.plan.spaces.values())
+        drawn.vectors |= vectors
+        drawn.dropped -= vectors.keys()
+        for guide in batch:
+            if guide.pixels is not None:
+                await asyncio.to_thread(self._hub.keep_vectors, guide, vectors[guide.guide_id])
+
+    async def _step(self, query: Query, before: Ranking, drawn: Drawn) -> None:
+        """Search the guides that are new, judge all, fuse those that count with the text pass."""
+        await self._search(query, before, drawn)
+        if query.plan.outliers:
+            drawn.judged = await asyncio.to_thread(_judge, query, drawn)
+        accepted = drawn.accepted()
+        weighted = searches_of(
+            accepted, drawn.vectors, spaces=query.plan.spaces, space_weights=query.weights, settings=self._fusion
+        )
+        weight = {(one.guide, one.space): one.weight for one in weighted}
+        found = Found(before.lists, before.searches)
+        for guide in accepted:
+            found += _weighted(drawn.found[guide.guide_id], weight)
+        drawn.searches = found.searches[len(before.searches) :]
+        drawn.ranking = await self._searcher.combine(found, query.rules, query.stopwatch) if drawn.searches else None
+        if drawn.ranking is not None:
+            drawn.ranking = replace(drawn.ranking, dropped=(*before.dropped, *drawn.ranking.dropped))
+
+    async def _search(self, query: Query, before: Ranking, drawn: Drawn) -> None:
+        plan, log = query.plan, query.log
+        settled = drawn.found.keys() | drawn.dropped
+        new = [one for one in drawn.guides if one.guide_id in drawn.vectors and one.guide_id not in settled]
+        kept, width = fit(
+            len(new),
+            len(plan.spaces),
+            seconds_a_list=query.stopwatch.seconds("search") / max(1, len(before.lists) + _searched(drawn)),
+            left=remaining(plan.deadline),
+        )
+        strongest = sorted(new, key=lambda guide: -guide.weight)[:kept]
+        if kept < len(new):
+            drawn.dropped |= {one.guide_id for one in new} - {one.guide_id for one in strongest}
+            log.left_out(f"{len(new) - kept} of {len(drawn.guides)} guides: out of time")
+        if not strongest:
+            return
+        best = sorted(plan.spaces, key=lambda space: (-query.weights[space], space))[:width]
+        for space in plan.spaces:
+            if space not in best:
+                log.left_out(f"space {space!r} for guides: out of time")
+        searches = searches_of(
+            strongest,
+            drawn.vectors,
+            spaces={space: plan.spaces[space] for space in best},
+            space_weights=dict.fromkeys(best, 1.0),
+            settings=self._fusion,
+        )
+        found = await self._searcher.search(searches, query.rules, query.stopwatch)
+        for space in found.late:
+            log.left_out(f"space {space!r} for guides: out of time")
+        for guide in strongest:
+            lists = tuple(one for one in found.lists if one.guide == guide.guide_id)
+            there = {one.space for one in lists}
+            mine = tuple(one for one in found.searches if one.guide == guide.guide_id and one.space in there)
+            drawn.found[guide.guide_id] = Found(lists, mine)
+
+
+def _request(plan: QueryPlan, texts: EncodedTexts) -> GuideRequest:
+    collections = dict(plan.spaces)
+    collections |= {CAPTIONS_ALIAS: plan.captions} if plan.captions else {}
+    collections |= {TAGS_ALIAS: plan.tags} if plan.tags else {}
+    return GuideRequest(
+        query=plan.text,
+        prompt=plan.text,
+        n=plan.guides,
+        seed=plan.seed,
+        text_vectors={name: rows[0] for name, rows in texts.encoded.items()},
+        collections=collections,
+        filter=plan.filter,
+    )
+
+
+def _judge(query: Query, drawn: Drawn) -> OutlierReport:
+    vectors = {}
+    for space, collection in query.plan.spaces.items():
+        rows = [drawn.vectors.get(guide.guide_id, {}).get(collection) for guide in drawn.guides]
+        dim = next((len(row) for row in rows if row is not None), None)
+        if dim is not None:
+            vectors[space] = np.stack([np.full(dim, np.nan, np.float32) if row is None else row for row in rows])
+    return judge_guides(vectors, query.weights, threshold=query.plan.outlier_threshold, seed=query.plan.seed)
+
+
+def _weighted(found: Found, weight: Mapping[tuple[str, str], float]) -> Found:
+    return Found(
+        tuple(replace(one, weight=weight[one.guide, one.space]) for one in found.lists if (one.guide, one.space) in weight),
+        tuple(replace(one, weight=weight[one.guide, one.space]) for one in found.searches if (one.guide, one.space) in weight),
+    )
+
+
+def _searched(drawn: Drawn) -> int:
+    return sum(len(one.lists) for one in drawn.found.values())

@@ -1,0 +1,82 @@
+"""Which routes teach, and show what was learnt? Feedback, trust, tags and the guide engines."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from lodestone_schemas.api import (
+    MAX_LIMIT,
+    EngineList,
+    FeedbackRequest,
+    FeedbackResult,
+    TagList,
+    TagPage,
+    TagRequest,
+    TrustPage,
+)
+from lodestone_serve.services import Services, TagFilters
+
+MAX_TAG_OFFSET = 1_000_000
+
+
+class TagParams(BaseModel):
+    """Which tags, and which page of them."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: int = Field(50, ge=1, le=MAX_LIMIT)
+    offset: int = Field(0, ge=0, le=MAX_TAG_OFFSET)
+    corpus: str | None = Field(None, max_length=1_000)
+    image_id: str | None = Field(None, max_length=64)
+    text: str | None = Field(None, max_length=200)
+    source: str | None = Field(None, max_length=32)
+
+    def filters(self) -> TagFilters:
+        """Without the page."""
+        return TagFilters(self.corpus, self.image_id, self.text, self.source)
+
+
+def learning_router(services: Services) -> APIRouter:
+    """Routes of what use teaches."""
+    router = APIRouter(prefix="/v1", tags=["learning"])
+
+    @router.post("/feedback", response_model=FeedbackResult)
+    async def feedback(body: FeedbackRequest) -> Response:
+        """Say which pictures of an answer were right and which were not; saying it twice changes nothing."""
+        return _json(await services.feedback(body))
+
+    @router.get("/trust", response_model=TrustPage)
+    async def trust() -> Response:
+        """How far each space is trusted, topic by topic."""
+        return _json(await services.trust())
+
+    @router.get("/generators", response_model=EngineList)
+    async def generators() -> Response:
+        """The guide engines, their breakers, and the guide cache."""
+        return _json(await services.generators())
+
+    @router.get("/tags", response_model=TagPage)
+    async def tags(params: Annotated[TagParams, Query()]) -> Response:
+        """Tags, newest first."""
+        return _json(await services.tags(params.filters(), params.offset, params.limit))
+
+    @router.post("/tags", response_model=TagList)
+    async def add_tags(body: TagRequest) -> Response:
+        """Tag pictures by hand; a tag that is there stays as it is."""
+        return _json(await services.add_tags(body))
+
+    @router.delete("/tags/{tag_id}", status_code=204)
+    async def remove_tag(tag_id: str) -> Response:
+        """Remove one tag."""
+        await services.remove_tag(tag_id)
+        return Response(status_code=204)
+
+    return router
+
+
+def _json(message: BaseModel) -> Response:
+    return Response(content=message.model_dump_json(), media_type="application/json")
