@@ -31,6 +31,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
 _GROUPS: dict[str, tuple[str, str]] = {
     "corpus": ("lodestone_cli.commands.corpus", "app"),
     "train": ("lodestone_cli.commands.train", "app"),
+    "eval": ("lodestone_cli.commands.eval", "app"),
     "config": ("lodestone_cli.commands.config", "app"),
 }
 

@@ -1,0 +1,324 @@
+"""`lodestone eval …`: how good are the answers, on a benchmark or on pictures of one's own?"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lodestone.evaluation.datasets.registry import BENCHMARKS
+from lodestone_cli.options import Output, OutputOption, ProfileOption
+from lodestone_cli.session import Session, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lodestone.evaluation.ask import Told
+    from lodestone.evaluation.baselines import LanguageModel
+    from lodestone.evaluation.datasets.base import EvalSet
+    from lodestone.evaluation.report import Comparison, EvalReport
+    from lodestone.evaluation.run import EvalOptions
+    from lodestone.indexing.progress import Progress
+    from lodestone.indexing.report import IndexReport
+    from lodestone.runtime import Runtime
+
+_LINE_SECONDS = 5.0  # between lines of progress where there is no terminal
+_REMARKS = 3  # shown of a configuration
+_NAME_WIDTH = 20
+_ON_PAPER = frozenset({"precision", "mrr"})  # in the report alone: the screen is narrow
+
+app = typer.Typer(
+    help="Measure search quality on a benchmark in its published layout, or on your own captioned pictures.",
+    no_args_is_help=True,
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Measure search quality on a benchmark in its published layout, or on your own captioned pictures."""
+
+
+def _evaluate(
+    context: typer.Context,
+    data: Annotated[Path, typer.Option("--data", "-d", help="Folder that the benchmark was unpacked to.", show_default=False)],
+    split: Annotated[
+        str | None, typer.Option("--split", help="Which part of it; default: its usual one.", show_default=False)
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="Pictures (pairs) at most, drawn by hash.", show_default=False)
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, help="Queries at most, drawn by hash.", show_default=False)
+    ] = None,
+    captioned: Annotated[
+        float | None,
+        typer.Option(
+            "--captioned",
+            min=0,
+            max=1,
+            help="Index this share of the pictures with their captions, but for one each, which is asked.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of what is drawn, and of the guides.")] = 0,
+    run: Annotated[
+        str | None,
+        typer.Option("--run", help="Only these of text, captions, rewrite, full; comma-separated.", show_default=False),
+    ] = None,
+    ablate: Annotated[
+        str | None,
+        typer.Option(
+            "--ablate",
+            help="The full loop without each of guides, embedders, outliers, gate, adaptive, trust, tags; comma-separated.",
+            show_default=False,
+        ),
+    ] = None,
+    judged: Annotated[
+        bool, typer.Option("--judged", help="Pass over results that nobody looked at for a query (LVIS).")
+    ] = False,
+    llm: Annotated[
+        str | None,
+        typer.Option(
+            "--llm", help="OpenAI-compatible base URL that rewrites queries, e.g. http://127.0.0.1:8000/v1.", show_default=False
+        ),
+    ] = None,
+    llm_model: Annotated[str, typer.Option("--llm-model", help="Its model.")] = "default",
+    llm_key_env: Annotated[str, typer.Option("--llm-key-env", help="Variable with its credential.")] = "OPENAI_API_KEY",
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Write report.json and report.md into this folder.", show_default=False)
+    ] = None,
+    plots: Annotated[bool, typer.Option("--plots", help="Draw into the folder of --report too.")] = False,
+    concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=64, help="Queries at once.")] = 4,
+    home: Annotated[
+        Path | None,
+        typer.Option(
+            "--home", help="Home of this evaluation, kept and used again; default: a temporary one.", show_default=False
+        ),
+    ] = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    name = str(context.info_name)
+    with Session(home=home, profile=profile, output=output, purpose="lodestone eval") as session:
+        from lodestone.evaluation.datasets.registry import read_benchmark
+        from lodestone.evaluation.run import EvalOptions
+        from lodestone.evaluation.selection import Selection, select
+
+        _check_report(report, plots=plots)
+        selection = Selection(limit=limit, sample=sample, captioned=captioned, seed=seed)
+        options = EvalOptions(
+            selection=selection,
+            run=_names(run),
+            ablate=_names(ablate),
+            judged=judged,
+            llm=_language_model(llm, llm_model, llm_key_env),
+            concurrency=concurrency,
+            seed=seed,
+            temporary=home is None,
+        )
+        evalset = select(read_benchmark(name, data, split=split), selection)
+        for what, count in evalset.skipped.items():
+            session.messages.print(printable(f"note: left out: {count:,} {what}"), markup=False)
+        with _home(home) as folder:
+            found = _run(session, evalset, options, folder)
+        written = _write(found, report, plots=plots) if report is not None else []
+        session.emit(found.model_dump(mode="json"), lambda console: _print(console, found, written))
+
+
+@app.command("compare")
+def _compare(
+    before: Annotated[Path, typer.Argument(help="report.json of one run.", show_default=False)],
+    after: Annotated[Path, typer.Argument(help="report.json of another.", show_default=False)],
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Compare two runs, query by query, in the configurations that both have."""
+    with Session(output=output, purpose="lodestone eval compare") as session:
+        from lodestone.evaluation.report import compare_reports, differences, load_report
+
+        first, second = load_report(before), load_report(after)
+        found = compare_reports(first, second)
+        notes = differences(first, second)
+
+        def human(console: Console) -> None:
+            _print_comparisons(console, found)
+            for note in notes:
+                console.print(f"note: {note}", style="yellow", markup=False)
+
+        session.emit({"comparisons": [one.model_dump(mode="json") for one in found], "differences": notes}, human)
+
+
+for _name, _benchmark in BENCHMARKS.items():
+    app.command(_name, help=_benchmark.about)(_evaluate)
+
+
+def _run(session: Session, evalset: EvalSet, options: EvalOptions, home: Path) -> EvalReport:
+    from lodestone.evaluation.run import evaluate, evaluation_settings
+    from lodestone.evaluation.staging import index_set
+    from lodestone.runtime import Runtime
+    from lodestone_cli.progress import shown_progress
+
+    settings = evaluation_settings(session.loaded.settings, home, temporary=options.temporary)
+    with Runtime.open(settings, purpose=session.purpose) as runtime:
+        with shown_progress(session) as progress:
+            indexed = index_set(runtime, evalset, index=_index, progress=progress)
+        with _asking(session) as told:
+            return evaluate(runtime, evalset, indexed, options, told=told)
+
+
+def _index(runtime: Runtime, folder: Path, corpus: str, progress: Progress) -> IndexReport:
+    from lodestone_jobs.index import run_index
+
+    return run_index(runtime, [folder], corpus=corpus, progress=progress)
+
+
+@contextmanager
+def _home(home: Path | None) -> Iterator[Path]:
+    """The home that was given, or one that goes away."""
+    if home is not None:
+        yield home
+        return
+    with tempfile.TemporaryDirectory(prefix="lodestone-eval-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def _asking(session: Session) -> Iterator[Told]:
+    """One bar a configuration on a terminal; some lines elsewhere."""
+    console = session.messages
+    if not console.is_terminal:
+        due = 0.0
+
+        def line(stage: str, done: int, total: int) -> None:
+            nonlocal due
+            if session.output is Output.HUMAN and (done == total or time.monotonic() >= due):
+                due = time.monotonic() + _LINE_SECONDS
+                console.print(f"asking {stage} {done:,}/{total:,}", markup=False)
+
+        yield line
+        return
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("asking {task.description:<22}", markup=False), BarColumn(), MofNCompleteColumn())
+    bars = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=console, transient=True)
+    tasks: dict[str, TaskID] = {}
+
+    def bar(stage: str, done: int, total: int) -> None:
+        if stage not in tasks:
+            tasks[stage] = bars.add_task(stage, total=total)
+        bars.update(tasks[stage], completed=done)
+
+    with bars:
+        yield bar
+
+
+def _check_report(folder: Path | None, *, plots: bool) -> None:
+    """Find out now what would spoil the end of a long run."""
+    from lodestone.errors import InvalidRequestError
+
+    if folder is None:
+        if plots:
+            raise InvalidRequestError("--plots says what to draw, not where", hint="add --report FOLDER")
+        return
+    if plots:
+        from lodestone.evaluation.plots import require_matplotlib
+
+        require_matplotlib()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidRequestError(
+            f"cannot write into {str(folder)!r}: {error.strerror}", hint="give another folder to --report"
+        ) from error
+
+
+def _write(report: EvalReport, folder: Path, *, plots: bool) -> list[Path]:
+    from lodestone.evaluation.markdown import to_markdown
+
+    paths = [folder / "report.json", folder / "report.md"]
+    report.save(paths[0])
+    paths[1].write_text(to_markdown(report), encoding="utf-8")
+    if plots:
+        from lodestone.evaluation.plots import draw
+
+        paths += draw(report, folder)
+    return paths
+
+
+def _language_model(url: str | None, model: str, key_env: str) -> LanguageModel | None:
+    from lodestone.evaluation.baselines import LanguageModel
+
+    return None if url is None else LanguageModel(url, model, key_env)
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
+
+
+def _print(console: Console, report: EvalReport, written: list[Path]) -> None:
+    asked = "queries" if report.kind == "ranking" else "pairs"
+    console.print(
+        f"{report.benchmark}{f' ({report.split})' if report.split else ''}: {len(report.queries):,} {asked} over "
+        f"{report.pictures:,} pictures, {report.described:,} of them with a caption or tag; means with 95% intervals"
+    )
+    _print_groups(console, report)
+    console.print()
+    _print_comparisons(console, report.comparisons)
+    for one in report.configurations:
+        if one.skipped is not None:
+            console.print(f"note: {one.name} was not run: {one.skipped}", style="yellow", markup=False)
+        for code, count in one.failures.items():
+            console.print(f"note: {one.name}: {count:,} queries failed: {code}", style="yellow", markup=False)
+        for remark, count in list(one.remarks.items())[:_REMARKS]:
+            console.print(printable(f"note: {one.name}: {count:,} x {remark}"), style="yellow", markup=False)
+    for note in report.notes:
+        console.print(printable(f"note: {note}"), style="yellow", markup=False)
+    for path in written:
+        console.print(printable(f"wrote {path}"), style="dim", markup=False)
+
+
+def _print_comparisons(console: Console, comparisons: list[Comparison]) -> None:
+    from lodestone.evaluation.markdown import TITLES, describe
+
+    for one in comparisons:
+        paired = one.paired
+        tests = f"p = {paired.p_bootstrap:.3f} (bootstrap), {paired.p_wilcoxon:.3f} (Wilcoxon)"
+        name = one.before if one.before == one.after else ""
+        where = " ".join(part for part in (one.group, name) if part)
+        console.print(f"{where:<14} {describe(one)} {TITLES[one.metric]}; {tests}; n = {paired.queries:,}", markup=False)
+
+
+def _print_groups(console: Console, report: EvalReport) -> None:
+    from rich.table import Table
+
+    from lodestone.evaluation.markdown import TITLES
+
+    shown = [metric for metric in report.metrics if metric not in _ON_PAPER]
+    groups = dict.fromkeys(group.name for one in report.configurations for group in one.groups)
+    for group in groups:
+        table = Table(box=None, pad_edge=False)
+        table.add_column(group, no_wrap=True, min_width=_NAME_WIDTH)
+        for column in ("n", *(TITLES[metric] for metric in shown), "guides", "ms"):
+            table.add_column(column, justify="right", no_wrap=True)
+        for one in report.configurations:
+            found = next((one_group for one_group in one.groups if one_group.name == group), None)
+            if found is None:
+                continue
+            main, *others = (found.metrics[metric] for metric in shown)
+            latency = f"{one.latency_ms['p50']:.0f}" if one.latency_ms else ""
+            means = (f"{value.mean:.3f}" for value in others)
+            table.add_row(one.name, f"{found.queries:,}", str(main), *means, f"{one.guides:.1f}", latency)
+        console.print()
+        console.print(table, markup=False)

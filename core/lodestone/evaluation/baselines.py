@@ -1,0 +1,192 @@
+"""What is the full loop measured against? Captions matched by the text encoder, and queries rewritten by a language model."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from lodestone.errors import ConfigurationError, ServiceUnavailableError
+from lodestone.evaluation.ask import Answer
+from lodestone.evaluation.datasets.base import EvalQuery, one_line, same_text
+from lodestone.evaluation.needle_metrics import RESULTS
+from lodestone_schemas.api import MAX_QUERY_CHARS
+
+if TYPE_CHECKING:
+    import httpx
+
+    from lodestone.language.base import TextEncoder
+
+_BATCH: Final = 256
+_RETRIES: Final = 2
+_PROMPT: Final = (
+    "Someone searches a collection of photographs. Rewrite the search below as one plain sentence that could be the caption of"
+    " the photograph that is looked for: name the objects, their attributes, what happens and where. Add nothing that the"
+    " search does not say or imply. Answer with the sentence alone.\n\nSearch: {query}"
+)
+
+
+def match_captions(
+    queries: Sequence[EvalQuery],
+    captions: Mapping[str, Sequence[str]],
+    encoder: TextEncoder,
+    *,
+    told: Callable[[int], None] | None = None,
+) -> list[Answer]:
+    """Rank pictures by their captions' highest cosine with the query, the picture's own caption left out.
+
+    A caption that says the same as the query is no caption of a right picture here: the query was made of it. Pictures without
+    a caption are not found.
+
+    Args:
+        queries: What is asked.
+        captions: Picture's name -> its captions.
+        encoder: Warmed up.
+        told: Called with the number of queries done.
+    """
+    names = sorted(name for name, texts in captions.items() if texts)
+    owners = np.array([place for place, name in enumerate(names) for _ in captions[name]], np.intp)
+    texts = [text for name in names for text in captions[name]]
+    keys: dict[str, list[int]] = {}
+    for row, text in enumerate(texts):
+        keys.setdefault(same_text(text), []).append(row)
+    vectors = _encode(encoder, texts)
+    answers = []
+    for start in range(0, len(queries), _BATCH):
+        some = queries[start : start + _BATCH]
+        scores = _encode(encoder, [query.text for query in some]) @ vectors.T
+        for query, row in zip(some, scores, strict=True):
+            own = [place for place in keys.get(same_text(query.text), ()) if names[owners[place]] in query.relevant]
+            row[own] = -np.inf
+            best = np.full(len(names), -np.inf, np.float32)
+            np.maximum.at(best, owners, row)
+            order = [place for place in np.argsort(-best, kind="stable")[: RESULTS * 4] if np.isfinite(best[place])]
+            answers.append(Answer(tuple(names[place] for place in order), tuple(float(best[place]) for place in order)))
+        if told is not None:
+            told(start + len(some))
+    return answers
+
+
+def _encode(encoder: TextEncoder, texts: Sequence[str]) -> np.ndarray[Any, np.dtype[np.float32]]:
+    parts = [encoder.encode(texts[start : start + _BATCH]) for start in range(0, len(texts), _BATCH)]
+    return np.concatenate(parts) if parts else np.empty((0, encoder.dim), np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class LanguageModel:
+    """A model behind an OpenAI-compatible endpoint.
+
+    Attributes:
+        url: Base address, e.g. `http://127.0.0.1:8000/v1`.
+        model: Its name there.
+        key_env: Environment variable with the credential; not set: none is sent.
+        timeout_s: Seconds one call may take.
+    """
+
+    url: str
+    model: str
+    key_env: str = "OPENAI_API_KEY"
+    timeout_s: float = 60.0
+
+
+@dataclass(slots=True)
+class Rewriter:
+    """Rewrites queries into captions, as PlugIR does with what it knows of a search (Lee et al., ACL 2024), one turn only.
+
+    Rewritten queries are kept in `cache` (a JSON file), so that a run repeats without asking again.
+    """
+
+    model: LanguageModel
+    cache: Path
+    failures: dict[str, int] = field(default_factory=dict)
+
+    async def rewrite(
+        self, texts: Sequence[str], *, concurrency: int = 4, told: Callable[[int], None] | None = None
+    ) -> dict[str, str]:
+        """Query -> what to search instead; the query itself where the model failed (counted in `failures` by reason).
+
+        Raises:
+            ServiceUnavailableError: it failed for every query.
+            ConfigurationError: the address is none.
+        """
+        import httpx
+
+        known = self._read()
+        waiting = [text for text in dict.fromkeys(texts) if self._key(text) not in known]
+        key = os.environ.get(self.model.key_env)
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        free = asyncio.Semaphore(concurrency)
+        try:
+            client = httpx.AsyncClient(headers=headers, timeout=self.model.timeout_s)
+        except (httpx.InvalidURL, ValueError, TypeError) as error:
+            raise ConfigurationError(f"--llm {self.model.url!r} cannot be used: {error}", hint="give a base URL") from error
+
+        async def one(text: str) -> None:
+            async with free:
+                try:
+                    known[self._key(text)] = await self._ask(client, text)
+                except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, IndexError, TypeError) as error:
+                    reason = type(error).__name__
+                    self.failures[reason] = self.failures.get(reason, 0) + 1
+            if told is not None:
+                told(len(known))
+
+        try:
+            async with client:
+                await asyncio.gather(*(one(text) for text in waiting))
+        finally:
+            self._write(known)
+        if waiting and sum(self.failures.values()) == len(waiting) and len(waiting) == len(set(texts)):
+            raise ServiceUnavailableError(
+                f"the language model at {self.model.url} answered none of {len(waiting)} queries ({', '.join(self.failures)})",
+                hint="check --llm, --llm-model and --llm-key-env",
+            )
+        return {text: known.get(self._key(text), text) for text in texts}
+
+    async def _ask(self, client: httpx.AsyncClient, text: str) -> str:
+        import httpx
+
+        body = {
+            "model": self.model.model,
+            "messages": [{"role": "user", "content": _PROMPT.format(query=text)}],
+            "temperature": 0,
+            "max_tokens": 200,
+        }
+        for attempt in range(_RETRIES + 1):
+            try:
+                answer = await client.post(f"{self.model.url.rstrip('/')}/chat/completions", json=body)
+                answer.raise_for_status()
+                break
+            except (httpx.TransportError, httpx.HTTPStatusError):
+                if attempt == _RETRIES:
+                    raise
+                await asyncio.sleep(0.2 * 2**attempt)
+        rewritten = one_line(answer.json()["choices"][0]["message"]["content"]).strip('"')
+        if not rewritten:
+            raise ValueError("an empty answer")
+        return rewritten[:MAX_QUERY_CHARS]
+
+    def _key(self, text: str) -> str:
+        return hashlib.sha256("\0".join((self.model.model, _PROMPT, text)).encode()).hexdigest()
+
+    def _read(self) -> dict[str, str]:
+        try:
+            known = json.loads(self.cache.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            raise ConfigurationError(f"cannot read {str(self.cache)!r}: {error}", hint="delete the file") from error
+        return {str(key): str(value) for key, value in known.items()} if isinstance(known, dict) else {}
+
+    def _write(self, known: Mapping[str, str]) -> None:
+        self.cache.parent.mkdir(parents=True, exist_ok=True)
+        partial = self.cache.with_suffix(".partial")
+        partial.write_text(json.dumps(known, ensure_ascii=False, indent=0), encoding="utf-8")
+        partial.replace(self.cache)

@@ -1,0 +1,44 @@
+"""How does Caltech-256 lie on disk? A folder a category, `001.ak47/001_0001.jpg`; the categories' names are the queries.
+
+Griffin, Holub and Perona, Caltech-256 Object Category Dataset (2007).
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final
+
+from lodestone.evaluation.datasets.base import MALFORMED, EvalQuery, EvalSet, Folder, check_split, object_set
+
+_LAYOUT: Final = "expected: DIR/256_ObjectCategories/001.ak47/001_0001.jpg … (or the category folders in DIR itself)"
+_CATEGORY: Final = re.compile(r"(\d{3})\.(.+)")
+_PICTURE: Final = re.compile(r"\d{3}_\d{4}\.jpe?g", re.IGNORECASE)
+_CLUTTER: Final = "clutter"
+
+
+def read_caltech256(root: Path, split: str | None) -> EvalSet:
+    """Every category is a query, but `257.clutter`, which is there to be wrong; stray files are counted."""
+    folder = Folder("caltech256", root, _LAYOUT)
+    check_split(folder.name, split, ())
+    base = root / "256_ObjectCategories"
+    base = base if base.is_dir() else root
+    pictures: dict[str, Path] = {}
+    queries: list[EvalQuery] = []
+    for category in sorted(path for path in base.iterdir() if path.is_dir()):
+        named = _CATEGORY.fullmatch(category.name)
+        if named is None:
+            folder.skipped[MALFORMED] += 1
+            continue
+        entries = sorted(category.iterdir())
+        found = {f"{category.name}/{path.name}": path for path in entries if _PICTURE.fullmatch(path.name)}
+        folder.malformed(len(entries) - len(found))
+        pictures |= found
+        if named[2] != _CLUTTER:
+            queries.append(EvalQuery(category.name, _words(named[2]), frozenset(found)))
+    return object_set(folder, pictures, queries, split=None)
+
+
+def _words(category: str) -> str:
+    """`faces-easy-101` -> `faces easy`: 101 says that the category was in Caltech-101."""
+    return category.removesuffix("-101").replace("-", " ")

@@ -1,0 +1,105 @@
+"""How does an evaluation read? The report as Markdown tables, and comparisons as sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from lodestone.evaluation.report import Comparison, EvalReport
+
+TITLES: Final = {
+    "map": "MAP",
+    "recall": "recall",
+    "precision": "precision",
+    "mrr": "MRR",
+    "hit@1": "hit@1",
+    "hit@10": "hit@10",
+    "pairing": "pairing",
+    "image": "image",
+    "text": "text",
+    "group": "group",
+}
+
+
+def describe(comparison: Comparison) -> str:
+    """In a sentence: `full is better than text: +0.021 [0.010, 0.032]`."""
+    difference = comparison.paired.difference
+    if comparison.before == comparison.after:
+        subject, than = "the second run", "the first"
+    else:
+        subject, than = comparison.after, comparison.before
+    how = "better than" if difference.low > 0 else "worse than" if difference.high < 0 else "not told apart from"
+    return f"{subject} is {how} {than}: {difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
+
+
+def to_markdown(report: EvalReport) -> str:
+    """The report as tables."""
+    where = f"{report.benchmark}{f' ({report.split})' if report.split else ''}"
+    asked = "queries" if report.kind == "ranking" else "pairs"
+    lines = [
+        f"# {where}: {len(report.queries):,} {asked} over {report.pictures:,} pictures",
+        "",
+        f"Lodestone {report.lodestone}, profile `{report.profile}`; {report.described:,} pictures have captions or tags.",
+        "Means with 95% intervals (bootstrap over independent groups of queries).",
+        "",
+    ]
+    for group in _group_names(report):
+        rows = _rows(report, group)
+        if rows:
+            count = next(g.queries for one in report.configurations for g in one.groups if g.name == group)
+            lines += [f"## {group} ({count:,} {asked})", "", *rows, ""]
+    skipped = [one for one in report.configurations if one.skipped is not None]
+    lines += [f"- `{one.name}` was not run: {one.skipped}" for one in skipped]
+    lines += ["", "## Compared query by query", "", *_comparison_rows(report.comparisons), ""] if report.comparisons else [""]
+    left_out = ", ".join(f"{count:,} {what}" for what, count in report.skipped.items())
+    lines += [f"- left out of the benchmark: {left_out}"] if left_out else []
+    lines += [f"- {note}" for note in report.notes]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
+    """Comparisons as a table."""
+    return "\n".join(_comparison_rows(comparisons)) + "\n"
+
+
+def _rows(report: EvalReport, group: str) -> list[str]:
+    head = ["configuration", *(TITLES[metric] for metric in report.metrics), "p50 ms", "guides"]
+    rows = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    found = False
+    for one in report.configurations:
+        metrics = next((g.metrics for g in one.groups if g.name == group), None)
+        if metrics is None:
+            continue
+        found = True
+        latency = f"{one.latency_ms['p50']:.0f}" if one.latency_ms else ""
+        cells = [f"`{one.name}`", *(str(metrics[name]) for name in report.metrics), latency, f"{one.guides:.1f}"]
+        rows.append(f"| {' | '.join(cells)} |")
+    return rows if found else []
+
+
+def _comparison_rows(comparisons: Sequence[Comparison]) -> list[str]:
+    rows = [
+        "| queries | n | before | after | metric | before | after | difference | p bootstrap | p Wilcoxon | better/worse |",
+        f"|{'---|' * 11}",
+    ]
+    for one in comparisons:
+        paired, difference = one.paired, one.paired.difference
+        cells = [
+            one.group,
+            f"{paired.queries:,}",
+            f"`{one.before}`",
+            f"`{one.after}`",
+            TITLES[one.metric],
+            f"{paired.before:.3f}",
+            f"{paired.after:.3f}",
+            f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]",
+            f"{paired.p_bootstrap:.3f}",
+            f"{paired.p_wilcoxon:.3f}",
+            f"{paired.better}/{paired.worse}",
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+    return rows
+
+
+def _group_names(report: EvalReport) -> list[str]:
+    return list(dict.fromkeys(group.name for one in report.configurations for group in one.groups))

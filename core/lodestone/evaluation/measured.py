@@ -1,0 +1,162 @@
+"""What do answers amount to? Each query's metrics, the sub-sets it belongs to, and their means over each of these."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from lodestone.evaluation.ask import Answer
+from lodestone.evaluation.compare import estimate
+from lodestone.evaluation.configurations import Configuration
+from lodestone.evaluation.datasets.base import EvalQuery, EvalSet
+from lodestone.evaluation.needle_metrics import PairScores, hard_queries, ranking_metrics, right_places
+from lodestone.evaluation.report import ALL, HARD, ConfigurationResult, GroupMetrics, QueryRow
+from lodestone.evaluation.selection import target_of
+
+_MOST_LABELS: Final = 12
+_SHOWN_REMARKS: Final = 20
+
+Values = dict[str, list[float | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one configuration gave.
+
+    Attributes:
+        values: Metric -> value of each query or pair; None where it failed.
+        answers: Of every request.
+        failures: Error code -> requests.
+    """
+
+    values: Values
+    answers: list[Answer]
+    failures: dict[str, int]
+
+
+def query_rows(evalset: EvalSet, baseline: Measured, described: frozenset[str]) -> list[QueryRow]:
+    """The queries or pairs, each with the sub-sets that it is in.
+
+    Args:
+        evalset: What was asked.
+        baseline: What the text pass gave: it says which queries are hard.
+        described: Names of the pictures with a caption or a tag in the index.
+    """
+    labels = {query.label for query in evalset.queries} | {pair.label for pair in evalset.pairs}
+    labels -= {""}
+    labels = labels if 1 < len(labels) <= _MOST_LABELS else set()
+    if evalset.kind == "pairs":
+        return [
+            QueryRow(
+                query_id=pair.pair_id,
+                text=" | ".join(pair.captions),
+                relevant=1,
+                group=pair.pair_id,
+                sets=[pair.label] if pair.label in labels else [],
+            )
+            for pair in evalset.pairs
+        ]
+    precisions = dict(zip((query.query_id for query in evalset.queries), baseline.values["map"], strict=True))
+    hard = hard_queries({query_id: value for query_id, value in precisions.items() if value is not None})
+    return [
+        QueryRow(
+            query_id=query.query_id,
+            text=query.text,
+            relevant=len(query.relevant),
+            group=next(iter(query.relevant)) if len(query.relevant) == 1 else query.query_id,
+            sets=[
+                *([HARD] if query.query_id in hard else []),
+                *([target_of(query, described)] if described else []),
+                *([query.label] if query.label in labels else []),
+            ],
+        )
+        for query in evalset.queries
+    ]
+
+
+def measure_ranking(queries: Sequence[EvalQuery], answers: list[Answer], *, judged: bool) -> Measured:
+    """Metrics of queries; `judged` passes over results that nobody looked at, where the benchmark says who did."""
+    values: Values = {}
+    for query, answer in zip(queries, answers, strict=True):
+        found = right_places(answer.names, query.relevant, judged=query.judged if judged else None)
+        for metric, value in ranking_metrics(found, len(query.relevant)).items():
+            values.setdefault(metric, []).append(None if answer.error else value)
+    return Measured(values, answers, dict(Counter(answer.error for answer in answers if answer.error)))
+
+
+def measure_pairs(evalset: EvalSet, answers: list[Answer]) -> Measured:
+    """Metrics of pairs, from two answers each: those to its captions. A picture that is not found scores lowest."""
+    values: Values = {}
+    for place, pair in enumerate(evalset.pairs):
+        two = answers[2 * place : 2 * place + 2]
+        table = [[_score(answer, name) for name in pair.pictures] for answer in two]
+        failed = any(answer.error for answer in two)
+        for metric, value in PairScores(np.array(table, np.float64)).metrics().items():
+            values.setdefault(metric, []).append(None if failed else value)
+    return Measured(values, answers, dict(Counter(answer.error for answer in answers if answer.error)))
+
+
+def _score(answer: Answer, name: str) -> float:
+    return dict(zip(answer.names, answer.scores, strict=True)).get(name, -np.inf)
+
+
+def result_of(configuration: Configuration, measured: Measured | None, rows: Sequence[QueryRow]) -> ConfigurationResult:
+    """One configuration in the report; without figures where it was not run."""
+    about = ConfigurationResult(
+        name=configuration.name,
+        about=configuration.about,
+        against=configuration.against,
+        skipped=configuration.skipped,
+        request=dict(configuration.request),
+    )
+    if measured is None:
+        return about
+    answered = [answer for answer in measured.answers if answer.error is None]
+    gates = [answer.gate for answer in answered if answer.gate is not None]
+    remarks = Counter(remark for answer in answered for remark in set(answer.remarks))
+    times = [answer.ms for answer in answered if answer.ms > 0]
+    p50, p95 = np.percentile(times, [50, 95]) if times else (0.0, 0.0)
+    return about.model_copy(
+        update={
+            "groups": _groups(measured.values, rows),
+            "values": measured.values,
+            "failures": measured.failures,
+            "latency_ms": {"p50": round(float(p50), 2), "p95": round(float(p95), 2)} if times else {},
+            "guides": _mean([answer.guides for answer in answered]),
+            "rejected": _mean([answer.rejected for answer in answered]),
+            "simple": _mean([gate == "simple" for gate in gates]) if gates else None,
+            "cost": sum(answer.cost for answer in answered),
+            "remarks": dict(remarks.most_common(_SHOWN_REMARKS)),
+        }
+    )
+
+
+def _groups(values: Values, rows: Sequence[QueryRow]) -> list[GroupMetrics]:
+    found = []
+    for group in [ALL, *sorted({name for row in rows for name in row.sets}, key=_group_order)]:
+        kept = [
+            place
+            for place, row in enumerate(rows)
+            if (group == ALL or group in row.sets) and next(iter(values.values()))[place] is not None
+        ]
+        if kept:
+            groups = [rows[place].group for place in kept]
+            metrics = {
+                metric: estimate(np.array([column[place] for place in kept], np.float64), groups)
+                for metric, column in values.items()
+            }
+            found.append(GroupMetrics(name=group, queries=len(kept), metrics=metrics))
+    return found
+
+
+def _group_order(name: str) -> tuple[int, str]:
+    known = (HARD, "described", "mixed", "undescribed")
+    return (known.index(name) if name in known else len(known), name)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if len(values) else 0.0
