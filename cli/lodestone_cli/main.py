@@ -26,12 +26,18 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("lodestone_cli.commands.serve", "serve"),
     "status": ("lodestone_cli.commands.status", "status"),
     "doctor": ("lodestone_cli.commands.doctor", "doctor"),
+    "feedback": ("lodestone_cli.commands.queries", "feedback"),
+    "explain": ("lodestone_cli.commands.queries", "explain"),
+    "replay": ("lodestone_cli.commands.queries", "replay"),
     "demo": ("lodestone_cli.commands.demo", "demo"),
 }
 _GROUPS: dict[str, tuple[str, str]] = {
     "corpus": ("lodestone_cli.commands.corpus", "app"),
     "train": ("lodestone_cli.commands.train", "app"),
     "eval": ("lodestone_cli.commands.eval", "app"),
+    "tags": ("lodestone_cli.commands.tags", "app"),
+    "trust": ("lodestone_cli.commands.trust", "app"),
+    "generator": ("lodestone_cli.commands.generator", "app"),
     "config": ("lodestone_cli.commands.config", "app"),
 }
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lodestone.trust.book import TrustBook
     from lodestone_schemas.api import FeedbackRequest, FeedbackResult
 
-LEARNT_KINDS = ("bridge",)
+LEARNT_KINDS = ("bridge", "prior")
 
 
 class Runtime:
@@ -202,14 +202,23 @@ class Runtime:
             learnt=self._learnt(),
         )
 
+    def engine_names(self) -> list[str]:
+        """Guide engines that the profile and the settings name. Opens nothing."""
+        asked = (*self.profile.generators, *(self.settings.query.generators or ()))
+        return list(dict.fromkeys([*asked, *self.profile.engines, *self.settings.generators]))
+
     @cached_property
     def hub(self) -> Hub:
-        """The guide engines of settings and profile; takes the store."""
+        """The guide engines of settings and profile. The store is taken when an engine first searches it."""
         from lodestone.generators.assembly import make_hub
         from lodestone.generators.registry import GeneratorContext
+        from lodestone.store.deferred import deferred
 
         context = GeneratorContext(
-            store=self.store, catalog=self.catalog, models=self.models(), text_encoder=self.profile.text_encoder
+            store=deferred(lambda: self.store),
+            catalog=self.catalog,
+            models=self.models(),
+            text_encoder=self.profile.text_encoder,
         )
         engines = {**self.profile.engines, **self.settings.generators}
         return make_hub(

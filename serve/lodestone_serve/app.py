@@ -76,7 +76,9 @@ def _app_maker(settings: Settings, token: str, failure_file: Path | None) -> Cal
         warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in pictures' metadata
         log_to(settings.home / "logs", settings.log_level)
         metrics = Metrics()
-        services = _Announced(settings, observe_batch=metrics.text_batch.observe, failure_file=failure_file)
+        services = _Announced(
+            settings, observe_batch=metrics.text_batch.observe, observe_engines=metrics.engines, failure_file=failure_file
+        )
         return create_app(services, settings=settings.serve, token=token, metrics=metrics, echo_request_id=False)
 
     return make_app

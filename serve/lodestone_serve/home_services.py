@@ -37,6 +37,7 @@ from lodestone_serve.readiness import Readiness
 from lodestone_serve.services import StoredFile
 
 if TYPE_CHECKING:
+    from lodestone.generators.asking import HubObserver
     from lodestone.indexing.progress import ProgressEvent
     from lodestone.query.engine import QueryEngine
     from lodestone.runtime import Runtime
@@ -53,10 +54,18 @@ class HomeServices(MemoryServices):
     Args:
         settings: Of the home to open.
         observe_batch: Told the number of texts of every pass of the text encoder.
+        observe_engines: Told what happens to guide engines.
     """
 
-    def __init__(self, settings: Settings, *, observe_batch: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        observe_batch: Callable[[int], None] = lambda _: None,
+        observe_engines: HubObserver | None = None,
+    ) -> None:
         self._settings = settings
+        self._observe_engines = observe_engines
         self._observe_batch = observe_batch
         self._started_at = datetime.now(UTC)
         self._opened: _Opened | None = None
@@ -154,6 +163,7 @@ class HomeServices(MemoryServices):
         from lodestone.runtime import Runtime
 
         runtime = Runtime.open(self._settings, purpose="lodestone serve")
+        runtime.observer = self._observe_engines
         runtime.text_encoder = BatchingTextEncoder(runtime.text_encoder, observe=self._observe_batch)
         return runtime
 

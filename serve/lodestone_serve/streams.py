@@ -45,7 +45,7 @@ async def _sent(
             async for event in events:
                 number += 1
                 if isinstance(event, DoneEvent):
-                    metrics.observe_stages(event.response.timings_ms)
+                    metrics.observe_answer(event.response)
                 yield _as_sse(event, number)
         except LodestoneError as error:
             yield _as_sse(ErrorEvent(problem=problem_of(error)), number + 1)

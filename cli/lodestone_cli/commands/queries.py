@@ -48,9 +48,7 @@ def explain(
 
 def replay(
     query_id: _RecordedOption = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Ask again, over the collection as it is now, and compare.")
-    ] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Ask again, over the collection as it is now, and compare.")] = False,
     local: LocalOption = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
@@ -198,7 +196,9 @@ def _print_replay(console: Console, trace: Trace, result: ReplayResult) -> None:
     if result.identical:
         console.print(f"identical: {len(result.ids)} pictures, ids, order and scores, from {source}")
     else:
-        console.print(f"[yellow]not identical:[/] {len(result.moved)} of {len(trace.ranking.ids)} pictures moved, from {source}")
+        console.print(
+            f"[yellow]not identical:[/] {len(result.moved)} of {len(trace.ranking.ids)} pictures moved, from {source}"
+        )
 
 
 def _print_feedback(console: Console, result: FeedbackResult) -> None:

@@ -39,9 +39,7 @@ def list_(
 ) -> None:
     """List tags, newest first."""
     with Session(home=home, profile=profile, output=output) as session:
-        page = session.runtime.tags.list(
-            corpus=corpus, text=text, source=source, image_id=image, offset=offset, limit=limit
-        )
+        page = session.runtime.tags.list(corpus=corpus, text=text, source=source, image_id=image, offset=offset, limit=limit)
         session.emit(page.model_dump(mode="json"), lambda console: _print(console, page))
 
 

@@ -51,7 +51,7 @@ def search_router(services: Services, metrics: Metrics) -> APIRouter:
     router = APIRouter(tags=["search"])
 
     def answered(response: SearchResponse) -> Response:
-        metrics.observe_stages(response.timings_ms)
+        metrics.observe_answer(response)
         # Serialised once, by pydantic's own writer; FastAPI would validate a second time what the engine has just built.
         return Response(content=response.model_dump_json(), media_type="application/json")
 
