@@ -17,8 +17,16 @@ from tests.support.catalogs import embed_slice, make_root, picture
 from lodestone.catalog import migrate
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.engine import make_engine
-from lodestone.catalog.queries import feedback_record
-from lodestone.catalog.records import EngineState, ImageRecord, ImageState, QueryRecord, TagRecord, TopicRecord, TrustEvent
+from lodestone.catalog.records import (
+    EngineState,
+    FeedbackRecord,
+    ImageRecord,
+    ImageState,
+    QueryRecord,
+    TagRecord,
+    TopicRecord,
+    TrustEvent,
+)
 from lodestone.errors import NotFoundError
 
 DATABASES = ("sqlite",)
@@ -234,7 +242,7 @@ def test_trust_comes_back_bit_for_bit(catalog: Catalog) -> None:
 
 def test_an_event_that_comes_too_late_changes_nothing(catalog: Catalog) -> None:
     assert catalog.append_trust_event(change(1), topics=[topic()])
-    late = feedback_record("q1", ["a"], ["b"], 0.2)
+    late = FeedbackRecord.of("q1", ["a"], ["b"], 0.2)
     assert not catalog.append_trust_event(change(1), topics=[topic(queries=9)], dropped=["dogs"], feedback=late)
     assert not catalog.append_trust_event(change(3), topics=[topic(queries=9)])
     assert catalog.trust_topics() == (1, [topic()])
@@ -243,7 +251,7 @@ def test_an_event_that_comes_too_late_changes_nothing(catalog: Catalog) -> None:
 
 def test_feedback_is_kept_with_its_event_and_can_be_taken_out_of_account(catalog: Catalog) -> None:
     first, undo = change(1), change(2, kind="undo", topic=None)
-    said = replace(feedback_record("q1", ["a"], ["b"], 0.2), event_id=first.event_id, active=True)
+    said = replace(FeedbackRecord.of("q1", ["a"], ["b"], 0.2), event_id=first.event_id, active=True)
     catalog.append_trust_event(first, topics=[topic()], feedback=said)
     assert catalog.find_feedback("q1", ["a"], ["b"]) == said
     catalog.append_trust_event(undo, topics=[], dropped=["dogs"], deactivated=[first.event_id])

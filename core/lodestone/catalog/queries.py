@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, select
@@ -54,12 +51,12 @@ class QueryRows(CatalogBase):
 
         Order, repeats and eta make no difference: one judgement of one answer counts once.
         """
-        record = feedback_record(query_id, relevant, irrelevant, eta)
+        record = FeedbackRecord.of(query_id, relevant, irrelevant, eta)
         return bool(self._write(lambda connection: insert_ignoring(connection, tables.feedback, [feedback_row(record)])))
 
     def find_feedback(self, query_id: str, relevant: Iterable[str], irrelevant: Iterable[str]) -> FeedbackRecord | None:
         """The same feedback as recorded before; None when it is new."""
-        digest = _digest(feedback_record(query_id, relevant, irrelevant, 0.0))
+        digest = FeedbackRecord.of(query_id, relevant, irrelevant, 0.0).digest
         table = tables.feedback
         with self._reading() as connection:
             found = connection.execute(select(*_FEEDBACK).where(table.c.query_id == query_id, table.c.digest == digest)).first()
@@ -78,19 +75,9 @@ class QueryRows(CatalogBase):
 _PRUNED_AT_ONCE = 500  # (a smaller `keep` than before is reached over some queries)
 
 
-def feedback_record(query_id: str, relevant: Iterable[str], irrelevant: Iterable[str], eta: float) -> FeedbackRecord:
-    """Feedback in its one form: ids without repeats, ascending; now."""
-    return FeedbackRecord(query_id, tuple(sorted(set(relevant))), tuple(sorted(set(irrelevant))), eta, datetime.now(UTC))
-
-
 def feedback_row(record: FeedbackRecord) -> dict[str, Any]:
     """As `feedback` keeps it."""
-    return asdict(record) | {"digest": _digest(record)}
-
-
-def _digest(record: FeedbackRecord) -> str:
-    judged = json.dumps([record.relevant, record.irrelevant])
-    return hashlib.sha256(judged.encode()).hexdigest()
+    return asdict(record) | {"digest": record.digest}
 
 
 def _feedback(row: Row[Any]) -> FeedbackRecord:

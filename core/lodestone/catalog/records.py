@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -189,6 +192,16 @@ class FeedbackRecord:
     created_at: datetime
     event_id: str | None = None
     active: bool = False
+
+    @classmethod
+    def of(cls, query_id: str, relevant: Iterable[str], irrelevant: Iterable[str], eta: float) -> Self:
+        """Feedback of now in its one form: ids without repeats, ascending."""
+        return cls(query_id, tuple(sorted(set(relevant))), tuple(sorted(set(irrelevant))), eta, datetime.now(UTC))
+
+    @property
+    def digest(self) -> str:
+        """The same for the same judgement, whatever its rate and time: SHA-256 hex."""
+        return hashlib.sha256(json.dumps([self.relevant, self.irrelevant]).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)

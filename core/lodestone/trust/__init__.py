@@ -1,0 +1,1 @@
+"""What feedback teaches about the spaces: a weight for each, topic by topic."""
