@@ -97,7 +97,7 @@ class GuideLoop:
         plan = query.plan
         stable = StableTopK(bound=plan.guides) if plan.adaptive else None
         if stable is not None:
-            stable.update(before.fused.ids, before.fused.scores, guides=0)
+            stable.update(before.fused.ids, guides=0)
         waiting = time.monotonic()
         batches = self._hub.draw(
             _request(plan, texts),
@@ -115,7 +115,7 @@ class GuideLoop:
                     await self._guarded(self._take(query, batch, drawn), query)
                     if stable is not None and await self._guarded(self._step(query, before, drawn), query):
                         ranking = drawn.ranking or before
-                        if stable.update(ranking.fused.ids, ranking.fused.scores, guides=len(drawn.guides)):
+                        if stable.update(ranking.fused.ids, guides=len(drawn.guides)):
                             drawn.stopped = f"stable after {len(drawn.guides)} of {plan.guides} guides"
                             break
                 waiting = time.monotonic()
