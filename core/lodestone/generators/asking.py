@@ -131,8 +131,13 @@ class Caller:
         limit = min(self.engine.settings.timeout_s, remaining(draw.until))
         asked = replace(request, n=n, size=self.engine.settings.size, deadline=time.monotonic() + limit)
         task = asyncio.create_task(self.engine.generator.generate(asked), name=f"generate {self.name}")
-        task.add_done_callback(lambda ended: _end(ended, turns))
-        return await self._outcome(task, asked, permit, draw, limit=limit)
+        try:
+            return await self._outcome(task, asked, permit, draw, limit=limit)
+        finally:  # after what it brought is known: who waits for the turn must know too
+            if task.done():
+                turns.release()
+            else:  # left behind: it is still at work
+                task.add_done_callback(lambda ended: _end(ended, turns))
 
     def _semaphore(self) -> asyncio.Semaphore:
         loop = asyncio.get_running_loop()

@@ -17,7 +17,6 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import httpx
-from pydantic import SecretStr
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 import lodestone
@@ -42,7 +41,7 @@ class Access:
         credential: Its key.
         header: That carries the key.
         scheme: Before the key, e.g. "Bearer ".
-        headers: Sent with every request to the engine.
+        headers: Further headers of every request to the engine, from the environment like the key.
         max_bytes: Of one reply or one picture.
         allow_hosts: `host` or `host:port` of private hosts that pictures may be fetched from.
     """
@@ -51,7 +50,7 @@ class Access:
     credential: Credential
     header: str = "Authorization"
     scheme: str = "Bearer "
-    headers: Mapping[str, SecretStr] = field(default_factory=dict)
+    headers: Mapping[str, Credential] = field(default_factory=dict)
     max_bytes: int = 32 * 2**20
     allow_hosts: tuple[str, ...] = ()
 
@@ -122,7 +121,10 @@ class HttpClient:
 
     def _headers(self) -> dict[str, str]:
         """What only the engine is shown. Never stored."""
-        headers = {name: value.get_secret_value() for name, value in self._access.headers.items()}
+        headers: dict[str, str] = {}
+        for name, credential in self._access.headers.items():
+            value = credential.read()
+            headers |= {} if value is None else {name: value.get_secret_value()}
         key = self._access.credential.read()
         return headers if key is None else {**headers, self._access.header: self._access.scheme + key.get_secret_value()}
 
@@ -251,9 +253,9 @@ class HttpClient:
 
     def _clean(self, text: str) -> str:
         """Words of a server for our messages: short, in one line, without the key."""
-        for secret in self._access.headers.values():
-            text = text.replace(secret.get_secret_value(), "***")
-        text = " ".join(self._access.credential.scrubbed(text).split())
+        for credential in (self._access.credential, *self._access.headers.values()):
+            text = credential.scrubbed(text)
+        text = " ".join(text.split())
         return text if len(text) <= _EXCERPT else text[:_EXCERPT] + "…"
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lodestone.config.engines import EngineSettings
 from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavailableError
@@ -35,7 +35,9 @@ class HttpOptions(BaseModel):
     pictures_a_call: int = Field(1, ge=1, le=16, description="Pictures asked for in one request.")
     max_mb: int = Field(32, ge=1, le=1024, description="Largest reply and largest picture.")
     allow_hosts: list[str] = Field(default_factory=list, description="Private hosts that pictures may be fetched from.")
-    headers: dict[str, SecretStr] = Field(default_factory=dict, description="Sent to the engine with every request.")
+    header_env: dict[str, str] = Field(
+        default_factory=dict, description="Further headers: name to the environment variable with its value."
+    )
     extra: dict[str, Any] = Field(default_factory=dict, description="Added to what is asked.")
 
 
@@ -114,7 +116,7 @@ class HttpGenerator(Generator):
         return Access(
             url=self._url,
             credential=self._credential,
-            headers=self._options.headers,
+            headers={header: Credential(self.name, key_env=name) for header, name in self._options.header_env.items()},
             max_bytes=self._options.max_mb << 20,
             allow_hosts=tuple(self._options.allow_hosts),
         )

@@ -46,7 +46,7 @@ class Imagen(HttpGenerator):
             parameters |= {"seed": self._seed(request), "addWatermark": False}
         body = {"instances": [{"prompt": request.prompt}], "parameters": {**parameters, **options.extra}}
         reply = await self._http.post(self._endpoint(), body, deadline=deadline)
-        rows = reply.get("predictions", []) if isinstance(reply, Mapping) else None
+        rows = reply.get("predictions", None if reply else []) if isinstance(reply, Mapping) else None
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
             raise unexpected("a list at 'predictions'", reply)
         pictures = [row["bytesBase64Encoded"] for row in rows if isinstance(row.get("bytesBase64Encoded"), str)]

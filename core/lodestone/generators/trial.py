@@ -90,7 +90,7 @@ def describe_engine(engine: Engine) -> dict[str, Any]:
         key = "none needed" if credential.read() is None else "found"
     except LodestoneError as error:
         key = error.message
-    facts = settings.model_dump(mode="json", exclude={"options"})
+    facts = settings.model_dump(mode="json")
     return {
         "name": engine.name,
         **facts,
@@ -98,10 +98,6 @@ def describe_engine(engine: Engine) -> dict[str, Any]:
         "key": key,
         "key_source": credential.source,
         "guides_a_call": engine.generator.guides_a_call,
-        "options": {
-            name: dict.fromkeys(value, "***") if name == "headers" and isinstance(value, dict) else value
-            for name, value in settings.options.items()
-        },
     }
 
 

@@ -1,0 +1,136 @@
+"""Two picture services behind the hub: in parallel, one slow, hanging, broken, healed; all of it seen by the observer."""
+
+import asyncio
+import time
+
+import pytest
+from tests.support.engines import Recorder, drawn, hub_of, ids, remote
+from tests.support.image_servers import ImageServer
+
+from lodestone.generators.base import GuideRequest
+from lodestone.query.guide_log import GuideLog
+
+
+@pytest.fixture
+def steady():
+    with ImageServer(mode="slow", delay=0.0) as server:
+        yield server
+
+
+@pytest.fixture
+def moody():
+    with ImageServer() as server:
+        yield server
+
+
+async def test_two_services_take_as_long_as_the_slower_one(steady, moody):
+    hub = hub_of(remote("steady", steady.url), remote("moody", moody.url, kind="openai"))
+    await drawn(hub, n=2)  # connections
+    steady.mode = moody.mode = "slow"
+    steady.delay, moody.delay = 0.6, 0.9
+
+    async def seconds(*engines: str) -> float:
+        started = time.monotonic()
+        assert len(await drawn(hub, n=4, engines=engines)) == 4
+        return time.monotonic() - started
+
+    alone = [await seconds("steady"), await seconds("moody")]
+    together = await seconds("steady", "moody")
+    assert together < 0.8 * sum(alone)
+    assert together == pytest.approx(max(alone), rel=0.3)
+    await hub.close()
+
+
+async def test_a_service_is_given_up_rested_tried_again_and_taken_back(steady, moody):
+    observer, both = Recorder(), {"pictures_a_call": 2}  # one call a query
+    hub = hub_of(
+        remote("steady", steady.url),
+        remote("moody", moody.url, timeout_s=0.8, breaker_failures=2, breaker_seconds=1.5, options=both),
+        remote("spare", steady.url, priority=1),
+        observer=observer,
+    )
+
+    async def ask() -> tuple[list[str], GuideLog]:
+        log = GuideLog()
+        return ids(await drawn(hub, n=4, log=log)), log
+
+    def breaker() -> str:
+        return next(one.breaker for one in hub.status().engines if one.name == "moody")
+
+    guides, log = await ask()
+    assert guides == ["moody/0", "moody/1", "steady/0", "steady/1"] and log.warnings == []
+
+    moody.mode, moody.delay = "slow", 5.0  # slow: over its time-out, and the spare fills in
+    guides, log = await ask()
+    assert guides == ["spare/0", "spare/1", "steady/0", "steady/1"]
+    assert "no answer within 0.8 s" in log.warnings[0] and breaker() == "closed"
+
+    moody.mode = "error"  # broken: the second failure in a row opens the breaker
+    guides, log = await ask()
+    assert guides == ["spare/0", "spare/1", "steady/0", "steady/1"] and breaker() == "open"
+    opened = time.monotonic()
+
+    calls = len(moody.drawn)
+    for _ in range(3):
+        guides, log = await ask()
+        assert guides == ["spare/0", "spare/1", "steady/0", "steady/1"] and "out of use" in log.warnings[0]
+    assert time.monotonic() - opened < 1.5, "the machine is too slow for this test's rest"
+    assert len(moody.drawn) == calls  # not one call while it rested
+
+    await asyncio.sleep(1.6)
+    assert breaker() == "half_open"
+    await ask()  # still broken: exactly one probe
+    assert len(moody.drawn) == calls + 1 and breaker() == "open"
+
+    moody.mode, moody.delay = "slow", 0.2  # healed, and well within its time
+    await asyncio.sleep(1.6)
+    answers = await asyncio.gather(ask(), ask(), ask())
+    assert len(moody.drawn) == calls + 2  # one query tried it, the others were not let through meanwhile
+    assert sorted("moody/0" in guides for guides, _ in answers) == [False, False, True]
+    assert all(len(guides) == 4 for guides, _ in answers)
+    assert breaker() == "closed"
+    assert (await ask())[0] == ["moody/0", "moody/1", "steady/0", "steady/1"]
+
+    assert [state for name, state in observer.breakers if name == "moody"] == [
+        "open", "half_open", "open", "half_open", "closed",
+    ]  # fmt: skip
+    outcomes = observer.outcomes("moody")
+    assert outcomes == ["ok", "timeout", "error", *["refused"] * 3, "error", *["refused"] * 2, "ok", "ok"]
+    moody_info = next(one for one in hub.status().engines if one.name == "moody")
+    assert moody_info.failures == 3 and "answers 500" in moody_info.last_error
+    await hub.close()
+
+
+async def test_a_hung_service_learns_that_the_query_is_over(steady, moody):
+    moody.mode = "hang"
+    hub = hub_of(remote("steady", steady.url), remote("moody", moody.url))
+    draw = hub.draw(GuideRequest("a cat", "a cat", 2), deadline=time.monotonic() + 30, log=GuideLog())
+    assert (await anext(draw))[0].engine == "steady"
+    while not moody.running:
+        await asyncio.sleep(0.01)
+    await draw.aclose()
+    assert {task for task in asyncio.all_tasks() if "generate" in task.get_name()} == set()
+    async with asyncio.timeout(10):
+        while moody.running:
+            await asyncio.sleep(0.02)
+    assert moody.drawn[-1].abandoned
+    await hub.close()
+
+
+async def test_with_every_service_down_there_are_no_guides_and_the_reasons(steady, moody):
+    log = GuideLog()
+    steady.mode, moody.mode = "error_page", "empty"
+    hub = hub_of(remote("steady", steady.url), remote("moody", moody.url), remote("gone", "http://127.0.0.1:9", priority=1))
+    assert await drawn(hub, log=log) == []
+    assert len(log.warnings) == 3
+    assert "answers 502" in log.warnings[0] or "answers 502" in log.warnings[1]
+    assert "cannot be reached" in log.warnings[2]
+    await hub.close()
+
+
+async def test_calls_at_once_are_limited_at_the_server(moody):
+    moody.mode, moody.delay = "slow", 0.1
+    hub = hub_of(remote("moody", moody.url, concurrency=2))
+    assert len(await drawn(hub, n=6)) == 6
+    assert moody.most_running == 2
+    await hub.close()
