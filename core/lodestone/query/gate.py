@@ -98,11 +98,12 @@ class GateModel:
             threshold: Instead of the fitted one, in [0, 1].
         """
         limit = self.threshold if threshold is None else threshold
-        known = [one for one in methods if one.name in self.methods]
-        trouble = _trouble(methods, known)
+        trouble = _trouble(methods)
+        values = {} if trouble else features(methods, k=self.k)
+        if not trouble and not any(values.get(f"{name}{_ANSWERED}") for name in self.methods):
+            trouble = "no method that the gate was fitted on found anything"
         if trouble:
-            return self._decision(0.0, limit, why=f"{trouble}: the text pass cannot be judged", values={}, simple=False)
-        values = features(known, k=self.k)
+            return self._decision(0.0, limit, why=f"complex: {trouble}", values=values, simple=False)
         predicted = self.predict(values)
         simple = predicted >= limit
         return self._decision(predicted, limit, why=self._why(values, predicted, limit), values=values, simple=simple)
@@ -208,6 +209,7 @@ class GateModel:
 
 
 _ANSWERED: Final = ".answered"
+_FIRST: Final = ".first"
 _KINDS: Final = {
     "best": ("the best match in {} is {}", "strong", "weak"),
     "mean": ("the first matches in {} are {}", "strong", "weak"),
@@ -221,15 +223,17 @@ def features(methods: Sequence[Method], *, k: int = K) -> dict[str, float]:
 
     `M.answered` is 1 where method M found anything, else 0; `M.best`, `M.mean`, `M.std` and `M.lead` are the best, mean and
     standard deviation of its first k scores and the first's lead over the second; `A&B` (names ascending) is the Jaccard
-    overlap of two methods' first k. A method without results has `answered` alone.
+    overlap of two methods' first k, and `A&B.first` is 1 where both put the same picture first, else 0. A method without
+    results has `answered` alone.
     """
     values: dict[str, float] = {}
     heads: dict[str, frozenset[str]] = {}
+    leaders: dict[str, str] = {}
     for one in sorted(methods, key=lambda method: method.name):
         values[one.name + _ANSWERED] = float(bool(one.ids))
         if one.ids:
             scores = np.asarray(one.scores[:k], np.float64)
-            heads[one.name] = frozenset(one.ids[:k])
+            heads[one.name], leaders[one.name] = frozenset(one.ids[:k]), one.ids[0]
             values[f"{one.name}.best"] = float(scores[0])
             values[f"{one.name}.mean"] = float(scores.mean())
             values[f"{one.name}.std"] = float(scores.std())
@@ -237,23 +241,24 @@ def features(methods: Sequence[Method], *, k: int = K) -> dict[str, float]:
     for first, second in combinations(heads, 2):
         both, either = heads[first] & heads[second], heads[first] | heads[second]
         values[f"{first}&{second}"] = len(both) / len(either)
+        values[f"{first}&{second}{_FIRST}"] = float(leaders[first] == leaders[second])
     return values
 
 
-def _trouble(methods: Sequence[Method], known: Sequence[Method]) -> str:
-    """Why the methods cannot be judged; empty when they can."""
+def _trouble(methods: Sequence[Method]) -> str:
+    """Why the methods cannot be compared; empty when they can."""
     if not any(one.ids for one in methods):
         return "nothing was found"
-    if not any(one.ids for one in known):
-        return "no method that the gate was fitted on found anything"
-    if any(len(one.ids) != len(one.scores) or not np.isfinite(one.scores).all() for one in known):
+    if any(len(one.ids) != len(one.scores) or not np.isfinite(one.scores).all() for one in methods):
         return "a score is not a number"
     return ""
 
 
 def _in_words(name: str, *, high: bool) -> str:
     if "&" in name:
-        first, second = name.split("&")
+        first, second = name.removesuffix(_FIRST).split("&")
+        if name.endswith(_FIRST):
+            return f"{first} and {second} put {'the same picture' if high else 'different pictures'} first"
         return f"{first} and {second} {'agree' if high else 'find different pictures'}"
     method, _, kind = name.rpartition(".")
     sentence, strong, weak = _KINDS.get(kind, ("{} is {}", "high", "low"))

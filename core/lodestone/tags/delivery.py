@@ -47,7 +47,7 @@ def deliver(catalog: Catalog, store: VectorStore) -> int:
     done = 0
     while changes:
         _write(catalog, store, [change.image_id for change in changes])
-        catalog.tags_delivered({change.image_id: change.seq for change in changes})
+        catalog.tags_delivered(changes)
         done += len(changes)
         changes = catalog.tag_outbox(_BATCH)
     if fresh:

@@ -26,7 +26,8 @@ _UNSPACED: Final = re.compile(
     r"[\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+"
 )
 _FUNCTION_WORDS: Final = """
-a about above across after against all along also am among an and another any are around as at away be because been before behind
+a about above across after against all along also am among an and another any are around as at away be because been before
+behind
 being below beneath beside between by can could did do does doing down during each either for from get gets getting had has have
 having he her hers him his how i if in inside into is it its itself just like me my near no nor not of off on one onto or other
 others our out outside over past per she so some such than that the their them then there these they this those through to
