@@ -13,6 +13,7 @@ from lodestone.models.context import ModelContext
 from lodestone.models.lookup import make
 from lodestone.query.stages import CatalogReader
 from lodestone.store.base import VectorStore
+from lodestone.tags.search import TagSearch
 
 ENTRY_POINTS: Final = "lodestone.generators"
 
@@ -39,7 +40,8 @@ class GeneratorContext:
 
 
 def _exemplar(context: GeneratorContext) -> Generator:
-    return Exemplar(context.store, context.catalog, text_encoder=context.text_encoder)
+    tags = TagSearch(context.store)
+    return Exemplar(context.store, context.catalog, text_encoder=context.text_encoder, tags=tags)
 
 
 def _prior(context: GeneratorContext) -> Generator:

@@ -106,7 +106,11 @@ class BridgeWeights:
 
     def pictures(self, outputs: BackboneOutputs) -> Vectors:
         """Outputs of n pictures -> (n, dim) float32, L2-normalised."""
-        joint = self.join(self.picture_parts(self.components(outputs)))
+        return self.from_components(self.components(outputs))
+
+    def from_components(self, components: Array) -> Vectors:
+        """(n, k) principal components -> (n, dim) float32, L2-normalised."""
+        joint = self.join(self.picture_parts(components))
         asked = self.join(self.text_parts(self.rehearsal.texts))
         near = min(HUB_NEIGHBOURS, len(asked))
         closeness = np.partition(joint @ asked.T, -near, axis=1)[:, -near:].mean(1, keepdims=True)

@@ -1,5 +1,7 @@
 """What does `lodestone train bridge` do in a home? Train, keep the result, re-project what is stored, promote.
 
+A prior belongs to the version of a space, so the one of the new bridge is fitted and put in force along with it.
+
 No picture of the collection is read: its vectors are projected again from the stored outputs. The new version serves once all
 of it is loaded and verified; until then, and if anything fails on the way, queries use the old one.
 """
@@ -17,14 +19,20 @@ from lodestone.learn.artefact import BridgeWeights
 from lodestone.learn.bridge import TrainingReport
 from lodestone.learn.captions import fit_bridge
 from lodestone.learn.classes import ClassPairs, class_pairs, class_texts, classifiers
+from lodestone.learn.prior import PriorWeights, refit
 from lodestone.learn.sources import CaptionedPictures, with_articles
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from lodestone.backbones.base import BackboneOutputs
     from lodestone.language.base import TextEncoder
+    from lodestone.learn.arrays import Array
     from lodestone.runtime import Runtime
 
 KIND = "bridge"
+PRIOR = "prior"
 FEWEST_FOR_CLASSES = 200  # pictures; of fewer, mean and covariance say too little about where a class would lie
 
 
@@ -93,7 +101,9 @@ def retrain_bridge(
         if not dry_run:
             path = weights.save(runtime.home.artifacts / KIND)
             catalog.add_artifact(KIND, weights.version, f"{KIND}/{path.name}", asdict(training))
+            prior = _prior(runtime, weights, pictures.outputs, texts, owner, all_spaces=from_nothing)
             catalog.activate_artifact(KIND, weights.version)
+            catalog.activate_artifact(PRIOR, prior)
             if synchronise is None:
                 sync(runtime, progress=progress)
             else:
@@ -104,6 +114,37 @@ def retrain_bridge(
     catalog.update_run(run.run_id, stage="done", counts={"pictures": training.pictures, "texts": training.texts})
     catalog.finish_run(run.run_id, RunState.DONE)
     return RetrainReport(run.run_id, training, pictures.skipped, promoted=not dry_run)
+
+
+def _prior(
+    runtime: Runtime,
+    weights: BridgeWeights,
+    outputs: BackboneOutputs,
+    texts: Array,
+    owner: NDArray[np.intp],
+    *,
+    all_spaces: bool,
+) -> str:
+    """Fit and keep the prior of the spaces as they will be with this bridge; its version.
+
+    Those of versions in force until now stay in the file: queries use them until the new vectors are loaded.
+
+    `all_spaces` says whether spaces that have a prior already get a new one, of these pictures alone.
+    """
+    from lodestone.spaces.bridge import BridgeSpace
+
+    context = runtime.models()
+    before = PriorWeights.load(context.artifacts[PRIOR]).spaces if PRIOR in context.artifacts else {}
+    known = {} if all_spaces else {**PriorWeights.shipped().spaces, **before}
+    projections = {**runtime.projections(), KIND: BridgeSpace(context, weights=weights)}
+    wanted = {one.collection: one for one in projections.values() if one.name == KIND or one.collection not in known}
+    fitted = refit(weights, wanted, outputs, texts, owner)
+    serving = {one.collection for one in runtime.serving_projections().values()}
+    kept = {name: prior for name, prior in before.items() if name in serving}
+    prior = PriorWeights({**kept, **fitted.spaces}, fitted.text_encoder, fitted.provenance)
+    path = prior.save(runtime.home.artifacts / PRIOR)
+    runtime.catalog.add_artifact(PRIOR, prior.version, f"{PRIOR}/{path.name}", {"bridge": weights.version})
+    return prior.version
 
 
 def _classes(outputs: BackboneOutputs, encoder: TextEncoder) -> ClassPairs | None:

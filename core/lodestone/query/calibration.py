@@ -20,6 +20,8 @@ from lodestone.store.base import VectorStore
 SAMPLE: Final = 256  # the standard deviation of 256 is known to 5 %
 _REFRESH_S: Final = 30.0
 _FEWEST: Final = 8  # below, nothing can be said of a spread: the lists count as they are
+_FEWEST_CAPTIONS: Final = 32  # below, their mean and spread are taken from elsewhere:
+_USUAL: Final = (0.08, 0.135)  # mean and standard deviation of cosines between a question and unrelated captions (Flickr8k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,14 @@ class Calibration:
             return np.ones(len(vectors))
         spread: NDArray[np.float64] = np.maximum((sample @ vectors.T).std(0, dtype=np.float64), 1e-6)
         return spread
+
+    def standing(self, collection: str, vector: NDArray[np.float32]) -> tuple[float, float]:
+        """Mean and spread, > 0, of the cosines of one query, (d,) float32, to the texts of a collection."""
+        sample = self._sample(collection)
+        if len(sample) < _FEWEST_CAPTIONS:
+            return _USUAL
+        cosines = sample @ vector
+        return float(cosines.mean()), max(float(cosines.std()), 1e-6)
 
     def _sample(self, collection: str) -> NDArray[np.float32]:
         known, now = self._samples.get(collection), time.monotonic()

@@ -1,0 +1,160 @@
+"""What do captions say for and against a picture? Evidence of words about it, beside what the spaces see in it.
+
+A caption much like the query speaks for its picture; one that says something else speaks against it, a little, because a
+description names what there is to see. How alike is much alike depends on the collection's captions: similarities are taken in
+units of their spread over a sample of them. Pictures without captions get nothing and lose nothing: what is taken from those
+whose descriptions do not fit even helps them.
+
+    evidence(caption) = clip(z - neutral, -against, .)    z = (cosine - mean) / spread over the sample
+
+`neutral` and `against` depend on how much the caption says: the silence of a title ("metal fence") means little. A picture
+counts by its best caption. Fitted on validation data with full descriptions and with titles (benchmarks/exemplars.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.catalog.identity import caption_id
+from lodestone.query.calibration import Calibration
+from lodestone.query.fusion import TEXT_GUIDE, RankedList
+from lodestone.query.stages import CatalogReader
+from lodestone.store.base import Filter, HasId, VectorQuery, VectorStore
+
+CAPTIONS_SPACE: Final = "captions"  # name of the list's space
+
+
+@dataclass(frozen=True, slots=True)
+class CaptionRule:
+    """Fitted numbers (benchmarks/exemplars.py).
+
+    Attributes:
+        weight: Of the list, the spaces' weights summing to 1 and their scores being in units of their spread.
+        full: Words of a caption that says as much as captions do; shorter ones say their share of it.
+        neutral: Spreads above the mean at which a full caption says neither yes nor no.
+        neutral_short: The same for a caption of no words; in between it is linear.
+        against: Most that a full caption takes, in spreads; shorter ones take their share.
+    """
+
+    weight: float = 0.6
+    full: int = 10
+    neutral: float = 2.75
+    neutral_short: float = 3.0
+    against: float = 0.4
+
+    def evidence(self, standing: NDArray[np.float32], words: NDArray[np.intp]) -> NDArray[np.float32]:
+        """(n,) standings (spreads above the mean) and numbers of words -> (n,) float32 evidence, 0 being none."""
+        share = np.minimum(words / self.full, 1.0)
+        neutral = self.neutral_short + (self.neutral - self.neutral_short) * share
+        evidence: NDArray[np.float32] = np.maximum(standing - neutral, -self.against * share).astype(np.float32)
+        return evidence
+
+
+class CaptionMatches:
+    """Captions against one query; made by `CaptionEvidence.ask`.
+
+    Attributes:
+        found: The pictures that captions speak for most, best first: guide `text`, space `captions`, scale 1.
+    """
+
+    def __init__(self, found: RankedList, of: Callable[[Sequence[str]], Mapping[str, float]]) -> None:
+        self.found = found
+        self._of = of
+        self._known: dict[str, float] = {}
+
+    def completed(self, image_ids: Sequence[str]) -> RankedList:
+        """`found` over all of `image_ids`: evidence for and against, 0 for pictures without captions. Blocking.
+
+        Pictures that were asked about before cost nothing.
+
+        Raises:
+            StoreError, CatalogError: what the captions are read from failed.
+        """
+        new = [image_id for image_id in image_ids if image_id not in self._known]
+        if new:
+            self._known |= dict.fromkeys(new, 0.0) | dict(self._of(new))
+        ids = sorted(image_ids, key=lambda image_id: (-self._known[image_id], image_id))
+        scores = np.array([self._known[image_id] for image_id in ids], np.float32)
+        return RankedList(TEXT_GUIDE, CAPTIONS_SPACE, self.found.weight, tuple(ids), scores)
+
+
+class CaptionEvidence:
+    """Weighs captions. Blocking and thread-safe.
+
+    Args:
+        store: Holds the captions' vectors.
+        catalog: Knows the captions' words.
+        calibration: Keeps the sample of captions.
+        rule: None for the fitted one.
+    """
+
+    def __init__(
+        self, store: VectorStore, catalog: CatalogReader, calibration: Calibration, *, rule: CaptionRule | None = None
+    ) -> None:
+        self._store = store
+        self._catalog = catalog
+        self._calibration = calibration
+        self._rule = rule or CaptionRule()
+
+    def ask(
+        self, vector: NDArray[np.float32], collection: str, *, filter_: Filter | None = None, limit: int = 50
+    ) -> CaptionMatches:
+        """Look for captions that speak for their pictures.
+
+        Args:
+            vector: (d,) float32, the query's words by the encoder of the captions.
+            collection: What the alias `captions` stood for at the start of the query.
+            filter_: The query's own.
+            limit: Captions at most.
+
+        Raises:
+            StoreError, CatalogError: what the captions are read from failed.
+        """
+        query = VectorQuery(vector, limit=limit, filter=filter_, with_payload=True)
+        (found,) = self._store.search(collection, [query])
+        images = [str(payload["image"]) for payload in found.payloads]
+        words = self._words(list(dict.fromkeys(images)))
+        counted = np.array([words[key][1] if key in words else 0 for key in found.ids], np.intp)
+        evidence = self._rule.evidence(self._standing(vector, collection, found.scores), counted)
+        best: dict[str, float] = {}
+        for image_id, value in zip(images, evidence.tolist(), strict=True):
+            best[image_id] = max(value, best.get(image_id, 0.0))
+        ids = sorted((one for one, value in best.items() if value > 0), key=lambda one: (-best[one], one))
+        scores = np.array([best[one] for one in ids], np.float32)
+        return CaptionMatches(
+            RankedList(TEXT_GUIDE, CAPTIONS_SPACE, self._rule.weight, tuple(ids), scores),
+            lambda image_ids: self.of(image_ids, vector, collection),
+        )
+
+    def of(self, image_ids: Sequence[str], vector: NDArray[np.float32], collection: str) -> dict[str, float]:
+        """Picture -> evidence of its best caption; pictures without captions are left out."""
+        words = self._words(image_ids)
+        if not words:
+            return {}
+        query = VectorQuery(vector, limit=len(words), filter=Filter((HasId(tuple(words)),)), exact=True)
+        (found,) = self._store.search(collection, [query])
+        counted = np.array([words[key][1] for key in found.ids], np.intp)
+        evidence = self._rule.evidence(self._standing(vector, collection, found.scores), counted)
+        best: dict[str, float] = {}
+        for key, value in zip(found.ids, evidence.tolist(), strict=True):
+            image_id = words[key][0]
+            best[image_id] = max(value, best.get(image_id, value))
+        return best
+
+    def _standing(self, vector: NDArray[np.float32], collection: str, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
+        mean, spread = self._calibration.standing(collection, vector)
+        standing: NDArray[np.float32] = ((cosines - mean) / spread).astype(np.float32)
+        return standing
+
+    def _words(self, image_ids: Sequence[str]) -> Mapping[str, tuple[str, int]]:
+        """Caption id -> its picture and its number of words."""
+        return {
+            caption_id(image_id, caption.source, caption.text): (image_id, len(caption.text.split()))
+            for image_id, captions in self._catalog.captions(image_ids).items()
+            for caption in captions
+        }
