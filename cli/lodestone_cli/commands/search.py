@@ -50,6 +50,27 @@ def search(
     guides: Annotated[
         int | None, typer.Option("--guides", min=0, max=64, help="Most guides to use; 0: the words alone.", show_default=False)
     ] = None,
+    generator: Annotated[
+        list[str] | None,
+        typer.Option("--generator", "-g", help="Only this guide engine; may be given several times.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Other seed, other guides.")] = 0,
+    gate: Annotated[
+        bool | None,
+        typer.Option("--gate/--no-gate", help="Answer simple queries without guides, or never.", show_default=False),
+    ] = None,
+    outliers: Annotated[
+        bool | None,
+        typer.Option("--outliers/--no-outliers", help="Leave out guides unlike the others, or not.", show_default=False),
+    ] = None,
+    adaptive: Annotated[
+        bool | None,
+        typer.Option("--adaptive/--all-guides", help="Draw guides until the results are stable, or all.", show_default=False),
+    ] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Use the trust of this topic.", show_default=False)] = None,
+    budget: Annotated[
+        float | None, typer.Option("--budget", min=0, help="Most that paid guides may cost.", show_default=False)
+    ] = None,
     fusion: FusionOption = None,
     deadline: Annotated[
         int | None, typer.Option("--deadline", min=1, help="Milliseconds allowed for the answer.", show_default=False)
@@ -74,6 +95,13 @@ def search(
             offset=offset,
             filters=_filters(session, corpus, root, path, taken_from, taken_to),
             guides=guides,
+            generators=generator,
+            seed=seed,
+            gate=gate,
+            outliers=outliers,
+            adaptive=adaptive,
+            topic=topic,
+            budget=budget,
             fusion=fusion,
             deadline_ms=deadline,
             explain=explain,
@@ -312,7 +340,27 @@ def _print_hits(console: Console, response: SearchResponse, paths: dict[str, str
     weights = ", ".join(f"{space} {weight:.2f}" for space, weight in response.space_weights.items())
     timing = f" in {total:.0f} ms" if total is not None else ""
     console.print(f"{len(response.hits)} pictures{timing}; {response.fusion}; spaces: {weights}", style="dim")
-    if response.guides:
-        console.print(f"{len(response.guides)} guides by {', '.join(sorted({g.engine for g in response.guides}))}", style="dim")
+    for line in _about_guides(response):
+        console.print(printable(line), style="dim", markup=False)
     if response.dropped:
         console.print(f"left out: {', '.join(response.dropped)}", style="yellow")
+    console.print(f"why: lodestone explain {response.query_id[:8]}", style="dim", markup=False)
+
+
+def _about_guides(response: SearchResponse) -> list[str]:
+    lines = []
+    if response.gate is not None:
+        lines.append(f"{response.gate.verdict} query: {response.gate.why}")
+    if response.guides:
+        counts = {
+            status: sum(guide.status == status for guide in response.guides) for status in ("used", "rejected", "dropped")
+        }
+        told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+        cached = sum(guide.cached is not None for guide in response.guides)
+        from_cache = f", {cached} from the cache" if cached else ""
+        cost = f", cost {response.cost:g}" if response.cost else ""
+        lines.append(f"guides by {', '.join(sorted({guide.engine for guide in response.guides}))}: {told}{from_cache}{cost}")
+    if response.topic is not None:
+        trust = ", ".join(f"{space} {weight:.2f}" for space, weight in response.trust.items())
+        lines.append(f"trust of topic {response.topic}: {trust or 'neutral'}")
+    return lines
