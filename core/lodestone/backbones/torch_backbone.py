@@ -21,7 +21,7 @@ from lodestone.backbones.base import Backbone, Outputs, OutputSpec, Pixels
 from lodestone.backbones.preprocess import Preprocessing
 from lodestone.errors import ModelUnavailableError
 from lodestone.models.cache import fingerprint
-from lodestone.models.checkpoints import HUB_PREFIX, Checkpoint, Layout, find_checkpoint, is_directory
+from lodestone.models.checkpoints import CANNOT_LOAD, HUB_PREFIX, Checkpoint, Layout, find_checkpoint, is_directory
 from lodestone.models.context import ModelContext
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class TorchBackbone(Backbone):
             limit_threads(threads or self._context.threads)
             try:
                 module, model = self._load()
-            except (RuntimeError, ValueError, KeyError, TypeError, OSError, AssertionError) as error:  # no such model
+            except CANNOT_LOAD as error:
                 raise ModelUnavailableError(
                     f"{self.package} cannot load {self.name}: {_first_line(error)}",
                     hint="its files are damaged, or need another release of the library; see docs/models.md",
@@ -165,7 +165,7 @@ class TorchBackbone(Backbone):
         assert self._scale is not None  # noqa: S101
         mean, std = self._scale
         with inference(self._device):
-            planes = torch.from_numpy(np.ascontiguousarray(pixels)).to(self._device).permute(0, 3, 1, 2)
+            planes = torch.from_numpy(np.require(pixels, requirements=("C", "W"))).to(self._device).permute(0, 3, 1, 2)
             rows: np.ndarray[tuple[int, int], np.dtype[np.float32]] = model((planes.float() - mean) / std).float().cpu().numpy()
         return rows
 

@@ -31,7 +31,7 @@ from lodestone.config.engines import EngineSettings
 from lodestone.errors import ConfigurationError, DeadlineExceededError, ModelUnavailableError
 from lodestone.generators.base import Generator, Guide, GuideRequest
 from lodestone.models.cache import fingerprint, hash_file
-from lodestone.models.checkpoints import is_directory
+from lodestone.models.checkpoints import CANNOT_LOAD, is_directory
 from lodestone.query.clock import remaining
 
 if TYPE_CHECKING:
@@ -301,7 +301,7 @@ class Diffusers(Generator):
             for wanted in dict.fromkeys((variant, None)):  # not every copy has the variant
                 try:
                     return _from_pretrained(kind, self.model, dtype=dtype, variant=wanted, local=local)
-                except _CANNOT_LOAD as error:
+                except CANNOT_LOAD as error:
                     problem = error
         raise ModelUnavailableError(
             f"diffusers cannot load {self.model!r}: {(str(problem).strip() or type(problem).__name__).splitlines()[0]}",
@@ -313,10 +313,6 @@ class Diffusers(Generator):
 
 class _Stopped(Exception):  # noqa: N818 - no error: the way out of a pipeline
     """The deadline passed, or nobody waits any more."""
-
-
-# Offline, not found, no access, half a copy, another format: what diffusers and the hub's client raise.
-_CANNOT_LOAD: Final = (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError)
 
 
 def _from_pretrained(kind: Any, model: str, *, dtype: Any, variant: str | None, local: bool) -> Any:  # noqa: ANN401

@@ -20,7 +20,7 @@ from lodestone.backbones.torch_backbone import require
 from lodestone.errors import ModelUnavailableError
 from lodestone.language.base import TextEncoder
 from lodestone.models.cache import fingerprint
-from lodestone.models.checkpoints import Checkpoint
+from lodestone.models.checkpoints import CANNOT_LOAD, Checkpoint
 from lodestone.models.context import ModelContext
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class OpenClipText(TextEncoder):
             try:
                 model = load_model(self.checkpoint)
                 self._tokenizer = open_clip.get_tokenizer(f"local-dir:{folder}")
-            except (RuntimeError, ValueError, KeyError, TypeError, OSError, AssertionError) as error:  # no such model
+            except CANNOT_LOAD as error:
                 raise ModelUnavailableError(
                     f"open_clip cannot load {self.name}: {(str(error).strip() or type(error).__name__).splitlines()[0]}",
                     hint="its files are damaged, or need another release of the library; see docs/models.md",

@@ -9,16 +9,33 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import pickle
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from safetensors import SafetensorError
+
 from lodestone.errors import ModelUnavailableError
 from lodestone.models.cache import ModelCache, fingerprint, hash_file
 
 HUB_PREFIX: Final = "hf-hub:"
+# What loading damaged, foreign or half-fetched files raises, in torch, open_clip, timm, diffusers and the hub's client.
+CANNOT_LOAD: Final = (
+    AssertionError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    KeyError,
+    OSError,
+    RuntimeError,
+    SafetensorError,
+    TypeError,
+    ValueError,
+    pickle.UnpicklingError,
+)
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 

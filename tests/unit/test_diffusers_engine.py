@@ -1,0 +1,227 @@
+"""Guides drawn by a diffusers pipeline: repeatable one by one, in time or not at all, and never what the checker withheld.
+
+The pipeline is tiny and random and draws noise: this proves loading and drawing, no quality.
+"""
+
+import asyncio
+import importlib.util
+import shutil
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.support.photos import CAT, ROCKET, photo
+from tests.support.tiny_models import tiny_models, write_tiny_diffusion
+
+from lodestone.config.engines import EngineSettings
+from lodestone.errors import ConfigurationError, DeadlineExceededError, ModelUnavailableError
+from lodestone.generators.base import GuideRequest
+from lodestone.generators.diffusers_engine import PRESETS, Diffusers
+
+
+def engine(folder=None, **options):
+    settings = EngineSettings(kind="diffusers", model=str(folder or tiny_models().diffusion), options={"steps": 2, **options})
+    return Diffusers(settings, "painter")
+
+
+def request(n=2, **more):
+    return GuideRequest("a cat", "a cat on a mat", n, **{"size": 64, **more})
+
+
+@pytest.fixture(scope="module")
+def painter():
+    made = engine(guidance=0)
+    asyncio.run(made.warm_up())
+    return made
+
+
+async def test_guides_are_pictures_of_the_size_asked_for_with_their_origin(painter):
+    guides = await painter.generate(request())
+    assert [guide.guide_id for guide in guides] == ["painter/0", "painter/1"]
+    assert {(guide.pixels.shape, guide.pixels.dtype.name, guide.engine) for guide in guides} == {
+        ((64, 64, 3), "uint8", "painter")
+    }
+    told = guides[0].provenance
+    assert (told["model"], told["prompt"], told["steps"], told["guidance"]) == ("diffusion", "a cat on a mat", 2, 0)
+    assert told["version"] == painter.version
+    assert told["seed"] != guides[1].provenance["seed"]
+    assert not np.array_equal(guides[0].pixels, guides[1].pixels)
+
+
+async def test_a_guide_is_the_same_picture_in_whatever_round_it_is_drawn(painter):
+    at_once = await painter.generate(request(3))
+    one_by_one = [guide for first in range(3) for guide in await painter.generate(request(1, first=first))]
+    assert [guide.guide_id for guide in one_by_one] == [guide.guide_id for guide in at_once]
+    for alone, together in zip(one_by_one, at_once, strict=True):
+        np.testing.assert_array_equal(alone.pixels, together.pixels)
+
+
+async def test_seed_and_prompt_both_matter(painter):
+    (first,), (other_seed,), (other_prompt,) = [
+        await painter.generate(each)
+        for each in (request(1), request(1, seed=1), GuideRequest("a dog", "a dog in the snow", 1, size=64))
+    ]
+    assert (first.pixels != other_seed.pixels).mean() > 0.5
+    assert (first.pixels != other_prompt.pixels).any()
+
+
+async def test_sizes_are_brought_to_what_latents_allow(painter):
+    shapes = [(await painter.generate(request(1, size=size)))[0].pixels.shape[:2] for size in (70, 16, 20)]
+    assert shapes == [(64, 64), (16, 16), (16, 16)]
+
+
+async def test_an_init_picture_shows_through_the_more_the_lower_the_strength(tmp_path):
+    async def drawn(name, strength):
+        path = tmp_path / f"{name}.png"
+        photo(name).save(path)
+        (guide,) = await engine(init_image=str(path), strength=strength).generate(request(1))
+        assert (guide.provenance["init_image"], guide.provenance["strength"]) == (path.name, strength)
+        return guide.pixels.astype(np.float32)
+
+    from_photos = {strength: [await drawn(name, strength) for name in (CAT, ROCKET)] for strength in (0.3, 1.0)}
+    differences = {strength: np.abs(a - b).mean() for strength, (a, b) in from_photos.items()}
+    assert from_photos[0.3][0].shape == (64, 64, 3)
+    assert differences[0.3] > 2 * differences[1.0]
+    np.testing.assert_array_equal(await drawn(CAT, 0.3), from_photos[0.3][0])
+
+
+def test_what_changes_the_pictures_changes_the_version(tmp_path):
+    path = tmp_path / "cat.png"
+    photo(CAT).resize((64, 64)).save(path)
+    copy = shutil.copytree(tiny_models().diffusion, tmp_path / "copy")
+    made = [
+        engine(),
+        engine(steps=3),
+        engine(guidance=2),
+        engine(init_image=str(path)),
+        engine(init_image=str(path), strength=0.9),
+        engine(copy),
+        Diffusers(EngineSettings(kind="diffusers"), "painter"),
+    ]
+    assert len({each.version for each in made}) == len(made)
+    before = engine(copy).version
+    write_tiny_diffusion(copy, seed=1)
+    assert engine(copy).version != before
+    assert engine().version == engine().version
+
+
+async def test_a_deadline_in_the_past_gives_no_guide_and_says_so(painter):
+    with pytest.raises(DeadlineExceededError, match="painter"):
+        await painter.generate(request(deadline=time.monotonic() - 1))
+
+
+async def test_drawing_stops_within_a_step_of_the_deadline_and_keeps_what_is_done(painter, monkeypatch):
+    made = engine(guidance=0)
+    await made.warm_up()
+    whole, steps = made._pipe, []
+
+    class Slow:
+        def __call__(self, *, callback_on_step_end, **arguments):
+            def slowly(pipe, step, timestep, tensors):
+                steps.append(step)
+                time.sleep(0.15)
+                return callback_on_step_end(pipe, step, timestep, tensors)
+
+            return whole(callback_on_step_end=slowly, **arguments)
+
+    monkeypatch.setattr(made, "_pipe", Slow())
+    guides = await made.generate(request(40, deadline=time.monotonic() + 4))
+    assert 1 <= len(guides) < 40
+    steps.clear()
+    with pytest.raises(DeadlineExceededError):
+        await made.generate(request(1, deadline=time.monotonic() + 0.05))
+    assert len(steps) == 1
+
+
+async def test_a_cancelled_call_frees_the_engine_within_a_step(painter, monkeypatch):
+    made = engine(guidance=0, steps=50)
+    await made.warm_up()
+    task = asyncio.create_task(made.generate(request(64)))
+    await asyncio.sleep(0.3)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    start = time.monotonic()
+    assert len(await made.generate(request(1))) == 1
+    one = time.monotonic() - start
+    assert one < 60  # 64 pictures of 50 steps would have kept it for minutes
+
+
+@pytest.mark.parametrize("reason", ["flagged", "blank"])
+async def test_what_the_safety_checker_withholds_is_no_guide_and_keeps_its_number(painter, monkeypatch, reason):
+    made = engine(guidance=0)
+    await made.warm_up()
+    whole, drawn = made._pipe, []
+
+    def withholding(**arguments):
+        result = whole(**arguments)
+        drawn.append(result)
+        if len(drawn) != 2:
+            return SimpleNamespace(images=result.images, nsfw_content_detected=[False])
+        if reason == "flagged":
+            return SimpleNamespace(images=result.images, nsfw_content_detected=[True])
+        return SimpleNamespace(images=[Image.new("RGB", (64, 64))], nsfw_content_detected=None)
+
+    monkeypatch.setattr(made, "_pipe", withholding)
+    assert [guide.guide_id for guide in await made.generate(request(3))] == ["painter/0", "painter/2"]
+
+
+async def test_two_queries_at_once_do_not_disturb_each_other(painter):
+    alone = [await painter.generate(request(2, seed=seed)) for seed in (1, 2)]
+    together = await asyncio.gather(*(painter.generate(request(2, seed=seed)) for seed in (1, 2)))
+    for a, b in zip(alone, together, strict=True):
+        for one, other in zip(a, b, strict=True):
+            np.testing.assert_array_equal(one.pixels, other.pixels)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"step": 1}, {"steps": 0}, {"strength": 0}, {"guidance": -1}, {"steps": "many"}],
+    ids=lambda one: next(iter(one)),
+)
+def test_a_wrong_option_is_named_with_what_is_allowed(options):
+    with pytest.raises(ConfigurationError, match=next(iter(options))) as caught:
+        engine(**options)
+    assert "steps, guidance, variant, device, init_image, strength" in caught.value.hint
+
+
+async def test_a_model_that_cannot_be_had_says_how_to_get_it(tmp_path, monkeypatch):
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    for model in (None, "someone/absent", str(tmp_path / "nowhere")):
+        made = Diffusers(EngineSettings(kind="diffusers", model=model), "painter")
+        with pytest.raises(ModelUnavailableError) as caught:
+            await made.generate(request(1))
+        assert "generators.painter.model" in caught.value.hint
+
+
+async def test_damaged_weights_are_an_error_that_says_so(tmp_path):
+    copy = shutil.copytree(tiny_models().diffusion, tmp_path / "copy")
+    next((copy / "unet").glob("*.safetensors")).write_bytes(b"\0" * 64)
+    with pytest.raises(ModelUnavailableError, match="cannot load"):
+        await engine(copy).warm_up()
+
+
+async def test_a_device_that_is_not_there_is_refused_by_name():
+    with pytest.raises(ConfigurationError, match="cuda:7"):
+        await engine(device="cuda:7").warm_up()
+
+
+async def test_without_the_package_the_extra_is_named(monkeypatch):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda package: None if package == "diffusers" else found(package))
+    with pytest.raises(ModelUnavailableError, match="diffusers") as caught:
+        await engine().warm_up()
+    assert caught.value.hint == "pip install 'lodestone[diffusers]'"
+
+
+def test_presets_draw_in_one_step_without_guidance():
+    assert {name: (each.repository, each.steps, each.guidance) for name, each in PRESETS.items()} == {
+        "sd-turbo": ("stabilityai/sd-turbo", 1, 0.0),
+        "sdxl-turbo": ("stabilityai/sdxl-turbo", 1, 0.0),
+        "flux-schnell": ("black-forest-labs/FLUX.1-schnell", 1, 0.0),
+    }
