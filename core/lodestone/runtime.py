@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from lodestone.backbones.base import Backbone
     from lodestone.catalog.catalog import Catalog
-    from lodestone.language.base import TextEncoder
-    from lodestone.models.context import ModelContext
     from lodestone.generators.asking import HubObserver
     from lodestone.generators.hub import Hub
+    from lodestone.language.base import TextEncoder
+    from lodestone.models.context import ModelContext
     from lodestone.query.engine import Learnt, QueryEngine
     from lodestone.query.gate import GateModel
     from lodestone.spaces.base import Projection
@@ -183,7 +183,6 @@ class Runtime:
         from lodestone.query.engine import QueryEngine
         from lodestone.query.weigher import make_weigher
 
-        context = self.models()
         if projections is None:
             projections = self.serving_projections()
         return QueryEngine(
@@ -255,13 +254,23 @@ class Runtime:
         return deliver(self.catalog, self.store)
 
     def learn(self, request: FeedbackRequest) -> FeedbackResult:
-        """Take feedback: trust changes, and pictures that were right are tagged with the query's words.
+        """Take feedback: trust changes, and pictures that were right are tagged with the query's words. See `deliver_tags`.
 
         Raises:
             NotFoundError: the query is not recorded.
             InvalidRequestError: no picture is named, or one is both right and wrong.
         """
-        return self.trust.learn(request)
+        from datetime import UTC, datetime
+
+        from lodestone.query.trace import load_trace
+        from lodestone.tags.implicit import feedback_tags
+
+        result = self.trust.learn(request)
+        if result.applied and request.relevant and self.settings.tags.implicit:
+            images = self.catalog.images(request.relevant)
+            trace = load_trace(self.catalog, request.query_id)
+            self.catalog.add_tags(feedback_tags(trace, request.relevant, images=images, now=datetime.now(UTC)))
+        return result
 
     def gate(self) -> GateModel:
         """The complexity gate's model: the one learnt in this home, or the one that ships."""
@@ -273,6 +282,7 @@ class Runtime:
     def _learnt(self) -> Learnt:
         from lodestone.query.engine import Learnt
         from lodestone.query.memory import Memory
+        from lodestone.tags.search import TagSearch
 
         memory = Memory(
             self.catalog,
@@ -280,7 +290,7 @@ class Runtime:
             history=self.settings.query.history,
             tags=self.settings.tags.model_copy(update={"implicit": False}),
         )
-        return Learnt(memory=memory)
+        return Learnt(trust=self.trust, tags=TagSearch(self.store), gate=self.gate(), memory=memory)
 
     def decode(self, data: bytes | Path) -> Image.Image:
         """A picture given by its bytes or its file -> upright RGB picture, within the same bounds as when indexing.

@@ -22,6 +22,8 @@ from lodestone_schemas.api import (
     CorpusPage,
     EngineList,
     Event,
+    FeedbackRequest,
+    FeedbackResult,
     ImageInfo,
     Problem,
     ReplayResult,
@@ -184,6 +186,13 @@ class ServiceClient:
         path = f"/v1/queries/{query_id}/replay"
         answer = self._request("POST", path, params={"fresh": fresh}, timeout=self._patience())
         return ReplayResult.model_validate_json(answer)
+
+    def feedback(self, request: FeedbackRequest) -> FeedbackResult:
+        """Say which pictures of an answer were right and which were not."""
+        headers = {"Content-Type": "application/json"}
+        content = request.model_dump_json()
+        answer = self._request("POST", "/v1/feedback", content=content, headers=headers, timeout=self._patience())
+        return FeedbackResult.model_validate_json(answer)
 
     def generators(self) -> EngineList:
         """The service's guide engines, their breakers, and its guide cache."""

@@ -69,7 +69,13 @@ class MemoryServices(ABC):
     async def feedback(self, request: FeedbackRequest) -> FeedbackResult:
         """See `Services.feedback`."""
         runtime, _ = self.opened()
-        return await asyncio.to_thread(runtime.learn, request)
+
+        def learn() -> FeedbackResult:
+            result = runtime.learn(request)
+            runtime.deliver_tags()
+            return result
+
+        return await asyncio.to_thread(learn)
 
     async def trust(self) -> TrustPage:
         """See `Services.trust`."""

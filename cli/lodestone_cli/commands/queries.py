@@ -99,7 +99,10 @@ def feedback(
             irrelevant=[_picture(trace, one) for one in irrelevant or []],
             eta=eta,
         )
-        result = session.runtime.learn(request)
+        client = session.service()
+        result = client.feedback(request) if client else session.runtime.learn(request)
+        if client is None:
+            session.runtime.deliver_tags()
         session.emit(result.model_dump(mode="json"), lambda console: _print_feedback(console, result))
 
 
