@@ -162,12 +162,16 @@ def present(folder: Folder, pictures: Mapping[str, Path]) -> dict[str, Path]:
 
     Raises:
         NotFoundError: none is there; names one.
+        InvalidRequestError: none was named at all.
     """
+    if not pictures:
+        raise InvalidRequestError(f"{folder.name}: no picture is named in {str(folder.root)!r}", hint=folder.layout)
     found = {name: path for name, path in pictures.items() if path.is_file()}
     if not found:
-        first = next(iter(pictures.values()), None)
-        named = f"; the first should be {str(first)!r}" if first is not None else ""
-        raise NotFoundError(f"{folder.name}: none of its {len(pictures)} pictures is there{named}", hint=folder.layout)
+        first = str(next(iter(pictures.values())))
+        raise NotFoundError(
+            f"{folder.name}: none of its {len(pictures)} pictures is there; the first should be {first!r}", hint=folder.layout
+        )
     if missing := len(pictures) - len(found):
         folder.skipped[MISSING] += missing
     return found

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 from typing import Final
 
+from lodestone.errors import NotFoundError
 from lodestone.evaluation.datasets.base import MALFORMED, EvalQuery, EvalSet, Folder, check_split, object_set
 
 _LAYOUT: Final = "expected: DIR/256_ObjectCategories/001.ak47/001_0001.jpg … (or the category folders in DIR itself)"
@@ -36,6 +37,8 @@ def read_caltech256(root: Path, split: str | None) -> EvalSet:
         pictures |= found
         if named[2] != _CLUTTER:
             queries.append(EvalQuery(category.name, _words(named[2]), frozenset(found)))
+    if not pictures:
+        raise NotFoundError(f"{folder.name}: no category with pictures in {str(base)!r}", hint=_LAYOUT)
     return object_set(folder, pictures, queries, split=None)
 
 
