@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from dataclasses import replace
 
@@ -391,6 +392,7 @@ def test_writes_and_searches_during_a_build_lose_nothing_and_never_fail(store: V
     failures: list[BaseException] = []
     written: list[str] = []
     removed: list[str] = []
+    moved: list[int] = []
     answered = 0
 
     def write() -> None:
@@ -402,8 +404,10 @@ def test_writes_and_searches_during_a_build_lose_nothing_and_never_fail(store: V
             gone = base.ids[len(removed)]
             store.delete(spec.name, [gone])
             removed.append(gone)
+            changed = 3_998 - len(moved)
+            store.upsert(spec.name, PointBatch([base.ids[changed]], -base.vectors[[changed]], [{"corpus": "moved"}]))
+            moved.append(changed)
             first += 20
-            done.wait(0.01)
 
     def search() -> None:
         nonlocal answered
@@ -433,7 +437,52 @@ def test_writes_and_searches_during_a_build_lose_nothing_and_never_fail(store: V
     assert written
     everything = {i for batch in store.scroll(spec.name) for i in batch.ids}
     assert everything == (set(base.ids) - set(removed)) | set(written)
+    assert_moved(store, spec.name, base, moved)
     assert store.info(spec.name).indexed >= 3_500 - len(removed)
+
+
+def assert_moved(store: VectorStore, name: str, base: PointBatch, rows: list[int]) -> None:
+    """The points of `rows` were overwritten by their opposites with one other payload: nothing of before is found."""
+    ids = [base.ids[row] for row in rows]
+    got = store.retrieve(name, ids)
+    np.testing.assert_allclose(got.vectors, -base.vectors[rows], atol=1e-6)
+    assert {tuple(payload.items()) for payload in got.payloads} == {(("corpus", "moved"),)}
+    assert store.count(name, Filter(must=(MatchAny("corpus", ("moved",)),))) == len(ids)
+    old = Filter(must=(MatchAny("corpus", ("corpus0", "corpus1", "corpus2")),))
+    assert not {i for batch in store.scroll(name, old) for i in batch.ids} & set(ids)
+    for point, found in zip(ids, store.search(name, [exact(base.vectors[row], 20) for row in rows]), strict=True):
+        assert point not in found.ids
+
+
+def test_writes_hold_when_the_parameters_change_in_the_middle_of_a_build(store: VectorStore) -> None:
+    base = make_points(8_000, 64, seed=6)
+    spec = CollectionSpec("busy-2", 64, hnsw=HnswSpec(ef_construct=400))
+    store.create(spec)
+    store.upsert(spec.name, base)
+    build = threading.Thread(target=store.build, args=(spec.name,))
+    build.start()
+    while build.is_alive() and not store.info(spec.name).building:
+        time.sleep(0.01)
+    time.sleep(0.3)  # a server says so before it begins
+    store.delete(spec.name, base.ids[:200])
+    gone = set(base.ids[:200])
+    by_filter = Filter(must=(MatchAny("root", ("root1",)), Between("taken_at", FIRST + 1_000, FIRST + 1_200)))
+    gone |= {i for batch in store.scroll(spec.name, by_filter) for i in batch.ids}
+    store.delete_matching(spec.name, by_filter)
+    moved = list(range(200, 400))
+    store.upsert(spec.name, PointBatch([base.ids[r] for r in moved], -base.vectors[moved], [{"corpus": "moved"}] * 200))
+    store.upsert(spec.name, PointBatch(base.ids[:50], base.vectors[:50], base.payloads[:50]))
+    gone -= set(base.ids[:50])
+    store.create(spec)
+    store.create(replace(spec, hnsw=HnswSpec(m=8, ef_construct=400)))
+    build.join()
+    assert len(gone) > 200
+    for rebuild in (True, False):
+        assert {i for batch in store.scroll(spec.name) for i in batch.ids} == set(base.ids) - gone
+        assert store.count(spec.name) == len(base) - len(gone)
+        assert_moved(store, spec.name, base, moved)
+        if rebuild:
+            store.build(spec.name)
 
 
 # -- the whole

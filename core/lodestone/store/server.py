@@ -1,7 +1,8 @@
 """How are vectors kept and searched on a Qdrant server? The `VectorStore` adapter over qdrant-client, points by gRPC.
 
 Points are loaded without a graph (m=0, payload indexes first); `build` turns the graph on and waits for it. Aliases are the
-server's. Every call is idempotent and is repeated when the server is away for a moment.
+server's. Every call is idempotent and is repeated when the server is away for a moment. Deletes hold although the server
+rearranges its segments meanwhile: see `server_writes`.
 """
 
 from __future__ import annotations
@@ -37,11 +38,13 @@ from lodestone.store.server_engine import (
     as_batch,
     engine_filter,
     graph_config,
+    is_as_specified,
     quantization_config,
     search_request,
     shape_of,
     version_of,
 )
+from lodestone.store.server_writes import WriteKeeper
 from lodestone_schemas.collections import CollectionSpec
 
 CALL_QUERIES = 64
@@ -87,6 +90,7 @@ class ServerStore(VectorStore):
         self._server = ServerConnection(
             url, api_key=api_key, prefer_grpc=prefer_grpc, grpc_port=grpc_port, timeout=timeout, namespace=namespace
         )
+        self._keeper = WriteKeeper(self._server)
         self._client = self._server.client
         self._at = self._server.at  # what the server calls a collection of ours
         self._pool = ThreadPoolExecutor(max_workers=writers, thread_name_prefix="lodestone-upsert")
@@ -98,32 +102,26 @@ class ServerStore(VectorStore):
     def create(self, spec: CollectionSpec) -> None:
         """See `VectorStore.create`. Other graph parameters under the same name hold from the next build on."""
         check_name(spec.name)
-        extra: dict[str, Any] = {}
-        if version_of(self._server.version) >= METADATA_SERVER:
-            extra["metadata"] = {EF_KEY: spec.hnsw.ef}
         vectors = models.VectorParams(
             size=spec.dim, distance=models.Distance.DOT, on_disk=spec.on_disk, hnsw_config=models.HnswConfigDiff(m=0)
         )
-        common = {"hnsw_config": graph_config(spec), "quantization_config": quantization_config(spec), **extra}
+        settings = self._settings(spec)
         try:
             self._server.call(
-                "creating a collection", partial(self._client.create_collection, self._at(spec.name), vectors, **common)
+                "creating a collection", partial(self._client.create_collection, self._at(spec.name), vectors, **settings)
             )
         except CollectionExistsError:
-            shape = self._shape(spec.name, fresh=True)
-            if shape.dim != spec.dim:
-                raise other_dim(spec.name, dim=shape.dim, wanted=spec.dim) from None
-            common["quantization_config"] = common["quantization_config"] or models.Disabled.DISABLED
-            self._server.call(
-                "changing a collection", partial(self._client.update_collection, self._at(spec.name), **common), name=spec.name
-            )
+            self._respecify(spec, settings)
+        indexed = self._server.state(spec.name).payload_schema
         for field, kind in spec.fields:
-            self._create_index(spec.name, field, FIELD_TYPES[kind])
+            if field not in indexed:
+                self._create_index(spec.name, field, FIELD_TYPES[kind])
         self._shape(spec.name, fresh=True)
 
     def drop(self, name: str) -> None:
         """See `VectorStore.drop`. Aliases of the collection go with it."""
         self._shapes.pop(name, None)
+        self._keeper.dropped(name)
         if name in self.collections():
             self._server.call("dropping a collection", partial(self._client.delete_collection, self._at(name)))
 
@@ -133,6 +131,7 @@ class ServerStore(VectorStore):
 
     def info(self, name: str) -> CollectionInfo:
         """See `VectorStore.info`."""
+        self._keeper.settle(name)
         state = self._server.state(name)
         points = self.count(name)
         return CollectionInfo(
@@ -146,35 +145,29 @@ class ServerStore(VectorStore):
     def upsert(self, name: str, points: PointBatch) -> None:
         """See `VectorStore.upsert`. Sent in pieces of 256 points, several at once; each piece is durable by itself."""
         checked = check_points(points, dim=self._shape(name).dim)
-        sent = [self._pool.submit(self._upsert_piece, name, piece) for piece in slices(checked, CALL_POINTS)]
-        wait(sent)
-        for piece in sent:
-            piece.result()
+        with self._keeper.upserting(name, checked.ids):
+            sent = [self._pool.submit(self._upsert_piece, name, piece) for piece in slices(checked, CALL_POINTS)]
+            wait(sent)
+            for piece in sent:
+                piece.result()
 
     def delete(self, name: str, ids: Sequence[str]) -> None:
         """See `VectorStore.delete`."""
         self._shape(name)
         canonical: list[Any] = list(check_ids(ids))
         if canonical:
-            selector = models.PointIdsList(points=canonical)
-            self._server.call(
-                "deleting points",
-                partial(self._client.delete, self._at(name), selector, wait=True),
-                name=name,
-                attempts=WRITE_ATTEMPTS,
-            )
+            with self._keeper.deleting(name, canonical):
+                self._delete(name, models.PointIdsList(points=canonical))
 
     def delete_matching(self, name: str, filter_: Filter) -> None:
-        """See `VectorStore.delete_matching`."""
+        """See `VectorStore.delete_matching`. Other writers of this process wait meanwhile."""
         check_matching(filter_)
-        conditions = engine_filter(filter_)
-        selector = models.FilterSelector(filter=conditions or models.Filter())
-        self._server.call(
-            "deleting points",
-            partial(self._client.delete, self._at(name), selector, wait=True),
-            name=name,
-            attempts=WRITE_ATTEMPTS,
-        )
+        self._shape(name)
+        conditions = engine_filter(filter_) or models.Filter()
+        with self._keeper.deleting_found(name) as remember:
+            for records in self._records(name, conditions, 4096, content=False):
+                remember([str(record.id) for record in records])
+            self._delete(name, models.FilterSelector(filter=conditions))
 
     def build(self, name: str) -> None:
         """See `VectorStore.build`.
@@ -182,7 +175,7 @@ class ServerStore(VectorStore):
         Raises:
             StoreError: The server stopped optimizing, or was not done after `build_timeout` seconds.
         """
-        build_graph(self._server, name, timeout=self._build_timeout, stall_timeout=self._stall_timeout)
+        build_graph(self._server, self._keeper, name, timeout=self._build_timeout, stall_timeout=self._stall_timeout)
 
     def search(self, name: str, queries: Sequence[VectorQuery]) -> list[Neighbours]:
         """See `VectorStore.search`."""
@@ -198,6 +191,7 @@ class ServerStore(VectorStore):
     def retrieve(self, name: str, ids: Sequence[str]) -> PointBatch:
         """See `VectorStore.retrieve`."""
         dim = self._shape(name).dim
+        self._keeper.settle(name)
         canonical: list[Any] = list(check_ids(ids))
         records: dict[str, models.Record] = {}
         for start in range(0, len(canonical), CALL_POINTS):
@@ -214,10 +208,13 @@ class ServerStore(VectorStore):
         """See `VectorStore.scroll`."""
         if batch_size < 1:
             raise StoreError(f"batch size {batch_size} is out of range", hint="at least 1")
-        return self._pages(name, self._shape(name).dim, engine_filter(filter_), batch_size)
+        dim = self._shape(name).dim
+        self._keeper.settle(name)
+        return (as_batch(records, dim=dim) for records in self._records(name, engine_filter(filter_), batch_size))
 
     def count(self, name: str, filter_: Filter | None = None) -> int:
         """See `VectorStore.count`."""
+        self._keeper.settle(name)
         conditions = engine_filter(filter_)
         return self._server.call(
             "counting points", partial(self._client.count, self._at(name), conditions, exact=True), name=name
@@ -253,6 +250,7 @@ class ServerStore(VectorStore):
     def close(self) -> None:
         """See `VectorStore.close`."""
         self._pool.shutdown(wait=True)
+        self._keeper.close()
         self._server.close()
 
     def _shape(self, name: str, *, fresh: bool = False) -> Shape:
@@ -261,6 +259,40 @@ class ServerStore(VectorStore):
             known = shape_of(self._server.state(name), name=name)
             self._shapes[name] = known
         return known
+
+    def _settings(self, spec: CollectionSpec) -> dict[str, Any]:
+        settings: dict[str, Any] = {"hnsw_config": graph_config(spec), "quantization_config": quantization_config(spec)}
+        if version_of(self._server.version) >= METADATA_SERVER:
+            settings["metadata"] = {EF_KEY: spec.hnsw.ef}
+        return settings
+
+    def _respecify(self, spec: CollectionSpec, settings: dict[str, Any]) -> None:
+        """Change the settings of a collection that exists, if there is anything to change: it costs the server a pause."""
+        state = self._server.state(spec.name)
+        shape = shape_of(state, name=spec.name)
+        if shape.dim != spec.dim:
+            raise other_dim(spec.name, dim=shape.dim, wanted=spec.dim)
+        if is_as_specified(state, settings):
+            return
+        settings["quantization_config"] = settings["quantization_config"] or models.Disabled.DISABLED
+        change = partial(self._client.update_collection, self._at(spec.name), **settings)
+        if not self._keeper.at_rest(
+            spec.name,
+            lambda: self._server.call("changing a collection", change, name=spec.name),
+            patience=self._stall_timeout,
+        ):
+            raise StoreError(
+                f"Qdrant is still optimizing {spec.name!r}; its settings cannot be changed now",
+                hint="try again when the server has come to rest, or with the settings of before",
+            )
+
+    def _delete(self, name: str, selector: models.PointsSelector) -> None:
+        self._server.call(
+            "deleting points",
+            partial(self._client.delete, self._at(name), selector, wait=True),
+            name=name,
+            attempts=WRITE_ATTEMPTS,
+        )
 
     def _create_index(self, name: str, field: str, kind: models.PayloadSchemaType) -> None:
         self._server.call(
@@ -288,7 +320,9 @@ class ServerStore(VectorStore):
 
         return answer(queries, ask)
 
-    def _pages(self, name: str, dim: int, conditions: models.Filter | None, size: int) -> Iterator[PointBatch]:
+    def _records(
+        self, name: str, conditions: models.Filter | None, size: int, *, content: bool = True
+    ) -> Iterator[list[models.Record]]:
         offset: Any = None
         while True:
             records, offset = self._server.call(
@@ -299,12 +333,12 @@ class ServerStore(VectorStore):
                     conditions,
                     limit=size,
                     offset=offset,
-                    with_payload=True,
-                    with_vectors=True,
+                    with_payload=content,
+                    with_vectors=content,
                 ),
                 name=name,
             )
             if records:
-                yield as_batch(records, dim=dim)
+                yield records
             if offset is None:
                 return

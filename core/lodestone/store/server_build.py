@@ -15,6 +15,7 @@ from qdrant_client import models
 from lodestone.errors import StoreError
 from lodestone.store.server_connection import ServerConnection
 from lodestone.store.server_engine import shape_of
+from lodestone.store.server_writes import WriteKeeper
 
 # Segments of fewer points stay without a graph, except while one over everything is wanted. With a higher value the server
 # takes the graph away again when it next merges the segments of a small collection; with a lower one each batch gets its own.
@@ -22,13 +23,15 @@ _SEGMENT_POINTS = 1_000
 _LOWEST_THRESHOLD = 1
 _POLL_SECONDS = 0.25
 _NEARLY_ALL = 0.95
+_SETTLE_SECONDS = 15.0
 
 
-def build_graph(server: ServerConnection, name: str, *, timeout: float, stall_timeout: float) -> None:
+def build_graph(server: ServerConnection, keeper: WriteKeeper, name: str, *, timeout: float, stall_timeout: float) -> None:
     """Turn the collection's graph on and return when it holds every point.
 
     Args:
         server: Connection.
+        keeper: Changes settings where no write is undone by it.
         name: Of the collection.
         timeout: Seconds to wait at most.
         stall_timeout: Seconds to wait while the server is idle with points left to index.
@@ -39,11 +42,17 @@ def build_graph(server: ServerConnection, name: str, *, timeout: float, stall_ti
     state = server.state(name)
     kilobytes = max(_SEGMENT_POINTS * shape_of(state, name=name).dim * 4 // 1024, 10)
     graph = models.VectorParamsDiff(hnsw_config=models.HnswConfigDiff(m=state.config.hnsw_config.m))
-    _change(server, name, vectors_config={"": graph}, threshold=_LOWEST_THRESHOLD)
+    turn_on = partial(_change, server, name, vectors_config={"": graph}, threshold=_LOWEST_THRESHOLD)
+    if not keeper.at_rest(name, turn_on, patience=timeout):
+        raise StoreError(
+            f"Qdrant did not come to rest for {timeout:.0f} s; the graph of {name!r} was not begun",
+            hint="searches work meanwhile; look at the server's load and log, then build again",
+        )
     try:
         _wait_until_indexed(server, name, timeout=timeout, stall_timeout=stall_timeout)
     finally:
-        _change(server, name, threshold=kilobytes)
+        # Where it does not come to rest the threshold stays low until the next build: small graphs, but no write undone.
+        keeper.at_rest(name, partial(_change, server, name, threshold=kilobytes), patience=_SETTLE_SECONDS)
 
 
 def _change(server: ServerConnection, name: str, *, threshold: int, **changes: Any) -> None:  # noqa: ANN401 - client's keywords

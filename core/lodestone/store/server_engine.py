@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,6 +116,16 @@ def shape_of(info: models.CollectionInfo, *, name: str) -> Shape:
         )
     metadata = info.config.metadata or {}
     return Shape(params.size, int(metadata.get(EF_KEY, HnswSpec().ef)), info.config.quantization_config is not None)
+
+
+def is_as_specified(info: models.CollectionInfo, settings: Mapping[str, Any]) -> bool:
+    """Whether the collection has the settings that `create` would give it."""
+    graph, there = settings["hnsw_config"], info.config.hnsw_config
+    return (
+        (there.m, there.ef_construct, there.full_scan_threshold) == (graph.m, graph.ef_construct, graph.full_scan_threshold)
+        and (info.config.quantization_config is None) == (settings["quantization_config"] is None)
+        and (info.config.metadata or {}).get(EF_KEY) == settings.get("metadata", {}).get(EF_KEY)
+    )
 
 
 def search_request(query: VectorQuery, vector: Vectors, *, shape: Shape, fetch: int) -> models.QueryRequest:
