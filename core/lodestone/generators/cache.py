@@ -21,7 +21,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -142,10 +142,13 @@ class GuideCache:
         """How full it is, and how often it helped.
 
         `entries`, `bytes` and `limit_bytes`; since this process began: `hits`, `semantic_hits`, `misses`, `hit_rate`,
-        `corrupt` (files removed as unreadable) and `failures` (guides that could not be kept).
+        `corrupt` (files removed as unreadable) and `failures` (guides that could not be kept, or read).
         """
         if self._size is None:
-            self._survey()
+            try:
+                self._survey()
+            except OSError as error:
+                self._failed("the guide cache cannot be listed", error, guides=0)
         entries, size = self._size or (0, 0)
         with self._guard:
             counts = dict(self._counts)
@@ -217,7 +220,7 @@ class GuideCache:
         """Every query's vectors; read again when files came or went."""
         try:
             changed = self._folder.stat().st_mtime_ns
-        except FileNotFoundError:
+        except OSError:  # not made yet
             return {}
         with self._guard:
             if changed == self._seen_ns:
@@ -233,20 +236,28 @@ class GuideCache:
     def _read(self, path: Path) -> Entry | None:
         try:
             entry = read_entry(path)
-            if entry is not None:
-                os.utime(path, ns=(time.time_ns(), time.time_ns()))
         except UnreadableEntryError as error:
             self._remove_corrupt(path, error)
             return None
-        except OSError:  # removed by another process since it was read, or not ours to touch: it was read all the same
-            return entry
+        except OSError as error:
+            self._failed(f"the kept guide {path.name} cannot be read", error)
+            return None
+        if entry is not None:
+            with suppress(OSError):  # removed by another process since, or not ours to touch: it was read all the same
+                os.utime(path, ns=(time.time_ns(), time.time_ns()))
         return entry
 
     def _remove_corrupt(self, path: Path, error: Exception) -> None:
         _log.warning("removed the kept guide %s: %s", path.name, error)
         with self._guard:
             self._counts["corrupt"] += 1
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # what cannot be removed is found, and counted, again
+            path.unlink(missing_ok=True)
+
+    def _failed(self, what: str, error: Exception, *, guides: int = 1) -> None:
+        _log.warning("%s: %s", what, error)
+        with self._guard:
+            self._counts["failures"] += guides
 
     # -- keeping -------------------------------------------------------------------------------------------------------------
 
@@ -261,9 +272,7 @@ class GuideCache:
                     write_whole(self._folder / name, content)
                 self._survey()
         except (OSError, Timeout, TypeError, ValueError) as error:
-            _log.warning("guides could not be kept: %s", error)
-            with self._guard:
-                self._counts["failures"] += len(files)
+            self._failed("guides could not be kept", error, guides=len(files))
 
     @contextmanager
     def _locked(self) -> Iterator[None]:

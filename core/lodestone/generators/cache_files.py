@@ -72,6 +72,7 @@ def read_entry(path: Path) -> Entry | None:
 
     Raises:
         UnreadableEntryError: it is there and damaged.
+        OSError: it cannot be read now.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -87,5 +88,5 @@ def read_entry(path: Path) -> Entry | None:
         )
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise UnreadableEntryError(f"{path.name}: {error}") from error
