@@ -11,8 +11,9 @@ from lodestone.catalog.identity import caption_id
 from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState
 from lodestone.errors import DeadlineExceededError, UnknownNameError
 from lodestone.generators.base import GuideRequest
-from lodestone.generators.exemplar import Exemplar
+from lodestone.generators.exemplar import TAG_WEIGHT, Exemplar
 from lodestone.generators.registry import GeneratorContext, make_generator
+from lodestone.query.fusion import RankedList
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import Filter, MatchAny, PointBatch
 from lodestone.store.edge import EdgeStore
@@ -75,14 +76,64 @@ async def test_at_most_n_and_only_what_is_like_enough(store, catalog):
 
 async def test_the_querys_filter_holds_for_guides(store, catalog):
     only = Filter((MatchAny("root", (f"root-{IMAGES[1]}",)),))
-    guides = await Exemplar(store, catalog).generate(request(filter=only))
+    guides = await Exemplar(store, catalog, least_similarity=0.5).generate(request(filter=only))
     assert [guide.provenance["image_id"] for guide in guides] == [IMAGES[1]]
 
 
 async def test_a_captioned_picture_that_no_space_holds_makes_no_guide(store, catalog):
     store.delete("bridge-1", [IMAGES[0]])
-    guides = await Exemplar(store, catalog).generate(request())
+    guides = await Exemplar(store, catalog, least_similarity=0.5).generate(request())
     assert [guide.provenance["image_id"] for guide in guides] == [IMAGES[1]]
+
+
+class Tags:
+    """Tags as the tag search gives them: pictures and scores, in the roots that the filter lets through."""
+
+    def __init__(self, scores):
+        self.scores = scores
+
+    def search(self, text, collection, *, filter_, limit):
+        roots = filter_.must[0].values if filter_ else [f"root-{image_id}" for image_id in self.scores]
+        seen = {one: score for one, score in self.scores.items() if f"root-{one}" in roots}
+        best = sorted(seen, key=lambda one: (-seen[one], one))[:limit]
+        assert (text, collection) == ("a dog", "tags-1")
+        return RankedList("text", "tags", 1.0, tuple(best), np.array([seen[one] for one in best], np.float32))
+
+
+WITH_TAGS = {**WITH_CAPTIONS, "tags": "tags-1"}
+
+
+async def test_tagged_pictures_are_guides_by_their_score_and_a_picture_is_one_guide(store, catalog):
+    tags = Tags({IMAGES[2]: 0.8, IMAGES[1]: 1.0})
+    exemplar = Exemplar(store, catalog, least_similarity=0.5, tags=tags)
+    guides = await exemplar.generate(request(collections=WITH_TAGS))
+    assert [guide.provenance["image_id"] for guide in guides] == IMAGES
+    assert [guide.weight for guide in guides] == pytest.approx([0.9, 0.8, TAG_WEIGHT * 0.8], abs=1e-5)
+    assert guides[2].provenance["tag_score"] == pytest.approx(0.8)
+    alone = await exemplar.generate(request(collections={**SPACES, "tags": "tags-1"}))
+    assert [guide.provenance["image_id"] for guide in alone] == [IMAGES[1], IMAGES[2]]
+    assert len(await exemplar.generate(request(collections=WITH_CAPTIONS))) == 2
+
+
+async def test_tags_of_another_corpus_are_not_seen(store, catalog):
+    exemplar = Exemplar(store, catalog, least_similarity=0.5, tags=Tags({IMAGES[2]: 1.0}))
+    only = Filter((MatchAny("root", (f"root-{IMAGES[1]}",)),))
+    guides = await exemplar.generate(request(collections=WITH_TAGS, filter=only))
+    assert [guide.provenance["image_id"] for guide in guides] == [IMAGES[1]]
+
+
+async def test_rounds_of_one_give_what_one_round_gives(store, catalog):
+    for number in range(12):  # so many captions of one picture that they fill the first search
+        vector = np.array([[0.99, 0, np.sqrt(1 - 0.99**2)]], np.float32)
+        payload = {"image": IMAGES[0], "source": "more"}
+        store.upsert("captions-1", PointBatch([caption_id(IMAGES[0], "more", str(number))], vector, [payload]))
+    exemplar = Exemplar(store, catalog, least_similarity=0.0, tags=Tags({IMAGES[2]: 0.9}))
+    together = await exemplar.generate(request(n=3, collections=WITH_TAGS))
+    apart = [await exemplar.generate(request(n=1, first=number, collections=WITH_TAGS)) for number in range(4)]
+    assert [len(one) for one in apart] == [1, 1, 1, 0]
+    assert [(one.guide_id, one.weight, one.provenance) for one in together] == [
+        (one.guide_id, one.weight, one.provenance) for (one,) in apart[:3]
+    ]
 
 
 class Untouchable:

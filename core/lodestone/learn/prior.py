@@ -155,7 +155,7 @@ class PriorWeights:
 
     def _arrays(self) -> dict[str, NDArray[np.float16]]:
         return {
-            f"{collection}.{part}": getattr(prior, part).astype(np.float16)
+            f"{collection}.{part}": np.ascontiguousarray(getattr(prior, part), np.float16)
             for collection, prior in self.spaces.items()
             for part in SpacePrior.__slots__
         }
@@ -198,7 +198,13 @@ def fit_space(
     largest = np.abs(directions).argmax(0)
     directions = directions * np.sign(directions[largest, np.arange(rank)])  # eigenvectors have no sign of their own
     spread = chosen.temperature * np.sqrt(kept)[:, None] * directions.T
-    return SpacePrior(*(array.astype(np.float16).astype(np.float32) for array in (centre, slope, bias, spread)))
+    return SpacePrior(*(_half(array) for array in (centre, slope, bias, spread)))
+
+
+def _half(array: NDArray[np.float64]) -> Array:
+    """As it will be stored; in row order, which safetensors takes for granted."""
+    rounded: Array = np.ascontiguousarray(array, np.float16).astype(np.float32)
+    return rounded
 
 
 def refit(
