@@ -39,7 +39,7 @@ class Profile:
         depth: Candidates from each list.
         hnsw: Graph of each space's collection, where the settings do not say.
         direct: Space -> the backbone (`NAME` or `NAME#OUTPUT`) whose output is the space as it is.
-        space_priors: Space -> its trust before any feedback; those not named have the mean. Any scale: their ratios count.
+        space_priors: Space -> its trust before any feedback, 1 where it is not named; ratios count.
         engines: Engine -> its settings, where the user's have no section of that name.
     """
 

@@ -53,7 +53,7 @@ def _prior(context: GeneratorContext) -> Generator:
 def _diffusers(context: GeneratorContext) -> Generator:
     from lodestone.generators.diffusers_engine import Diffusers
 
-    return Diffusers.from_context(context)
+    return Diffusers(_settings(context, "diffusers"), context.name or "diffusers")
 
 
 def _openai(context: GeneratorContext) -> Generator:
