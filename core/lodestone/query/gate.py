@@ -16,6 +16,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib.resources import files
 from itertools import combinations
 from pathlib import Path
@@ -57,7 +58,7 @@ class Term:
     weight: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class GateModel:
     """A fitted gate; immutable.
 
@@ -75,13 +76,13 @@ class GateModel:
     k: int = K
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def version(self) -> str:
         """12 hex characters over everything that decisions depend on."""
-        text = json.dumps([FORMAT, self.intercept, self.threshold, self.k, self._terms()], sort_keys=True)
+        text = json.dumps([FORMAT, float(self.intercept), float(self.threshold), self.k, self._terms()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
-    @property
+    @cached_property
     def methods(self) -> frozenset[str]:
         """Methods that the model knows."""
         return frozenset(name.removesuffix(_ANSWERED) for name in self.terms if name.endswith(_ANSWERED))
@@ -180,9 +181,7 @@ class GateModel:
         return model
 
     def _terms(self) -> dict[str, dict[str, float]]:
-        return {
-            name: {"mean": one.mean, "spread": one.spread, "weight": one.weight} for name, one in sorted(self.terms.items())
-        }
+        return {name: {part: float(getattr(one, part)) for part in Term.__slots__} for name, one in sorted(self.terms.items())}
 
     def _parts(self, values: Mapping[str, float]) -> dict[str, float]:
         return {name: one.weight * (values[name] - one.mean) / one.spread for name, one in self.terms.items() if name in values}

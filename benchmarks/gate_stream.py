@@ -1,0 +1,209 @@
+"""What do tags teach the gate? A stream of queries over a real home: catalog, outbox, store and tag search are the real ones.
+
+Day after day people ask for the same pictures in other words. Some pictures come with their first caption. Each picture's
+second caption is asked first; answers leave implicit tags, and every other asker, told by the judgements, marks the right
+picture among the first ten. Then come the other three captions, and the second ones once more. Tags are delivered after every
+hundred queries.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from benchmarks.gate_data import Scene
+from benchmarks.gate_world import Answers, Asked
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.records import ImageRecord, ImageState, TagRecord
+from lodestone.query.fusion import RankedList
+from lodestone.query.gate import GateModel
+from lodestone.store.aliases import JsonAliasTable
+from lodestone.store.edge import EdgeStore
+from lodestone.tags.book import FEEDBACK, IMPLICIT, TagBook, new_tag
+from lodestone.tags.confidence import Confidence
+from lodestone.tags.delivery import TAGS_ALIAS, deliver
+from lodestone.tags.search import TagSearch
+
+BATCH = 100  # queries between two deliveries
+MOST = 5  # pictures that one query tags
+PAGE = 10  # results that a user looks at
+
+
+class Home:
+    """The world's pictures in a catalog and a store; `rows` by image id."""
+
+    def __init__(self, folder: Path, scene: Scene) -> None:
+        folder.mkdir(parents=True)
+        self.catalog = Catalog.open(folder / "catalog.sqlite")
+        self.store = EdgeStore(folder / "store", aliases=JsonAliasTable(folder / "aliases.json"))
+        self.book = TagBook(self.catalog)
+        self._search = TagSearch(self.store)
+        corpus = self.catalog.ensure_corpus("photos")
+        self.corpus_id = corpus.corpus_id
+        root = self.catalog.ensure_root(corpus.corpus_id, "/photos")
+        minted = self.catalog.mint_image_ids(corpus.corpus_id, root.name, scene.world.ids)
+        self.ids = [minted[name] for name in scene.world.ids]
+        self.names = {image_id: name for name, image_id in minted.items()}
+        self.catalog.add_images(
+            [
+                ImageRecord(image_id, corpus.corpus_id, root.root_id, name, f"{row:064x}", 1, 0, ImageState.ACTIVE)
+                for row, (name, image_id) in enumerate(minted.items())
+            ]
+        )
+
+    def tags(self, asked: Asked) -> list[RankedList] | None:
+        """What the tag search finds for each query, in the world's own ids; None while there are no tags."""
+        collection = self.store.aliases().get(TAGS_ALIAS)
+        if collection is None:
+            return None
+        found = [self._search.search(text, collection) for text in asked.words]
+        return [
+            RankedList(one.guide, one.space, one.weight, tuple(self.names[i] for i in one.ids), one.scores) for one in found
+        ]
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.store.close()
+        self.catalog.close()
+
+
+class State(NamedTuple):
+    """What the gate does with queries: share found simple, mean average precision with the gate and of the text pass."""
+
+    simple: float
+    gated: float
+    text: float
+
+
+def judge(home: Home, scene: Scene, gate: GateModel, asked: Asked, *, share: float) -> State:
+    """The queries against the tags of now."""
+    answers = scene.world.answer(asked, captions=scene.captions(share, 9, first=1), tags=home.tags(asked))
+    simple = _simple(gate, answers)
+    return State(float(simple.mean()), float(np.where(simple, answers.text, answers.guided).mean()), float(answers.text.mean()))
+
+
+def stream(
+    home: Home, scene: Scene, gate: GateModel, sure: Confidence, *, share: float, feedback: bool, seed: int
+) -> list[tuple[str, ...]]:
+    """Table rows: before, after and undone.
+
+    Args:
+        home: Without tags.
+        scene: Pictures and captions.
+        gate: Decides.
+        sure: Who is tagged.
+        share: Of the pictures that have captions from elsewhere.
+        feedback: Whether every other asker marks the right picture.
+        seed: In which order the queries come, and who marks.
+    """
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(scene.world.n)
+    first = scene.asked(1).take(order)
+    later = _others(scene, rng)
+    started = datetime.now(UTC) - timedelta(seconds=1)
+    before = judge(home, scene, gate, later, share=share), judge(home, scene, gate, first, share=share)
+    right = given = 0
+    for start in range(0, len(order), BATCH):
+        asked = first.take(np.arange(start, min(start + BATCH, len(order))))
+        tags = _learnt(home, scene, gate, sure, asked, share=share, marks=rng.random(BATCH) < feedback * 0.5)
+        given += len(tags)
+        right += sum(home.ids[truth] == tag.image_id for tag, truth in tags)
+        home.catalog.add_tags([tag for tag, _ in tags])
+        deliver(home.catalog, home.store)
+    after = judge(home, scene, gate, later, share=share), judge(home, scene, gate, first, share=share)
+    home.book.undo(since=started)
+    deliver(home.catalog, home.store)
+    undone = judge(home, scene, gate, later, share=share), judge(home, scene, gate, first, share=share)
+    return [
+        _row("none", "before", 0, 0, before),
+        _row("learnt", f"after {len(order)} queries", given, right, after),
+        _row("undone", "after that", 0, 0, undone),
+    ]
+
+
+def reinforcement(home: Home, scene: Scene, gate: GateModel, sure: Confidence, *, share: float) -> list[tuple[str, ...]]:
+    """Table rows: the four captions of each picture one day after another, implicit tags alone; is error added to error?"""
+    rows: list[tuple[str, ...]] = []
+    for day in range(1, 5):
+        bare = _plain(scene, gate, day, share)
+        asked = scene.asked(day)
+        state = judge(home, scene, gate, asked, share=share)
+        tags = _learnt(home, scene, gate, sure, asked, share=share, marks=np.zeros(len(asked.words), bool))
+        right = sum(home.ids[truth] == tag.image_id for tag, truth in tags)
+        home.catalog.add_tags([tag for tag, _ in tags])
+        deliver(home.catalog, home.store)
+        rows.append(
+            (
+                str(day),
+                str(len(tags)),
+                f"{right / max(1, len(tags)):.0%}",
+                f"{state.simple:.0%} ({bare.simple:.0%})",
+                f"{state.gated:.3f} ({bare.gated:.3f})",
+                f"{state.text:.3f} ({bare.text:.3f})",
+            )
+        )
+    return rows
+
+
+def _plain(scene: Scene, gate: GateModel, day: int, share: float) -> State:
+    answers = scene.world.answer(scene.asked(day), captions=scene.captions(share, 9, first=1))
+    simple = _simple(gate, answers)
+    return State(float(simple.mean()), float(np.where(simple, answers.text, answers.guided).mean()), float(answers.text.mean()))
+
+
+def _learnt(
+    home: Home, scene: Scene, gate: GateModel, sure: Confidence, asked: Asked, *, share: float, marks: np.ndarray
+) -> list[tuple[TagRecord, int]]:
+    """The tags that these queries leave, each with the row of the query's right picture."""
+    answers = scene.world.answer(asked, captions=scene.captions(share, 9, first=1), tags=home.tags(asked))
+    simple, now = _simple(gate, answers), datetime.now(UTC)
+    tags = []
+    for row, text in enumerate(asked.words):
+        truth = int(asked.truth[row])
+        if not simple[row] and answers.guides[row] > 0 and not answers.from_tags[row]:
+            confident = sure.of(answers.scores[row], guides=float(answers.guides[row]), most=MOST)
+            for place, score in enumerate(confident):
+                if score >= sure.threshold:
+                    image_id = home.ids[answers.ranked[row][place]]
+                    tag = new_tag(image_id, home.corpus_id, text, source=IMPLICIT, created_at=now, score=float(score))
+                    tags.append((tag, truth))
+        shown = answers.text[row] if simple[row] else answers.guided[row]
+        if marks[row] and shown >= 1 / PAGE:
+            tags.append((new_tag(home.ids[truth], home.corpus_id, text, source=FEEDBACK, created_at=now), truth))
+    return tags
+
+
+def _others(scene: Scene, rng: np.random.Generator) -> Asked:
+    """The captions that were not asked first, in random order."""
+    parts = [scene.asked(position) for position in range(2, 5)]
+    every = Asked(
+        [text for one in parts for text in one.words],
+        np.concatenate([one.vectors for one in parts]),
+        np.concatenate([one.truth for one in parts]),
+    )
+    return every.take(rng.permutation(len(every.words)))
+
+
+def _simple(gate: GateModel, answers: Answers) -> np.ndarray:
+    return np.array([gate.decide(methods).verdict == "simple" for methods in answers.methods])
+
+
+def _row(tags: str, when: str, given: int, right: int, states: tuple[State, State]) -> tuple[str, ...]:
+    other, same = states
+    return (
+        tags,
+        when,
+        str(given),
+        f"{right / given:.0%}" if given else "-",
+        f"{other.simple:.1%}",
+        f"{other.gated:.3f}",
+        f"{other.text:.3f}",
+        f"{same.simple:.1%}",
+        f"{same.gated:.3f}",
+    )
