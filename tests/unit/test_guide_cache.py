@@ -14,6 +14,7 @@ from lodestone.generators.base import Guide, GuideRequest
 from lodestone.generators.cache import PICTURE_KEY, GuideCache
 from lodestone.generators.cache_keys import GuideKey, key_of, normalised_prompt
 from lodestone.generators.pictures import pixels_of
+from lodestone.query.guide_log import GuideLog
 
 MB = 2**20
 KEY = GuideKey("a cat", "paint", "1", "m", 0, 64)
@@ -295,6 +296,17 @@ async def test_kept_guides_need_no_engine_and_no_money(cache):
     await drawn(hub, n=2, query="another")
     assert hub.status().engines[0].breaker == "open"
     assert [guide.cached for guide in await drawn(hub, n=2, budget=0.0)] == ["exact", "exact"]
+
+
+async def test_an_engine_whose_version_cannot_be_told_gives_its_guides_unkept(cache):
+    class Lost(Drawer):
+        @property
+        def version(self):
+            raise OSError("no such model")
+
+    log, hub = GuideLog(), hub_of(engine("lost", Lost()), cache=cache)
+    assert ids(await drawn(hub, n=2, log=log)) == ["lost/0", "lost/1"]
+    assert "no such model" in log.warnings[0] and hub.status().engines[0].version == ""
 
 
 async def test_vectors_come_back_with_the_guide(cache):

@@ -72,6 +72,25 @@ async def test_an_engine_that_has_fewer_guides_is_no_failure():
     assert [one.failures for one in hub.status().engines] == [0, 0]
 
 
+async def test_a_round_with_fewer_guides_does_not_end_the_rounds():
+    class Withholding(Drawer):
+        async def generate(self, request):
+            return [guide for guide in await super().generate(request) if not guide.guide_id.endswith("/1")]
+
+    hub = hub_of(engine("a", Withholding()))
+    assert ids(await drawn(hub, n=6, batch=2)) == ["a/0", "a/2", "a/3", "a/4", "a/5"]
+
+
+async def test_an_engine_that_returns_no_guides_at_all_is_a_failure_not_a_crash():
+    class Odd(Drawer):
+        async def generate(self, request):
+            return None
+
+    log = GuideLog()
+    assert ids(await drawn(hub_of(engine("odd", Odd()), engine("well", Drawer())), n=2, log=log)) == ["well/0"]
+    assert "'odd' failed: TypeError" in log.warnings[0]
+
+
 @pytest.mark.parametrize("batch", [1, 2, 3, 100, None])
 async def test_rounds_of_any_size_give_the_same_guides(batch):
     make = lambda: hub_of(engine("a", Drawer()), engine("b", Drawer(guides_a_call=1)), engine("c", Drawer(), priority=1))  # noqa: E731

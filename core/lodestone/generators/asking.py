@@ -184,10 +184,13 @@ class Caller:
             return self._overdue(permit, draw, limit=limit, cost=request.n * price)
         if task.cancelled() or error is not None:
             return self._broken(error, request, permit, draw, seconds=seconds)
-        guides = _numbered(task.result(), self.engine, request)
+        try:
+            guides = _numbered(task.result(), self.engine, request)
+        except (TypeError, AttributeError, ValueError) as what:  # it returned something else than guides
+            return self._broken(what, request, permit, draw, seconds=seconds)
         self.breaker.succeeded(permit)
         self.given += len(guides)
-        if len(guides) < request.n:
+        if not guides:
             draw.done.add(self.name)
         self._observer.asked(self.name, "ok" if guides else "empty", seconds, len(guides), request.n * price)
         return guides
@@ -238,6 +241,15 @@ class Caller:
         cost = request.n * self.engine.settings.cost if charged else 0.0
         self._observer.asked(self.name, "error", seconds, 0, cost)
         return []
+
+
+def version_of(engine: Engine) -> str:
+    """Of its generator; some read it from their model's files, which may be missing: then it is empty."""
+    try:
+        return engine.generator.version
+    except (LodestoneError, OSError) as error:
+        _log.warning("the version of generator %s cannot be told: %s", engine.name, error)
+        return ""
 
 
 async def stop(tasks: Collection[asyncio.Task[list[Guide]]]) -> None:

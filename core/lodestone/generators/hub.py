@@ -11,17 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.catalog.records import EngineState
 from lodestone.errors import LodestoneError
-from lodestone.generators.asking import CANCEL_GRACE_S, Caller, Draw, Engine, HubObserver, Silent, stop
+from lodestone.generators.asking import CANCEL_GRACE_S, Caller, Draw, Engine, HubObserver, Silent, stop, version_of
 from lodestone.generators.base import Guide, GuideRequest
 from lodestone.generators.budget import Purse
 from lodestone.generators.cache import GuideCache
@@ -30,6 +30,7 @@ from lodestone.query.clock import remaining
 from lodestone.query.guide_log import GuideLog
 from lodestone_schemas.api import EngineInfo, EngineList
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 # Of the time left when engines are asked, this much is kept for searching what they give.
@@ -188,7 +189,7 @@ class Hub:
     async def _round(
         self, numbers: Mapping[str, list[int]], request: GuideRequest, draw: Draw
     ) -> AsyncGenerator[list[Guide], None]:
-        found = await asyncio.gather(*(self._cached(name, wanted, request) for name, wanted in numbers.items()))
+        found = await asyncio.gather(*(self._cached(name, wanted, request, draw) for name, wanted in numbers.items()))
         for guides in found:
             if guides:
                 yield list(guides.values())
@@ -213,11 +214,16 @@ class Hub:
         finally:
             await stop(pending)
 
-    async def _cached(self, name: str, numbers: Sequence[int], request: GuideRequest) -> dict[int, Guide]:
-        key = self._key(name, request)
-        if self._cache is None or key is None:
+    async def _cached(self, name: str, numbers: Sequence[int], request: GuideRequest, draw: Draw) -> dict[int, Guide]:
+        engine = self._callers[name].engine
+        if self._cache is None or not _is_kept(engine):
             return {}
-        found = await asyncio.to_thread(self._cache.find, key, numbers, text_vectors=request.text_vectors)
+
+        def find(cache: GuideCache, key: GuideKey) -> dict[int, Guide]:
+            return cache.find(key, numbers, text_vectors=request.text_vectors)
+
+        nothing: dict[int, Guide] = {}
+        found = await self._with_cache(engine, request, draw, find, otherwise=nothing)
         for number in numbers:
             hit = found[number].cached if number in found else None
             self._observer.cache(hit or "miss")
@@ -225,16 +231,27 @@ class Hub:
 
     async def _drawn(self, caller: Caller, request: GuideRequest, draw: Draw) -> list[Guide]:
         guides = await caller.call(request, draw)
-        key = self._key(caller.name, request)
-        if self._cache is None or key is None or not guides:
+        if not guides or not _is_kept(caller.engine):
             return guides
-        return await asyncio.to_thread(self._cache.keep, key, guides, text_vectors=request.text_vectors)
 
-    def _key(self, name: str, request: GuideRequest) -> GuideKey | None:
-        engine = self._callers[name].engine
-        if engine.settings.kind in _UNCACHED or not engine.generator.cacheable:
-            return None
-        return key_of(engine, request)
+        def keep(cache: GuideCache, key: GuideKey) -> list[Guide]:
+            return cache.keep(key, guides, text_vectors=request.text_vectors)
+
+        return await self._with_cache(caller.engine, request, draw, keep, otherwise=guides)
+
+    async def _with_cache(
+        self, engine: Engine, request: GuideRequest, draw: Draw, work: Callable[[GuideCache, GuideKey], T], *, otherwise: T
+    ) -> T:
+        """What `work` makes of the cache, in a thread: an engine may read its model's files to tell its version."""
+        cache = self._cache
+        if cache is None:
+            return otherwise
+        try:
+            return await asyncio.to_thread(lambda: work(cache, key_of(engine, request)))
+        except Exception as error:  # noqa: BLE001  (other people's engines: it must not cost the answer; logged and told)
+            _log.exception("guides of %s cannot be kept", engine.name)
+            draw.log.failed(f"guides of {engine.name!r} cannot be kept: {type(error).__name__}: {error}")
+            return otherwise
 
     def _info(self, name: str) -> EngineInfo:
         caller = self._callers[name]
@@ -242,7 +259,7 @@ class Hub:
         return EngineInfo(
             name=name,
             kind=settings.kind,
-            version=caller.engine.generator.version,
+            version=version_of(caller.engine),
             enabled=self.enabled(name),
             priority=self.priority(name),
             cost=settings.cost,
@@ -252,6 +269,10 @@ class Hub:
             failures=caller.failures,
             last_error=caller.last_error,
         )
+
+
+def _is_kept(engine: Engine) -> bool:
+    return engine.settings.kind not in _UNCACHED and engine.generator.cacheable
 
 
 def _next_round(turns: deque[tuple[str, int]], done: set[str], *, size: int) -> dict[str, list[int]]:

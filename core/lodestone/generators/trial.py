@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lodestone.errors import LodestoneError
-from lodestone.generators.asking import Engine
+from lodestone.generators.asking import Engine, version_of
 from lodestone.generators.base import Guide, GuideRequest
 from lodestone.generators.credentials import Credential
 from lodestone.query.clock import remaining
@@ -94,7 +94,7 @@ def describe_engine(engine: Engine) -> dict[str, Any]:
     return {
         "name": engine.name,
         **facts,
-        "version": engine.generator.version,
+        "version": version_of(engine),
         "key": key,
         "key_source": credential.source,
         "guides_a_call": engine.generator.guides_a_call,
