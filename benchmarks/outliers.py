@@ -96,7 +96,7 @@ def _precision_at(trials: Sequence[Trial], scores: Sequence[NDArray[np.float64]]
 
 def quality(collection: Captioned, trials: int, thresholds: Sequence[float]) -> None:
     """Print precision and recall of each rule, and beside it what UMAP and LOF give on the guides alone."""
-    rows = [("rule", "guides", "threshold", "precision", "recall", "precision at recall .8", "ms")]
+    rows: list[Sequence[str]] = [("rule", "guides", "threshold", "precision", "recall", "precision at recall .8", "ms")]
     sample = np.random.default_rng(0).permutation(len(collection.names))[:SAMPLE]
     background = {space: rows[sample] for space, rows in collection.images.items()}
     for guides, most in SETTINGS:

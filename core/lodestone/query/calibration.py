@@ -41,7 +41,7 @@ class Calibration:
 
     def scales(self, collection: str, vectors: NDArray[np.float32]) -> NDArray[np.float64]:
         """Spread of the scores of each query vector: (n, dim) float32 -> (n,) float64, > 0."""
-        sample = self._sample(collection)
+        sample = self.sample(collection)
         if len(sample) < _FEWEST:
             return np.ones(len(vectors))
         spread: NDArray[np.float64] = np.maximum((sample @ vectors.T).std(0, dtype=np.float64), 1e-6)
@@ -49,13 +49,14 @@ class Calibration:
 
     def standing(self, collection: str, vector: NDArray[np.float32]) -> tuple[float, float]:
         """Mean and spread, > 0, of the cosines of one query, (d,) float32, to the texts of a collection."""
-        sample = self._sample(collection)
+        sample = self.sample(collection)
         if len(sample) < _FEWEST_CAPTIONS:
             return _USUAL
         cosines = sample @ vector
         return float(cosines.mean()), max(float(cosines.std()), 1e-6)
 
-    def _sample(self, collection: str) -> NDArray[np.float32]:
+    def sample(self, collection: str) -> NDArray[np.float32]:
+        """(<= `SAMPLE`, dim) vectors of the collection, up to half a minute old; (0, 0) where it is empty."""
         known, now = self._samples.get(collection), time.monotonic()
         if known is not None and now - known.read_at < _REFRESH_S:
             return known.vectors

@@ -16,7 +16,7 @@ from lodestone.errors import InvalidRequestError
 Reason = Literal["stable", "bound"]
 
 # Fitted on the validation part of Flickr8k (benchmarks/stopping.py).
-AGREEMENT: Final = 0.95
+AGREEMENT: Final = 0.9
 PATIENCE: Final = 2
 LEAST: Final = 3
 _PERSISTENCE: Final = 0.9  # Webber et al.: the first ten places have most of the weight, the first ones most of that
@@ -71,7 +71,7 @@ def overlap(before: Sequence[str], after: Sequence[str], k: int) -> float:
 
 
 class StableTopK:
-    """Says stop when the first `k` results stayed nearly the same for `patience` rounds in a row, or `bound` is reached.
+    """Says stop when the first `k` results stayed nearly the same over the last `patience` guides, or `bound` is reached.
 
     One per query: it keeps what the last round gave.
 
@@ -83,7 +83,7 @@ class StableTopK:
     Args:
         k: Results that shall be stable, >= 1.
         agreement: Least `overlap` of two rounds that counts as the same, in (0, 1].
-        patience: Rounds in a row, >= 1. Fitted with rounds of one guide; larger rounds change more, so they stop later.
+        patience: Guides that the rounds without a change bring together, >= 1: two rounds of one, or one of two.
         least: Guides before which nothing is called stable.
         bound: Guides at most, as the request or the budget says; None for no limit.
 
@@ -112,7 +112,7 @@ class StableTopK:
         self._k, self._agreement, self._patience, self._least, self._bound = k, agreement, patience, least, bound
         self._last: tuple[str, ...] | None = None
         self._guides = -1
-        self._calm = 0  # rounds in a row
+        self._calm = 0  # guides since the first results last changed
         self.reason: Reason | None = None
         self.agreements: list[float] = []
 
@@ -125,7 +125,7 @@ class StableTopK:
             top = tuple(ranking_ids[: self._k])
             if self._last is not None:
                 self.agreements.append(overlap(self._last, top, self._k))
-                self._calm = self._calm + 1 if self.agreements[-1] >= self._agreement else 0
+                self._calm = self._calm + guides - self._guides if self.agreements[-1] >= self._agreement else 0
             self._last, self._guides = top, guides
         if self.reason is None:
             if self._calm >= self._patience and guides >= self._least:
