@@ -254,6 +254,28 @@ async def test_redirects_of_a_picture_are_checked_like_its_address(server):
         assert "more than 3 times" in said
 
 
+async def test_a_public_picture_is_fetched_from_the_address_that_was_checked_under_its_own_name(server, monkeypatch):
+    with ImageServer(reply_with="url") as second:
+        named = second.pictures("p", 0, 64, 1)[0].replace("127.0.0.1", "pictures.example")
+
+        async def checked(url, **_):
+            assert url.host == "pictures.example"
+            return "127.0.0.1"
+
+        monkeypatch.setattr("lodestone.generators.http_client.checked_address", checked)
+        server.reply_with = named
+        guides, said = await one(remote("x", server.url))
+        assert len(guides) == 1, said
+        assert second.asked[0].headers["host"] == named.split("/")[2]
+
+
+def test_an_engine_serves_one_event_loop_after_another(server):
+    hub = hub_of(remote("x", server.url))
+    for _ in range(3):
+        assert len(asyncio.run(drawn(hub, n=2))) == 2
+    asyncio.run(hub.close())
+
+
 def test_which_addresses_are_public():
     assert is_public("93.184.216.34") and is_public("2606:2800:220:1:248:1893:25c8:1946")
     for private in ("127.0.0.1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
