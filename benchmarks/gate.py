@@ -96,7 +96,8 @@ def settings(scene: Scene, gate: GateModel, *, generation: float, text_pass: flo
     rows.append(row_of("captions, a third of the pictures tagged in use", learnt, gate, generation, text_pass))
     named = scene.world.answer(scene.names, captions=scene.captions(SHARES[1], 9))
     rows.append(row_of("names", named, gate, generation, text_pass))
-    rows.append(row_of("all of these", joined([*mixed, learnt, named]), gate, generation, text_pass))
+    mixed += [learnt, *[named] * round(len(asked.truth) / len(scene.names.truth))]  # each kind about equally often
+    rows.append(row_of("mixed: all of these, equally often", joined(mixed), gate, generation, text_pass))
     print(table(rows))
 
 

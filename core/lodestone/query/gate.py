@@ -199,7 +199,12 @@ class GateModel:
     def _why(self, values: Mapping[str, float], predicted: float, limit: float) -> str:
         parts = self._parts(values)
         simple = predicted >= limit
-        speaking = [name for name in parts if not name.endswith(_ANSWERED) and (parts[name] > 0) == simple and parts[name]]
+        # Terms of negative weight correct others that go along with them: true, but no reason that a reader could follow.
+        speaking = [
+            name
+            for name, part in parts.items()
+            if part and (part > 0) == simple and self.terms[name].weight > 0 and not name.endswith(_ANSWERED)
+        ]
         strongest = sorted(speaking, key=lambda name: -abs(parts[name]))[:2]
         reasons = " and ".join(_in_words(name, high=values[name] > self.terms[name].mean) for name in strongest)
         verdict = "simple" if simple else "complex"

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.catalog.records import ImageState
 from lodestone.indexing.uris import folders_of
+from lodestone.store.base import SparseBatch, SparseVector, VectorStore
 from lodestone.tags.terms import VERSION, picture_vector
 from lodestone_schemas.collections import PAYLOAD_FIELDS, CollectionSpec
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
     from lodestone.catalog.records import ImageRecord, TagRecord
-    from lodestone.store.base import SparseVector, VectorStore
 
 TAGS_ALIAS: Final = "tags"
 COLLECTION: Final = f"tags-{VERSION}"
@@ -67,8 +67,6 @@ def point_vector(tags: Sequence[TagRecord]) -> SparseVector | None:
 
 
 def _write(catalog: Catalog, store: VectorStore, image_ids: Sequence[str]) -> None:
-    from lodestone.store.base import SparseBatch
-
     known: _Tags = catalog.tags(image_ids)
     while image_ids:
         images = catalog.images(image_ids)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from lodestone.config.settings import TagSettings
 from lodestone.errors import InvalidRequestError
+from lodestone.query.captions import CAPTIONS_SPACE
 from lodestone.query.fusion import PICTURE_GUIDE, TEXT_GUIDE, mean_distance
 from lodestone.query.trace import Trace
 from lodestone.tags.book import FEEDBACK, IMPLICIT, new_tag, tag_text
@@ -43,7 +44,7 @@ def implicit_tags(
     if any(guide.status == "used" and TAG_SOURCE in guide.provenance for guide in trace.guides):
         return []
     model = confidence or _shipped()
-    ranking = mean_distance([one for one in trace.completed if one.space != TAGS_SPACE])
+    ranking = mean_distance([one for one in trace.completed if one.space not in (TAGS_SPACE, CAPTIONS_SPACE)])
     sure = model.of(ranking.scores, guides=_weight_of_guides(trace), most=settings.most)
     limit = model.threshold if settings.threshold is None else settings.threshold
     return [

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from lodestone.query.fusion import TEXT_GUIDE, RankedList
-from lodestone.store.base import Filter, VectorStore
+from lodestone.store.base import Filter, SparseQuery, VectorStore
 from lodestone.tags.terms import query_vector
 
 TAGS_SPACE: Final = "tags"
@@ -51,8 +51,6 @@ class TagSearch:
             UnknownNameError: no such collection.
             StoreError: the store failed.
         """
-        from lodestone.store.base import SparseQuery
-
         vector = query_vector(text)
         if vector is None:
             return RankedList(TEXT_GUIDE, TAGS_SPACE, self._weight, (), np.empty(0, np.float32))

@@ -11,12 +11,11 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from lodestone.store.base import SparseVector
+from lodestone.store.base import SparseVector
 
 VERSION: Final = 1  # of everything in this module that vectors depend on: part of the collection's name
 FUNCTION_WORD: Final = 0.05  # weight of a word that says nothing by itself; more than 0, so that "who is who" finds itself
@@ -69,8 +68,6 @@ def picture_vector(tags: Iterable[tuple[str, float]]) -> SparseVector | None:
 
 
 def _vector(values: Mapping[str, float]) -> SparseVector:
-    from lodestone.store.base import SparseVector
-
     hashed: dict[int, float] = {}
     for word, value in values.items():
         code = int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=4).digest(), "big")
