@@ -146,7 +146,7 @@ class GuideCache:
         """
         if self._size is None:
             try:
-                self._survey()
+                self._count({name: stat.st_size for name, stat in self._files().items()})
             except OSError as error:
                 self._failed("the guide cache cannot be listed", error, guides=0)
         entries, size = self._size or (0, 0)
@@ -267,10 +267,10 @@ class GuideCache:
         try:
             contents = {name: encode_entry(entry) for name, entry in files.items()}
             with self._locked():
-                self._make_room(contents)
+                sizes = self._make_room(contents)
                 for name, content in contents.items():
                     write_whole(self._folder / name, content)
-                self._survey()
+            self._count({**sizes, **{name: len(content) for name, content in contents.items()}})
         except (OSError, Timeout, TypeError, ValueError) as error:
             self._failed("guides could not be kept", error, guides=len(files))
 
@@ -280,15 +280,15 @@ class GuideCache:
         with FileLock(self._folder / "lock", timeout=_LOCK_S):
             yield
 
-    def _make_room(self, contents: Mapping[str, bytes]) -> None:
-        """Remove the longest unused guides until the new files fit; and queries that have no guide left."""
+    def _make_room(self, contents: Mapping[str, bytes]) -> dict[str, int]:
+        """Remove the longest unused guides until the new files fit; and queries that have no guide left. Name -> bytes, after."""
         needed = sum(len(content) for content in contents.values())
         if needed > self._limit:
             raise ValueError(f"{needed} bytes are more than the cache may hold ({self._limit})")
         files = self._files()
         size = sum(stat.st_size for name, stat in files.items() if name not in contents)
         if size + needed <= self._limit:
-            return
+            return {name: stat.st_size for name, stat in files.items()}
         room = min(self._limit * _ROOM, self._limit - needed)
         guides = sorted((name for name in files if name.endswith(_GUIDE)), key=lambda name: (files[name].st_mtime_ns, name))
         for name in guides:
@@ -301,11 +301,10 @@ class GuideCache:
         for name in [one for one in files if one.endswith(_QUERY) and one.partition(".")[0] not in in_use]:
             (self._folder / name).unlink(missing_ok=True)
             size -= files.pop(name).st_size
+        return {name: stat.st_size for name, stat in files.items()}
 
-    def _survey(self) -> None:
-        files = self._files()
-        entries = sum(name.endswith(_GUIDE) for name in files)
-        self._size = entries, sum(stat.st_size for stat in files.values())
+    def _count(self, sizes: Mapping[str, int]) -> None:
+        self._size = sum(name.endswith(_GUIDE) for name in sizes), sum(sizes.values())
 
     def _files(self) -> dict[str, Any]:
         """Name -> stat of all guides and queries. Temporary files that nobody will finish are removed."""
