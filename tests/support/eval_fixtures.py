@@ -7,12 +7,15 @@ on the other picture finds it second (1/2). What the fixtures hold besides (brok
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.support.photos import CAT, COFFEE, PERSON, photo
+from tests.support.photos import CAT, COFFEE, photo
 
 A_CAT = "a cat"
 A_COFFEE = "a cup of coffee on a saucer"
@@ -113,16 +116,16 @@ def lvis_judged(root: Path) -> Expected:
 
 def bdd100k(root: Path) -> Expected:
     base = root / "images" / "100k" / "val"
-    save_photo(PERSON, base / "b1c66a42-6f7d68ca.jpg")
-    save_photo(CAT, base / "b1c81faa-3df17267.jpg")
+    save_photo(CAT, base / "b1c66a42-6f7d68ca.jpg")
+    save_photo(COFFEE, base / "b1c81faa-3df17267.jpg")
     box = {"x1": 0.0, "y1": 0.0, "x2": 9.0, "y2": 9.0}
     frames = [
         {
             "name": "b1c66a42-6f7d68ca.jpg",
             "attributes": {"weather": "clear", "scene": "city street", "timeofday": "daytime"},
             "labels": [
-                {"category": "person", "box2d": box, "id": 1},
-                {"category": "cat", "box2d": box, "id": 2},
+                {"category": "cat", "box2d": box, "id": 1},
+                {"category": "cup", "box2d": box, "id": 2},
                 {"category": "lane", "poly2d": [{"vertices": [[0, 0], [1, 1]]}], "id": 3},
             ],
         },
@@ -316,3 +319,35 @@ def _flickr_pictures(folder: Path) -> list[str]:
     save_photo(CAT, folder / names[0])
     save_photo(COFFEE, folder / names[1])
     return names
+
+
+@contextmanager
+def chat_server(answer: str | None, status: int = 200) -> Iterator[tuple[str, list[dict[str, object]]]]:
+    """A server of chat completions: `answer` with the search put in, or no JSON at all for None."""
+    asked: list[dict[str, object]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
+            text = body["messages"][0]["content"].rsplit("Search: ", 1)[1]
+            reply = b"<html>busy</html>"
+            if answer is not None:
+                reply = json.dumps({"choices": [{"message": {"content": answer.format(text)}}]}).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(reply)))
+            self.end_headers()
+            self.wfile.write(reply)
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

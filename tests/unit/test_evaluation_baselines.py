@@ -2,16 +2,13 @@
 
 import asyncio
 import hashlib
-import json
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.support.eval_fixtures import chat_server
 
 from lodestone.errors import ServiceUnavailableError
 from lodestone.evaluation.baselines import LanguageModel, Rewriter, match_captions
@@ -62,41 +59,9 @@ def test_a_picture_without_another_caption_is_not_found() -> None:
     assert match_captions([query], {"bare.jpg": ()}, _WordCounts())[0].names == ()
 
 
-@contextmanager
-def _model(answer: str | None, status: int = 200) -> Iterator[tuple[str, list[dict[str, object]]]]:
-    """A server of chat completions: `answer` with the search put in, or no JSON at all for None."""
-    asked: list[dict[str, object]] = []
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            asked.append({"path": self.path, "key": self.headers.get("Authorization"), **body})
-            text = body["messages"][0]["content"].rsplit("Search: ", 1)[1]
-            reply = b"<html>busy</html>"
-            if answer is not None:
-                reply = json.dumps({"choices": [{"message": {"content": answer.format(text)}}]}).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(reply)))
-            self.end_headers()
-            self.wfile.write(reply)
-
-        def log_message(self, *_: object) -> None:
-            return
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}/v1", asked
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
 def test_queries_are_rewritten_once_and_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_KEY", "secret")
-    with _model('"A photograph\nof {}."') as (url, asked):
+    with chat_server('"A photograph\nof {}."') as (url, asked):
         model = LanguageModel(url, "tiny", key_env="A_KEY")
         first = asyncio.run(Rewriter(model, tmp_path / "cache.json").rewrite(["a dog", "a cat", "a dog"]))
         assert first == {"a dog": "A photograph of a dog.", "a cat": "A photograph of a cat."}
@@ -110,12 +75,12 @@ def test_queries_are_rewritten_once_and_remembered(tmp_path: Path, monkeypatch: 
 
 @pytest.mark.parametrize(("answer", "status"), [(None, 200), ("", 200), ("x", 500)])
 def test_a_model_that_answers_nothing_is_an_error(answer: str | None, status: int, tmp_path: Path) -> None:
-    with _model(answer, status) as (url, _), pytest.raises(ServiceUnavailableError, match="none of 1"):
+    with chat_server(answer, status) as (url, _), pytest.raises(ServiceUnavailableError, match="none of 1"):
         asyncio.run(Rewriter(LanguageModel(url, "tiny"), tmp_path / "cache.json").rewrite(["a dog"]))
 
 
 def test_a_query_that_fails_is_asked_as_it_is_and_counted(tmp_path: Path) -> None:
-    with _model("fine: {}") as (url, _):
+    with chat_server("fine: {}") as (url, _):
         model = LanguageModel(url, "tiny")
         asyncio.run(Rewriter(model, tmp_path / "cache.json").rewrite(["a dog"]))
     rewriter = Rewriter(model, tmp_path / "cache.json")  # nobody listens any more

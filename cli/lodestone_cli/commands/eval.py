@@ -290,11 +290,11 @@ def _print(console: Console, report: EvalReport, written: list[Path]) -> None:
 
 
 def _print_comparisons(console: Console, comparisons: list[Comparison]) -> None:
-    from lodestone.evaluation.markdown import TITLES, describe
+    from lodestone.evaluation.markdown import TITLES, describe, p_value
 
     for one in comparisons:
         paired = one.paired
-        tests = f"p = {paired.p_bootstrap:.3f} (bootstrap), {paired.p_wilcoxon:.3f} (Wilcoxon)"
+        tests = f"p {p_value(paired.p_bootstrap)} (bootstrap), {p_value(paired.p_wilcoxon)} (Wilcoxon)"
         name = one.before if one.before == one.after else ""
         where = " ".join(part for part in (one.group, name) if part)
         console.print(f"{where:<14} {describe(one)} {TITLES[one.metric]}; {tests}; n = {paired.queries:,}", markup=False)

@@ -69,10 +69,7 @@ def make_configurations(
     Raises:
         UnknownNameError: no such baseline or part.
     """
-    for given, known, kind in ((run, BASELINES, "configuration"), (ablate, PARTS, "part")):
-        for name in given:
-            if name not in known:
-                raise UnknownNameError.among(kind, name, list(known))
+    check_names(run, ablate)
     every = {
         TEXT: Configuration(TEXT, "the text pass alone", request=_TEXT_PASS, against=""),
         CAPTIONS: Configuration(CAPTIONS, "captions and the text encoder alone", method="captions", skipped=no_captions),
@@ -86,6 +83,14 @@ def make_configurations(
     for part in dict.fromkeys(ablate):
         made += _alone(spaces) if part == "embedders" else [_without(part)]
     return made
+
+
+def check_names(run: Sequence[str], ablate: Sequence[str]) -> None:
+    """Raise `UnknownNameError` for what is no configuration, or no part."""
+    for given, known, kind in ((run, BASELINES, "configuration"), (ablate, PARTS, "part")):
+        for name in given:
+            if name not in known:
+                raise UnknownNameError.among(kind, name, list(known))
 
 
 def _without(part: str) -> Configuration:

@@ -7,6 +7,8 @@ from typing import Final
 
 from lodestone.evaluation.report import Comparison, EvalReport
 
+_LEAST_P: Final = 0.001
+
 TITLES: Final = {
     "map": "MAP",
     "recall": "recall",
@@ -30,6 +32,11 @@ def describe(comparison: Comparison) -> str:
         subject, than = comparison.after, comparison.before
     how = "better than" if difference.low > 0 else "worse than" if difference.high < 0 else "not told apart from"
     return f"{subject} is {how} {than}: {difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]"
+
+
+def p_value(p: float) -> str:
+    """As printed: `0.031`, `< 0.001`."""
+    return f"{p:.3f}" if p >= _LEAST_P else f"< {_LEAST_P}"
 
 
 def to_markdown(report: EvalReport) -> str:
@@ -93,8 +100,8 @@ def _comparison_rows(comparisons: Sequence[Comparison]) -> list[str]:
             f"{paired.before:.3f}",
             f"{paired.after:.3f}",
             f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]",
-            f"{paired.p_bootstrap:.3f}",
-            f"{paired.p_wilcoxon:.3f}",
+            p_value(paired.p_bootstrap),
+            p_value(paired.p_wilcoxon),
             f"{paired.better}/{paired.worse}",
         ]
         rows.append(f"| {' | '.join(cells)} |")

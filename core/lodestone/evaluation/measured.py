@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ from lodestone.evaluation.compare import estimate
 from lodestone.evaluation.configurations import Configuration
 from lodestone.evaluation.datasets.base import EvalQuery, EvalSet
 from lodestone.evaluation.needle_metrics import PairScores, hard_queries, ranking_metrics, right_places
-from lodestone.evaluation.report import ALL, HARD, ConfigurationResult, GroupMetrics, QueryRow
+from lodestone.evaluation.report import ALL, HARD, ConfigurationResult, GroupMetrics, QueryRow, group_names
 from lodestone.evaluation.selection import target_of
 
 _MOST_LABELS: Final = 12
 _SHOWN_REMARKS: Final = 20
+_NUMBER: Final = re.compile(r"\d+(\.\d+)?")  # remarks that differ in their numbers alone are one kind
 
 Values = dict[str, list[float | None]]
 
@@ -117,7 +119,7 @@ def result_of(configuration: Configuration, measured: Measured | None, rows: Seq
         return about
     answered = [answer for answer in measured.answers if answer.error is None]
     gates = [answer.gate for answer in answered if answer.gate is not None]
-    remarks = Counter(remark for answer in answered for remark in set(answer.remarks))
+    remarks = Counter(kind for answer in answered for kind in {_NUMBER.sub("#", remark) for remark in answer.remarks})
     times = [answer.ms for answer in answered if answer.ms > 0]
     p50, p95 = np.percentile(times, [50, 95]) if times else (0.0, 0.0)
     return about.model_copy(
@@ -137,7 +139,7 @@ def result_of(configuration: Configuration, measured: Measured | None, rows: Seq
 
 def _groups(values: Values, rows: Sequence[QueryRow]) -> list[GroupMetrics]:
     found = []
-    for group in [ALL, *sorted({name for row in rows for name in row.sets}, key=_group_order)]:
+    for group in group_names(rows):
         kept = [
             place
             for place, row in enumerate(rows)
@@ -151,11 +153,6 @@ def _groups(values: Values, rows: Sequence[QueryRow]) -> list[GroupMetrics]:
             }
             found.append(GroupMetrics(name=group, queries=len(kept), metrics=metrics))
     return found
-
-
-def _group_order(name: str) -> tuple[int, str]:
-    known = (HARD, "described", "mixed", "undescribed")
-    return (known.index(name) if name in known else len(known), name)
 
 
 def _mean(values: Sequence[float]) -> float:

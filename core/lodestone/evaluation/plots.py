@@ -72,6 +72,9 @@ def _bars(report: EvalReport) -> Figure | None:
             capsize=2,
             label=one.name,
             color=_COLOURS[place % len(_COLOURS)],
+            hatch="//" if place >= len(_COLOURS) else None,
+            edgecolor="white",
+            linewidth=0,
             error_kw={"elinewidth": 1},
         )
         top = max(top, float((heights + spread[1]).max()))

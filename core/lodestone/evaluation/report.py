@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -117,6 +117,13 @@ class EvalReport(_Model):
         path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
+def group_names(rows: Iterable[QueryRow]) -> list[str]:
+    """The sub-sets of some queries, in the order of reports: all, hard, by description, by label."""
+    known = (HARD, "described", "mixed", "undescribed")
+    found = {name for row in rows for name in row.sets}
+    return [ALL, *sorted(found, key=lambda name: (known.index(name) if name in known else len(known), name))]
+
+
 def load_report(path: Path) -> EvalReport:
     """Read a document that `save` wrote.
 
@@ -205,7 +212,7 @@ def _compare(
         if value is not None and (other := second.get(query_id)) is not None
     ]
     found = []
-    for group in [ALL, *dict.fromkeys(name for row, _, _ in common for name in row.sets)]:
+    for group in group_names([row for row, _, _ in common]):
         some = [one for one in common if group == ALL or group in one[0].sets]
         if some:
             paired = compare_paired(

@@ -19,11 +19,11 @@ from lodestone import __version__
 from lodestone.errors import InvalidRequestError
 from lodestone.evaluation.ask import CONCURRENCY, Answer, Answering, Told, ask_all
 from lodestone.evaluation.baselines import LanguageModel, Rewriter, match_captions
-from lodestone.evaluation.configurations import TEXT, Configuration, make_configurations
+from lodestone.evaluation.configurations import TEXT, Configuration, check_names, make_configurations
 from lodestone.evaluation.datasets.base import UNASKABLE, EvalSet
 from lodestone.evaluation.measured import Measured, measure_pairs, measure_ranking, query_rows, result_of
 from lodestone.evaluation.needle_metrics import RESULTS
-from lodestone.evaluation.report import EvalReport, compare_configurations
+from lodestone.evaluation.report import ConfigurationResult, EvalReport, compare_configurations
 from lodestone.evaluation.selection import Selection
 from lodestone_schemas.api import MAX_LIMIT, SearchFilters, SearchRequest
 
@@ -50,6 +50,9 @@ class EvalOptions:
         deadline_ms: Time for one query.
         seed: Of the guides.
         temporary: Whether the home goes away afterwards.
+
+    Raises:
+        UnknownNameError: no such configuration or part.
     """
 
     selection: Selection = field(default_factory=Selection)
@@ -61,6 +64,9 @@ class EvalOptions:
     deadline_ms: int = _DEADLINE_MS
     seed: int = 0
     temporary: bool = False
+
+    def __post_init__(self) -> None:
+        check_names(self.run, self.ablate)  # now, not once the pictures are indexed
 
 
 def evaluation_settings(settings: Settings, home: Path, *, temporary: bool) -> Settings:
@@ -151,7 +157,7 @@ def evaluate(
         queries=rows,
         configurations=results,
         comparisons=comparisons,
-        notes=job.notes,
+        notes=[*job.notes, *_idle_gates(results)],
     )
 
 
@@ -241,6 +247,16 @@ class _Job:
     def _teller(self, stage: str, total: int) -> Callable[[int], None]:
         told = self.told
         return (lambda _: None) if told is None else (lambda done: told(stage, done, total))
+
+
+def _idle_gates(results: Sequence[ConfigurationResult]) -> list[str]:
+    """Say where the gate was asked for and decided nothing: a configuration without it is then the same one."""
+    idle = [one.name for one in results if one.request.get("gate") and one.skipped is None and one.simple is None]
+    return (
+        [f"the gate decided nothing in {', '.join(idle)}: no model of it is fitted, or no search method has a say"]
+        if idle
+        else []
+    )
 
 
 def _findable(evalset: EvalSet, indexed: IndexedSet) -> EvalSet:
