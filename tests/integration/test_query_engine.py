@@ -93,10 +93,23 @@ async def test_a_caption_lifts_its_picture_and_the_guide_says_why(engine, collec
 
 
 async def test_without_guides_the_text_pass_is_the_answer_and_is_not_made_again(engine):
-    events = await collect(engine, SearchRequest(query="a rocket lifting off"))
+    nothing_is_captioned = SearchFilters(taken_from=datetime(2030, 1, 1, tzinfo=UTC))
+    events = await collect(engine, SearchRequest(query="a rocket lifting off", filters=nothing_is_captioned))
     assert [event.type for event in events] == ["plan", "results", "done"]
     assert events[-1].response.stage == "text"
     assert events[-1].response.hits is events[-2].response.hits
+
+
+async def test_a_caption_about_something_else_takes_its_picture_down_and_the_explanation_adds_up(engine, collection):
+    request = SearchRequest(query="a rocket lifting off", limit=200, explain=True)
+    plain = await engine.answer(request.model_copy(update={"guides": 0}))
+    better = await engine.answer(request)
+    assert better.stage == "guides"
+    assert better.guides == []
+    for uri in CAPTIONS:
+        assert uris(better).index(uri) >= uris(plain).index(uri)
+    rest = [[uri for uri in uris(one) if uri not in CAPTIONS] for one in (plain, better)]
+    assert rest[0] == rest[1]
 
 
 @pytest.mark.parametrize("fusion", FUSIONS)

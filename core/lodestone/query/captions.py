@@ -67,6 +67,10 @@ class CaptionMatches:
         self._of = of
         self._known: dict[str, float] = {}
 
+    def speak(self, image_ids: Sequence[str]) -> bool:
+        """Whether any caption was found that fits, or speaks against one of these pictures. Blocking; raises as `completed`."""
+        return bool(self.found.ids) or bool(self.completed(image_ids).scores.any())
+
     def completed(self, image_ids: Sequence[str]) -> RankedList:
         """`found` over all of `image_ids`: evidence for and against, 0 for pictures without captions. Blocking.
 
@@ -100,6 +104,11 @@ class CaptionEvidence:
         self._catalog = catalog
         self._calibration = calibration
         self._rule = rule or CaptionRule()
+
+    @property
+    def counts(self) -> bool:
+        """Whether the rule gives captions any weight."""
+        return self._rule.weight > 0
 
     def ask(
         self, vector: NDArray[np.float32], collection: str, *, filter_: Filter | None = None, limit: int = 50

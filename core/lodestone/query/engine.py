@@ -23,6 +23,7 @@ from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import DeadlineExceededError, LodestoneError, NotFoundError
 from lodestone.query.calibration import Calibration
+from lodestone.query.captions import CaptionEvidence, CaptionRule
 from lodestone.query.clock import Stopwatch, remaining, within
 from lodestone.query.fusion import PICTURE_GUIDE, TEXT_GUIDE, FusedList, RankedList
 from lodestone.query.gate import GateModel
@@ -98,6 +99,7 @@ class QueryEngine:
         hub: Draws guides; None for the text pass alone.
         weigher: How much each space counts for a query.
         fusion: Fitted numbers.
+        captions: Fitted numbers of what captions say; of weight 0, they are only guides.
         learnt: What use has taught.
     """
 
@@ -112,6 +114,7 @@ class QueryEngine:
         hub: GuideSource | None = None,
         weigher: SpaceWeigher | None = None,
         fusion: FusionSettings | None = None,
+        captions: CaptionRule | None = None,
         learnt: Learnt | None = None,
     ) -> None:
         self._store = store
@@ -122,12 +125,20 @@ class QueryEngine:
         self._hub = hub
         self._weigher = weigher or EqualWeights()
         self._learnt = learnt or Learnt()
-        self._searcher = Searcher(store, Calibration(store))
+        calibration = Calibration(store)
+        self._searcher = Searcher(store, calibration)
         self._hydrator = Hydrator(catalog)
         self._loop = (
             None
             if hub is None
-            else GuideLoop(hub=hub, encoder=encoder, searcher=self._searcher, fusion=fusion or FusionSettings())
+            else GuideLoop(
+                hub=hub,
+                encoder=encoder,
+                searcher=self._searcher,
+                fusion=fusion or FusionSettings(),
+                captions=CaptionEvidence(store, catalog, calibration, rule=captions),
+                text_encoder=profile.text_encoder,
+            )
         )
 
     async def warm_up(self) -> None:

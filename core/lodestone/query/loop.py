@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 
 from lodestone.errors import LodestoneError
 from lodestone.generators.base import Guide, GuideRequest
+from lodestone.generators.exemplar import Exemplar
+from lodestone.query.captions import CaptionEvidence, CaptionMatches
 from lodestone.query.clock import remaining, within
 from lodestone.query.guiding import FusionSettings, embed_guides, fit, searches_of
 from lodestone.query.outliers import OutlierReport, judge_guides
@@ -45,6 +47,7 @@ class Drawn:
         ranking: Text pass and guides fused; None while no guide counts.
         searches: The weighted searches of the guides in `ranking`.
         stopped: Why drawing ended early, if it did.
+        captions: What captions say of the candidates; None without captions.
     """
 
     guides: list[Guide] = field(default_factory=list)
@@ -55,6 +58,7 @@ class Drawn:
     ranking: Ranking | None = None
     searches: tuple[ListSearch, ...] = ()
     stopped: str = ""
+    captions: CaptionMatches | None = None
 
     @property
     def rejected(self) -> set[str]:
@@ -77,13 +81,26 @@ class GuideLoop:
         encoder: Embeds their pixels.
         searcher: Searches and fuses.
         fusion: Fitted numbers.
+        captions: Weighs what captions say for and against pictures; None: they are only guides.
+        text_encoder: Whose vectors captions have.
     """
 
-    def __init__(self, *, hub: GuideSource, encoder: Encoder, searcher: Searcher, fusion: FusionSettings) -> None:
+    def __init__(
+        self,
+        *,
+        hub: GuideSource,
+        encoder: Encoder,
+        searcher: Searcher,
+        fusion: FusionSettings,
+        captions: CaptionEvidence | None = None,
+        text_encoder: str = "minilm",
+    ) -> None:
         self._hub = hub
         self._encoder = encoder
         self._searcher = searcher
         self._fusion = fusion
+        self._captions = captions
+        self._text_encoder = text_encoder
 
     async def run(self, query: Query, texts: EncodedTexts, before: Ranking, drawn: Drawn) -> AsyncGenerator[list[Guide], None]:
         """Guides as they come; `drawn` holds what they led to when the iterator is exhausted.
@@ -98,6 +115,7 @@ class GuideLoop:
         stable = StableTopK(bound=plan.guides) if plan.adaptive else None
         if stable is not None:
             stable.update(before.fused.ids, guides=0)
+        await self._guarded(self._ask_captions(query, texts, drawn), query)
         waiting = time.monotonic()
         batches = self._hub.draw(
             _request(plan, texts),
@@ -119,7 +137,7 @@ class GuideLoop:
                             drawn.stopped = f"stable after {len(drawn.guides)} of {plan.guides} guides"
                             break
                 waiting = time.monotonic()
-        if stable is None and drawn.guides:
+        if (stable is None and drawn.guides) or (drawn.captions is not None and drawn.ranking is None):
             await self._guarded(self._step(query, before, drawn), query)
 
     async def _guarded(self, work: Awaitable[None], query: Query) -> bool:
@@ -159,9 +177,20 @@ class GuideLoop:
         for guide in accepted:
             found += _weighted(drawn.found[guide.guide_id], weight)
         drawn.searches = found.searches[len(before.searches) :]
-        drawn.ranking = await self._searcher.combine(found, query.rules, query.stopwatch) if drawn.searches else None
+        drawn.ranking = None
+        captions = drawn.captions
+        if drawn.searches or (captions is not None and await asyncio.to_thread(captions.speak, before.fused.ids)):
+            drawn.ranking = await self._searcher.combine(found, query.rules, query.stopwatch, scorer=drawn.captions)
         if drawn.ranking is not None:
             drawn.ranking = replace(drawn.ranking, dropped=(*before.dropped, *drawn.ranking.dropped))
+
+    async def _ask_captions(self, query: Query, texts: EncodedTexts, drawn: Drawn) -> None:
+        plan, vector = query.plan, texts.encoded.get(self._text_encoder)
+        if self._captions is None or not self._captions.counts or Exemplar.name not in plan.generators:
+            return  # captions are asked for by the engine whose guides they are
+        if plan.captions is not None and vector is not None:
+            ask = self._captions.ask
+            drawn.captions = await asyncio.to_thread(ask, vector[0], plan.captions, filter_=plan.filter, limit=plan.depths[0])
 
     async def _search(self, query: Query, before: Ranking, drawn: Drawn) -> None:
         plan, log = query.plan, query.log

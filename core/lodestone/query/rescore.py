@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,17 @@ class ListSearch:
     depth: int | None = None
 
 
+class Scorer(Protocol):
+    """Scores candidates without a vector of theirs (captions): `found` is its list, `completed` the same over all of them."""
+
+    @property
+    def found(self) -> RankedList:
+        """What it found by itself."""
+
+    def completed(self, image_ids: Sequence[str]) -> RankedList:
+        """Every one of `image_ids`, best first. Blocking."""
+
+
 def by_collection(searches: Sequence[ListSearch]) -> dict[str, list[ListSearch]]:
     """Collection -> its searches, heaviest collection first, so that what is dropped last counts most."""
     groups: dict[str, list[ListSearch]] = {}
@@ -49,7 +60,9 @@ def by_collection(searches: Sequence[ListSearch]) -> dict[str, list[ListSearch]]
     return dict(sorted(groups.items(), key=lambda item: (-sum(one.weight for one in item[1]), item[0])))
 
 
-def complete(store: VectorStore, searches: Sequence[ListSearch], lists: Sequence[RankedList]) -> list[RankedList]:
+def complete(
+    store: VectorStore, searches: Sequence[ListSearch], lists: Sequence[RankedList], *, scorer: Scorer | None = None
+) -> list[RankedList]:
     """One list a space, over every candidate of `lists`; `mean_distance` of it equals that of all lists completed. Blocking.
 
     Args:
@@ -57,17 +70,25 @@ def complete(store: VectorStore, searches: Sequence[ListSearch], lists: Sequence
         searches: What was searched.
         lists: What was found; scales are read from here. Lists without a search (tags) come back with 0 for every candidate
             that they do not name.
+        scorer: Adds a list of its own, over all candidates; `lists` may hold what it found.
     """
     union = tuple(sorted(set().union(*(one.ids for one in lists))))
+    scored = () if scorer is None or not union else (scorer.completed(union),)
+    if scorer is not None:
+        lists = [one for one in lists if one is not scorer.found]
     if not union:
         return []
     scales = {(one.guide, one.space): one.scale for one in lists}
     searched = {(one.guide, one.space) for one in searches}
-    return [_filled(one, union) for one in lists if (one.guide, one.space) not in searched] + [
-        _score(store, collection, [one for one in group if (one.guide, one.space) in scales], scales, union)
-        for collection, group in by_collection(searches).items()
-        if any((one.guide, one.space) in scales for one in group)
-    ]
+    return (
+        [*scored]
+        + [_filled(one, union) for one in lists if (one.guide, one.space) not in searched]
+        + [
+            _score(store, collection, [one for one in group if (one.guide, one.space) in scales], scales, union)
+            for collection, group in by_collection(searches).items()
+            if any((one.guide, one.space) in scales for one in group)
+        ]
+    )
 
 
 def _score(

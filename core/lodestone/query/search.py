@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lodestone.query.calibration import Calibration
 from lodestone.query.clock import Stopwatch, remaining, within
 from lodestone.query.fusion import NEED_ALL_SCORES, FusedList, RankedList, fuse_in_tiers
-from lodestone.query.rescore import ListSearch, by_collection, complete
+from lodestone.query.rescore import ListSearch, Scorer, by_collection, complete
 from lodestone.store.base import Filter, VectorQuery, VectorStore
 
 Scores = NDArray[np.float32]
@@ -115,16 +115,32 @@ class Searcher:
             return await self._search(searches, by_collection(searches), rules)
 
     async def combine(
-        self, found: Found, rules: RankingRules, stopwatch: Stopwatch, *, extra: Sequence[RankedList] = ()
+        self,
+        found: Found,
+        rules: RankingRules,
+        stopwatch: Stopwatch,
+        *,
+        extra: Sequence[RankedList] = (),
+        scorer: Scorer | None = None,
     ) -> Ranking:
-        """One ranking of what was found: complete the scores where the fusion reads them, then fuse."""
+        """One ranking of what was found: complete the scores where the fusion reads them, then fuse.
+
+        Args:
+            found: The searches' lists.
+            rules: How.
+            stopwatch: Counts `rescore` and `fuse`.
+            extra: Lists that no vector stands behind (tags).
+            scorer: What else scores the candidates (captions); its own list takes part.
+        """
+        extra = extra if scorer is None else (*extra, scorer.found)
         lists = (*found.lists, *(one for one in extra if one.ids and one.weight > 0))
         dropped = [f"space {space!r}: out of time" for space in found.late]
         completed: Sequence[RankedList] = lists
         if rules.fusion in NEED_ALL_SCORES:
             with stopwatch.stage("rescore"):
                 try:
-                    completed = await within(asyncio.to_thread(complete, self._store, found.searches, lists), rules.deadline)
+                    work = asyncio.to_thread(complete, self._store, found.searches, lists, scorer=scorer)
+                    completed = await within(work, rules.deadline)
                 except TimeoutError:
                     dropped.append("exact scores of all candidates: out of time")
         with stopwatch.stage("fuse"):
