@@ -1,6 +1,6 @@
 """What does `lodestone train complexity` do in a home? Ask judged queries, fit the gate, keep the result, put it in force.
 
-Every judged query is answered with all its guides, whatever the gate in force thinks of it, and without leaving tags or records:
+Every judged query is answered with all its guides, whatever the gate in force thinks of it, and leaves no tags and no records:
 open the home with `TRAINING` among the settings. Feedback on recorded answers counts as well. Indexing and searching go on as
 before; a running service takes the new gate up when it is started again.
 """

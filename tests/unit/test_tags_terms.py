@@ -1,0 +1,80 @@
+"""Do words become vectors whose inner product says how much of a query a picture's tags hold?"""
+
+import numpy as np
+import pytest
+
+from lodestone.store.base import SparseVector
+from lodestone.tags.terms import FUNCTION_WORD, picture_vector, query_vector, terms
+
+
+def inner(one: SparseVector | None, other: SparseVector | None) -> float:
+    assert one is not None
+    assert other is not None
+    _, here, there = np.intersect1d(one.indices, other.indices, return_indices=True)
+    return float(one.values[here] @ other.values[there])
+
+
+def share(query: str, *tags: tuple[str, float]) -> float:
+    return inner(query_vector(query), picture_vector(tags))
+
+
+def test_same_words_are_found_whole() -> None:
+    assert share("A black dog in the snow", ("a black dog in the snow", 1.0)) == pytest.approx(1)
+
+
+def test_forms_cases_and_accents_of_a_word_are_one_word() -> None:
+    assert share("Running DOGS", ("a dog runs", 1.0)) == pytest.approx(1)
+    assert share("caf\u00e9", ("cafe\u0301", 1.0)) == pytest.approx(1)
+    assert share("the dog's tail", ("dog tail", 1.0)) > 0.9
+
+
+def test_words_that_say_nothing_count_little() -> None:
+    assert terms("a dog on the beach")["a"] == FUNCTION_WORD
+    assert share("a dog on the beach", ("a man on the moon", 1.0)) < 0.1
+    assert share("a dog on the beach", ("beach dog", 1.0)) > 0.9
+
+
+def test_half_the_words_are_half_of_the_query() -> None:
+    assert share("red car", ("red house", 1.0)) == pytest.approx(0.5)
+
+
+def test_more_tags_never_dilute_what_one_of_them_says() -> None:
+    alone = share("red car", ("red car", 1.0))
+
+    assert share("red car", ("red car", 1.0), ("a family at the lake in summer", 1.0)) == alone
+
+
+def test_unsure_tags_count_by_their_confidence_and_the_surest_wins() -> None:
+    assert share("red car", ("red car", 0.6)) == pytest.approx(0.6)
+    assert share("red car", ("red car", 0.6), ("red", 1.0)) == pytest.approx(0.8)
+
+
+def test_scripts_without_spaces_are_found_by_parts() -> None:
+    assert share("黒い犬", ("公園の黒い犬", 1.0)) == pytest.approx(1)
+    assert share("黒い犬", ("白い猫", 1.0)) < 0.5
+    assert share("犬", ("犬", 1.0)) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("text", ["", "   ", "!?…", "_ _", "🐶"])
+def test_text_without_words_has_no_vector(text: str) -> None:
+    assert query_vector(text) is None
+    assert picture_vector([(text, 1.0)]) is None
+
+
+def test_vectors_are_what_a_sparse_collection_takes() -> None:
+    vector = query_vector(" ".join(f"word{number}" for number in range(300)))
+
+    assert vector is not None
+    assert vector.indices.dtype == np.uint32
+    assert vector.values.dtype == np.float32
+    assert (np.diff(vector.indices.astype(np.int64)) > 0).all()
+    assert (vector.values > 0).all()
+    assert vector.values.sum() == pytest.approx(1, abs=1e-5)
+
+
+def test_repeating_a_word_changes_nothing() -> None:
+    assert terms("dog dog dogs cat") == terms("dog cat")
+
+
+def test_lone_surrogates_do_not_break_it() -> None:
+    assert terms("dog \ud800") is not None
