@@ -289,7 +289,7 @@ class Runtime:
             self.catalog,
             self.store,
             history=self.settings.query.history,
-            tags=self.settings.tags.model_copy(update={"implicit": False}),
+            tags=self.settings.tags,
         )
         return Learnt(trust=self.trust, tags=TagSearch(self.store), gate=self.gate(), memory=memory)
 

@@ -1,0 +1,133 @@
+"""One home over HTTP: a query is explained, replayed and judged; tags and trust change what is found, and are taken back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from tests.support.home import settings_for
+from tests.support.pictures import write_photos
+
+from lodestone.config.settings import Settings
+from lodestone.indexing.report import IndexRequest
+from lodestone.indexing.run import index_paths
+from lodestone.runtime import Runtime
+from lodestone_serve.api import create_app
+from lodestone_serve.home_services import HomeServices
+from lodestone_serve.metrics import Metrics
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    folder = tmp_path_factory.mktemp("learning")
+    write_photos(folder / "pictures", 12)
+    (folder / "pictures" / "000000.txt").write_text("a harbour with fishing boats at dawn\n")
+    settings = settings_for(folder)
+    with Runtime.open(settings) as runtime:
+        index_paths(runtime, IndexRequest((folder / "pictures",), corpus="photos"))
+    return settings
+
+
+@pytest.fixture
+async def http(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
+    metrics = Metrics()
+    services = HomeServices(settings, observe_engines=metrics.engines)
+    app = create_app(services, settings=settings.serve, token="secret", metrics=metrics)
+    await services.open()
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7860") as client:
+        yield client
+    await services.close()
+
+
+async def asked(http: httpx.AsyncClient, query: str, **options) -> dict:
+    answer = await http.post("/v1/search", json={"query": query, **options})
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+async def test_a_query_is_explained_and_replayed(http: httpx.AsyncClient) -> None:
+    await asked(http, "fishing boats in a harbour at dawn")  # may leave tags, which change the next answer
+    answer = await asked(http, "fishing boats in a harbour at dawn")
+    assert answer["guides"]
+    explained = (await http.get(f"/v1/queries/{answer['query_id']}")).json()
+    assert explained["text"] == "fishing boats in a harbour at dawn"
+    assert [hit["image_id"] for hit in explained["hits"]] == [hit["image_id"] for hit in answer["hits"]]
+    assert all(hit["explained"] == pytest.approx(1.0, abs=1e-5) for hit in explained["hits"])
+    for fresh in ("false", "true"):
+        replayed = (await http.post(f"/v1/queries/{answer['query_id']}/replay", params={"fresh": fresh})).json()
+        assert (replayed["identical"], replayed["moved"]) == (True, []), fresh
+    listed = (await http.get("/v1/queries", params={"limit": 2})).json()
+    assert len(listed["queries"]) == 2
+    assert listed["next_offset"] == 2 or len((await http.get("/v1/queries")).json()["queries"]) == 2
+
+
+@pytest.mark.parametrize("path", ["/v1/queries/nope", "/v1/queries/nope/guides/exemplar/0"])
+async def test_an_unknown_query_is_not_found(http: httpx.AsyncClient, path: str) -> None:
+    answer = await http.get(path)
+    assert answer.status_code == 404
+    assert answer.json()["code"] == "not_found"
+
+
+async def test_feedback_teaches_trust_and_tags_once(http: httpx.AsyncClient) -> None:
+    answer = await asked(http, "coloured dots on paper", guides=0)
+    right, wrong = answer["hits"][0]["image_id"], answer["hits"][-1]["image_id"]
+    said = {"query_id": answer["query_id"], "relevant": [right], "irrelevant": [wrong]}
+    first = (await http.post("/v1/feedback", json=said)).json()
+    assert first["applied"]
+    assert sum(first["after"].values()) == pytest.approx(len(first["after"]))
+    again = (await http.post("/v1/feedback", json=said)).json()
+    assert not again["applied"]
+    assert (await http.get("/v1/trust")).json()["topics"][0]["weights"] == first["after"]
+    tags = (await http.get("/v1/tags", params={"text": "coloured dots on paper"})).json()["tags"]
+    assert [(tag["image_id"], tag["source"]) for tag in tags] == [(right, "feedback")]
+    later = await asked(http, "coloured dots on paper", guides=0, explain=True)
+    assert later["topic"] == first["topic"]
+    assert later["trust"] == first["after"]
+    top = next(hit for hit in later["hits"] if hit["image_id"] == right)
+    assert "tags" in {part["space"] for part in top["contributions"]}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"query_id": "nope", "relevant": ["x"]}, 404),
+        ({"query_id": "nope", "eta": 7, "relevant": ["x"]}, 422),
+        ({"relevant": ["x"]}, 422),
+    ],
+)
+async def test_feedback_that_makes_no_sense_is_refused(http: httpx.AsyncClient, body: dict, status: int) -> None:
+    answer = await http.post("/v1/feedback", json=body)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["hint"]
+
+
+async def test_unknown_pictures_in_feedback_are_told_and_change_nothing(http: httpx.AsyncClient) -> None:
+    answer = await asked(http, "a picture of stripes", guides=0)
+    result = (await http.post("/v1/feedback", json={"query_id": answer["query_id"], "relevant": ["no-such-picture"]})).json()
+    assert result["ignored"] == ["no-such-picture"]
+    assert result["before"] == result["after"]
+
+
+async def test_a_tag_by_hand_is_found_and_taken_away(http: httpx.AsyncClient) -> None:
+    image_id = (await asked(http, "anything", guides=0))["hits"][7]["image_id"]
+    put = (await http.post("/v1/tags", json={"image_ids": [image_id], "text": "zanzibar holiday"})).json()["tags"]
+    assert [tag["source"] for tag in put] == ["user"]
+    found = await asked(http, "zanzibar holiday", explain=True)
+    assert found["hits"][0]["image_id"] == image_id
+    assert any("tag_score" in guide["provenance"] for guide in found["guides"])
+    assert (await http.delete(f"/v1/tags/{put[0]['tag_id']}")).status_code == 204
+    assert (await http.delete(f"/v1/tags/{put[0]['tag_id']}")).status_code == 404
+    after = await asked(http, "zanzibar holiday", explain=True)
+    assert all(part["space"] != "tags" for hit in after["hits"] for part in hit["contributions"])
+
+
+async def test_engines_are_listed_and_counted(http: httpx.AsyncClient) -> None:
+    await asked(http, "fishing boats in a harbour")
+    engines = (await http.get("/v1/generators")).json()
+    (exemplar,) = [one for one in engines["engines"] if one["name"] == "exemplar"]
+    assert (exemplar["enabled"], exemplar["breaker"]) == (True, "closed")
+    metrics = (await http.get("/metrics")).text
+    assert 'lodestone_generator_calls_total{engine="exemplar"' in metrics
+    assert 'lodestone_guides_total{status="used"}' in metrics
