@@ -81,6 +81,16 @@ async def test_what_openai_is_asked(server, key):
     assert asked.body == {"prompt": "a cat", "n": 1, "size": "256x256", "model": "dall-e-2", "response_format": "b64_json"}
 
 
+async def test_what_an_azure_deployment_is_asked(server, key):
+    address = f"{server.url}/openai/deployments/d/images/generations?api-version=2024-02-01"
+    options = {"header": "api-key", "scheme": "", "response_format": "none"}
+    await one(remote("x", address, kind="openai", key_env="PICTURES_KEY", options=options))
+    (asked,) = server.asked
+    assert asked.path.endswith("/d/images/generations?api-version=2024-02-01")
+    assert asked.headers["api-key"] == KEY and "authorization" not in asked.headers
+    assert "response_format" not in asked.body
+
+
 async def test_what_imagen_is_asked_with_a_key_and_with_a_token(server, key):
     await one(remote("x", server.url, kind="imagen", model="imagen-4", key_env="PICTURES_KEY"))
     path = "/v1/projects/p/locations/l/publishers/google/models/imagen-4:predict"

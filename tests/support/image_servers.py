@@ -199,7 +199,7 @@ class _Handler(BaseHTTPRequestHandler):
         return True
 
     def _reply(self, owner: ImageServer, asked: Asked) -> dict[str, Any]:
-        path, body = asked.path, asked.body
+        path, body = asked.path.partition("?")[0], asked.body
         if owner.mode == "no_pictures":
             return {"data": [], "images": [], "predictions": [], "status": "succeeded", "output": []}
         if owner.mode == "wrong_shape":

@@ -281,7 +281,7 @@ class GuideCache:
             yield
 
     def _make_room(self, contents: Mapping[str, bytes]) -> dict[str, int]:
-        """Remove the longest unused guides until the new files fit; and queries that have no guide left. Name -> bytes, after."""
+        """Remove the longest unused guides until the new files fit, and queries without guides. What is left: name -> bytes."""
         needed = sum(len(content) for content in contents.values())
         if needed > self._limit:
             raise ValueError(f"{needed} bytes are more than the cache may hold ({self._limit})")

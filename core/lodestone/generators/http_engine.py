@@ -38,6 +38,8 @@ class HttpOptions(BaseModel):
     header_env: dict[str, str] = Field(
         default_factory=dict, description="Further headers: name to the environment variable with its value."
     )
+    header: str | None = Field(None, description="That carries the key; default: the service's.")
+    scheme: str | None = Field(None, description="Before the key; default: the service's.")
     extra: dict[str, Any] = Field(default_factory=dict, description="Added to what is asked.")
 
 
@@ -112,10 +114,17 @@ class HttpGenerator(Generator):
     async def _ask(self, request: GuideRequest, deadline: float) -> Sequence[str]:
         """The pictures of a reply: each an http(s) address, a `data:` URL or base64."""
 
+    def _key_header(self) -> tuple[str, str]:
+        """Which header carries the key, and what stands before it, unless the options say otherwise."""
+        return "Authorization", "Bearer "
+
     def _access(self) -> Access:
+        header, scheme = self._key_header()
         return Access(
             url=self._url,
             credential=self._credential,
+            header=header if self._options.header is None else self._options.header,
+            scheme=scheme if self._options.scheme is None else self._options.scheme,
             headers={header: Credential(self.name, key_env=name) for header, name in self._options.header_env.items()},
             max_bytes=self._options.max_mb << 20,
             allow_hosts=tuple(self._options.allow_hosts),
@@ -148,22 +157,8 @@ class HttpGenerator(Generator):
         return Guide(f"{self.name}/{number}", self.name, 1.0, provenance, pixels=picture.pixels)
 
 
-class CustomHttpOptions(HttpOptions):
-    """`options` of `kind = "http"`."""
-
-    header: str = Field("Authorization", description="That carries the key.")
-    scheme: str = Field("Bearer ", description="Before the key.")
-
-
 class CustomHttp(HttpGenerator):
     """`http`: POST `{prompt, n, seed, size}`, answered with `{images: [base64 or address]}`; picture i comes of seed + i."""
-
-    options_type = CustomHttpOptions
-
-    def _access(self) -> Access:
-        base, options = super()._access(), self._options
-        assert isinstance(options, CustomHttpOptions)  # noqa: S101  (`options_type`)
-        return Access(base.url, base.credential, options.header, options.scheme, base.headers, base.max_bytes, base.allow_hosts)
 
     async def _ask(self, request: GuideRequest, deadline: float) -> Sequence[str]:
         body = {"prompt": request.prompt, "n": request.n, "seed": self._seed(request), "size": request.size}

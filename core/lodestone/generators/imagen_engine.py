@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Final, Literal
 
 import httpx
@@ -11,7 +10,6 @@ from pydantic import Field
 
 from lodestone.errors import ServiceUnavailableError
 from lodestone.generators.base import GuideRequest
-from lodestone.generators.http_client import Access
 from lodestone.generators.http_engine import HttpGenerator, HttpOptions, unexpected
 
 _VERTEX: Final = "aiplatform.googleapis.com"
@@ -33,11 +31,8 @@ class Imagen(HttpGenerator):
     default_url = "https://generativelanguage.googleapis.com"
     needs_model = True
 
-    def _access(self) -> Access:
-        base = super()._access()
-        if self._by_token():
-            return base
-        return replace(base, header="x-goog-api-key", scheme="")
+    def _key_header(self) -> tuple[str, str]:
+        return super()._key_header() if self._by_token() else ("x-goog-api-key", "")
 
     async def _ask(self, request: GuideRequest, deadline: float) -> Sequence[str]:
         options = self._imagen

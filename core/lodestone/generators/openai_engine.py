@@ -18,8 +18,8 @@ _DECLINED: Final = frozenset({"content_policy_violation", "moderation_blocked"})
 class OpenAIOptions(HttpOptions):
     """`options` of `kind = "openai"`."""
 
-    response_format: Literal["b64_json", "url"] | None = Field(
-        "b64_json", description="What is asked for; null for models that take no such parameter (gpt-image)."
+    response_format: Literal["b64_json", "url", "none"] = Field(
+        "b64_json", description="What is asked for; none: not said, for models that take no such parameter (gpt-image)."
     )
     send_seed: bool = Field(False, description="Send `seed`: OpenAI knows none, several compatible servers do.")
 
@@ -35,7 +35,7 @@ class OpenAIImages(HttpGenerator):
         assert isinstance(options, OpenAIOptions)  # noqa: S101  (`options_type`)
         body: dict[str, Any] = {"prompt": request.prompt, "n": request.n, "size": f"{request.size}x{request.size}"}
         body |= {"model": self._settings.model} if self._settings.model else {}
-        body |= {"response_format": options.response_format} if options.response_format else {}
+        body |= {"response_format": options.response_format} if options.response_format != "none" else {}
         body |= {"seed": self._seed(request)} if options.send_seed else {}
         reply = await self._http.post(endpoint(self._url), {**body, **options.extra}, deadline=deadline)
         rows = reply.get("data") if isinstance(reply, Mapping) else None
