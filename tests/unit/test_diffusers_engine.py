@@ -19,6 +19,7 @@ from lodestone.config.engines import EngineSettings
 from lodestone.errors import ConfigurationError, DeadlineExceededError, ModelUnavailableError
 from lodestone.generators.base import GuideRequest
 from lodestone.generators.diffusers_engine import PRESETS, Diffusers
+from lodestone.models import packages
 
 
 def engine(folder=None, **options):
@@ -217,6 +218,15 @@ async def test_without_the_package_the_extra_is_named(monkeypatch):
     with pytest.raises(ModelUnavailableError, match="diffusers") as caught:
         await engine().warm_up()
     assert caught.value.hint == "pip install 'lodestone[diffusers]'"
+
+
+async def test_a_library_that_cannot_be_imported_is_an_error_that_says_why(monkeypatch):
+    def broken(package):
+        raise RuntimeError("operator torchvision::nms does not exist")
+
+    monkeypatch.setattr(packages.importlib, "import_module", broken)
+    with pytest.raises(ModelUnavailableError, match="torchvision::nms"):
+        await engine().warm_up()
 
 
 def test_presets_draw_in_one_step_without_guidance():

@@ -18,6 +18,7 @@ from lodestone.backbones.open_clip import OpenClipBackbone, repository_of
 from lodestone.backbones.registry import make_backbone
 from lodestone.errors import ModelUnavailableError, UnknownNameError
 from lodestone.language.registry import make_text_encoder
+from lodestone.models import packages
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.spaces.registry import make_space
@@ -184,6 +185,18 @@ def test_without_the_package_the_extra_is_named(name, monkeypatch):
         with pytest.raises(ModelUnavailableError, match="open_clip") as caught:
             make(name, model_context()).warm_up()
         assert caught.value.hint == "pip install 'lodestone[clip]'"
+
+
+def test_a_library_that_cannot_be_imported_is_an_error_that_says_why(name, monkeypatch, tmp_path):
+    def broken(package):
+        raise RuntimeError("operator torchvision::nms does not exist")
+
+    monkeypatch.setattr(packages.importlib, "import_module", broken)
+    for make in (make_backbone, make_text_encoder):
+        for source in (name, "open_clip:ViT-B-32/laion2b_s34b_b79k"):
+            with pytest.raises(ModelUnavailableError, match="torchvision::nms") as caught:
+                make(source, ModelContext(ModelCache(tmp_path))).warm_up()
+            assert "belong together" in caught.value.hint
 
 
 def test_encoding_before_warm_up_says_what_to_do(name):

@@ -9,15 +9,17 @@ All three are loaded by the same call. The output, `image`, lies in one space wi
 from __future__ import annotations
 
 import json
+from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from lodestone.backbones.preprocess import Fit, Preprocessing, resampling, square_side, three
-from lodestone.backbones.torch_backbone import TorchBackbone, require
+from lodestone.backbones.torch_backbone import TorchBackbone
 from lodestone.errors import ModelUnavailableError, UnknownNameError
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.checkpoints import HUB_PREFIX, Checkpoint, Layout, find_checkpoint, is_directory
+from lodestone.models.packages import import_library
 
 if TYPE_CHECKING:
     import torch
@@ -130,18 +132,21 @@ def repository_of(source: str, cache: ModelCache) -> str:
             f"unknown model {PREFIX + source!r}",
             hint=f"write {PREFIX}MODEL/PRETRAINED, {PREFIX}{HUB_PREFIX}owner/name or {PREFIX}/directory",
         )
-    require("open_clip", LAYOUT.install, model=PREFIX + source)
-    key = fingerprint(source, installed_version("open_clip_torch"))
+    try:
+        key = fingerprint(source, installed_version("open_clip_torch"))
+    except PackageNotFoundError as error:
+        raise ModelUnavailableError(
+            f"{PREFIX + source} needs the package open_clip, which is not installed", hint=LAYOUT.install, package="open_clip"
+        ) from error
     path = cache.obtain("open-clip", key=key, suffix=".repository", build=lambda target: _look_up(model, pretrained, target))
     return path.read_text("utf8")
 
 
 def _look_up(model: str, pretrained: str, target: Path) -> None:
-    from open_clip.pretrained import get_pretrained_cfg, list_pretrained
-
-    config = get_pretrained_cfg(model, pretrained)
+    table = import_library("open_clip.pretrained", install=LAYOUT.install, needed_by=f"{PREFIX}{model}/{pretrained}")
+    config = table.get_pretrained_cfg(model, pretrained)
     if not config:
-        tags = [tag for name, tag in list_pretrained() if name == model]
+        tags = [tag for name, tag in table.list_pretrained() if name == model]
         raise UnknownNameError.among("pretrained weights", f"{model}/{pretrained}", [f"{model}/{tag}" for tag in tags])
     repository, _, file = str(config.get("hf_hub") or "").rpartition("/")
     if not repository or file:

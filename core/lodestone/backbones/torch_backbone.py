@@ -7,7 +7,6 @@ Sources are taken as `PREFIX:/directory`, `PREFIX:hf-hub:owner/name` or the libr
 
 from __future__ import annotations
 
-import importlib.util
 import threading
 from abc import abstractmethod
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from lodestone.errors import ModelUnavailableError
 from lodestone.models.cache import fingerprint
 from lodestone.models.checkpoints import CANNOT_LOAD, HUB_PREFIX, Checkpoint, Layout, find_checkpoint, is_directory
 from lodestone.models.context import ModelContext
+from lodestone.models.packages import import_library
 
 if TYPE_CHECKING:
     import torch
@@ -108,7 +108,7 @@ class TorchBackbone(Backbone):
         with self._lock:
             if self._model is not None:
                 return
-            require(self.package, self.layout.install, model=self.name)
+            import_library(self.package, install=self.layout.install, needed_by=self.name)
             expected = self.outputs[0].dim
             import torch
 
@@ -168,18 +168,6 @@ class TorchBackbone(Backbone):
             planes = torch.from_numpy(np.require(pixels, requirements=("C", "W"))).to(self._device).permute(0, 3, 1, 2)
             rows: np.ndarray[tuple[int, int], np.dtype[np.float32]] = model((planes.float() - mean) / std).float().cpu().numpy()
         return rows
-
-
-def require(package: str, install: str, *, model: str) -> None:
-    """Check that a library is installed, without importing it.
-
-    Raises:
-        ModelUnavailableError: it is not; the hint is the command that installs it.
-    """
-    if importlib.util.find_spec(package) is None:
-        raise ModelUnavailableError(
-            f"{model} needs the package {package}, which is not installed", hint=install, package=package
-        )
 
 
 def _first_line(error: BaseException) -> str:

@@ -32,6 +32,7 @@ from lodestone.errors import ConfigurationError, DeadlineExceededError, ModelUna
 from lodestone.generators.base import Generator, Guide, GuideRequest
 from lodestone.models.cache import fingerprint, hash_file
 from lodestone.models.checkpoints import CANNOT_LOAD, is_directory
+from lodestone.models.packages import import_library
 from lodestone.query.clock import remaining
 
 if TYPE_CHECKING:
@@ -266,12 +267,13 @@ class Diffusers(Generator):
         with self._lock:
             if self._pipe is not None:
                 return
-            if importlib.util.find_spec("diffusers") is None:
-                raise ModelUnavailableError(
-                    f"the engine {self.name!r} needs the package diffusers, which is not installed",
-                    hint=_INSTALL,
-                    package="diffusers",
-                )
+            import_library(
+                "diffusers",
+                "AutoPipelineForText2Image",
+                "AutoPipelineForImage2Image",
+                install=_INSTALL,
+                needed_by=f"the engine {self.name!r}",
+            )
             _ = self._start
             from lodestone.models.torch_device import choose_device
 

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.backbones.open_clip import LAYOUT, PREFIX, clip_checkpoint, embedding_dim, load_model
-from lodestone.backbones.torch_backbone import require
 from lodestone.errors import ModelUnavailableError
 from lodestone.language.base import TextEncoder
 from lodestone.models.cache import fingerprint
 from lodestone.models.checkpoints import CANNOT_LOAD, Checkpoint
 from lodestone.models.context import ModelContext
+from lodestone.models.packages import import_library
 
 if TYPE_CHECKING:
     import torch
@@ -72,10 +72,8 @@ class OpenClipText(TextEncoder):
         with self._lock:
             if self._model is not None:
                 return
-            require("open_clip", LAYOUT.install, model=self.name)
+            open_clip = import_library("open_clip", install=LAYOUT.install, needed_by=self.name)
             folder = self.checkpoint.folder
-            import open_clip
-
             from lodestone.models.torch_device import choose_device, limit_threads
 
             limit_threads(threads or self._context.threads)
