@@ -230,6 +230,10 @@ class Runtime:
             observer=self.observer,
         )
 
+    def forget_hub(self) -> None:
+        """Have the next query engine get new guide engines, for what was learnt meanwhile."""
+        self.__dict__.pop("hub", None)
+
     @cached_property
     def trust(self) -> TrustBook:
         """How far each space is trusted, by topic."""

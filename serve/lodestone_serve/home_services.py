@@ -196,7 +196,10 @@ class HomeServices(MemoryServices):
         # Another version of a space is in force: its engine is warm before the sync promotes that version, so that the moment
         # in which the promoted collection has no engine is short (a query then leaves the space out, and says so).
         wanted = await asyncio.to_thread(now.runtime.projections)
-        renewed = await self._warm(now.runtime, wanted) if _collections(wanted) != now.answering.collections else None
+        renewed = None
+        if _collections(wanted) != now.answering.collections:
+            now.runtime.forget_hub()  # a prior belongs to versions of spaces; queries under way keep the former one
+            renewed = await self._warm(now.runtime, wanted)
         try:
             await asyncio.to_thread(sync, now.runtime, progress=report)
         finally:  # a sync that fails may have promoted before, or not

@@ -306,11 +306,12 @@ def _print_groups(console: Console, report: EvalReport) -> None:
     from lodestone.evaluation.markdown import TITLES
 
     shown = [metric for metric in report.metrics if metric not in _ON_PAPER]
+    gate = ["simple"] if any(one.simple is not None for one in report.configurations) else []
     groups = dict.fromkeys(group.name for one in report.configurations for group in one.groups)
     for group in groups:
         table = Table(box=None, pad_edge=False)
         table.add_column(group, no_wrap=True, min_width=_NAME_WIDTH)
-        for column in ("n", *(TITLES[metric] for metric in shown), "guides", "ms"):
+        for column in ("n", *(TITLES[metric] for metric in shown), "guides", *gate, "ms"):
             table.add_column(column, justify="right", no_wrap=True)
         for one in report.configurations:
             found = next((one_group for one_group in one.groups if one_group.name == group), None)
@@ -319,6 +320,9 @@ def _print_groups(console: Console, report: EvalReport) -> None:
             main, *others = (found.metrics[metric] for metric in shown)
             latency = f"{one.latency_ms['p50']:.0f}" if one.latency_ms else ""
             means = (f"{value.mean:.3f}" for value in others)
-            table.add_row(one.name, f"{found.queries:,}", str(main), *means, f"{one.guides:.1f}", latency)
+            simple = "" if one.simple is None else f"{one.simple:.0%}"
+            table.add_row(
+                one.name, f"{found.queries:,}", str(main), *means, f"{one.guides:.1f}", *([simple] if gate else []), latency
+            )
         console.print()
         console.print(table, markup=False)

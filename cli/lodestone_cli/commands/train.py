@@ -1,4 +1,4 @@
-"""`lodestone train …`: learn from captions."""
+"""`lodestone train …`: learn from captions, judgements and feedback."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
 
     from lodestone.indexing.progress import Progress
     from lodestone.learn.retrain import RetrainReport
+    from lodestone.learn.retrain_gate import ComplexityReport
     from lodestone.learn.sources import CaptionedPictures
 
-app = typer.Typer(help="Learn from captions.", no_args_is_help=True)
+app = typer.Typer(help="Learn from captions, judgements and feedback.", no_args_is_help=True)
 
 
 @app.callback()
 def _group() -> None:
-    """Learn from captions."""
+    """Learn from captions, judgements and feedback."""
 
 
 @app.command()
@@ -76,6 +77,41 @@ def bridge(
         session.emit(report.as_dict(), human)
 
 
+@app.command()
+def complexity(
+    judgements: Annotated[
+        Path | None,
+        typer.Option("--judgements", help="Queries and their right pictures, TSV (query, file) or JSON.", show_default=False),
+    ] = None,
+    feedback: Annotated[bool, typer.Option("--feedback/--no-feedback", help="Learn from feedback, too.")] = True,
+    most_loss: Annotated[
+        float, typer.Option("--most-loss", min=0, max=1, help="Mean average precision that the gate may cost.")
+    ] = 0.01,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Fit and measure, change nothing.")] = False,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Fit the complexity gate: which queries does the text pass answer well enough without guides?"""
+    from lodestone.learn.retrain_gate import TRAINING
+
+    if judgements is None and not feedback:
+        raise InvalidRequestError("say what to learn from", hint="--judgements FILE, or feedback (lodestone feedback)")
+    with Session(
+        home=home, profile=profile, output=output, purpose="lodestone train complexity", flags=dict(TRAINING)
+    ) as session:
+        from lodestone.learn.judgements import read_judgements
+        from lodestone.learn.retrain_gate import train_complexity
+        from lodestone_cli.progress import shown_progress
+
+        judged = None if judgements is None else read_judgements(judgements.expanduser())
+        with shown_progress(session) as progress:
+            report = train_complexity(
+                session.runtime, judged, feedback=feedback, most_loss=most_loss, dry_run=dry_run, progress=progress
+            )
+        session.emit(report.as_dict(), lambda console: _print_complexity(console, report))
+
+
 def _pictures(
     session: Session, captions: Path | None, images: Path | None, corpus: str | None, progress: Progress
 ) -> CaptionedPictures:
@@ -116,3 +152,14 @@ def _print(console: Console, report: RetrainReport) -> None:
     if report.skipped:
         console.print(f"[yellow]{report.skipped:,} pictures with captions could not be used[/]")
     console.print(f"bridge {training.version} is in force" if report.promoted else "dry run: nothing was changed")
+
+
+def _print_complexity(console: Console, report: ComplexityReport) -> None:
+    fit = report.fit
+    console.print(f"learnt from {report.judged:,} judged queries and feedback on {report.feedback:,} answers")
+    console.print(f"predicted against true average precision, cross-validated: r {fit.pearson:.2f}, R2 {fit.r2:.2f}")
+    lost = "" if fit.lost is None else f", at {fit.lost:+.4f} mean average precision against always drawing guides"
+    console.print(f"[bold]{fit.simple:.0%}[/] of the queries end with the text pass (from {fit.threshold:.2f} on){lost}")
+    if report.unknown:
+        console.print(f"[yellow]{len(report.unknown):,} files in the judgements are no picture of this home, or several[/]")
+    console.print(f"gate {fit.version} is in force" if report.promoted else "dry run: nothing was changed")

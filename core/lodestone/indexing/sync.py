@@ -1,9 +1,9 @@
 """How do the vector collections come in line with catalog and Parquet files?
 
-create -> delete what is gone -> load -> build -> verify -> promote, for every space and for the captions, in any state that a
-killed run, a retrained projection or a lost store left behind. Nothing here runs a model or reads a picture: vectors are
-projected from the stored outputs. Doing it twice changes nothing. Run by whoever owns the store: the index command, or the
-service.
+create -> delete what is gone -> load -> build -> verify -> promote, for every space and for the captions, then the tags, in any
+state that a killed run, a retrained projection or a lost store left behind. Nothing here runs a model or reads a picture:
+vectors are projected from the stored outputs. Doing it twice changes nothing. Run by whoever owns the store: the index command,
+or the service.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from lodestone.indexing.load import CaptionTarget, SpaceTarget, Target, load
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, Stage, silent
 from lodestone.indexing.tasks import SliceParts
 from lodestone.indexing.verify import verify
+from lodestone.tags.delivery import deliver
 from lodestone_schemas.collections import CollectionSpec, HnswSpec
 
 if TYPE_CHECKING:
@@ -126,6 +127,7 @@ def sync(resources: SyncResources, *, progress: Progress = silent) -> SyncReport
         if before.get(target.alias) != target.collection:
             resources.store.set_alias(target.alias, target.collection)
     dropped = _drop_retired(resources, targets, keep=set(before.values()))
+    deliver(resources.catalog, resources.store)
     return SyncReport(tuple(reports), tuple(dropped), time.perf_counter() - started)
 
 
