@@ -14,6 +14,7 @@ import argparse
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -139,7 +140,7 @@ def speed(repeats: int) -> None:
     rows = [("what", "ms", "limit", "met")]
     for guides, limit in ((9, 50.0), (14, None), (16, None), (32, None)):
         vectors = {space: rng.standard_normal((guides, 512)).astype(np.float32) + 1 for space in spaces}
-        taken = _times(lambda v=vectors: judge_guides(v, dict.fromkeys(spaces, 1.0), background=background), repeats)
+        taken = _times(partial(judge_guides, vectors, dict.fromkeys(spaces, 1.0), background=background), repeats)
         rows.append(_line(f"outliers, {guides} guides x 6 spaces", taken, limit))
     ids = [f"{number:032x}" for number in rng.integers(2**62, size=600)]
     lists = [
@@ -149,7 +150,7 @@ def speed(repeats: int) -> None:
         for space in spaces
     ]  # fmt: skip
     for name, fusion in FUSIONS.items():
-        rows.append(_line(f"fusion {name}, 9 guides x 6 embedders x 60", _times(lambda f=fusion: f(lists), repeats * 5), 2.0))
+        rows.append(_line(f"fusion {name}, 9 guides x 6 embedders x 60", _times(partial(fusion, lists), repeats * 5), 2.0))
     print(table(rows))
 
 

@@ -122,7 +122,7 @@ def main() -> None:
     parser.add_argument("--agreements", type=float, nargs="+", default=[AGREEMENT])
     arguments = parser.parse_args()
     collection = load(arguments.data, arguments.part)
-    rows = [
+    rows: list[Sequence[str]] = [
         (
             "order",
             "rule",

@@ -35,10 +35,10 @@ Values = NDArray[np.float64]
 FEWEST_GUIDES: Final = 3  # of two, nobody can say which is the strange one
 UMAP_FROM: Final = 15  # guides; below, a neighbourhood is most of the set
 # Fitted on the validation part of Flickr8k (benchmarks/outliers.py --fit): what each way of measuring calls a stranger.
-THRESHOLD: Final = 0.92  # distance to the core over the typical distance between pictures of the collection
+THRESHOLD: Final = 0.9  # distance to the core over the typical distance between pictures of the collection
 _AMONG_GUIDES: Final = (1.0, 0.011)  # the same over the typical distance between guides: a + b * guides ...
 _AMONG_MOST: Final = 16  # ... up to so many: the fewer they are, the more a stranger widens what is typical
-_WITH_LOF: Final = 1.0  # the first, plus `_LOF_SHARE` times the logarithm of the local outlier factor
+_WITH_LOF: Final = 0.965  # the first, plus `_LOF_SHARE` times the logarithm of the local outlier factor
 _LOF_SHARE: Final = 0.1
 _LOF_MOST: Final = 2.0  # of the logarithm: on a map, far is far
 
