@@ -129,7 +129,9 @@ def main() -> None:
     parser.add_argument("--captioned", type=float, default=0.3, help="share of captioned pictures while tags are learnt")
     parser.add_argument("--generation-ms", type=float, default=300.0, help="what drawing guides takes")
     parser.add_argument("--text-pass-ms", type=float, default=25.0, help="what a text pass takes; benchmarks/query_latency.py")
-    parser.add_argument("--evidence", choices=["text", "guides", "none"], default="text")
+    parser.add_argument(
+        "--evidence", choices=["text", "guides", "none"], default="guides", help="where captions speak for their pictures"
+    )
     parser.add_argument("--ship", action="store_true", help="fit anew and write what ships; else what ships is judged")
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()

@@ -31,7 +31,7 @@ from lodestone.tags.confidence import evidence
 
 FOLDS = 3
 SHARES = (0.0, 0.1, 0.3, 1.0)  # of the pictures that have captions
-SIZES = (300, 500, 1200)
+SIZES = (300, 500, 1000)
 JUDGED = 5  # pictures of an answer that confidence is fitted to
 
 

@@ -87,7 +87,7 @@ class World:
     """
 
     def __init__(
-        self, what: Collection, bridge: BridgeWeights, labels: LabelSpace, rule: SpaceWeights, *, evidence: Evidence = "text"
+        self, what: Collection, bridge: BridgeWeights, labels: LabelSpace, rule: SpaceWeights, *, evidence: Evidence = "guides"
     ) -> None:
         self._evidence = evidence
         self.n = what.outputs.rows
@@ -136,6 +136,7 @@ class World:
         added, weight = self._exemplars(by_picture, tag_scores, {space: share[space] for space in spaces})
         added += said["guides"]
         text += said["text"]
+        weight = weight + (CaptionRule().weight if captions is not None and self._evidence != "none" else 0.0)
         plain = (text + added) / (1 + weight)[:, None]
         order = np.argsort(-plain, axis=1, kind="stable")[:, :12]
         with_tags = text + tagged

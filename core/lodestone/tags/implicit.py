@@ -44,7 +44,7 @@ def implicit_tags(
     if any(guide.status == "used" and TAG_SOURCE in guide.provenance for guide in trace.guides):
         return []
     model = confidence or _shipped()
-    ranking = mean_distance([one for one in trace.completed if one.space not in (TAGS_SPACE, CAPTIONS_SPACE)])
+    ranking = mean_distance([one for one in trace.completed if one.space != TAGS_SPACE])
     sure = model.of(ranking.scores, guides=_weight_of_guides(trace), most=settings.most)
     limit = model.threshold if settings.threshold is None else settings.threshold
     return [
@@ -95,10 +95,11 @@ def _text_of(trace: Trace) -> str | None:
 
 
 def _weight_of_guides(trace: Trace) -> float:
-    """What the guides' lists weigh, the text pass's weighing 1."""
-    spaces = [one for one in trace.lists if one.space != TAGS_SPACE]
+    """What guides and captions weigh, the text pass weighing 1."""
+    spaces = [one for one in trace.lists if one.space not in {TAGS_SPACE, CAPTIONS_SPACE}]
     text = sum(one.weight for one in spaces if one.guide in {TEXT_GUIDE, PICTURE_GUIDE})
-    return (sum(one.weight for one in spaces) - text) / text if text > 0 else 0.0
+    captions = sum(one.weight for one in trace.completed if one.space == CAPTIONS_SPACE)
+    return (sum(one.weight for one in spaces) - text + captions) / text if text > 0 else 0.0
 
 
 @cache
