@@ -59,16 +59,19 @@ class CollectionSpec:
 
     Attributes:
         name: Collection name, e.g. `bridge-4f1c02aa`.
-        dim: Length of each vector.
+        dim: Length of each vector; 0 for a sparse collection.
         fields: Payload fields with an index, in creation order.
         hnsw: Graph parameters, used once `build` is called.
         quantization: Compression of the first pass.
         on_disk: Keep original vectors on disk (memory-mapped) instead of in RAM.
+        sparse: Vectors are weights of a few among 2^32 terms. They are found exactly, through lists of the points that have a
+            term: `hnsw`, `quantization` and `on_disk` mean nothing then.
     """
 
     name: str
-    dim: int
+    dim: int = 0
     fields: tuple[tuple[str, FieldKind], ...] = PAYLOAD_FIELDS
     hnsw: HnswSpec = HnswSpec()
     quantization: Quantization = Quantization.NONE
     on_disk: bool = False
+    sparse: bool = False

@@ -6,7 +6,7 @@ import uuid
 
 import numpy as np
 
-from lodestone.store.base import PointBatch
+from lodestone.store.base import PointBatch, SparseBatch, SparseVector
 
 
 def point_id(number: int, *, seed: int = 0) -> str:
@@ -37,3 +37,26 @@ def make_points(count: int, dim: int, *, seed: int = 0, first: int = 0) -> Point
             payload["taken_at"] = 1_000_000_000 + number
         payloads.append(payload)
     return PointBatch([point_id(number) for number in numbers], clustered(count, dim, seed=seed), payloads)
+
+
+def make_sparse_points(count: int, *, seed: int = 0, first: int = 0, terms: int = 400, longest: int = 8) -> SparseBatch:
+    """The points of `make_points`, with 1 to `longest` of `terms` terms all over uint32 each, and weights in (0, 1]."""
+    rng = np.random.default_rng(seed)
+    vectors = []
+    for _ in range(count):
+        chosen = np.sort(rng.choice(terms, size=rng.integers(1, longest + 1), replace=False))
+        indices = (chosen * ((2**32 - 1) // (terms - 1))).astype(np.uint32)
+        vectors.append(SparseVector(indices, (1 - rng.random(len(chosen))).astype(np.float32)))
+    dense = make_points(count, 1, first=first)
+    return SparseBatch(dense.ids, vectors, dense.payloads)
+
+
+def sparse_products(points: SparseBatch, vector: SparseVector) -> np.ndarray:
+    """(n,) float64 inner products of the points with the vector."""
+    weights = dict(zip(vector.indices.tolist(), vector.values.tolist(), strict=True))
+    return np.array(
+        [
+            sum(value * weights.get(index, 0.0) for index, value in zip(p.indices.tolist(), p.values.tolist(), strict=True))
+            for p in points.vectors
+        ]
+    )

@@ -4,6 +4,10 @@ A store holds collections of points. A point is (id: UUID string, vector: float3
 Scores are inner products, higher is better; on L2-normalised vectors that is cosine similarity. Ties are broken by id so that
 both adapters give identical answers with `exact=True`.
 
+In a sparse collection (`CollectionSpec.sparse`) a vector is a few positive weights of terms. It is written by `upsert_sparse`
+and searched by `search_sparse`, always exactly, among the points that share a term with the question; `build` does nothing.
+The other methods are the same for both, except that sparse vectors are not read back: batches then have vectors of (n, 0).
+
 Life of a collection: `create` -> `upsert`… -> `build` (the HNSW graph) -> `set_alias` (promotion). Searching works at any
 point of it, exhaustively where there is no graph yet. Readers resolve an alias once and then use the collection's own name.
 
@@ -97,8 +101,43 @@ class VectorQuery:
 
 
 @dataclass(frozen=True, slots=True)
+class SparseVector:
+    """Weights of terms.
+
+    Attributes:
+        indices: (k,) uint32, ascending, each once, at least one: the terms.
+        values: (k,) float32, finite and above 0: their weights.
+    """
+
+    indices: NDArray[np.uint32]
+    values: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class SparseBatch:
+    """Points of a sparse collection in column form: `ids` (n), `vectors` (n) and `payloads` (n), in the same order."""
+
+    ids: Sequence[str]
+    vectors: Sequence[SparseVector]
+    payloads: Sequence[Payload]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+@dataclass(frozen=True, slots=True)
+class SparseQuery:
+    """One question to a sparse collection: the `limit` points of highest inner product among those that share a term."""
+
+    vector: SparseVector
+    limit: int = 10
+    filter: Filter | None = None
+    with_payload: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Neighbours:
-    """Answer to one `VectorQuery`, best first: `ids` (k), `scores` (k,) float32, `payloads` (k, or empty)."""
+    """Answer to one `VectorQuery` or `SparseQuery`, best first: `ids` (k), `scores` (k,) float32, `payloads` (k, or empty)."""
 
     ids: tuple[str, ...]
     scores: NDArray[np.float32]
@@ -110,7 +149,7 @@ class Neighbours:
 
 @dataclass(frozen=True, slots=True)
 class CollectionInfo:
-    """State of a collection. `indexed` counts vectors reachable through the graph; `building` while a build runs."""
+    """State of a collection. `indexed` counts vectors reachable through the graph (or all, if sparse); `building` says so."""
 
     name: str
     dim: int
@@ -137,7 +176,7 @@ class VectorStore(ABC):
 
     @abstractmethod
     def create(self, spec: CollectionSpec) -> None:
-        """Make the collection; the same spec again is a no-op, another `dim` under the same name a `StoreError`."""
+        """Make the collection; the same spec again is a no-op, another `dim` or `sparse` under the same name a `StoreError`."""
 
     @abstractmethod
     def drop(self, name: str) -> None:
@@ -156,6 +195,10 @@ class VectorStore(ABC):
         """Insert or replace whole points, durably: when this returns, a kill -9 does not lose them."""
 
     @abstractmethod
+    def upsert_sparse(self, name: str, points: SparseBatch) -> None:
+        """What `upsert` is, for a sparse collection."""
+
+    @abstractmethod
     def delete(self, name: str, ids: Sequence[str]) -> None:
         """Remove points by id; missing ids are ignored."""
 
@@ -170,6 +213,10 @@ class VectorStore(ABC):
     @abstractmethod
     def search(self, name: str, queries: Sequence[VectorQuery]) -> list[Neighbours]:
         """Answer several questions in one call, in their order."""
+
+    @abstractmethod
+    def search_sparse(self, name: str, queries: Sequence[SparseQuery]) -> list[Neighbours]:
+        """What `search` is, for a sparse collection; equal scores by ascending id."""
 
     @abstractmethod
     def retrieve(self, name: str, ids: Sequence[str]) -> PointBatch:

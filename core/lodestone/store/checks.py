@@ -9,11 +9,13 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from lodestone.errors import InvalidRequestError, StoreError
-from lodestone.store.base import Filter, PointBatch, VectorQuery, Vectors
+from lodestone.store.base import Filter, PointBatch, SparseBatch, SparseQuery, SparseVector, VectorQuery, Vectors
+from lodestone_schemas.collections import CollectionSpec
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _NAMESPACE = re.compile(r"[A-Za-z0-9]{1,64}")
 MAX_LIMIT = 100_000
+_LARGEST_INDEX = 2**32 - 1
 
 
 def check_name(name: str, *, kind: str = "collection") -> str:
@@ -79,11 +81,75 @@ def check_query(query: VectorQuery, *, dim: int) -> Vectors:
         )
     if not np.isfinite(vector).all():
         raise InvalidRequestError("query vector is not finite", hint="check the encoder that made it")
-    if not 1 <= query.limit <= MAX_LIMIT:
-        raise InvalidRequestError(f"limit {query.limit} is out of range", hint=f"1 to {MAX_LIMIT:,}")
+    _check_limit(query.limit)
     if query.ef is not None and query.ef < 1:
         raise InvalidRequestError(f"ef {query.ef} is out of range", hint="at least 1")
     return vector
+
+
+def check_spec(spec: CollectionSpec) -> None:
+    """Refuse a collection with a name that is none, or that is neither dense nor sparse."""
+    check_name(spec.name)
+    if spec.dim < 0 or spec.sparse != (spec.dim == 0):
+        raise InvalidRequestError(
+            f"collection {spec.name!r} of dim={spec.dim}, sparse={spec.sparse} cannot be",
+            hint="give vectors a length of at least 1, or say sparse=True without a length",
+        )
+
+
+def check_kind(name: str, *, sparse: bool, wanted: bool) -> None:
+    """Refuse to read or write dense vectors where there are sparse ones, and the reverse."""
+    if sparse != wanted:
+        there, use = ("sparse", "_sparse") if sparse else ("dense", "")
+        raise InvalidRequestError(f"collection {name!r} holds {there} vectors", hint=f"use `upsert{use}` and `search{use}`")
+
+
+def check_sparse_points(points: SparseBatch) -> SparseBatch:
+    """Return the batch with canonical ids, canonical vectors and, of points that share an id, the last only.
+
+    Raises:
+        InvalidRequestError: Lengths differ, or a vector is not what `SparseVector` says.
+    """
+    ids = check_ids(points.ids)
+    if not len(ids) == len(points.payloads) == len(points.vectors):
+        raise InvalidRequestError(
+            f"a batch of {len(ids)} ids has {len(points.vectors)} vectors and {len(points.payloads)} payloads",
+            hint="give one vector and one payload an id",
+        )
+    vectors = [_sparse(vector, of=f"point {ids[row]}") for row, vector in enumerate(points.vectors)]
+    rows = list({point_id: row for row, point_id in enumerate(ids)}.values())
+    return SparseBatch([ids[row] for row in rows], [vectors[row] for row in rows], [points.payloads[row] for row in rows])
+
+
+def check_sparse_query(query: SparseQuery) -> SparseVector:
+    """Return the query's vector in canonical types; raise `InvalidRequestError` on a wrong vector or limit."""
+    _check_limit(query.limit)
+    return _sparse(query.vector, of="the query")
+
+
+def _sparse(vector: SparseVector, *, of: str) -> SparseVector:
+    indices, values = np.asarray(vector.indices), np.asarray(vector.values, dtype=np.float32)
+    if indices.ndim != 1 or indices.shape != values.shape or not len(indices):
+        raise InvalidRequestError(
+            f"the sparse vector of {of} has {indices.shape} indices and {values.shape} values",
+            hint="give at least one index, and each its value; leave out what has none",
+        )
+    if indices.dtype.kind not in "iu" or int(indices.min()) < 0 or int(indices.max()) > _LARGEST_INDEX:
+        raise InvalidRequestError(f"an index of the sparse vector of {of} is no uint32", hint=f"0 to {_LARGEST_INDEX:,}")
+    if not (indices[:-1] < indices[1:]).all():
+        raise InvalidRequestError(
+            f"the indices of the sparse vector of {of} do not ascend, each once", hint="sort them, and add up repeated ones"
+        )
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise InvalidRequestError(
+            f"a value of the sparse vector of {of} is not a finite number above 0", hint="leave indices of no weight out"
+        )
+    return SparseVector(indices.astype(np.uint32), values)
+
+
+def _check_limit(limit: int) -> None:
+    if not 1 <= limit <= MAX_LIMIT:
+        raise InvalidRequestError(f"limit {limit} is out of range", hint=f"1 to {MAX_LIMIT:,}")
 
 
 def check_matching(filter_: Filter) -> None:
@@ -92,13 +158,15 @@ def check_matching(filter_: Filter) -> None:
         raise InvalidRequestError("an empty filter would delete every point", hint="use `drop` to remove a whole collection")
 
 
-def other_dim(name: str, *, dim: int, wanted: int) -> StoreError:
-    """The error of `create` where the collection exists with vectors of another length."""
+def other_vectors(name: str, *, dim: int, sparse: bool, wanted: CollectionSpec) -> StoreError:
+    """The error of `create` where the collection exists with vectors of another length or kind."""
+    there = "sparse vectors" if sparse else f"vectors of length {dim}"
+    asked = "sparse ones" if wanted.sparse else f"dense ones of length {wanted.dim}" if sparse else str(wanted.dim)
     return StoreError(
-        f"collection {name!r} holds vectors of length {dim}, not {wanted}",
+        f"collection {name!r} holds {there}, not {asked}",
         hint="use another name: each space version has its own collection",
         dim=dim,
-        wanted=wanted,
+        wanted=wanted.dim,
     )
 
 
@@ -107,3 +175,10 @@ def slices(points: PointBatch, size: int) -> Iterator[PointBatch]:
     for start in range(0, len(points), size):
         end = start + size
         yield PointBatch(points.ids[start:end], points.vectors[start:end], points.payloads[start:end])
+
+
+def sparse_slices(points: SparseBatch, size: int) -> Iterator[SparseBatch]:
+    """The batch in pieces of at most `size` points."""
+    for start in range(0, len(points), size):
+        end = start + size
+        yield SparseBatch(points.ids[start:end], points.vectors[start:end], points.payloads[start:end])

@@ -7,7 +7,8 @@ writes hold the GIL inside the engine, so batches are cut to let other threads b
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,30 +22,44 @@ from lodestone.store.base import (
     Filter,
     Neighbours,
     PointBatch,
+    SparseBatch,
+    SparseQuery,
     StoreCapabilities,
     VectorQuery,
-    Vectors,
     VectorStore,
 )
 from lodestone.store.checks import (
     check_ids,
+    check_kind,
     check_matching,
     check_name,
     check_points,
     check_query,
-    other_dim,
+    check_sparse_points,
+    check_sparse_query,
+    check_spec,
+    other_vectors,
     slices,
+    sparse_slices,
 )
 from lodestone.store.edge_build import run_build_child
 from lodestone.store.edge_collection import SPEC_FILE, EdgeCollection, as_batch
-from lodestone.store.edge_engine import engine_errors, engine_filter, search_request
+from lodestone.store.edge_engine import (
+    engine_errors,
+    engine_filter,
+    engine_score,
+    search_request,
+    sparse_search_request,
+    terms_of,
+)
 from lodestone.store.files import DRAFT_PREFIX, TRASH_PREFIX, discard
 from lodestone.store.limits import CALL_POINTS
 from lodestone.store.ownership import StoreOwnership
-from lodestone.store.ranking import Hit, answer
+from lodestone.store.ranking import SPARSE_ERROR, Hit, SparseScore, answer
 from lodestone_schemas.collections import CollectionSpec
 
 COLLECTIONS_DIR = "collections"
+FEATURES = frozenset({"graph_build", "int8", "field_index", "sparse"})
 # Exhaustive searches take about 1 ms a question at 10,000 x 896: this keeps the GIL's longest hold near 20 ms there.
 CALL_QUERIES = 16
 
@@ -81,11 +96,11 @@ class EdgeStore(VectorStore):
 
     def capabilities(self) -> StoreCapabilities:
         """See `VectorStore.capabilities`."""
-        return StoreCapabilities("qdrant-edge", version("qdrant-edge-py"), frozenset({"graph_build", "int8", "field_index"}))
+        return StoreCapabilities("qdrant-edge", version("qdrant-edge-py"), FEATURES)
 
     def create(self, spec: CollectionSpec) -> None:
         """See `VectorStore.create`. Other graph parameters under the same name hold from the next build on."""
-        check_name(spec.name)
+        check_spec(spec)
         with self._lock:
             self._require_owned()
             known = self._collections.get(spec.name)
@@ -94,8 +109,8 @@ class EdgeStore(VectorStore):
                 discard(path)  # a directory without a specification is not a collection
                 self._collections[spec.name] = EdgeCollection.create(path, spec)
                 return
-        if known.spec.dim != spec.dim:
-            raise other_dim(spec.name, dim=known.spec.dim, wanted=spec.dim)
+        if (known.spec.dim, known.spec.sparse) != (spec.dim, spec.sparse):
+            raise other_vectors(spec.name, dim=known.spec.dim, sparse=known.spec.sparse, wanted=spec)
         known.respecify(spec)
 
     def drop(self, name: str) -> None:
@@ -121,15 +136,20 @@ class EdgeStore(VectorStore):
         with collection.reading() as shard, engine_errors(f"reading the state of {name!r}", collection.path):
             state = shard.info()
             points = shard.count(qe.CountRequest(exact=True))
-        return CollectionInfo(
-            name, collection.spec.dim, points, min(state.indexed_vectors_count, points), building=collection.building
-        )
+        indexed = points if collection.spec.sparse else min(state.indexed_vectors_count, points)
+        return CollectionInfo(name, collection.spec.dim, points, indexed, building=collection.building)
 
     def upsert(self, name: str, points: PointBatch) -> None:
         """See `VectorStore.upsert`. Batches beyond 256 points are written in pieces, each durable by itself."""
-        collection = self._collection(name)
+        collection = self._collection(name, sparse=False)
         for piece in slices(check_points(points, dim=collection.spec.dim), CALL_POINTS):
             collection.upsert(piece)
+
+    def upsert_sparse(self, name: str, points: SparseBatch) -> None:
+        """See `VectorStore.upsert_sparse`. Written in pieces as `upsert` does."""
+        collection = self._collection(name, sparse=True)
+        for piece in sparse_slices(check_sparse_points(points), CALL_POINTS):
+            collection.upsert_sparse(piece)
 
     def delete(self, name: str, ids: Sequence[str]) -> None:
         """See `VectorStore.delete`."""
@@ -144,7 +164,7 @@ class EdgeStore(VectorStore):
         collection = self._collection(name)
         with collection.writing():
             found = [
-                point_id for records in self._pages(collection, filter_, 4096, vectors=False) for point_id in _ids(records)
+                point_id for records in self._pages(collection, filter_, 4096, content=False) for point_id in _ids(records)
             ]
             self.delete(name, found)
 
@@ -154,14 +174,28 @@ class EdgeStore(VectorStore):
 
     def search(self, name: str, queries: Sequence[VectorQuery]) -> list[Neighbours]:
         """See `VectorStore.search`."""
-        collection = self._collection(name)
+        collection = self._collection(name, sparse=False)
         vectors = [check_query(query, dim=collection.spec.dim) for query in queries]
-        answers: list[Neighbours] = []
-        for start in range(0, len(queries), CALL_QUERIES):
-            answers += self._search_some(
-                collection, queries[start : start + CALL_QUERIES], vectors[start : start + CALL_QUERIES]
-            )
-        return answers
+
+        def request(row: int, fetch: int) -> qe.QueryRequest:
+            return search_request(queries[row], vectors[row], spec=collection.spec, fetch=fetch)
+
+        return answer(queries, partial(self._ask, collection, request), exact=[query.exact for query in queries])
+
+    def search_sparse(self, name: str, queries: Sequence[SparseQuery]) -> list[Neighbours]:
+        """See `VectorStore.search_sparse`."""
+        collection = self._collection(name, sparse=True)
+        vectors = [check_sparse_query(query) for query in queries]
+        scores = [SparseScore(vector) for vector in vectors]
+
+        def request(row: int, fetch: int) -> qe.QueryRequest:
+            return sparse_search_request(queries[row], vectors[row], fetch=fetch)
+
+        def score(row: int, hit: qe.ScoredPoint) -> float:
+            return scores[row](*terms_of(hit))
+
+        ask = partial(self._ask, collection, request, score=score)
+        return answer(queries, ask, exact=[True] * len(queries), error=SPARSE_ERROR)
 
     def retrieve(self, name: str, ids: Sequence[str]) -> PointBatch:
         """See `VectorStore.retrieve`."""
@@ -170,14 +204,14 @@ class EdgeStore(VectorStore):
         records: dict[str, qe.Record] = {}
         for start in range(0, len(canonical), CALL_POINTS):
             with collection.reading() as shard, engine_errors(f"reading points of {name!r}", collection.path):
-                found = shard.retrieve(canonical[start : start + CALL_POINTS], True, True)
+                found = shard.retrieve(canonical[start : start + CALL_POINTS], True, not collection.spec.sparse)
             records.update((str(record.id), record) for record in found)
         return as_batch([records[i] for i in canonical if i in records], dim=collection.spec.dim)
 
     def scroll(self, name: str, filter_: Filter | None = None, *, batch_size: int = 256) -> Iterator[PointBatch]:
         """See `VectorStore.scroll`."""
         collection = self._collection(name)
-        return (as_batch(page, dim=collection.spec.dim) for page in self._pages(collection, filter_, batch_size, vectors=True))
+        return (as_batch(page, dim=collection.spec.dim) for page in self._pages(collection, filter_, batch_size, content=True))
 
     def count(self, name: str, filter_: Filter | None = None) -> int:
         """See `VectorStore.count`."""
@@ -236,33 +270,47 @@ class EdgeStore(VectorStore):
         if not self._ownership.held:
             raise StoreLockedError(f"the vector store in {self._root} was closed", hint="open it again")
 
-    def _collection(self, name: str) -> EdgeCollection:
+    def _collection(self, name: str, *, sparse: bool | None = None) -> EdgeCollection:
         with self._lock:
             self._require_owned()
             found = self._collections.get(name)
             if found is None:
                 raise UnknownNameError.among("collection", name, list(self._collections))
-            return found
+        if sparse is not None:
+            check_kind(name, sparse=found.spec.sparse, wanted=sparse)
+        return found
 
-    def _search_some(
-        self, collection: EdgeCollection, queries: Sequence[VectorQuery], vectors: Sequence[Vectors]
-    ) -> list[Neighbours]:
-        def ask(fetches: Mapping[int, int]) -> list[list[Hit]]:
-            requests = [search_request(queries[row], vectors[row], spec=collection.spec, fetch=n) for row, n in fetches.items()]
+    def _ask(
+        self,
+        collection: EdgeCollection,
+        request: Callable[[int, int], qe.QueryRequest],
+        fetches: Mapping[int, int],
+        *,
+        score: Callable[[int, qe.ScoredPoint], float] = engine_score,
+    ) -> list[list[Hit]]:
+        rows, requests = list(fetches), [request(row, fetch) for row, fetch in fetches.items()]
+        hits: list[list[Hit]] = []
+        for start in range(0, len(requests), CALL_QUERIES):
             with collection.reading() as shard, engine_errors(f"searching {collection.name!r}", collection.path):
-                found = shard.query_batch(qe.QueryBatchRequest(requests))
-            return [[(str(hit.id), hit.score, hit.payload) for hit in hits] for hits in found]
-
-        return answer(queries, ask)
+                found = shard.query_batch(qe.QueryBatchRequest(requests[start : start + CALL_QUERIES]))
+            for row, each in zip(rows[start : start + CALL_QUERIES], found, strict=True):
+                hits.append([(str(hit.id), score(row, hit), hit.payload) for hit in each])
+        return hits
 
     def _pages(
-        self, collection: EdgeCollection, filter_: Filter | None, size: int, *, vectors: bool
+        self, collection: EdgeCollection, filter_: Filter | None, size: int, *, content: bool
     ) -> Iterator[list[qe.Record]]:
         if size < 1:
             raise StoreError(f"batch size {size} is out of range", hint="at least 1")
         conditions, offset = engine_filter(filter_), None
         while True:
-            request = qe.ScrollRequest(offset=offset, limit=size, filter=conditions, with_payload=vectors, with_vector=vectors)
+            request = qe.ScrollRequest(
+                offset=offset,
+                limit=size,
+                filter=conditions,
+                with_payload=content,
+                with_vector=content and not collection.spec.sparse,
+            )
             with collection.reading() as shard, engine_errors(f"reading {collection.name!r}", collection.path):
                 records, offset = shard.scroll(request)
             if records:

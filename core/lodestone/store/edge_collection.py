@@ -26,8 +26,15 @@ import numpy as np
 import qdrant_edge as qe
 
 from lodestone.errors import OutOfSpaceError, StoreError, UnknownNameError
-from lodestone.store.base import Payload, PointBatch
-from lodestone.store.edge_engine import create_field_indexes, delete_operation, engine_config, engine_errors, upsert_operation
+from lodestone.store.base import Payload, PointBatch, SparseBatch
+from lodestone.store.edge_engine import (
+    create_field_indexes,
+    delete_operation,
+    engine_config,
+    engine_errors,
+    sparse_upsert_operation,
+    upsert_operation,
+)
 from lodestone.store.files import (
     DRAFT_PREFIX,
     discard,
@@ -150,8 +157,13 @@ class EdgeCollection:
 
     def upsert(self, points: PointBatch) -> None:
         """Insert or replace at most `CALL_POINTS` points, durably."""
-        payload_bytes = sum(len(str(payload)) for payload in points.payloads)
-        self._write(points.ids, upsert_operation(points), needed=3 * (points.vectors.nbytes + payload_bytes))
+        needed = 3 * (points.vectors.nbytes + len(str(points.payloads)))
+        self._write(points.ids, upsert_operation(points), needed=needed)
+
+    def upsert_sparse(self, points: SparseBatch) -> None:
+        """`upsert` for a sparse collection."""
+        terms = sum(len(vector.indices) for vector in points.vectors)
+        self._write(points.ids, sparse_upsert_operation(points), needed=3 * (8 * terms + len(str(points.payloads))))
 
     def delete(self, ids: Sequence[str]) -> None:
         """Remove points by id, durably."""
@@ -180,7 +192,7 @@ class EdgeCollection:
             OutOfSpaceError: The disk has no room for a second copy.
         """
         with self._build_turn:
-            if self._is_built():
+            if self.spec.sparse or self._is_built():
                 return
             self.building = True
             draft = self.path / f"{GENERATION_PREFIX}{uuid.uuid4().hex[:12]}"
@@ -308,8 +320,9 @@ class EdgeCollection:
 
 
 def as_batch(records: Sequence[qe.Record], *, dim: int) -> PointBatch:
-    """Engine records in column form, in their order."""
-    vectors = np.array([record.vector for record in records], dtype=np.float32).reshape(len(records), dim)
+    """Engine records in column form, in their order. Sparse vectors (`dim` 0) are left out."""
+    rows = [record.vector for record in records] if dim else []
+    vectors = np.array(rows, dtype=np.float32).reshape(len(records), dim)
     payloads: list[Payload] = [record.payload or {} for record in records]
     return PointBatch([str(record.id) for record in records], vectors, payloads)
 
@@ -330,6 +343,7 @@ def read_spec(path: Path) -> CollectionSpec:
             hnsw=HnswSpec(**facts["hnsw"]),
             quantization=Quantization(facts["quantization"]),
             on_disk=bool(facts["on_disk"]),
+            sparse=bool(facts.get("sparse", False)),  # specifications of before sparse collections say nothing
         )
 
 

@@ -15,9 +15,21 @@ from typing import Any
 import qdrant_edge as qe
 
 from lodestone.errors import LodestoneError, StoreError
-from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny, PointBatch, VectorQuery, Vectors
+from lodestone.store.base import (
+    Between,
+    Condition,
+    Filter,
+    HasId,
+    MatchAny,
+    PointBatch,
+    SparseBatch,
+    SparseQuery,
+    SparseVector,
+    VectorQuery,
+    Vectors,
+)
 from lodestone.store.files import is_out_of_space, out_of_space
-from lodestone.store.limits import OVERSAMPLING, exhaustive_kilobytes
+from lodestone.store.limits import OVERSAMPLING, SPARSE_VECTOR, exhaustive_kilobytes
 from lodestone_schemas.collections import CollectionSpec, FieldKind, Quantization
 
 _FIELD_TYPES = {
@@ -55,6 +67,9 @@ def engine_config(spec: CollectionSpec, *, threads: int = 0) -> qe.EdgeConfig:
         spec: The collection.
         threads: Threads of a graph build; 0 for one a core.
     """
+    if spec.sparse:
+        terms = qe.EdgeSparseVectorParams(datatype=qe.VectorStorageDatatype.Float32)
+        return qe.EdgeConfig(sparse_vectors={SPARSE_VECTOR: terms}, wal_enabled=True)
     quantization = None
     if spec.quantization is Quantization.INT8:
         quantization = qe.ScalarQuantizationConfig(qe.ScalarType.Int8, quantile=0.99, memory=qe.Memory.Pinned)
@@ -86,6 +101,14 @@ def upsert_operation(points: PointBatch) -> qe.UpdateOperation:
     return qe.UpdateOperation.upsert_points([qe.Point(i, vector, dict(payload)) for i, vector, payload in rows])
 
 
+def sparse_upsert_operation(points: SparseBatch) -> qe.UpdateOperation:
+    """Insert or replace whole points of a sparse collection."""
+    rows = zip(points.ids, points.vectors, points.payloads, strict=True)
+    return qe.UpdateOperation.upsert_points(
+        [qe.Point(i, {SPARSE_VECTOR: _sparse(vector)}, dict(payload)) for i, vector, payload in rows]
+    )
+
+
 def delete_operation(ids: Sequence[str]) -> qe.UpdateOperation:
     """Remove points by id."""
     return qe.UpdateOperation.delete_points(list(ids))
@@ -108,6 +131,32 @@ def search_request(query: VectorQuery, vector: Vectors, *, spec: CollectionSpec,
         ),
         with_payload=query.with_payload,
     )
+
+
+def sparse_search_request(query: SparseQuery, vector: SparseVector, *, fetch: int) -> qe.QueryRequest:
+    """One question to a sparse collection for `fetch` hits, with their vectors."""
+    return qe.QueryRequest(
+        limit=fetch,
+        query=qe.Query.Nearest(_sparse(vector), using=SPARSE_VECTOR),
+        filter=engine_filter(query.filter),
+        with_payload=query.with_payload,
+        with_vector=True,
+    )
+
+
+def engine_score(row: int, hit: qe.ScoredPoint) -> float:  # noqa: ARG001 - the same for every question
+    """The score that the engine gives."""
+    return hit.score
+
+
+def terms_of(hit: qe.ScoredPoint) -> tuple[list[int], list[float]]:
+    """Indices and values of a hit in a sparse collection."""
+    vectors: Any = hit.vector
+    return vectors[SPARSE_VECTOR].indices, vectors[SPARSE_VECTOR].values
+
+
+def _sparse(vector: SparseVector) -> qe.SparseVector:
+    return qe.SparseVector(vector.indices.tolist(), vector.values.tolist())
 
 
 def engine_filter(filter_: Filter | None) -> qe.Filter | None:

@@ -1,4 +1,4 @@
-"""From which sizes on do the stores change what they do? Figures of both adapters, so that they behave alike."""
+"""From which sizes on do the stores change what they do? Figures (and a name) of both adapters, so that they behave alike."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ GRAPH_WORTHWHILE_POINTS = 10_000
 
 # Points in one engine call. The embedded engine holds the GIL meanwhile, for about 10 ms at 1,000 dimensions.
 CALL_POINTS = 256
+
+# What engines call the vectors of a sparse collection: unlike dense ones they must have a name.
+SPARSE_VECTOR = "sparse"
 
 # Candidates that a quantized first pass hands to the rescoring, a wanted neighbour.
 OVERSAMPLING = 2.0

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
-from lodestone.store.base import Neighbours, Payload, VectorQuery
+from lodestone.store.base import Neighbours, Payload, SparseVector
 
 # How many hits more than wanted are fetched to see whether equal scores go on past the last.
 TIE_MARGIN = 8
+# By how much, of the score, an engine's sparse scores may be off: it adds the terms up in no fixed order.
+SPARSE_ERROR = 1e-5
 
 # (id, score, payload), best first.
 Hit = tuple[str, float, Payload | None]
@@ -17,30 +21,62 @@ Hit = tuple[str, float, Payload | None]
 Ask = Callable[[Mapping[int, int]], Sequence[Sequence[Hit]]]
 
 
-def answer(queries: Sequence[VectorQuery], ask: Ask) -> list[Neighbours]:
+class Question(Protocol):
+    """What ranking needs to know of a `VectorQuery` or `SparseQuery`."""
+
+    @property
+    def limit(self) -> int:
+        """How many neighbours at most."""
+
+    @property
+    def with_payload(self) -> bool:
+        """Whether neighbours carry payloads."""
+
+
+class SparseScore:
+    """Inner products with one question, exact up to the last rounding: equal in whatever order the terms come.
+
+    Args:
+        question: The other factor.
+    """
+
+    def __init__(self, question: SparseVector) -> None:
+        self._weights: dict[int, float] = dict(zip(question.indices.tolist(), question.values.tolist(), strict=True))
+
+    def __call__(self, indices: Sequence[int], values: Sequence[float]) -> float:
+        """The product with a point's terms, as a float32."""
+        pairs = zip(indices, values, strict=True)
+        # Two float32 multiply without rounding in a float64.
+        return float(np.float32(math.fsum(self._weights.get(index, 0.0) * value for index, value in pairs)))
+
+
+def answer(queries: Sequence[Question], ask: Ask, *, exact: Sequence[bool], error: float = 0.0) -> list[Neighbours]:
     """Ask the engine and rank what it finds by descending score, equal scores by id.
 
-    Which of equally good points an engine returns is chance when it stops among them: with `exact=True` more are fetched until
+    Which of equally good points an engine returns is chance when it stops among them: where `exact`, more are fetched until
     the tie ends, so that every engine gives the same answer.
 
     Args:
         queries: The questions.
         ask: One engine call for some of them.
+        exact: Of each question, whether the answer must not depend on the engine's chance.
+        error: Part of a score, below which a difference between scores is the engine's rounding.
     """
     hits: dict[int, Sequence[Hit]] = {}
-    fetches = {row: query.limit + TIE_MARGIN if query.exact else query.limit for row, query in enumerate(queries)}
+    fetches = {row: query.limit + TIE_MARGIN if exact[row] else query.limit for row, query in enumerate(queries)}
     while fetches:
         hits.update(zip(fetches, ask(fetches), strict=True))
         fetches = {
             row: 2 * fetched
             for row, fetched in fetches.items()
-            if queries[row].exact and _cuts_a_tie([hit[1] for hit in hits[row]], limit=queries[row].limit, fetched=fetched)
+            if exact[row] and _cuts_a_tie([hit[1] for hit in hits[row]], limit=queries[row].limit, fetched=fetched, error=error)
         }
     return [_ranked(hits[row], limit=query.limit, with_payload=query.with_payload) for row, query in enumerate(queries)]
 
 
-def _cuts_a_tie(scores: Sequence[float], *, limit: int, fetched: int) -> bool:
-    return len(scores) == fetched and scores[limit - 1] == scores[-1]
+def _cuts_a_tie(scores: Sequence[float], *, limit: int, fetched: int, error: float) -> bool:
+    best = sorted(scores, reverse=True)
+    return len(best) == fetched and best[-1] >= best[limit - 1] - error * abs(best[limit - 1])
 
 
 def _ranked(hits: Sequence[Hit], *, limit: int, with_payload: bool) -> Neighbours:

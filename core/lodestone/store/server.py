@@ -7,7 +7,7 @@ rearranges its segments meanwhile: see `server_writes`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any
@@ -20,35 +20,47 @@ from lodestone.store.base import (
     Filter,
     Neighbours,
     PointBatch,
+    SparseBatch,
+    SparseQuery,
     StoreCapabilities,
     VectorQuery,
-    Vectors,
     VectorStore,
 )
-from lodestone.store.checks import check_ids, check_matching, check_name, check_points, check_query, other_dim, slices
+from lodestone.store.checks import (
+    check_ids,
+    check_kind,
+    check_matching,
+    check_name,
+    check_points,
+    check_query,
+    check_sparse_points,
+    check_sparse_query,
+    check_spec,
+    slices,
+    sparse_slices,
+)
 from lodestone.store.limits import CALL_POINTS
-from lodestone.store.ranking import Hit, answer
+from lodestone.store.ranking import SPARSE_ERROR, Hit, SparseScore, answer
 from lodestone.store.server_build import build_graph
-from lodestone.store.server_connection import WRITE_ATTEMPTS, CollectionExistsError, ServerConnection
+from lodestone.store.server_connection import WRITE_ATTEMPTS, ServerConnection
+from lodestone.store.server_create import create_collection
 from lodestone.store.server_engine import (
-    EF_KEY,
-    FIELD_TYPES,
-    METADATA_SERVER,
     Shape,
     as_batch,
+    dense_batch,
     engine_filter,
-    graph_config,
-    is_as_specified,
-    quantization_config,
+    engine_score,
     search_request,
     shape_of,
-    version_of,
+    sparse_batch,
+    sparse_search_request,
+    terms_of,
 )
 from lodestone.store.server_writes import WriteKeeper
 from lodestone_schemas.collections import CollectionSpec
 
 CALL_QUERIES = 64
-FEATURES = frozenset({"graph_build", "int8", "field_index", "native_aliases"})
+FEATURES = frozenset({"graph_build", "int8", "field_index", "native_aliases", "sparse"})
 
 
 class ServerStore(VectorStore):
@@ -101,21 +113,8 @@ class ServerStore(VectorStore):
 
     def create(self, spec: CollectionSpec) -> None:
         """See `VectorStore.create`. Other graph parameters under the same name hold from the next build on."""
-        check_name(spec.name)
-        vectors = models.VectorParams(
-            size=spec.dim, distance=models.Distance.DOT, on_disk=spec.on_disk, hnsw_config=models.HnswConfigDiff(m=0)
-        )
-        settings = self._settings(spec)
-        try:
-            self._server.call(
-                "creating a collection", partial(self._client.create_collection, self._at(spec.name), vectors, **settings)
-            )
-        except CollectionExistsError:
-            self._respecify(spec, settings)
-        indexed = self._server.state(spec.name).payload_schema
-        for field, kind in spec.fields:
-            if field not in indexed:
-                self._create_index(spec.name, field, FIELD_TYPES[kind])
+        check_spec(spec)
+        create_collection(self._server, self._keeper, spec, patience=self._stall_timeout)
         self._shape(spec.name, fresh=True)
 
     def drop(self, name: str) -> None:
@@ -133,23 +132,25 @@ class ServerStore(VectorStore):
         """See `VectorStore.info`."""
         self._keeper.settle(name)
         state = self._server.state(name)
-        points = self.count(name)
+        shape, points = shape_of(state, name=name), self.count(name)
         return CollectionInfo(
             name,
-            shape_of(state, name=name).dim,
+            shape.dim,
             points,
-            min(state.indexed_vectors_count or 0, points),
+            points if shape.sparse else min(state.indexed_vectors_count or 0, points),
             building=state.status == models.CollectionStatus.YELLOW,
         )
 
     def upsert(self, name: str, points: PointBatch) -> None:
         """See `VectorStore.upsert`. Sent in pieces of 256 points, several at once; each piece is durable by itself."""
-        checked = check_points(points, dim=self._shape(name).dim)
-        with self._keeper.upserting(name, checked.ids):
-            sent = [self._pool.submit(self._upsert_piece, name, piece) for piece in slices(checked, CALL_POINTS)]
-            wait(sent)
-            for piece in sent:
-                piece.result()
+        checked = check_points(points, dim=self._shape(name, sparse=False).dim)
+        self._write(name, checked.ids, map(dense_batch, slices(checked, CALL_POINTS)))
+
+    def upsert_sparse(self, name: str, points: SparseBatch) -> None:
+        """See `VectorStore.upsert_sparse`. Sent in pieces as `upsert` does."""
+        self._shape(name, sparse=True)
+        checked = check_sparse_points(points)
+        self._write(name, checked.ids, map(sparse_batch, sparse_slices(checked, CALL_POINTS)))
 
     def delete(self, name: str, ids: Sequence[str]) -> None:
         """See `VectorStore.delete`."""
@@ -165,7 +166,7 @@ class ServerStore(VectorStore):
         self._shape(name)
         conditions = engine_filter(filter_) or models.Filter()
         with self._keeper.deleting_found(name) as remember:
-            for records in self._records(name, conditions, 4096, content=False):
+            for records in self._records(name, conditions, 4096, payload=False):
                 remember([str(record.id) for record in records])
             self._delete(name, models.FilterSelector(filter=conditions))
 
@@ -175,18 +176,34 @@ class ServerStore(VectorStore):
         Raises:
             StoreError: The server stopped optimizing, or was not done after `build_timeout` seconds.
         """
+        if self._shape(name).sparse:
+            return
         build_graph(self._server, self._keeper, name, timeout=self._build_timeout, stall_timeout=self._stall_timeout)
 
     def search(self, name: str, queries: Sequence[VectorQuery]) -> list[Neighbours]:
         """See `VectorStore.search`."""
-        shape = self._shape(name)
+        shape = self._shape(name, sparse=False)
         vectors = [check_query(query, dim=shape.dim) for query in queries]
-        answers: list[Neighbours] = []
-        for start in range(0, len(queries), CALL_QUERIES):
-            answers += self._search_some(
-                name, shape, queries[start : start + CALL_QUERIES], vectors[start : start + CALL_QUERIES]
-            )
-        return answers
+
+        def request(row: int, fetch: int) -> models.QueryRequest:
+            return search_request(queries[row], vectors[row], shape=shape, fetch=fetch)
+
+        return answer(queries, partial(self._ask, name, request), exact=[query.exact for query in queries])
+
+    def search_sparse(self, name: str, queries: Sequence[SparseQuery]) -> list[Neighbours]:
+        """See `VectorStore.search_sparse`."""
+        self._shape(name, sparse=True)
+        vectors = [check_sparse_query(query) for query in queries]
+        scores = [SparseScore(vector) for vector in vectors]
+
+        def request(row: int, fetch: int) -> models.QueryRequest:
+            return sparse_search_request(queries[row], vectors[row], fetch=fetch)
+
+        def score(row: int, hit: models.ScoredPoint) -> float:
+            return scores[row](*terms_of(hit))
+
+        ask = partial(self._ask, name, request, score=score)
+        return answer(queries, ask, exact=[True] * len(queries), error=SPARSE_ERROR)
 
     def retrieve(self, name: str, ids: Sequence[str]) -> PointBatch:
         """See `VectorStore.retrieve`."""
@@ -198,7 +215,7 @@ class ServerStore(VectorStore):
             part = canonical[start : start + CALL_POINTS]
             found = self._server.call(
                 "reading points",
-                partial(self._client.retrieve, self._at(name), part, with_payload=True, with_vectors=True),
+                partial(self._client.retrieve, self._at(name), part, with_payload=True, with_vectors=dim > 0),
                 name=name,
             )
             records.update((str(record.id), record) for record in found)
@@ -210,7 +227,8 @@ class ServerStore(VectorStore):
             raise StoreError(f"batch size {batch_size} is out of range", hint="at least 1")
         dim = self._shape(name).dim
         self._keeper.settle(name)
-        return (as_batch(records, dim=dim) for records in self._records(name, engine_filter(filter_), batch_size))
+        pages = self._records(name, engine_filter(filter_), batch_size, vectors=dim > 0)
+        return (as_batch(records, dim=dim) for records in pages)
 
     def count(self, name: str, filter_: Filter | None = None) -> int:
         """See `VectorStore.count`."""
@@ -253,38 +271,14 @@ class ServerStore(VectorStore):
         self._keeper.close()
         self._server.close()
 
-    def _shape(self, name: str, *, fresh: bool = False) -> Shape:
+    def _shape(self, name: str, *, fresh: bool = False, sparse: bool | None = None) -> Shape:
         known = self._shapes.get(name)
         if known is None or fresh:
             known = shape_of(self._server.state(name), name=name)
             self._shapes[name] = known
+        if sparse is not None:
+            check_kind(name, sparse=known.sparse, wanted=sparse)
         return known
-
-    def _settings(self, spec: CollectionSpec) -> dict[str, Any]:
-        settings: dict[str, Any] = {"hnsw_config": graph_config(spec), "quantization_config": quantization_config(spec)}
-        if version_of(self._server.version) >= METADATA_SERVER:
-            settings["metadata"] = {EF_KEY: spec.hnsw.ef}
-        return settings
-
-    def _respecify(self, spec: CollectionSpec, settings: dict[str, Any]) -> None:
-        """Change the settings of a collection that exists, if there is anything to change: it costs the server a pause."""
-        state = self._server.state(spec.name)
-        shape = shape_of(state, name=spec.name)
-        if shape.dim != spec.dim:
-            raise other_dim(spec.name, dim=shape.dim, wanted=spec.dim)
-        if is_as_specified(state, settings):
-            return
-        settings["quantization_config"] = settings["quantization_config"] or models.Disabled.DISABLED
-        change = partial(self._client.update_collection, self._at(spec.name), **settings)
-        if not self._keeper.at_rest(
-            spec.name,
-            lambda: self._server.call("changing a collection", change, name=spec.name),
-            patience=self._stall_timeout,
-        ):
-            raise StoreError(
-                f"Qdrant is still optimizing {spec.name!r}; its settings cannot be changed now",
-                hint="try again when the server has come to rest, or with the settings of before",
-            )
 
     def _delete(self, name: str, selector: models.PointsSelector) -> None:
         self._server.call(
@@ -294,13 +288,7 @@ class ServerStore(VectorStore):
             attempts=WRITE_ATTEMPTS,
         )
 
-    def _create_index(self, name: str, field: str, kind: models.PayloadSchemaType) -> None:
-        self._server.call(
-            "indexing a field", partial(self._client.create_payload_index, self._at(name), field, kind, wait=True), name=name
-        )
-
-    def _upsert_piece(self, name: str, piece: PointBatch) -> None:
-        points = models.Batch(ids=list(piece.ids), vectors=piece.vectors.tolist(), payloads=[dict(p) for p in piece.payloads])
+    def _upsert_piece(self, name: str, points: models.Batch) -> None:
         self._server.call(
             "writing points",
             partial(self._client.upsert, self._at(name), points, wait=True),
@@ -308,20 +296,32 @@ class ServerStore(VectorStore):
             attempts=WRITE_ATTEMPTS,
         )
 
-    def _search_some(
-        self, name: str, shape: Shape, queries: Sequence[VectorQuery], vectors: Sequence[Vectors]
-    ) -> list[Neighbours]:
-        def ask(fetches: Mapping[int, int]) -> list[list[Hit]]:
-            requests = [search_request(queries[row], vectors[row], shape=shape, fetch=n) for row, n in fetches.items()]
-            found = self._server.call(
-                "searching", partial(self._client.query_batch_points, self._at(name), requests), name=name
-            )
-            return [[(str(hit.id), hit.score, hit.payload) for hit in reply.points] for reply in found]
+    def _write(self, name: str, ids: Sequence[str], pieces: Iterable[models.Batch]) -> None:
+        with self._keeper.upserting(name, ids):
+            sent = [self._pool.submit(self._upsert_piece, name, piece) for piece in pieces]
+            wait(sent)
+            for piece in sent:
+                piece.result()
 
-        return answer(queries, ask)
+    def _ask(
+        self,
+        name: str,
+        request: Callable[[int, int], models.QueryRequest],
+        fetches: Mapping[int, int],
+        *,
+        score: Callable[[int, models.ScoredPoint], float] = engine_score,
+    ) -> list[list[Hit]]:
+        rows, requests = list(fetches), [request(row, fetch) for row, fetch in fetches.items()]
+        hits: list[list[Hit]] = []
+        for start in range(0, len(requests), CALL_QUERIES):
+            some = requests[start : start + CALL_QUERIES]
+            found = self._server.call("searching", partial(self._client.query_batch_points, self._at(name), some), name=name)
+            for row, reply in zip(rows[start : start + CALL_QUERIES], found, strict=True):
+                hits.append([(str(hit.id), score(row, hit), hit.payload) for hit in reply.points])
+        return hits
 
     def _records(
-        self, name: str, conditions: models.Filter | None, size: int, *, content: bool = True
+        self, name: str, conditions: models.Filter | None, size: int, *, payload: bool = True, vectors: bool = False
     ) -> Iterator[list[models.Record]]:
         offset: Any = None
         while True:
@@ -333,8 +333,8 @@ class ServerStore(VectorStore):
                     conditions,
                     limit=size,
                     offset=offset,
-                    with_payload=content,
-                    with_vectors=content,
+                    with_payload=payload,
+                    with_vectors=vectors,
                 ),
                 name=name,
             )

@@ -13,9 +13,22 @@ from qdrant_client import models
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from lodestone.errors import LodestoneError, StoreError
-from lodestone.store.base import Between, Condition, Filter, HasId, MatchAny, Payload, PointBatch, VectorQuery, Vectors
+from lodestone.store.base import (
+    Between,
+    Condition,
+    Filter,
+    HasId,
+    MatchAny,
+    Payload,
+    PointBatch,
+    SparseBatch,
+    SparseQuery,
+    SparseVector,
+    VectorQuery,
+    Vectors,
+)
 from lodestone.store.files import is_out_of_space, out_of_space
-from lodestone.store.limits import OVERSAMPLING, exhaustive_kilobytes
+from lodestone.store.limits import OVERSAMPLING, SPARSE_VECTOR, exhaustive_kilobytes
 from lodestone_schemas.collections import CollectionSpec, FieldKind, HnswSpec, Quantization
 
 OLDEST_SERVER = (1, 12)
@@ -34,11 +47,12 @@ CLIENT_ERRORS = (grpc.RpcError, ResponseHandlingException, UnexpectedResponse)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of a collection: length of its vectors, its own `ef`, and whether the first pass is quantized."""
+    """Of a collection: length of its vectors, its own `ef`, whether the first pass is quantized, and whether it is sparse."""
 
     dim: int
     ef: int
     quantized: bool
+    sparse: bool = False
 
 
 def is_transient(error: BaseException) -> bool:
@@ -109,9 +123,12 @@ def quantization_config(spec: CollectionSpec) -> models.ScalarQuantization | Non
 def shape_of(info: models.CollectionInfo, *, name: str) -> Shape:
     """What searching needs to know of a collection; raises `StoreError` for one that is not ours."""
     params = info.config.params.vectors
+    if not params and list(info.config.params.sparse_vectors or ()) == [SPARSE_VECTOR]:
+        return Shape(0, HnswSpec().ef, quantized=False, sparse=True)
     if not isinstance(params, models.VectorParams) or params.distance != models.Distance.DOT:
         raise StoreError(
-            f"collection {name!r} was not made by Lodestone: it needs one unnamed vector compared by inner product",
+            f"collection {name!r} was not made by Lodestone: it has neither one unnamed vector compared by inner product "
+            f"nor one sparse vector {SPARSE_VECTOR!r}",
             hint="use another Qdrant server or drop that collection",
         )
     metadata = info.config.metadata or {}
@@ -143,9 +160,48 @@ def search_request(query: VectorQuery, vector: Vectors, *, shape: Shape, fetch: 
     )
 
 
+def sparse_search_request(query: SparseQuery, vector: SparseVector, *, fetch: int) -> models.QueryRequest:
+    """One question to a sparse collection for `fetch` hits, with their vectors."""
+    return models.QueryRequest(
+        query=_sparse(vector),
+        using=SPARSE_VECTOR,
+        limit=fetch,
+        filter=engine_filter(query.filter),
+        with_payload=query.with_payload,
+        with_vector=True,
+    )
+
+
+def engine_score(row: int, hit: models.ScoredPoint) -> float:  # noqa: ARG001 - the same for every question
+    """The score that the server gives."""
+    return hit.score
+
+
+def terms_of(hit: models.ScoredPoint) -> tuple[list[int], list[float]]:
+    """Indices and values of a hit in a sparse collection."""
+    vectors: Any = hit.vector
+    return vectors[SPARSE_VECTOR].indices, vectors[SPARSE_VECTOR].values
+
+
+def dense_batch(points: PointBatch) -> models.Batch:
+    """Points in the server's terms."""
+    return models.Batch(ids=list(points.ids), vectors=points.vectors.tolist(), payloads=[dict(p) for p in points.payloads])
+
+
+def sparse_batch(points: SparseBatch) -> models.Batch:
+    """Points of a sparse collection in the server's terms."""
+    vectors: dict[str, Any] = {SPARSE_VECTOR: [_sparse(vector) for vector in points.vectors]}
+    return models.Batch(ids=list(points.ids), vectors=vectors, payloads=[dict(p) for p in points.payloads])
+
+
+def _sparse(vector: SparseVector) -> models.SparseVector:
+    return models.SparseVector(indices=vector.indices.tolist(), values=vector.values.tolist())
+
+
 def as_batch(records: Sequence[models.Record], *, dim: int) -> PointBatch:
-    """The server's records in column form, in their order."""
-    vectors = np.array([record.vector for record in records], dtype=np.float32).reshape(len(records), dim)
+    """The server's records in column form, in their order. Sparse vectors (`dim` 0) are left out."""
+    rows = [record.vector for record in records] if dim else []
+    vectors = np.array(rows, dtype=np.float32).reshape(len(records), dim)
     payloads: list[Payload] = [record.payload or {} for record in records]
     return PointBatch([str(record.id) for record in records], vectors, payloads)
 
