@@ -109,6 +109,7 @@ def _evaluate(
         from lodestone.evaluation.run import EvalOptions
         from lodestone.evaluation.selection import Selection, select
 
+        report = report.expanduser() if report else None
         _check_report(report, plots=plots)
         selection = Selection(limit=limit, sample=sample, captioned=captioned, seed=seed)
         options = EvalOptions(
@@ -140,7 +141,7 @@ def _compare(
     with Session(output=output, purpose="lodestone eval compare") as session:
         from lodestone.evaluation.report import compare_reports, differences, load_report
 
-        first, second = load_report(before), load_report(after)
+        first, second = load_report(before.expanduser()), load_report(after.expanduser())
         found = compare_reports(first, second)
         notes = differences(first, second)
 

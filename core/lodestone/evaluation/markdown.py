@@ -70,7 +70,7 @@ def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
 
 
 def _rows(report: EvalReport, group: str) -> list[str]:
-    head = ["configuration", *(TITLES[metric] for metric in report.metrics), "p50 ms", "guides"]
+    head = ["configuration", *(TITLES[metric] for metric in report.metrics), "p50 ms", "guides", "simple"]
     rows = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     found = False
     for one in report.configurations:
@@ -79,7 +79,8 @@ def _rows(report: EvalReport, group: str) -> list[str]:
             continue
         found = True
         latency = f"{one.latency_ms['p50']:.0f}" if one.latency_ms else ""
-        cells = [f"`{one.name}`", *(str(metrics[name]) for name in report.metrics), latency, f"{one.guides:.1f}"]
+        simple = "" if one.simple is None else f"{one.simple:.0%}"
+        cells = [f"`{one.name}`", *(str(metrics[name]) for name in report.metrics), latency, f"{one.guides:.1f}", simple]
         rows.append(f"| {' | '.join(cells)} |")
     return rows if found else []
 

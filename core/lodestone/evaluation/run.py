@@ -251,7 +251,8 @@ class _Job:
 
 def _idle_gates(results: Sequence[ConfigurationResult]) -> list[str]:
     """Say where the gate was asked for and decided nothing: a configuration without it is then the same one."""
-    idle = [one.name for one in results if one.request.get("gate") and one.skipped is None and one.simple is None]
+    asked = [one for one in results if one.skipped is None and one.request.get("gate") and one.request.get("guides") != 0]
+    idle = [one.name for one in asked if one.simple is None]
     return (
         [f"the gate decided nothing in {', '.join(idle)}: no model of it is fitted, or no search method has a say"]
         if idle
