@@ -111,10 +111,11 @@ async def test_a_round_is_asked_for_only_when_the_one_before_was_used():
 
 
 async def test_an_engine_that_failed_in_one_round_is_not_asked_in_the_next():
-    broken = Drawer(error=ServiceUnavailableError("down"))
-    hub = hub_of(engine("broken", broken), engine("well", Drawer()), engine("spare", Drawer(), priority=1))
+    broken, well = Drawer(error=ServiceUnavailableError("down")), Drawer()
+    hub = hub_of(engine("broken", broken), engine("well", well), engine("spare", Drawer(), priority=1))
     guides = await drawn(hub, n=6, batch=2)
     assert len(broken.asked) == 1
+    assert [asked.n for asked in well.asked] == [1, 2]  # its place in the next round is not left empty
     assert ids(guides) == ["spare/0", "spare/1", "spare/2", "well/0", "well/1", "well/2"]
 
 

@@ -143,6 +143,21 @@ async def test_a_query_that_ends_during_the_probe_does_not_lock_the_engine_out()
     assert hub.status().engines[0].breaker == "closed"
 
 
+async def test_a_client_that_goes_away_during_the_probe_does_not_lock_the_engine_out():
+    ill = Drawer(error=ServiceUnavailableError("down"))
+    hub = hub_of(engine("ill", ill, breaker_failures=1, breaker_seconds=0.1))
+    await drawn(hub, n=1)
+    await asyncio.sleep(0.15)
+    ill.error, ill.delay = None, 60
+    query = asyncio.create_task(drawn(hub, n=1))
+    while not ill.running:
+        await asyncio.sleep(0.01)
+    query.cancel()
+    await asyncio.wait({query})
+    ill.delay = 0
+    assert len(await drawn(hub, n=1)) == 1
+
+
 async def test_words_that_are_declined_do_not_count_against_the_engine():
     picky = Drawer(error=ServiceUnavailableError("not these words", declined=True))
     hub = hub_of(engine("picky", picky, breaker_failures=1))

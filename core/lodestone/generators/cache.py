@@ -20,7 +20,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -120,7 +120,8 @@ class GuideCache:
             given.append(kept)
         if files and text_vectors:
             files[f"{digest}.{self._kin(key)}{_QUERY}"] = Entry({"prompt": key.prompt}, query=text_vectors)
-        self._add(files)
+        if files:
+            self._add(lambda: files)
         return given
 
     def add_vectors(self, guide: Guide, vectors: Vectors) -> None:
@@ -128,9 +129,15 @@ class GuideCache:
         path = self._path(guide.provenance.get(PICTURE_KEY))
         if path is None or not vectors:
             return
-        entry = self._read(path)
-        if entry is not None and not vectors.keys() <= entry.vectors.keys():
-            self._add({path.name: replace(entry, vectors={**entry.vectors, **vectors})})
+
+        def extended() -> dict[str, Entry]:
+            entry = self._read(path)
+            if entry is None or vectors.keys() <= entry.vectors.keys():
+                return {}
+            return {path.name: replace(entry, vectors={**entry.vectors, **vectors})}
+
+        if extended():  # most have them: no lock for nothing
+            self._add(extended)
 
     def picture(self, key: str) -> bytes | None:
         """The JPEG of a guide, by `provenance["picture"]`; None when it is not here (any more)."""
@@ -142,13 +149,13 @@ class GuideCache:
         """How full it is, and how often it helped.
 
         `entries`, `bytes` and `limit_bytes`; since this process began: `hits`, `semantic_hits`, `misses`, `hit_rate`,
-        `corrupt` (files removed as unreadable) and `failures` (guides that could not be kept, or read).
+        `corrupt` (files removed as unreadable) and `failures` (times that the disk did not let it keep or read any).
         """
         if self._size is None:
             try:
                 self._count({name: stat.st_size for name, stat in self._files().items()})
             except OSError as error:
-                self._failed("the guide cache cannot be listed", error, guides=0)
+                self._failed("the guide cache cannot be listed", error)
         entries, size = self._size or (0, 0)
         with self._guard:
             counts = dict(self._counts)
@@ -254,25 +261,24 @@ class GuideCache:
         with suppress(OSError):  # what cannot be removed is found, and counted, again
             path.unlink(missing_ok=True)
 
-    def _failed(self, what: str, error: Exception, *, guides: int = 1) -> None:
+    def _failed(self, what: str, error: Exception) -> None:
         _log.warning("%s: %s", what, error)
         with self._guard:
-            self._counts["failures"] += guides
+            self._counts["failures"] += 1
 
     # -- keeping -------------------------------------------------------------------------------------------------------------
 
-    def _add(self, files: Mapping[str, Entry]) -> None:
-        if not files:
-            return
+    def _add(self, entries: Callable[[], Mapping[str, Entry]]) -> None:
+        """Write what `entries` gives when nobody else writes: name -> entry."""
         try:
-            contents = {name: encode_entry(entry) for name, entry in files.items()}
             with self._locked():
+                contents = {name: encode_entry(entry) for name, entry in entries().items()}
                 sizes = self._make_room(contents)
                 for name, content in contents.items():
                     write_whole(self._folder / name, content)
             self._count({**sizes, **{name: len(content) for name, content in contents.items()}})
         except (OSError, Timeout, TypeError, ValueError) as error:
-            self._failed("guides could not be kept", error, guides=len(files))
+            self._failed("guides could not be kept", error)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
