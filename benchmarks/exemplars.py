@@ -1,44 +1,52 @@
-"""What are exemplars worth, and how much may they count? Text pass against text pass with exemplars, over captioned photos.
+"""What are captions worth to a search, and at what price? Text pass against text pass with exemplars and captions, paired.
 
-    python -m benchmarks.exemplars CAPTIONS.tsv IMAGES_DIR [--shares 0.1 1.0] [--weights 0.3 0.5 0.8] [--bridge FILE]
+    python -m benchmarks.exemplars --captions captions.tsv --images DIR [--part validation] [--shares 0.1 0.5] [--seeds 2]
+        [--each 4] [--words 0] [--only NAME …] [--cache DIR] [--bridge FILE]
 
-CAPTIONS.tsv has the columns file and caption, several rows a file. The pictures of the validation part are indexed; a share of
-them gets all captions but their last, and every last caption is a query for its picture. Prints R@10 for each share and guide
-weight, apart for targets that had a caption and targets that had none: a weight is good while it doesn't cost the latter.
-Everything is the real thing: models, catalog, embedded store, engine.
+captions.tsv has the columns file and caption, several rows a file. The pictures of one part of the split
+(`lodestone.evaluation.splits`) are indexed; a random share of them gets `--each` of its captions but never its last, and every
+last caption is a query for its picture. `--words` cuts captions to their first words: titles are short. Printed is R@10, apart
+for targets that had a caption and targets that had none, and the change against the text pass with its 95 % interval (paired
+bootstrap over pictures). `--bridge` names a bridge that never saw the part. Everything is the real thing: models, catalog,
+embedded store, hub, engine.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import csv
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
 from benchmarks.machine import describe_machine, table
-from lodestone.backbones.base import BackboneOutputs, OutputKey
-from lodestone.backbones.registry import make_backbone
+from benchmarks.quality import load, part, read_table
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.identity import caption_id
 from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState
+from lodestone.config.engines import EngineSettings
 from lodestone.config.profiles import PROFILES
 from lodestone.config.settings import ModelSettings, QuerySettings
+from lodestone.evaluation.compare import compare_paired
 from lodestone.evaluation.splits import split_by_hash
+from lodestone.generators.asking import Engine
+from lodestone.generators.base import Generator
 from lodestone.generators.exemplar import Exemplar
+from lodestone.generators.hub import Hub
+from lodestone.generators.prior import Prior
 from lodestone.language.base import TextEncoder
 from lodestone.language.registry import make_text_encoder
+from lodestone.learn.prior import PriorWeights, fit_space
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
+from lodestone.query.captions import CaptionRule
 from lodestone.query.encoder import LocalEncoder
 from lodestone.query.engine import QueryEngine
 from lodestone.query.guiding import FusionSettings
 from lodestone.query.weigher import make_weigher
-from lodestone.spaces.base import Projection
 from lodestone.spaces.registry import make_space
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import PointBatch
@@ -46,57 +54,84 @@ from lodestone.store.edge import EdgeStore
 from lodestone_schemas.api import SearchRequest
 from lodestone_schemas.collections import CAPTION_FIELDS, CollectionSpec
 
-PROFILE = PROFILES["embedded"]
+PROFILE = replace(PROFILES["embedded"], adaptive=False, gate=False)
 CAPTIONS = "captions-bench"
-BATCH = 16
-Captions = Mapping[str, Sequence[str]]
+DEPTH = 10
 
 
-def validation(path: Path, *, most: int | None) -> dict[str, list[str]]:
-    """File -> captions, of the part that is for tuning."""
-    captions: dict[str, list[str]] = {}
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
-            captions.setdefault(row["file"], []).append(row["caption"])
-    return {name: captions[name] for name in split_by_hash(captions).validation[:most]}
+@dataclass(frozen=True, slots=True)
+class Mode:
+    """One way to answer: which generators, and the fitted numbers that differ from the defaults."""
+
+    generators: tuple[str, ...]
+    captions: CaptionRule | None = None
+    fusion: FusionSettings | None = None
+
+
+SILENT = CaptionRule(weight=0.0)
+MODES = {
+    "exemplars alone": Mode(("exemplar",), captions=SILENT),
+    "what captions say alone": Mode(("exemplar",), fusion=FusionSettings(guide_weight=0.0)),
+    "both (default)": Mode(("exemplar",)),
+    "prior": Mode(("prior",)),
+}
 
 
 class Bench:
-    """The validation pictures in every space, and their captions' vectors; `engine` gives one share of them their captions."""
+    """One part's pictures in every space, and their captions; `engine` gives some of them captions."""
 
-    def __init__(self, home: Path, images: Path, captions: Captions, *, bridge: Path | None) -> None:
-        learnt = {} if bridge is None else {"bridge": bridge}
-        context = ModelContext(ModelCache(ModelSettings().cache), artifacts=learnt)
-        self.captions = captions
+    def __init__(self, home: Path, args: argparse.Namespace) -> None:
+        learnt = {} if args.bridge is None else {"bridge": args.bridge}
+        context = ModelContext(ModelCache(ModelSettings().cache), threads=1, artifacts=learnt)
+        rows = read_table(args.captions, "caption")
+        split = split_by_hash(name for name, _ in rows)
+        parts = {"train": split.train, "validation": split.validation, "test": split.test}
+        whole = load(context, args.cache or home, "captions", rows=rows, folder=args.images, names=sum(parts.values(), ()))
+        start = sum(len(parts[name]) for name in parts if list(parts).index(name) < list(parts).index(args.part))
+        self.names = parts[args.part]
+        here = part(whole, np.arange(start, start + len(self.names)))
+        train = part(whole, np.arange(len(split.train)))
+        place = {name: row for row, name in enumerate(self.names)}
+        self.captions: list[list[str]] = [[] for _ in self.names]
+        for name, text in rows:
+            if name in place:
+                self.captions[place[name]].append(text)
         self.projections = {name: make_space(name, context) for name in PROFILE.spaces}
         self.text: TextEncoder = make_text_encoder(PROFILE.text_encoder, context)
         self.text.warm_up()
-        for projection in self.projections.values():
-            projection.warm_up()
         self.catalog = Catalog.open(home / "catalog.sqlite")
         self.store = EdgeStore(home / "store", aliases=JsonAliasTable(home / "aliases.json"))
         corpus = self.catalog.ensure_corpus("photos")
         root = self.catalog.ensure_root(corpus.corpus_id, "/photos")
-        self.ids = self.catalog.mint_image_ids(corpus.corpus_id, root.name, captions)
+        minted = self.catalog.mint_image_ids(corpus.corpus_id, root.name, self.names)
+        self.ids = [minted[name] for name in self.names]
         self.catalog.add_images(
             [
-                ImageRecord(self.ids[name], corpus.corpus_id, root.root_id, name, f"{row:064x}", 1, 0, ImageState.ACTIVE)
-                for row, name in enumerate(captions)
+                ImageRecord(self.ids[row], corpus.corpus_id, root.root_id, name, f"{row:064x}", 1, 0, ImageState.ACTIVE)
+                for row, name in enumerate(self.names)
             ]
         )
-        outputs = _embed([images / name for name in captions], context)
-        for projection in self.projections.values():
-            self._load(projection, outputs)
+        priors = {}
+        for name, projection in self.projections.items():
+            projection.warm_up()
+            self.store.create(CollectionSpec(projection.collection, projection.dim))
+            self.store.set_alias(name, projection.collection)
+            self.store.upsert(
+                projection.collection, PointBatch(self.ids, projection.project(here.outputs), [{}] * len(self.ids))
+            )
+            priors[projection.collection] = fit_space(train.texts, projection.project(train.outputs)[train.owner])
+        self.generators: dict[str, Generator] = {
+            "exemplar": Exemplar(self.store, self.catalog),
+            "prior": Prior(PriorWeights(priors)),
+        }
 
-    def _load(self, projection: Projection, outputs: BackboneOutputs) -> None:
-        self.store.create(CollectionSpec(projection.collection, projection.dim))
-        self.store.set_alias(projection.name, projection.collection)
-        ids = list(self.ids.values())
-        self.store.upsert(projection.collection, PointBatch(ids, projection.project(outputs), [{}] * len(ids)))
-
-    def engine(self, captioned: Sequence[str], *, weight: float) -> QueryEngine:
-        """An engine over the collection in which `captioned` have all captions but their last."""
-        rows = [(self.ids[name], text) for name in captioned for text in dict.fromkeys(self.captions[name][:-1])]
+    def caption(self, had: np.ndarray, *, each: int, words: int) -> None:
+        """Give the pictures of `had` their first `each` captions, never their last, cut to `words` if that is not 0."""
+        said = {
+            self.ids[row]: list(dict.fromkeys(_cut(text, words) for text in self.captions[row][:-1][:each])) if had[row] else []
+            for row in range(len(self.names))
+        }
+        rows = [(image_id, text) for image_id, texts in said.items() for text in texts]
         self.store.drop(CAPTIONS)
         self.store.create(CollectionSpec(CAPTIONS, self.text.dim, fields=CAPTION_FIELDS))
         self.store.set_alias("captions", CAPTIONS)
@@ -108,77 +143,35 @@ class Bench:
                 [{"image": image_id, "source": "table"} for image_id, _ in rows],
             ),
         )
-        self.catalog.set_captions(
-            {
-                self.ids[name]: [CaptionRecord(self.ids[name], "table", text) for text in self.captions[name][:-1]]
-                for name in captioned
-            }
-        )
+        records = {image_id: [CaptionRecord(image_id, "table", text) for text in texts] for image_id, texts in said.items()}
+        self.catalog.set_captions(records, sources=["table"])
+
+    def engine(self, mode: Mode) -> QueryEngine:
+        """An engine over the collection as it is captioned now."""
+        engines = {name: Engine(name, EngineSettings(kind=name), self.generators[name]) for name in mode.generators}
         return QueryEngine(
             store=self.store,
             catalog=self.catalog,
             encoder=LocalEncoder(projections=self.projections, text_encoders={self.text.name: self.text}, backbones={}),
-            profile=PROFILE,
+            profile=replace(PROFILE, generators=mode.generators),
             settings=QuerySettings(deadline_ms=600_000),
-            generators={"exemplar": Exemplar(self.store, self.catalog)},
+            hub=Hub(engines),
             weigher=make_weigher(self.projections),
-            fusion=FusionSettings(guide_weight=weight),
+            fusion=mode.fusion,
+            captions=mode.captions,
         )
 
-
-def _embed(paths: Sequence[Path], context: ModelContext) -> BackboneOutputs:
-    columns = {}
-    for name in PROFILE.backbones:
-        backbone = make_backbone(name, context)
-        backbone.warm_up()
-        batches = []
-        for start in range(0, len(paths), BATCH):
-            pixels = [backbone.prepare(Image.open(path).convert("RGB")) for path in paths[start : start + BATCH]]
-            batches.append(backbone.embed(np.stack(pixels)))
-        for output in backbone.outputs:
-            columns[OutputKey(name, output.name)] = np.concatenate([batch[output.name] for batch in batches])
-    return BackboneOutputs(columns)
+    async def found(self, mode: Mode, *, guides: int | None = None) -> np.ndarray:
+        """(pictures,) bool: whether the last caption's picture is among the first ten."""
+        engine, hits = self.engine(mode), []
+        for image_id, texts in zip(self.ids, self.captions, strict=True):
+            response = await engine.answer(SearchRequest(query=texts[-1], limit=DEPTH, guides=guides))
+            hits.append(any(hit.image_id == image_id for hit in response.hits))
+        return np.array(hits, float)
 
 
-async def found(engine: QueryEngine, bench: Bench, *, guides: int | None) -> np.ndarray:
-    """(queries,) bool: whether the last caption's picture is among the first ten."""
-    hits = []
-    for name, texts in bench.captions.items():
-        response = await engine.answer(SearchRequest(query=texts[-1], limit=10, guides=guides))
-        hits.append(any(hit.image_id == bench.ids[name] for hit in response.hits))
-    return np.array(hits)
-
-
-def main() -> None:
-    """Index, ask, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("captions", type=Path)
-    parser.add_argument("images", type=Path)
-    parser.add_argument("--shares", type=float, nargs="+", default=[0.1, 1.0])
-    parser.add_argument("--weights", type=float, nargs="+", default=[0.3, 0.5, 0.8])
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--bridge", type=Path, help="weights to use instead of those that ship")
-    parser.add_argument("--most", type=int, help="index only so many pictures")
-    arguments = parser.parse_args()
-    captions = validation(arguments.captions, most=arguments.most)
-    rows = [("share captioned", "guide weight", "R@10 all", "captioned", "not captioned")]
-    with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(Path(folder), arguments.images, captions, bridge=arguments.bridge)
-        names = list(captions)
-        plain = asyncio.run(found(bench.engine(names[:1], weight=0.0), bench, guides=0))
-        for share in arguments.shares:
-            draws = [_draw(len(names), share, seed) for seed in range(arguments.seeds if share < 1 else 1)]
-            rows.append((f"{share:.0%}", "text pass", *_recalls([(plain, had) for had in draws])))
-            for weight in arguments.weights:
-                results = []
-                for had in draws:
-                    engine = bench.engine([name for name, one in zip(names, had, strict=True) if one], weight=weight)
-                    results.append((asyncio.run(found(engine, bench, guides=None)), had))
-                rows.append((f"{share:.0%}", f"{weight:g}", *_recalls(results)))
-        bench.store.close()
-        bench.catalog.close()
-    print(table(rows))
-    print(f"{len(captions)} pictures, one query each; spaces {', '.join(PROFILE.spaces)}; {describe_machine()}")
+def _cut(text: str, words: int) -> str:
+    return " ".join(text.split()[:words]) if words else text
 
 
 def _draw(count: int, share: float, seed: int) -> np.ndarray:
@@ -187,15 +180,56 @@ def _draw(count: int, share: float, seed: int) -> np.ndarray:
     return had
 
 
-def _recalls(results: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[str, str, str]:
-    def mean(parts: Sequence[np.ndarray]) -> str:
-        return f"{np.mean([part.mean() for part in parts]):.3f}" if all(len(part) for part in parts) else "-"
+def _row(
+    share: str, mode: str, plain: np.ndarray, results: Sequence[tuple[np.ndarray, np.ndarray]], names: Sequence[str]
+) -> list[str]:
+    cells = [share, mode]
+    for captioned in (True, False):
+        before = np.concatenate([plain[had == captioned] for _, had in results])
+        after = np.concatenate([hits[had == captioned] for hits, had in results])
+        groups = [name for _, had in results for name, one in zip(names, had, strict=True) if one == captioned]
+        if not groups:
+            cells += ["-", "-"]
+            continue
+        paired = compare_paired(before, after, groups)
+        change = paired.difference
+        cells += [f"{paired.after:.3f}", f"{change.mean:+.4f} [{change.low:+.4f}, {change.high:+.4f}]"]
+    return cells
 
-    return (
-        mean([hits for hits, _ in results]),
-        mean([hits[had] for hits, had in results]),
-        mean([hits[~had] for hits, had in results]),
-    )
+
+def main() -> None:
+    """Index, ask, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--captions", type=Path, required=True)
+    parser.add_argument("--images", type=Path, required=True)
+    parser.add_argument("--part", choices=["validation", "test"], default="validation")
+    parser.add_argument("--shares", type=float, nargs="+", default=[0.1, 0.5])
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--each", type=int, default=4)
+    parser.add_argument("--words", type=int, default=0)
+    parser.add_argument("--only", nargs="+", choices=list(MODES), default=list(MODES))
+    parser.add_argument("--cache", type=Path)
+    parser.add_argument("--bridge", type=Path)
+    args = parser.parse_args()
+    header = ("share", "answer", "captioned", "change", "not captioned", "change")
+    rows = [header]
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), args)
+        count = len(bench.names)
+        plain = asyncio.run(bench.found(MODES["both (default)"], guides=0))
+        for share in args.shares:
+            draws = [_draw(count, share, seed) for seed in range(args.seeds if share < 1 else 1)]
+            results: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {"text pass": [(plain, had) for had in draws]}
+            for had in draws:
+                bench.caption(had, each=args.each, words=args.words)
+                for name in args.only:
+                    results.setdefault(name, []).append((asyncio.run(bench.found(MODES[name])), had))
+            rows += [tuple(_row(f"{share:.0%}", name, plain, many, bench.names)) for name, many in results.items()]
+            print(table([header, *rows[-len(results) :]]), flush=True)
+        bench.store.close()
+        bench.catalog.close()
+    print(table(rows))
+    print(f"{count} pictures, one query each; spaces {', '.join(PROFILE.spaces)}; {describe_machine()}")
 
 
 if __name__ == "__main__":
