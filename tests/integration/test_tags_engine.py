@@ -1,0 +1,93 @@
+"""Does what a search taught help the next one? The engine with real models, a real store, tags, gate and feedback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from tests.support.collection import Collection, Models, fillers, load_models, photos
+from tests.support.photos import CAT, COFFEE, ROCKET
+
+from lodestone.config.settings import QuerySettings, TagSettings
+from lodestone.query.engine import Learnt, QueryEngine
+from lodestone.query.gate import GateModel
+from lodestone.query.memory import Memory
+from lodestone.query.trace import load_trace
+from lodestone.tags.book import TagBook
+from lodestone.tags.delivery import deliver
+from lodestone.tags.implicit import feedback_tags
+from lodestone.tags.search import TagSearch
+from lodestone_schemas.api import SearchRequest, SearchResponse
+
+ODD_WORDS = "my neighbour's favourite thing"
+
+
+@pytest.fixture(scope="module")
+def models() -> Models:
+    return load_models()
+
+
+@pytest.fixture
+def collection(tmp_path: Path, models: Models) -> Iterator[Collection]:
+    opened = Collection(tmp_path, models)
+    opened.add("photos", photos() | fillers(8))
+    opened.caption({CAT: ["a cat looks up"], ROCKET: ["a rocket starts"], COFFEE: ["a cup of coffee"]})
+    yield opened
+    opened.close()
+
+
+def engine(collection: Collection) -> QueryEngine:
+    memory = Memory(collection.catalog, collection.store, history=100, tags=TagSettings(implicit=True, threshold=0.0, most=1))
+    learnt = Learnt(tags=TagSearch(collection.store), gate=GateModel.shipped(), memory=memory)
+    return collection.engine(learnt=learnt, settings=QuerySettings(gate=True))
+
+
+async def ask(collection: Collection, text: str, **options: object) -> SearchResponse:
+    return await engine(collection).answer(SearchRequest(query=text, **options))  # type: ignore[arg-type]
+
+
+async def test_feedback_teaches_words_that_no_model_could_know_and_undo_unteaches_them(collection: Collection) -> None:
+    started = datetime.now(UTC) - timedelta(seconds=1)
+    before = await ask(collection, ODD_WORDS, guides=4)
+    wanted = before.hits[len(before.hits) // 2].image_id
+    trace = load_trace(collection.catalog, before.query_id)
+    tags = feedback_tags(trace, [wanted], images=collection.catalog.images([wanted]), now=datetime.now(UTC))
+    collection.catalog.add_tags(tags)
+    deliver(collection.catalog, collection.store)
+
+    after = await ask(collection, "the favourite thing of my neighbours", guides=4)
+    again = await ask(collection, ODD_WORDS, guides=4)
+
+    assert before.gate is not None
+    assert again.gate is not None
+    assert wanted not in [hit.image_id for hit in before.hits[:1]]
+    places = {hit.image_id: hit.rank for hit in before.hits}
+    assert next(hit.rank for hit in again.hits if hit.image_id == wanted) < places[wanted]
+    assert wanted in [hit.image_id for hit in after.hits[: places[wanted]]]
+    assert again.gate.predicted_ap > before.gate.predicted_ap
+
+    TagBook(collection.catalog).undo(since=started)
+    deliver(collection.catalog, collection.store)
+    undone = await ask(collection, ODD_WORDS, guides=4)
+
+    assert [(hit.image_id, hit.score) for hit in undone.hits] == [(hit.image_id, hit.score) for hit in before.hits]
+    assert undone.gate is not None
+    assert undone.gate.predicted_ap == before.gate.predicted_ap
+
+
+async def test_guided_answer_leaves_its_words_on_what_it_is_sure_of(collection: Collection) -> None:
+    response = await engine(collection).answer(SearchRequest(query="a cat looks up", guides=4, gate=False))
+
+    (tag,) = TagBook(collection.catalog).list().tags
+    assert response.stage == "guides"
+    assert tag.image_id == response.hits[0].image_id
+    assert (tag.text, tag.source, tag.query_id) == ("a cat looks up", "implicit", response.query_id)
+    assert TagSearch(collection.store).search("a cat looks up", "tags-1").ids == (tag.image_id,)
+
+
+async def test_text_pass_alone_leaves_no_tags(collection: Collection) -> None:
+    await ask(collection, "a cat looks up", guides=0)
+
+    assert TagBook(collection.catalog).list().tags == []
