@@ -157,8 +157,7 @@ class EdgeCollection:
 
     def upsert(self, points: PointBatch) -> None:
         """Insert or replace at most `CALL_POINTS` points, durably."""
-        needed = 3 * (points.vectors.nbytes + len(str(points.payloads)))
-        self._write(points.ids, upsert_operation(points), needed=needed)
+        self._write(points.ids, upsert_operation(points), needed=3 * (points.vectors.nbytes + len(str(points.payloads))))
 
     def upsert_sparse(self, points: SparseBatch) -> None:
         """`upsert` for a sparse collection."""
