@@ -17,7 +17,6 @@ from tests.support.traces import ENCODER, record_trace, trace_of_scores
 from lodestone.catalog.catalog import Catalog
 from lodestone.config.settings import TrustSettings
 from lodestone.errors import CatalogError, InvalidRequestError, NotFoundError, UnknownNameError
-from lodestone.trust import state
 from lodestone.trust.book import TrustBook
 from lodestone_schemas.api import FeedbackRequest, FeedbackResult
 
@@ -172,7 +171,7 @@ def test_undoing_the_last_feedback_restores_everything_exactly(book: TrustBook, 
     undo = book.undo(last.event_id)
     assert (book.export(), weights(book), catalog.trust_topics()[1]) == before
     assert (undo.topic, undo.cause) == (last.topic, last.event_id)
-    assert (set(undo.before), undo.after) != ({}, {})
+    assert undo.before != undo.after
     assert book.replay() == book.show()
 
 
@@ -361,7 +360,7 @@ def test_a_change_of_another_process_is_noticed(
         result = tell(other, again, "q1")
     assert weights(book) == {"good": 1.0, "bad": 1.0}
     now = time.monotonic()
-    monkeypatch.setattr(state.time, "monotonic", lambda: now + 2.0)
+    monkeypatch.setattr(time, "monotonic", lambda: now + 2.0)
     assert weights(book) == result.after
 
 

@@ -1,7 +1,7 @@
 """How badly did each space order what the user judged, where it mattered?
 
 Every space is asked what it alone would have ranked: its own lists of the recorded query, fused by the query's own method. Each
-pair of a right and a wrong picture counts as far as the answer itself got it wrong (logistic, in units of the answer's
+pair of a right and a wrong picture counts as far as the answer itself got it wrong (logistic, in units of half the answer's
 spread): a pair that the answer ordered well teaches nothing, so weights stop moving when answers are right, and an ensemble
 that is better than its best member is not talked down to that member. With equal weights for all pairs the rule would be
 Hedge on 1 - AUC (Freund and Schapire, 1997); weighing them by what the ensemble still gets wrong is exponentiated gradient on
@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 from lodestone.query.fusion import NEED_ALL_SCORES, RankedList, find_fusion
 from lodestone.query.trace import Trace
 
-_REACH: Final = 2.0  # spreads of the answer beyond which a pair is as right, or as wrong, as can be; fitted on validation data
+_UNIT: Final = 0.5  # of the answer's spread over what was found: a margin of this size is beyond doubt; validation data
+_REACH: Final = 1.0  # units beyond which a space has a pair as right, or as wrong, as can be; fitted on validation data
 _SMALLEST: Final = 1e-9
 Values = NDArray[np.float64]
 
@@ -56,12 +57,12 @@ def judge(trace: Trace, relevant: Sequence[str], irrelevant: Sequence[str]) -> J
         return Judgement({}, ignored)
     says = {space: voice.over(ids) for space, voice in voices.items()}
     answer: Values = np.sum([spaces[space][0] / total * said for space, said in says.items()], axis=0)
-    spread = max(float(answer.std()), _SMALLEST)
-    doubt = 0.5 - 0.5 * np.tanh(_margins(answer / spread, row, right, wrong) / 2)
+    unit = max(_UNIT * float(answer.std()), _SMALLEST)
+    doubt = 0.5 - 0.5 * np.tanh(_margins(answer / unit, row, right, wrong) / 2)
     most = max(1.0, float(doubt.sum()))
     losses = {}
     for space in sorted(says.keys() & trace.space_weights.keys()):
-        agrees = np.clip(_margins(says[space] / spread, row, right, wrong) / _REACH, -1, 1)
+        agrees = np.clip(_margins(says[space] / unit, row, right, wrong) / _REACH, -1, 1)
         losses[space] = float((doubt * (1 - agrees) / 2).sum()) / most
     return Judgement(losses, ignored)
 
