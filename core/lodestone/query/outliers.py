@@ -38,6 +38,7 @@ UMAP_FROM: Final = 15  # guides; below, a neighbourhood is most of the set
 THRESHOLD: Final = 0.9  # distance to the core over the typical distance between pictures of the collection
 _AMONG_GUIDES: Final = (1.0, 0.011)  # the same over the typical distance between guides: a + b * guides ...
 _AMONG_MOST: Final = 16  # ... up to so many: the fewer they are, the more a stranger widens what is typical
+_BESIDE_BACKGROUND: Final = 0.97  # share of that limit where the background has its say as well
 _WITH_LOF: Final = 0.965  # the first, plus `_LOF_SHARE` times the logarithm of the local outlier factor
 _LOF_SHARE: Final = 0.1
 _LOF_MOST: Final = 2.0  # of the logarithm: on a map, far is far
@@ -194,6 +195,7 @@ def _unlikeness(guides: Vectors, around: Vectors | None, seed: int) -> tuple[Val
     among = to_core / max(_typical(apart), _LEAST_TYPICAL) * (THRESHOLD / limit)
     if around is None:
         return among, False
+    among /= _BESIDE_BACKGROUND
     unlike = np.minimum(among, to_core / max(_typical(_distances(around)), _LEAST_TYPICAL))
     if len(guides) < UMAP_FROM:
         return unlike, False
