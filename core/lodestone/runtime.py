@@ -224,11 +224,17 @@ class Runtime:
         return make_hub(
             self.settings.model_copy(update={"generators": engines}),
             self.profile.generators,
-            self.catalog.engine_states(),
+            self.catalog.engine_states,
             context,
             self.home.guides,
             observer=self.observer,
         )
+
+    async def close_hub(self) -> None:
+        """Release the connections of guide engines, if there are any."""
+        hub = self.__dict__.get("hub")
+        if hub is not None:
+            await hub.close()
 
     def forget_hub(self) -> None:
         """Have the next query engine get new guide engines, for what was learnt meanwhile."""

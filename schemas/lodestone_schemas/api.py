@@ -126,7 +126,7 @@ class SearchResponse(_Model):
     gate: GateDecision | None = Field(None, description="Null where no gate was asked.")
     topic: str | None = Field(None, description="Topic whose trust weights counted.")
     trust: dict[str, float] = Field(default_factory=dict, description="Space to learnt trust, 1 being neutral.")
-    cost: float = Field(0.0, description="What the guides of this query cost.")
+    cost: float = Field(0.0, description="What engines charged for this query, also for calls that brought nothing.")
     dropped: list[str] = Field(default_factory=list, description="What the deadline or a failure made Lodestone leave out.")
     warnings: list[str] = Field(default_factory=list)
     timings_ms: dict[str, float] = Field(default_factory=dict, description="Milliseconds of each stage.")

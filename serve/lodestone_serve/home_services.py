@@ -89,6 +89,7 @@ class HomeServices(MemoryServices):
             await asyncio.wait(self._syncs, timeout=_CLOSE_WAITS_S)  # what is cut off here is taken up by the next sync
         opened, self._opened = self._opened, None
         if opened is not None:
+            await opened.runtime.close_hub()
             await asyncio.to_thread(opened.runtime.close)
 
     async def events(self, request: SearchRequest) -> AsyncIterator[Event]:

@@ -298,11 +298,13 @@ def test_a_hub_is_made_of_profile_and_settings(tmp_path):
         home=tmp_path,
         generators={"paint": {"kind": "openai", "model": "x"}, "own": {"kind": "http", "url": "http://localhost:1"}},
     )
-    hub = make_hub(settings, ["exemplar"], {"own": EngineState(priority=2)}, GeneratorContext(None, None), tmp_path / "guides")
+    hub = make_hub(
+        settings, ["exemplar"], lambda: {"own": EngineState(priority=2)}, GeneratorContext(None, None), tmp_path / "guides"
+    )
     assert hub.names == ("exemplar", "paint", "own")
     assert hub.cache is not None and not (tmp_path / "guides").exists()
     off = settings.model_copy(update={"guide_cache": settings.guide_cache.model_copy(update={"limit_mb": 0})})
-    assert make_hub(off, [], {}, GeneratorContext(None, None), tmp_path).cache is None
+    assert make_hub(off, [], dict, GeneratorContext(None, None), tmp_path).cache is None
 
 
 @pytest.mark.parametrize(
@@ -320,5 +322,16 @@ def test_a_hub_is_made_of_profile_and_settings(tmp_path):
 def test_settings_that_cannot_be_used_are_refused_at_the_start(tmp_path, section, error, says):
     settings = Settings(home=tmp_path, generators={"x": section})
     with pytest.raises(error) as raised:
-        make_hub(settings, [], {}, GeneratorContext(None, None), tmp_path)
+        make_hub(settings, [], dict, GeneratorContext(None, None), tmp_path)
     assert says in raised.value.message and "secret" not in f"{raised.value.message}{raised.value.hint}{raised.value.details}"
+
+
+async def test_a_switched_off_engine_is_asked_no_more_without_a_restart(monkeypatch):
+    monkeypatch.setattr("lodestone.generators.hub._REFRESH_S", 0.0)
+    states: dict[str, EngineState] = {}
+    hub = hub_of(engine("a", Drawer()), engine("b", Drawer()), source=lambda: states)
+    hub.refresh()
+    assert ids(await drawn(hub, n=2)) == ["a/0", "b/0"]
+    states["a"] = EngineState(enabled=False)
+    hub.refresh()
+    assert ids(await drawn(hub, n=2)) == ["b/0", "b/1"]

@@ -155,7 +155,10 @@ def similar(
 async def _answer(session: Session, request: SearchRequest) -> SearchResponse:
     engine = session.runtime.engine()
     await engine.warm_up()  # loading models, and converting them the first time, is not the query's time
-    return await engine.answer(request)
+    try:
+        return await engine.answer(request)
+    finally:
+        await session.runtime.close_hub()
 
 
 async def _similar(session: Session, image_id: str, options: SearchOptions) -> SearchResponse:

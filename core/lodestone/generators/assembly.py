@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from lodestone.generators.registry import GeneratorContext, make_generator
 def make_hub(
     settings: Settings,
     profile_generators: Sequence[str],
-    states: Mapping[str, EngineState],
+    states: Callable[[], Mapping[str, EngineState]],
     context: GeneratorContext,
     cache_dir: Path,
     *,
@@ -29,7 +29,7 @@ def make_hub(
     Args:
         settings: Of the home. `generators.NAME` configures an engine; a name without a section is an engine of that kind.
         profile_generators: Names that the profile asks for.
-        states: Name -> what was switched or moved in use.
+        states: Reads name -> what was switched or moved in use.
         context: For the engines' factories.
         cache_dir: Where guides are kept.
         observer: Told what happens.
@@ -42,7 +42,7 @@ def make_hub(
     engines = {name: make_engine(name, settings.generators.get(name) or EngineSettings(kind=name), context) for name in names}
     kept = settings.guide_cache
     cache = GuideCache(cache_dir, limit_bytes=kept.limit_mb << 20, picture_px=kept.picture_px, semantic=kept.semantic)
-    return Hub(engines, cache=cache if kept.limit_mb else None, observer=observer, states=states)
+    return Hub(engines, cache=cache if kept.limit_mb else None, observer=observer, states=states(), source=states)
 
 
 def make_engine(name: str, settings: EngineSettings, context: GeneratorContext) -> Engine:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -35,6 +36,7 @@ _log = logging.getLogger(__name__)
 
 # Of the time left when engines are asked, this much is kept for searching what they give.
 _KEPT_FOR_SEARCH: Final = 0.2
+_REFRESH_S: Final = 1.0
 _UNCACHED: Final = frozenset({"exemplar", "prior"})  # made of the collection and of fitted weights, in no time
 
 
@@ -46,6 +48,7 @@ class Hub:
         cache: Of guides drawn before; None for none.
         observer: Told what happens.
         states: Name -> what was changed about it.
+        source: Where to read `states` again.
     """
 
     def __init__(
@@ -55,7 +58,10 @@ class Hub:
         cache: GuideCache | None = None,
         observer: HubObserver | None = None,
         states: Mapping[str, EngineState] | None = None,
+        source: Callable[[], Mapping[str, EngineState]] | None = None,
     ) -> None:
+        self._source = source
+        self._read_at = time.monotonic()
         self._observer = observer or Silent()
         self._callers = {name: Caller(engine, self._observer) for name, engine in engines.items()}
         self._cache = cache
@@ -75,6 +81,12 @@ class Hub:
     def cache(self) -> GuideCache | None:
         """The guide cache."""
         return self._cache
+
+    def refresh(self) -> None:
+        """Read again what was changed about the engines, at most once a second. Blocking."""
+        if self._source is not None and time.monotonic() - self._read_at > _REFRESH_S:
+            self._read_at = time.monotonic()
+            self.apply(self._source())
 
     def apply(self, states: Mapping[str, EngineState]) -> None:
         """Take over what was changed about the engines; the next query is the first to notice."""
@@ -135,7 +147,17 @@ class Hub:
             log: Filled as things go wrong.
         """
         draw = Draw(deadline - _KEPT_FOR_SEARCH * remaining(deadline), Purse(budget), log)
-        missing = request.n
+        try:
+            async with aclosing(self._tier_by_tier(request, draw, engines=engines, batch=batch)) as arriving:
+                async for guides in arriving:
+                    yield guides
+        finally:
+            log.cost += draw.purse.spent  # also what brought nothing
+
+    async def _tier_by_tier(
+        self, request: GuideRequest, draw: Draw, *, engines: Sequence[str] | None, batch: int | None
+    ) -> AsyncGenerator[list[Guide], None]:
+        log, missing = draw.log, request.n
         for tier in self._tiers(engines, log):
             turns = self._turns(tier, missing, first=request.first)
             while turns and missing > 0 and remaining(draw.until) > 0:

@@ -188,7 +188,7 @@ class QueryEngine:
                 response = await self._respond(query, ranking, stage="guides", guides=infos)
                 yield ResultsEvent(response=response)
             else:
-                response = response.model_copy(update={"guides": infos, "cost": sum(one.cost for one in infos)})
+                response = response.model_copy(update={"guides": infos})
         await self._remember(request, query, ranking, response, texts)
         yield DoneEvent(response=finished(response, query))
 
@@ -237,6 +237,8 @@ class QueryEngine:
 
     async def _plan(self, options: SearchOptions, stopwatch: Stopwatch) -> QueryPlan:
         def read() -> QueryPlan:
+            if self._hub is not None:
+                self._hub.refresh()
             return make_plan(
                 options,
                 settings=self._settings,

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class GuideLog:
-    """`warnings` for failures, `dropped` for what there was no time, budget or need for, each said once."""
+    """`warnings` for failures, `dropped` for what there was no time, budget or need for, each said once; `cost`: charged."""
 
     warnings: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
+    cost: float = 0.0
 
     def failed(self, what: str) -> None:
         """Say what failed."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.generators.cache import PICTURE_KEY
+from lodestone.generators.pictures import PICTURE_MEDIA_TYPE
 from lodestone.query.replay import compare
 from lodestone.query.trace import Trace, load_trace
 from lodestone_schemas.api import QueryInfo, QueryPage, ReplayResult, SearchRequest
@@ -43,7 +44,7 @@ def guide_picture(catalog: Catalog, cache: GuideCache | None, query_id: str, gui
         raise NotFoundError(
             f"the picture of guide {guide_id!r} is not kept", hint="the guide cache may be too small: guide_cache.limit_mb"
         )
-    return data, "image/jpeg"
+    return data, PICTURE_MEDIA_TYPE
 
 
 async def ask_again(engine: QueryEngine, catalog: Catalog, trace: Trace) -> ReplayResult:

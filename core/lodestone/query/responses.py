@@ -57,7 +57,6 @@ def response_of(
 ) -> SearchResponse:
     """One page of a ranking, with everything that was left out so far."""
     plan = query.plan
-    told = list(guides)
     return SearchResponse(
         query_id=plan.query_id,
         stage=stage,
@@ -65,11 +64,11 @@ def response_of(
         next_offset=next_offset(plan, ranking),
         fusion=plan.fusion,
         space_weights=dict(query.weights),
-        guides=told,
+        guides=list(guides),
         gate=query.gate,
         topic=query.topic,
         trust=dict(query.trust),
-        cost=sum(guide.cost for guide in told),
+        cost=query.log.cost,
         dropped=[*ranking.dropped, *query.log.dropped],
         warnings=[*plan.warnings, *query.log.warnings],
         timings_ms=query.stopwatch.timings_ms(),
@@ -82,6 +81,7 @@ def finished(response: SearchResponse, query: Query) -> SearchResponse:
         update={
             "dropped": list(dict.fromkeys([*response.dropped, *query.log.dropped])),
             "warnings": list(dict.fromkeys([*response.warnings, *query.log.warnings])),
+            "cost": query.log.cost,
             "timings_ms": query.stopwatch.timings_ms(),
         }
     )

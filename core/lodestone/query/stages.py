@@ -88,6 +88,9 @@ class GuideSource(Protocol):
     def names(self) -> Sequence[str]:
         """Engines that may be asked for."""
 
+    def refresh(self) -> None:
+        """Notice what was changed about the engines meanwhile. Blocking, and quick."""
+
     async def warm_up(self) -> None:
         """Load what the engines need; one that cannot run is logged, and queries will say so too."""
 
