@@ -54,6 +54,8 @@ class SearchRequest(SearchOptions):
     )
     outliers: bool | None = Field(None, description="Leave out guides that are unlike the others; default: setting.")
     adaptive: bool | None = Field(None, description="Draw guides until the first results are stable; default: setting.")
+    trust: bool = Field(True, description="Let learnt trust weigh the spaces.")
+    tags: bool = Field(True, description="Let tags speak for pictures and make guides of them.")
     budget: float | None = Field(None, ge=0, description="Most that paid generators may cost for this query; default: setting.")
 
 

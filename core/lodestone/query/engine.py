@@ -261,7 +261,7 @@ class QueryEngine:
     async def _with_trust(self, query: Query, texts: EncodedTexts) -> Query:
         """The query with its topic and the trust that feedback has taught."""
         encoder, trust = self._profile.text_encoder, self._learnt.trust
-        if trust is None or encoder not in texts.encoded:
+        if trust is None or not query.plan.trust or encoder not in texts.encoded:
             return replace(query, topic=query.plan.topic)
         try:
             found = await asyncio.to_thread(

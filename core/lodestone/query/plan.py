@@ -41,6 +41,7 @@ class QueryPlan:
         filter: For the store; None when nothing is restricted.
         deadline: Absolute, seconds on `time.monotonic()`'s clock.
         topic: Whose trust counts, if the client names one.
+        trust: Whether learnt trust weighs the spaces.
         gate: Whether simple queries stop after the text pass.
         gate_threshold: Simple from this predicted AP on; None for the model's own.
         outliers: Whether guides unlike the others are left out.
@@ -66,6 +67,7 @@ class QueryPlan:
     seed: int
     explain: bool
     topic: str | None
+    trust: bool
     gate: bool
     gate_threshold: float | None
     outliers: bool
@@ -122,7 +124,7 @@ def make_plan(
         text=text,
         spaces=spaces,
         captions=aliases.get(CAPTIONS_ALIAS),
-        tags=aliases.get(TAGS_ALIAS),
+        tags=aliases.get(TAGS_ALIAS) if words is None or words.tags else None,
         generators=generators,
         guides=guides,
         fusion=fusion,
@@ -134,6 +136,7 @@ def make_plan(
         seed=words.seed if words else 0,
         explain=options.explain,
         topic=_topic(words),
+        trust=words is not None and words.trust,
         gate=_chosen(words.gate if words else None, settings.gate, profile.gate),
         gate_threshold=settings.gate_threshold,
         outliers=_chosen(words.outliers if words else None, settings.outliers),
