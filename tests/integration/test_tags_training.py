@@ -1,0 +1,29 @@
+"""Is a gate fitted from judged queries in a home of its own, with real models, and does its use leave nothing else behind?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.support.homes import home_settings, index, write_pictures
+
+from lodestone.learn.retrain_gate import TRAINING, train_complexity
+from lodestone.runtime import Runtime
+
+
+def test_gate_is_fitted_from_judged_queries_and_put_in_force(tmp_path: Path) -> None:
+    pictures = tmp_path / "pictures"
+    write_pictures(pictures, drawn=40)
+    names = sorted(path.name for path in pictures.rglob("*") if path.is_file())
+    index(home_settings(tmp_path / "home"), pictures)
+    judgements = {f"picture of {name.rsplit('.', 1)[0]}": [name] for name in names}
+
+    with Runtime.open(home_settings(tmp_path / "home", **TRAINING)) as runtime:
+        before = runtime.gate().version
+        report = train_complexity(runtime, {**judgements, "elsewhere": ["gone.jpg"]})
+
+        assert (report.judged, report.feedback, report.unknown) == (len(judgements), 0, ("gone.jpg",))
+        assert runtime.gate().version == report.fit.version != before
+        assert {"bridge", "labels"} <= runtime.gate().methods
+        assert report.fit.compared == len(judgements)
+        assert runtime.catalog.queries(0, 10) == []
+        assert runtime.tags.list().tags == []
