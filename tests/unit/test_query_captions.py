@@ -38,6 +38,15 @@ class Counting:
         return self._store.search(*args)
 
 
+class Fixed(Calibration):
+    """As if most captions were about other things."""
+
+    def __init__(self) -> None: ...
+
+    def standing(self, collection: str, vector: np.ndarray) -> tuple[float, float]:
+        return 0.08, 0.135
+
+
 def vector(cosine: float, number: int = 0) -> np.ndarray:
     turn = np.random.default_rng(number).normal(size=3)
     return np.array([cosine, *np.sqrt(1 - cosine**2) * turn / np.linalg.norm(turn)], np.float32)
@@ -121,7 +130,24 @@ def test_pictures_are_asked_about_once(store, evidence) -> None:
 
 
 def test_evidence_grows_with_similarity_and_short_captions_say_less() -> None:
-    standing = np.array([-5.0, 0.0, 3.5, 6.0], np.float32)
-    full, title = (RULE.evidence(standing, np.full(4, words)) for words in (10, 1))
+    spreads = np.array([-5.0, 0.0, 3.6, 6.0], np.float32)
+    full, title = (
+        RULE.evidence(RULE.standing(spreads, words), words, neutral=RULE.neutral) for words in (np.full(4, 10), np.full(4, 1))
+    )
     assert (np.diff(full) >= 0).all() and full[-1] > 0 > full[0]
     assert (np.abs(title) <= np.abs(full)).all()
+
+
+def test_only_the_few_best_are_spoken_for_however_many_captions_are_alike(store, catalog) -> None:
+    many = {CROWD[number]: 0.95 - 0.005 * number for number in range(30)}
+    catalog.set_captions({one: [CaptionRecord(one, "table", f"{LONG} again")] for one in many}, sources=["table"])
+    rows = [
+        (caption_id(one, "table", f"{LONG} again"), vector(cosine, number)) for number, (one, cosine) in enumerate(many.items())
+    ]
+    payloads = [{"image": one, "source": "table"} for one in many]
+    store.upsert("captions-1", PointBatch([key for key, _ in rows], np.stack([row for _, row in rows]), payloads))
+    for rule, spoken_for in ((RULE, RULE.speakers), (CaptionRule(speakers=2), 2)):
+        matches = CaptionEvidence(store, catalog, Fixed(), rule=rule).ask(ASKED, "captions-1")
+        assert matches.found.ids == tuple(list(many)[:spoken_for])
+        scores = matches.completed([*many, FITS]).scores
+        assert (scores > 0).sum() == spoken_for

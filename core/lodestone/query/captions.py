@@ -5,10 +5,12 @@ description names what there is to see. How alike is much alike depends on the c
 units of their spread over a sample of them. Pictures without captions get nothing and lose nothing: what is taken from those
 whose descriptions do not fit even helps them.
 
-    evidence(caption) = clip(z - neutral, -against, .)    z = (cosine - mean) / spread over the sample
+    evidence(caption) = max(z - neutral, -against)    z = (cosine - mean) / spread over the sample
 
-`neutral` and `against` depend on how much the caption says: the silence of a title ("metal fence") means little. A picture
-counts by its best caption. Fitted on validation data with full descriptions and with titles (benchmarks/exemplars.py).
+The more captions there are, the more of them are like any query by chance. So only the few best pictures can be spoken for:
+`neutral` is at least where the next best one stands. And it matters how much a caption says: one of two words ("metal fence")
+needs to fit better, and its silence means little. A picture counts by its best caption. Fitted on training and validation data of
+500 and 1,500 pictures, with full descriptions and with titles (benchmarks/exemplars.py).
 """
 
 from __future__ import annotations
@@ -36,23 +38,32 @@ class CaptionRule:
     Attributes:
         weight: Of the list, the spaces' weights summing to 1 and their scores being in units of their spread.
         full: Words of a caption that says as much as captions do; shorter ones say their share of it.
-        neutral: Spreads above the mean at which a full caption says neither yes nor no.
-        neutral_short: The same for a caption of no words; in between it is linear.
+        speakers: Pictures that may be spoken for.
+        neutral: Spreads above the mean at which a full caption says neither yes nor no, at least.
+        short: What a caption of no words falls behind a full one, in spreads; in between it is linear.
         against: Most that a full caption takes, in spreads; shorter ones take their share.
     """
 
     weight: float = 0.6
     full: int = 10
-    neutral: float = 2.75
-    neutral_short: float = 3.0
+    speakers: int = 5
+    neutral: float = 3.25
+    short: float = 0.25
     against: float = 0.4
 
-    def evidence(self, standing: NDArray[np.float32], words: NDArray[np.intp]) -> NDArray[np.float32]:
-        """(n,) standings (spreads above the mean) and numbers of words -> (n,) float32 evidence, 0 being none."""
-        share = np.minimum(words / self.full, 1.0)
-        neutral = self.neutral_short + (self.neutral - self.neutral_short) * share
-        evidence: NDArray[np.float32] = np.maximum(standing - neutral, -self.against * share).astype(np.float32)
+    def standing(self, spreads: NDArray[np.float32], words: NDArray[np.intp]) -> NDArray[np.float32]:
+        """(n,) spreads above the mean and numbers of words -> (n,) float32 standings: short captions fall behind."""
+        standing: NDArray[np.float32] = (spreads - self.short * (1 - self._share(words))).astype(np.float32)
+        return standing
+
+    def evidence(self, standing: NDArray[np.float32], words: NDArray[np.intp], *, neutral: float) -> NDArray[np.float32]:
+        """(n,) standings and numbers of words -> (n,) float32 evidence, 0 being none."""
+        evidence: NDArray[np.float32] = np.maximum(standing - neutral, -self.against * self._share(words)).astype(np.float32)
         return evidence
+
+    def _share(self, words: NDArray[np.intp]) -> NDArray[np.float64]:
+        share: NDArray[np.float64] = np.minimum(words / self.full, 1.0)
+        return share
 
 
 class CaptionMatches:
@@ -129,18 +140,20 @@ class CaptionEvidence:
         images = [str(payload["image"]) for payload in found.payloads]
         words = self._words(list(dict.fromkeys(images)))
         counted = np.array([words[key][1] if key in words else 0 for key in found.ids], np.intp)
-        evidence = self._rule.evidence(self._standing(vector, collection, found.scores), counted)
-        best: dict[str, float] = {}
-        for image_id, value in zip(images, evidence.tolist(), strict=True):
-            best[image_id] = max(value, best.get(image_id, 0.0))
-        ids = sorted((one for one, value in best.items() if value > 0), key=lambda one: (-best[one], one))
+        standing = self._standing(vector, collection, found.scores, counted)
+        tops: dict[str, float] = {}
+        for image_id, value in zip(images, standing.tolist(), strict=True):
+            tops[image_id] = max(value, tops.get(image_id, value))
+        neutral = max([self._rule.neutral, *sorted(tops.values(), reverse=True)[self._rule.speakers :][:1]])
+        best = {image_id: value - neutral for image_id, value in tops.items() if value > neutral}
+        ids = sorted(best, key=lambda one: (-best[one], one))
         scores = np.array([best[one] for one in ids], np.float32)
         return CaptionMatches(
             RankedList(TEXT_GUIDE, CAPTIONS_SPACE, self._rule.weight, tuple(ids), scores),
-            lambda image_ids: self.of(image_ids, vector, collection),
+            lambda image_ids: self._of(image_ids, vector, collection, neutral),
         )
 
-    def of(self, image_ids: Sequence[str], vector: NDArray[np.float32], collection: str) -> dict[str, float]:
+    def _of(self, image_ids: Sequence[str], vector: NDArray[np.float32], collection: str, neutral: float) -> dict[str, float]:
         """Picture -> evidence of its best caption; pictures without captions are left out."""
         words = self._words(image_ids)
         if not words:
@@ -148,17 +161,23 @@ class CaptionEvidence:
         query = VectorQuery(vector, limit=len(words), filter=Filter((HasId(tuple(words)),)), exact=True)
         (found,) = self._store.search(collection, [query])
         counted = np.array([words[key][1] for key in found.ids], np.intp)
-        evidence = self._rule.evidence(self._standing(vector, collection, found.scores), counted)
+        standing = self._standing(vector, collection, found.scores, counted)
+        evidence = self._rule.evidence(standing, counted, neutral=neutral)
         best: dict[str, float] = {}
         for key, value in zip(found.ids, evidence.tolist(), strict=True):
             image_id = words[key][0]
             best[image_id] = max(value, best.get(image_id, value))
         return best
 
-    def _standing(self, vector: NDArray[np.float32], collection: str, cosines: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _standing(
+        self,
+        vector: NDArray[np.float32],
+        collection: str,
+        cosines: NDArray[np.float32],
+        words: NDArray[np.intp],
+    ) -> NDArray[np.float32]:
         mean, spread = self._calibration.standing(collection, vector)
-        standing: NDArray[np.float32] = ((cosines - mean) / spread).astype(np.float32)
-        return standing
+        return self._rule.standing((cosines - np.float32(mean)) / np.float32(spread), words)
 
     def _words(self, image_ids: Sequence[str]) -> Mapping[str, tuple[str, int]]:
         """Caption id -> its picture and its number of words."""
