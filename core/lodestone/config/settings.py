@@ -80,7 +80,9 @@ class QuerySettings(_Section):
         None, ge=0, le=1, description="Simple from this predicted AP on; default: the fitted one."
     )
     outliers: bool = Field(True, description="Leave out guides that are unlike the others.")
-    outlier_threshold: float | None = Field(None, gt=0, description="How unlike a rejected guide is; default: the fitted one.")
+    outlier_threshold: float | None = Field(
+        None, gt=0, description="Distance, in typical ones of the collection, from which a guide is rejected; default: .9."
+    )
     adaptive: bool | None = Field(None, description="Draw guides until the first results are stable; default: the profile's.")
     budget: float | None = Field(None, ge=0, description="Most that paid generators may cost a query; default: no limit.")
     history: int = Field(1_000, ge=0, le=1_000_000, description="Queries kept for explain, replay and feedback; 0 keeps none.")

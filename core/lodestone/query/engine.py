@@ -31,6 +31,8 @@ from lodestone.query.guiding import FusionSettings
 from lodestone.query.hydrate import Hydrator
 from lodestone.query.loop import Drawn, GuideLoop
 from lodestone.query.methods import caption_method, methods_of
+from lodestone.query.outliers import UMAP_FROM
+from lodestone.query.outliers import warm_up as warm_up_outliers
 from lodestone.query.plan import QueryPlan, make_plan
 from lodestone.query.record import trace_of
 from lodestone.query.rescore import ListSearch
@@ -150,6 +152,9 @@ class QueryEngine:
         await self._encoder.warm_up()
         if self._hub is not None:
             await self._hub.warm_up()
+            guides = self._settings.guides or self._profile.guides
+            if self._settings.outliers and guides >= UMAP_FROM:
+                await asyncio.to_thread(warm_up_outliers)
 
     async def events(self, request: SearchRequest) -> AsyncGenerator[Event, None]:
         """Answer in words, step by step; closing the iterator cancels what is pending.

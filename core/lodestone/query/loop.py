@@ -134,7 +134,7 @@ class GuideLoop:
                     if stable is not None and await self._guarded(self._step(query, before, drawn), query):
                         ranking = drawn.ranking or before
                         if stable.update(ranking.fused.ids, guides=len(drawn.guides)):
-                            drawn.stopped = f"stable after {len(drawn.guides)} of {plan.guides} guides"
+                            drawn.stopped = _why(stable, len(drawn.guides), plan)
                             break
                 waiting = time.monotonic()
         if (stable is None and drawn.guides) or (drawn.captions is not None and drawn.ranking is None):
@@ -167,7 +167,7 @@ class GuideLoop:
         """Search the guides that are new, judge all, fuse those that count with the text pass."""
         await self._search(query, before, drawn)
         if query.plan.outliers:
-            drawn.judged = await asyncio.to_thread(_judge, query, drawn)
+            drawn.judged = await asyncio.to_thread(self._judge, query, drawn)
         accepted = drawn.accepted()
         weighted = searches_of(
             accepted, drawn.vectors, spaces=query.plan.spaces, space_weights=query.weights, settings=self._fusion
@@ -183,6 +183,17 @@ class GuideLoop:
             drawn.ranking = await self._searcher.combine(found, query.rules, query.stopwatch, scorer=drawn.captions)
         if drawn.ranking is not None:
             drawn.ranking = replace(drawn.ranking, dropped=(*before.dropped, *drawn.ranking.dropped))
+
+    def _judge(self, query: Query, drawn: Drawn) -> OutlierReport:
+        vectors, background = {}, {}
+        for space, collection in query.plan.spaces.items():
+            rows = [drawn.vectors.get(guide.guide_id, {}).get(collection) for guide in drawn.guides]
+            dim = next((len(row) for row in rows if row is not None), None)
+            if dim is not None:
+                vectors[space] = np.stack([np.full(dim, np.nan, np.float32) if row is None else row for row in rows])
+                background[space] = self._searcher.background(collection)
+        threshold, seed = query.plan.outlier_threshold, query.plan.seed
+        return judge_guides(vectors, query.weights, background=background, threshold=threshold, seed=seed)
 
     async def _ask_captions(self, query: Query, texts: EncodedTexts, drawn: Drawn) -> None:
         plan, vector = query.plan, texts.encoded.get(self._text_encoder)
@@ -229,6 +240,10 @@ class GuideLoop:
             drawn.found[guide.guide_id] = Found(lists, mine)
 
 
+def _why(stable: StableTopK, drawn: int, plan: QueryPlan) -> str:
+    return f"stable after {drawn} of {plan.guides} guides" if stable.reason == "stable" and drawn < plan.guides else ""
+
+
 def _request(plan: QueryPlan, texts: EncodedTexts) -> GuideRequest:
     collections = dict(plan.spaces)
     collections |= {CAPTIONS_ALIAS: plan.captions} if plan.captions else {}
@@ -242,16 +257,6 @@ def _request(plan: QueryPlan, texts: EncodedTexts) -> GuideRequest:
         collections=collections,
         filter=plan.filter,
     )
-
-
-def _judge(query: Query, drawn: Drawn) -> OutlierReport:
-    vectors = {}
-    for space, collection in query.plan.spaces.items():
-        rows = [drawn.vectors.get(guide.guide_id, {}).get(collection) for guide in drawn.guides]
-        dim = next((len(row) for row in rows if row is not None), None)
-        if dim is not None:
-            vectors[space] = np.stack([np.full(dim, np.nan, np.float32) if row is None else row for row in rows])
-    return judge_guides(vectors, query.weights, threshold=query.plan.outlier_threshold, seed=query.plan.seed)
 
 
 def _weighted(found: Found, weight: Mapping[tuple[str, str], float]) -> Found:

@@ -147,6 +147,10 @@ class Searcher:
             fused = fuse_in_tiers(rules.fusion, lists, completed, depths=rules.depths)
         return Ranking(fused, lists, found.searches, tuple(completed), tuple(dropped))
 
+    def background(self, collection: str) -> Scores:
+        """(m, dim) float32: ordinary pictures of a collection, always the same ones. Blocking."""
+        return self._calibration.sample(collection)
+
     def inner_products(self, searches: Sequence[ListSearch], image_ids: Sequence[str]) -> dict[tuple[str, str], Scores]:
         """(guide, space) -> (len(image_ids),) float32 scores of these pictures, NaN where a space lacks one. Blocking."""
         scores: dict[tuple[str, str], Scores] = {}
