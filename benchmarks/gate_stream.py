@@ -79,13 +79,19 @@ class State(NamedTuple):
     simple: float
     gated: float
     text: float
+    gains: np.ndarray  # (q,) what guides add, in the order in which queries become simple as the threshold falls
+    guided: float
+
+    def simple_at(self, least: float) -> float:
+        """The largest share of queries that some threshold lets end early without falling below this mean precision."""
+        reached = self.guided - np.cumsum(self.gains) / len(self.gains)
+        fine = np.flatnonzero(reached >= least - 1e-9)
+        return (int(fine[-1]) + 1) / len(self.gains) if len(fine) else 0.0
 
 
 def judge(home: Home, scene: Scene, gate: GateModel, asked: Asked, *, share: float) -> State:
     """The queries against the tags of now."""
-    answers = scene.world.answer(asked, captions=scene.captions(share, 9, first=1), tags=home.tags(asked))
-    simple = _simple(gate, answers)
-    return State(float(simple.mean()), float(np.where(simple, answers.text, answers.guided).mean()), float(answers.text.mean()))
+    return _state(gate, scene.world.answer(asked, captions=scene.captions(share, 9, first=1), tags=home.tags(asked)))
 
 
 def stream(
@@ -121,9 +127,9 @@ def stream(
     deliver(home.catalog, home.store)
     undone = judge(home, scene, gate, later, share=share), judge(home, scene, gate, first, share=share)
     return [
-        _row("none", "before", 0, 0, before),
-        _row("learnt", f"after {len(order)} queries", given, right, after),
-        _row("undone", "after that", 0, 0, undone),
+        _row("none", "before", 0, 0, before, before=before),
+        _row("learnt", f"after {len(order)} queries", given, right, after, before=before),
+        _row("undone", "after that", 0, 0, undone, before=before),
     ]
 
 
@@ -152,9 +158,20 @@ def reinforcement(home: Home, scene: Scene, gate: GateModel, sure: Confidence, *
 
 
 def _plain(scene: Scene, gate: GateModel, day: int, share: float) -> State:
-    answers = scene.world.answer(scene.asked(day), captions=scene.captions(share, 9, first=1))
-    simple = _simple(gate, answers)
-    return State(float(simple.mean()), float(np.where(simple, answers.text, answers.guided).mean()), float(answers.text.mean()))
+    return _state(gate, scene.world.answer(scene.asked(day), captions=scene.captions(share, 9, first=1)))
+
+
+def _state(gate: GateModel, answers: Answers) -> State:
+    decided = [gate.decide(methods) for methods in answers.methods]
+    simple = np.array([one.verdict == "simple" for one in decided])
+    order = np.argsort([-one.predicted_ap for one in decided], kind="stable")
+    return State(
+        float(simple.mean()),
+        float(np.where(simple, answers.text, answers.guided).mean()),
+        float(answers.text.mean()),
+        (answers.guided - answers.text)[order],
+        float(answers.guided.mean()),
+    )
 
 
 def _learnt(
@@ -194,7 +211,9 @@ def _simple(gate: GateModel, answers: Answers) -> np.ndarray:
     return np.array([gate.decide(methods).verdict == "simple" for methods in answers.methods])
 
 
-def _row(tags: str, when: str, given: int, right: int, states: tuple[State, State]) -> tuple[str, ...]:
+def _row(
+    tags: str, when: str, given: int, right: int, states: tuple[State, State], *, before: tuple[State, State]
+) -> tuple[str, ...]:
     other, same = states
     return (
         tags,
@@ -203,7 +222,8 @@ def _row(tags: str, when: str, given: int, right: int, states: tuple[State, Stat
         f"{right / given:.0%}" if given else "-",
         f"{other.simple:.1%}",
         f"{other.gated:.3f}",
-        f"{other.text:.3f}",
+        f"{other.simple_at(before[0].gated):.1%}",
         f"{same.simple:.1%}",
         f"{same.gated:.3f}",
+        f"{same.simple_at(before[1].gated):.1%}",
     )

@@ -169,13 +169,18 @@ class World:
         """Best similarity of each picture's captions (-1: none), and their evidence, weighted; adds the method `captions`."""
         alike = asked.vectors @ captions.vectors.T
         rule = CaptionRule()
-        standing = (alike - alike.mean(1, keepdims=True)) / np.maximum(alike.std(1, keepdims=True), 1e-6)
+        spreads = ((alike - alike.mean(1, keepdims=True)) / np.maximum(alike.std(1, keepdims=True), 1e-6)).astype(np.float32)
+        standing = rule.standing(spreads, captions.words[None, :])
         by_picture = np.full((len(alike), self.n), -1.0, np.float32)
-        evidence = np.full((len(alike), self.n), -np.inf, np.float32)
+        tops = np.full((len(alike), self.n), -np.inf, np.float32)
         for column, picture in enumerate(captions.owner):
             by_picture[:, picture] = np.maximum(by_picture[:, picture], alike[:, column])
-            words = np.full(len(alike), captions.words[column])
-            evidence[:, picture] = np.maximum(evidence[:, picture], rule.evidence(standing[:, column], words))
+            tops[:, picture] = np.maximum(tops[:, picture], standing[:, column])
+        next_best = np.sort(tops, axis=1)[:, -1 - rule.speakers]
+        evidence = np.full((len(alike), self.n), -np.inf, np.float32)
+        for row, neutral in enumerate(np.maximum(rule.neutral, next_best)):
+            said = rule.evidence(standing[row], captions.words, neutral=float(neutral))
+            np.maximum.at(evidence[row], captions.owner, said)
         evidence[np.isneginf(evidence)] = 0
         for row, similar in enumerate(alike):
             nearest = np.argsort(-similar, kind="stable")[:CAPTION_HITS]
