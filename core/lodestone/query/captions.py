@@ -9,8 +9,8 @@ whose descriptions do not fit even helps them.
 
 The more captions there are, the more of them are like any query by chance. So only the few best pictures can be spoken for:
 `neutral` is at least where the next best one stands. And it matters how much a caption says: one of two words ("metal fence")
-needs to fit better, and its silence means little. A picture counts by its best caption. Fitted on training and validation data of
-500 and 1,500 pictures, with full descriptions and with titles (benchmarks/exemplars.py).
+needs to fit better, and its silence means little. A picture counts by its best caption. Fitted on 500 validation and 1,500
+training pictures, with full descriptions and with titles (benchmarks/exemplars.py).
 """
 
 from __future__ import annotations
