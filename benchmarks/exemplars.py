@@ -211,8 +211,8 @@ def main() -> None:
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--bridge", type=Path)
     args = parser.parse_args()
-    header = ("share", "answer", "captioned", "change", "not captioned", "change")
-    rows = [header]
+    header: tuple[str, ...] = ("share", "answer", "captioned", "change", "not captioned", "change")
+    rows: list[tuple[str, ...]] = [header]
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(Path(folder), args)
         count = len(bench.names)

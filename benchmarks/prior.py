@@ -95,7 +95,7 @@ def main() -> None:
         print("wrote", PriorWeights(spaces, provenance=provenance).save_as(args.ship), *spaces)
         return
     bridge = BridgeSpace(context, weights=args.bridge)
-    found = [("space", "settings", "R@10 of the mean", "of one draw", "energy score")]
+    found: list[tuple[str, ...]] = [("space", "settings", "R@10 of the mean", "of one draw", "energy score")]
     for projection in (bridge, labels):
         found += choose(projection, train, validation)
     print(table(found))
