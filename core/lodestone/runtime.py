@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from lodestone.generators.hub import Hub
     from lodestone.language.base import TextEncoder
     from lodestone.models.context import ModelContext
-    from lodestone.query.engine import Learnt, QueryEngine
+    from lodestone.query.engine import QueryEngine
     from lodestone.query.gate import GateModel
+    from lodestone.query.lessons import Learnt
     from lodestone.spaces.base import Projection
     from lodestone.store.base import VectorStore
     from lodestone.tags.book import TagBook
@@ -291,7 +292,7 @@ class Runtime:
         return GateModel.shipped() if active is None else GateModel.load(self.home.artifacts / active.path)
 
     def _learnt(self) -> Learnt:
-        from lodestone.query.engine import Learnt
+        from lodestone.query.lessons import Learnt
         from lodestone.query.memory import Memory
         from lodestone.tags.search import TagSearch
 

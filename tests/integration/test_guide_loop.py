@@ -13,11 +13,11 @@ from tests.support.photos import CAT, COFFEE, ROCKET, photo
 from lodestone.config.settings import QuerySettings, TagSettings
 from lodestone.errors import ModelUnavailableError, NotFoundError
 from lodestone.generators.base import Generator, Guide
-from lodestone.query.engine import Learnt
 from lodestone.query.explain import explain, unexplained
 from lodestone.query.fusion import FUSIONS
 from lodestone.query.gate import GateModel, Term
 from lodestone.query.history import ask_again, query_page
+from lodestone.query.lessons import Learnt
 from lodestone.query.memory import Memory
 from lodestone.query.replay import replay
 from lodestone.query.trace import load_trace

@@ -11,8 +11,9 @@ from tests.support.collection import Collection, Models, fillers, load_models, p
 from tests.support.photos import CAT, COFFEE, ROCKET
 
 from lodestone.config.settings import QuerySettings, TagSettings
-from lodestone.query.engine import Learnt, QueryEngine
+from lodestone.query.engine import QueryEngine
 from lodestone.query.gate import GateModel
+from lodestone.query.lessons import Learnt
 from lodestone.query.memory import Memory
 from lodestone.query.trace import load_trace
 from lodestone.tags.book import TagBook

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeVar
 
 import numpy as np
@@ -21,20 +21,18 @@ from PIL import Image
 
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
-from lodestone.errors import DeadlineExceededError, LodestoneError, NotFoundError
+from lodestone.errors import DeadlineExceededError, NotFoundError
 from lodestone.query.calibration import Calibration
 from lodestone.query.captions import CaptionEvidence, CaptionRule
 from lodestone.query.clock import Stopwatch, remaining, within
 from lodestone.query.fusion import PICTURE_GUIDE, TEXT_GUIDE, FusedList, RankedList
-from lodestone.query.gate import GateModel
 from lodestone.query.guiding import FusionSettings
 from lodestone.query.hydrate import Hydrator
+from lodestone.query.lessons import Learnt, Lessons
 from lodestone.query.loop import Drawn, GuideLoop
-from lodestone.query.methods import caption_method, methods_of
 from lodestone.query.outliers import UMAP_FROM
 from lodestone.query.outliers import warm_up as warm_up_outliers
 from lodestone.query.plan import QueryPlan, make_plan
-from lodestone.query.record import trace_of
 from lodestone.query.rescore import ListSearch
 from lodestone.query.responses import Query, Stage, finished, guide_info, guide_infos, plan_event, response_of
 from lodestone.query.search import Ranking, Searcher
@@ -44,10 +42,7 @@ from lodestone.query.stages import (
     Encoder,
     EqualWeights,
     GuideSource,
-    QueryMemory,
     SpaceWeigher,
-    TagSource,
-    TrustSource,
 )
 from lodestone.query.trace import Kind
 from lodestone.query.trusted import trusted
@@ -55,7 +50,6 @@ from lodestone.store.base import Filter, HasId, VectorStore
 from lodestone_schemas.api import (
     DoneEvent,
     Event,
-    GateDecision,
     GuideEvent,
     GuideInfo,
     ResultsEvent,
@@ -70,23 +64,6 @@ _HYDRATE_GRACE_S: Final = 1.0  # an answer that is found is read out even when t
 _EMPTY: Final = Ranking(FusedList((), np.empty(0)))
 Vector = NDArray[np.float32]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Learnt:
-    """What use has taught, all of it optional.
-
-    Attributes:
-        trust: How far each space is trusted, by topic.
-        tags: Finds pictures by tags.
-        gate: Predicts how good the text pass is.
-        memory: Keeps answered queries.
-    """
-
-    trust: TrustSource | None = None
-    tags: TagSource | None = None
-    gate: GateModel | None = None
-    memory: QueryMemory | None = None
 
 
 class QueryEngine:
@@ -126,10 +103,10 @@ class QueryEngine:
         self._settings = settings
         self._hub = hub
         self._weigher = weigher or EqualWeights()
-        self._learnt = learnt or Learnt()
         calibration = Calibration(store)
         self._searcher = Searcher(store, calibration)
         self._hydrator = Hydrator(catalog)
+        self._lessons = Lessons(learnt or Learnt(), store=store, searcher=self._searcher, text_encoder=profile.text_encoder)
         self._loop = (
             None
             if hub is None
@@ -168,7 +145,7 @@ class QueryEngine:
         plan = await self._plan(request, stopwatch)
         with stopwatch.stage("encode"):
             texts = await self._encode(plan)
-        query = await self._with_trust(Query(plan, stopwatch, {}), texts)
+        query = await self._lessons.with_trust(Query(plan, stopwatch, {}), texts)
         query = replace(query, weights=self._weigh(texts, query))
         yield plan_event(query)
         ranking, tags = await self._text_pass(query, texts)
@@ -176,7 +153,7 @@ class QueryEngine:
             query = replace(
                 query, weights={**query.weights, **{one.space: one.weight for one in ranking.lists if one is not tags}}
             )
-        query = replace(query, gate=await self._judged(query, texts, ranking, tags))
+        query = replace(query, gate=await self._lessons.judged(query, texts, ranking, tags))
         response = await self._respond(query, ranking, stage="text")
         yield ResultsEvent(response=response)
         drawn = Drawn()
@@ -194,7 +171,7 @@ class QueryEngine:
                 yield ResultsEvent(response=response)
             else:
                 response = response.model_copy(update={"guides": infos})
-        await self._remember(request, query, ranking, response, texts)
+        await self._lessons.remember(request, query, ranking, response, texts=texts)
         yield DoneEvent(response=finished(response, query))
 
     async def answer(self, request: SearchRequest) -> SearchResponse:
@@ -263,20 +240,6 @@ class QueryEngine:
             return EncodedTexts({}, {})
         return await _in_time(self._encoder.encode_texts([plan.text]), plan, "encoding the query")
 
-    async def _with_trust(self, query: Query, texts: EncodedTexts) -> Query:
-        """The query with its topic and the trust that feedback has taught."""
-        encoder, trust = self._profile.text_encoder, self._learnt.trust
-        if trust is None or not query.plan.trust or encoder not in texts.encoded:
-            return replace(query, topic=query.plan.topic)
-        try:
-            found = await asyncio.to_thread(
-                trust.assign, texts.encoded[encoder][0], encoder=encoder, topic=query.plan.topic, spaces=list(query.plan.spaces)
-            )
-        except LodestoneError as error:
-            query.log.failed(f"learnt trust is left out: {error.message}")
-            return query
-        return replace(query, topic=found.topic, trust=found.weights)
-
     def _weigh(self, texts: EncodedTexts, query: Query, best: Mapping[str, float] | None = None) -> Mapping[str, float]:
         if not query.plan.spaces:
             return {}
@@ -285,41 +248,9 @@ class QueryEngine:
     async def _text_pass(self, query: Query, texts: EncodedTexts) -> tuple[Ranking, RankedList | None]:
         """The query's own words in every space that takes text, and the tags that are like them."""
         searches = _text_searches(query, texts)
-        tags = await self._tagged(query) if searches else None
+        tags = await self._lessons.tagged(query) if searches else None
         ranking = await self._rank(searches, query, extra=[tags] if tags else [], texts=texts)
         return ranking, tags
-
-    async def _tagged(self, query: Query) -> RankedList | None:
-        plan, source = query.plan, self._learnt.tags
-        if source is None or plan.tags is None:
-            return None
-        with query.stopwatch.stage("tags"):
-            try:
-                found = await within(
-                    asyncio.to_thread(source.search, plan.text, plan.tags, filter_=plan.filter, limit=plan.depth), plan.deadline
-                )
-            except TimeoutError:
-                query.log.left_out("tags: out of time")
-            except LodestoneError as error:
-                query.log.failed(f"tags are left out: {error.message}")
-            else:
-                return found if found.ids else None
-        return None
-
-    async def _judged(
-        self, query: Query, texts: EncodedTexts, ranking: Ranking, tags: RankedList | None
-    ) -> GateDecision | None:
-        """What the complexity gate makes of the text pass; None when it is off or there are no guides to spare."""
-        plan, model = query.plan, self._learnt.gate
-        if not plan.gate or model is None or not plan.guides or not ranking.lists:
-            return None
-        with query.stopwatch.stage("gate"):
-            vector = texts.encoded.get(self._profile.text_encoder)
-            captions = None
-            if plan.captions is not None and vector is not None:
-                captions = await asyncio.to_thread(caption_method, self._store, plan.captions, vector[0], plan.filter)
-            methods = methods_of(ranking.lists, captions=captions, tags=tags)
-            return model.decide(methods, threshold=plan.gate_threshold)
 
     async def _rank(
         self,
@@ -337,36 +268,6 @@ class QueryEngine:
             raise _too_late("searching")
         return ranking
 
-    async def _remember(
-        self,
-        request: SearchOptions,
-        query: Query,
-        ranking: Ranking,
-        response: SearchResponse,
-        texts: EncodedTexts | None = None,
-        *,
-        kind: Kind = "words",
-    ) -> None:
-        """Record the query and let it teach; whatever goes wrong is a warning of an answer that stands."""
-        memory = self._learnt.memory
-        if memory is None:
-            return
-        with query.stopwatch.stage("remember"):
-            hits = [hit.image_id for hit in response.hits]
-
-            def keep() -> list[str]:
-                parts = self._searcher.inner_products(ranking.searches, hits)
-                vectors = {} if texts is None else {name: rows[0] for name, rows in texts.encoded.items()}
-                trace = trace_of(request, query, ranking, response, kind=kind, parts=parts, text_vectors=vectors)
-                return memory.keep(trace)
-
-            try:
-                for warning in await asyncio.to_thread(keep):
-                    query.log.failed(warning)
-            except LodestoneError as error:
-                _log.warning("query %s was not recorded: %s", query.plan.query_id, error.message)
-                query.log.failed(f"this query was not recorded: {error.message}")
-
     async def _like(
         self, vectors: Mapping[str, Vector], plan: QueryPlan, stopwatch: Stopwatch, options: SearchOptions, *, kind: Kind
     ) -> SearchResponse:
@@ -379,7 +280,7 @@ class QueryEngine:
         ]
         ranking = await self._rank(searches, query)
         response = await self._respond(query, ranking, stage="picture")
-        await self._remember(options, query, ranking, response, kind=kind)
+        await self._lessons.remember(options, query, ranking, response, kind=kind)
         return finished(response, query)
 
     async def _respond(

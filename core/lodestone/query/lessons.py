@@ -1,0 +1,140 @@
+"""How does what was learnt take part in a query? Trust, tags and the gate on the way in, memory on the way out.
+
+Nothing learnt is needed for an answer: what fails or comes too late here is left out, and the answer says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass, replace
+
+from lodestone.errors import LodestoneError
+from lodestone.query.clock import within
+from lodestone.query.fusion import RankedList
+from lodestone.query.gate import GateModel
+from lodestone.query.methods import caption_method, methods_of
+from lodestone.query.record import trace_of
+from lodestone.query.responses import Query
+from lodestone.query.search import Ranking, Searcher
+from lodestone.query.stages import EncodedTexts, QueryMemory, TagSource, TrustSource
+from lodestone.query.trace import Kind
+from lodestone.store.base import VectorStore
+from lodestone_schemas.api import GateDecision, SearchOptions, SearchResponse
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Learnt:
+    """What use has taught, all of it optional.
+
+    Attributes:
+        trust: How far each space is trusted, by topic.
+        tags: Finds pictures by tags.
+        gate: Predicts how good the text pass is.
+        memory: Keeps answered queries.
+    """
+
+    trust: TrustSource | None = None
+    tags: TagSource | None = None
+    gate: GateModel | None = None
+    memory: QueryMemory | None = None
+
+
+class Lessons:
+    """The stages of a query engine that use has taught.
+
+    Args:
+        learnt: What there is.
+        store: Where captions are.
+        searcher: Scores the shown pictures for the record.
+        text_encoder: Whose vectors topics and captions have.
+    """
+
+    def __init__(self, learnt: Learnt, *, store: VectorStore, searcher: Searcher, text_encoder: str) -> None:
+        self._learnt = learnt
+        self._store = store
+        self._searcher = searcher
+        self._text_encoder = text_encoder
+
+    async def with_trust(self, query: Query, texts: EncodedTexts) -> Query:
+        """The query with its topic and the trust that feedback has taught."""
+        encoder, trust = self._text_encoder, self._learnt.trust
+        if trust is None or not query.plan.trust or encoder not in texts.encoded:
+            return replace(query, topic=query.plan.topic)
+        try:
+            found = await asyncio.to_thread(
+                trust.assign, texts.encoded[encoder][0], encoder=encoder, topic=query.plan.topic, spaces=list(query.plan.spaces)
+            )
+        except LodestoneError as error:
+            query.log.failed(f"learnt trust is left out: {error.message}")
+            return query
+        return replace(query, topic=found.topic, trust=found.weights)
+
+    async def tagged(self, query: Query) -> RankedList | None:
+        """Pictures whose tags are like the words; None when there are none."""
+        plan, source = query.plan, self._learnt.tags
+        if source is None or plan.tags is None:
+            return None
+        with query.stopwatch.stage("tags"):
+            try:
+                found = await within(
+                    asyncio.to_thread(source.search, plan.text, plan.tags, filter_=plan.filter, limit=plan.depth), plan.deadline
+                )
+            except TimeoutError:
+                query.log.left_out("tags: out of time")
+            except LodestoneError as error:
+                query.log.failed(f"tags are left out: {error.message}")
+            else:
+                return found if found.ids else None
+        return None
+
+    async def judged(self, query: Query, texts: EncodedTexts, ranking: Ranking, tags: RankedList | None) -> GateDecision | None:
+        """What the complexity gate makes of the text pass; None when it is off or there are no guides to spare."""
+        plan, model = query.plan, self._learnt.gate
+        if not plan.gate or model is None or not plan.guides or not ranking.lists:
+            return None
+        with query.stopwatch.stage("gate"):
+            vector = texts.encoded.get(self._text_encoder)
+            captions = None
+            if plan.captions is not None and vector is not None:
+                search = asyncio.to_thread(caption_method, self._store, plan.captions, vector[0], plan.filter)
+                try:
+                    captions = await within(search, plan.deadline)
+                except TimeoutError:
+                    query.log.left_out("captions as a sign for the gate: out of time")
+                except LodestoneError as error:
+                    query.log.failed(f"captions are no sign for the gate: {error.message}")
+            methods = methods_of(ranking.lists, captions=captions, tags=tags)
+            return model.decide(methods, threshold=plan.gate_threshold)
+
+    async def remember(
+        self,
+        request: SearchOptions,
+        query: Query,
+        ranking: Ranking,
+        response: SearchResponse,
+        *,
+        texts: EncodedTexts | None = None,
+        kind: Kind = "words",
+    ) -> None:
+        """Record the query and let it teach; whatever goes wrong is a warning of an answer that stands."""
+        memory = self._learnt.memory
+        if memory is None:
+            return
+        with query.stopwatch.stage("remember"):
+            hits = [hit.image_id for hit in response.hits]
+
+            def keep() -> list[str]:
+                parts = self._searcher.inner_products(ranking.searches, hits)
+                vectors = {} if texts is None else {name: rows[0] for name, rows in texts.encoded.items()}
+                trace = trace_of(request, query, ranking, response, kind=kind, parts=parts, text_vectors=vectors)
+                return memory.keep(trace)
+
+            try:
+                for warning in await asyncio.to_thread(keep):
+                    query.log.failed(warning)
+            except LodestoneError as error:
+                _log.warning("query %s was not recorded: %s", query.plan.query_id, error.message)
+                query.log.failed(f"this query was not recorded: {error.message}")
