@@ -217,7 +217,7 @@ class Runtime:
 
         context = GeneratorContext(
             store=deferred(lambda: self.store),
-            catalog=self.catalog,
+            catalog=deferred(lambda: self.catalog),  # to look at the engines makes no home
             models=self.models(),
             text_encoder=self.profile.text_encoder,
         )
@@ -225,7 +225,7 @@ class Runtime:
         return make_hub(
             self.settings.model_copy(update={"generators": engines}),
             self.profile.generators,
-            self.catalog.engine_states,
+            lambda: self.catalog.engine_states() if self.home.exists() else {},
             context,
             self.home.guides,
             observer=self.observer,

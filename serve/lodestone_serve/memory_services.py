@@ -85,7 +85,12 @@ class MemoryServices(ABC):
     async def generators(self) -> EngineList:
         """See `Services.generators`."""
         runtime, _ = self.opened()
-        return await asyncio.to_thread(runtime.hub.status)
+
+        def status() -> EngineList:
+            runtime.hub.apply(runtime.catalog.engine_states())  # what was switched just now, without waiting for a query
+            return runtime.hub.status()
+
+        return await asyncio.to_thread(status)
 
     async def tags(self, filters: TagFilters, offset: int, limit: int) -> TagPage:
         """See `Services.tags`."""

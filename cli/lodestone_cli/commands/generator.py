@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lodestone.errors import ModelUnavailableError, UnknownNameError
+from lodestone.errors import ModelUnavailableError, StoreLockedError, UnknownNameError
+from lodestone_cli.naming import require_home
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lodestone.generators.asking import Engine
+    from lodestone.generators.base import GuideRequest
     from lodestone.generators.trial import Trial
     from lodestone_schemas.api import EngineList
 
 app = typer.Typer(help="Engines that imagine queries as guides.", no_args_is_help=True)
 
 _Name = Annotated[str, typer.Argument(help="Name of an engine: lodestone generator list.", show_default=False)]
+_OF_COLLECTION = {"exemplar", "prior"}  # kinds that make guides of the collection and its vectors, not of words alone
+_LOOKED_AT = 1_000  # pictures whose captions are looked through for one to try
 
 
 @app.command("list")
@@ -36,36 +41,47 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
 def describe(name: _Name, home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Show one engine as it is configured. A key is never shown, only where it is read from."""
     with Session(home=home, profile=profile, output=output, purpose="lodestone generator") as session:
-        from lodestone.generators.trial import describe_engine
-
-        facts = describe_engine(_engine(session, name))
+        facts = _described(session, name)
 
         def human(console: Console) -> None:
             for key, value in facts.items():
-                console.print(printable(f"{key:18} {'' if value is None else value}"), markup=False)
+                if value not in (None, "", {}):
+                    console.print(printable(f"{key:18}{_plain(value)}"), markup=False)
 
         session.emit(facts, human)
 
 
 @app.command("test")
-def try_(name: _Name, home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+def try_(
+    name: _Name,
+    words: Annotated[str | None, typer.Argument(help="What to imagine; default: a bicycle.", show_default=False)] = None,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
     """Ask one engine for one picture, which may cost what it charges, and say how that went."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone generator") as session:
-        trial = asyncio.run(_tried(session, name))
-        session.emit(asdict(trial), lambda console: _print_trial(console, trial))
+    from lodestone.query.plan import normalise_query
+
+    words = None if words is None else normalise_query(words)
+    with Session(home=home, profile=profile, output=output, purpose="lodestone generator test") as session:
+        trial = asyncio.run(_tried(session, name, words))
         if trial.outcome in {"error", "timeout"}:
-            raise ModelUnavailableError(f"generator {name!r}: {trial.message}", hint=trial.hint)
+            hint = trial.hint or f"lodestone generator describe {name}"
+            raise ModelUnavailableError(f"generator {name!r}: {trial.message}", hint=hint, trial=asdict(trial))
+        session.emit(
+            asdict(trial), lambda console: _print_trial(console, trial, of_collection=_is_of_collection(session, name))
+        )
 
 
 @app.command()
 def enable(name: _Name, home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
-    """Ask this engine again. A running service follows at once."""
+    """Ask this engine again. A running service follows within a second."""
     _switch(name, home, profile, output, enabled=True)
 
 
 @app.command()
 def disable(name: _Name, home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
-    """Ask this engine no more. A running service follows at once."""
+    """Ask this engine no more. A running service follows within a second."""
     _switch(name, home, profile, output, enabled=False)
 
 
@@ -88,10 +104,8 @@ def order(
         rest = max(places.values()) + 1
         for name in known:
             session.runtime.catalog.set_engine(name, priority=places.get(name, rest))
-        session.emit(
-            {"order": {name: places.get(name, rest) for name in known}},
-            lambda console: console.print(printable(f"asked first: {', '.join(first)}"), markup=False),
-        )
+        order_now = {name: places.get(name, rest) for name in sorted(known, key=lambda name: places.get(name, rest))}
+        session.emit({"order": order_now}, lambda console: console.print(printable(_in_turn(order_now)), markup=False))
 
 
 def _switch(name: str, home: Any, profile: str | None, output: Output, *, enabled: bool) -> None:  # noqa: ANN401
@@ -100,58 +114,158 @@ def _switch(name: str, home: Any, profile: str | None, output: Output, *, enable
         if name not in known:
             raise UnknownNameError.among("generator", name, known)
         session.runtime.catalog.set_engine(name, enabled=enabled)
-        said = "is asked again" if enabled else "is asked no more"
-        session.emit(
-            {"name": name, "enabled": enabled}, lambda console: console.print(printable(f"{name} {said}"), markup=False)
-        )
+        hub = session.runtime.hub
+        said = f"{name} is asked again" if enabled else f"{name} is asked no more"
+        if not any(hub.enabled(one) for one in hub.names):
+            said += "; no engine is left: queries are answered by their words alone"
+        session.emit({"name": name, "enabled": enabled}, lambda console: console.print(printable(said), markup=False))
 
 
-def _engine(session: Session, name: str) -> Any:  # noqa: ANN401
+def _engine(session: Session, name: str) -> Engine:
     engines = session.runtime.hub.engines
     if name not in engines:
         raise UnknownNameError.among("generator", name, list(engines))
     return engines[name]
 
 
-async def _tried(session: Session, name: str) -> Trial:
+def _described(session: Session, name: str) -> dict[str, Any]:
+    import httpx
+
+    from lodestone.generators.http_guard import shown
+    from lodestone.generators.trial import describe_engine
+
+    facts = describe_engine(_engine(session, name))
+    hub = session.runtime.hub
+    facts |= {"enabled": hub.enabled(name), "priority": hub.priority(name)}  # as switched and ordered, not as configured
+    if facts.get("url"):
+        try:
+            facts["url"] = shown(httpx.URL(facts["url"]))  # an address may hold a password
+        except httpx.InvalidURL:
+            facts["url"] = "not a usable address"
+    return facts
+
+
+async def _tried(session: Session, name: str, words: str | None) -> Trial:
+    from lodestone.generators.base import GuideRequest
     from lodestone.generators.trial import try_engine
 
-    return await try_engine(_engine(session, name))
+    engine = _engine(session, name)
+    try:
+        request = None
+        if _is_of_collection(session, name):
+            request = await asyncio.to_thread(_of_collection, session, engine, words)
+        elif words is not None:
+            request = GuideRequest(words, words, 1, size=engine.settings.size)
+        return await try_engine(engine, request)
+    finally:
+        await session.runtime.close_hub()
+
+
+def _is_of_collection(session: Session, name: str) -> bool:
+    return _engine(session, name).settings.kind in _OF_COLLECTION
+
+
+def _of_collection(session: Session, engine: Engine, words: str | None) -> GuideRequest:
+    """What a search would ask: the words' vectors, and the collections that guides are made of. Blocking."""
+    from lodestone.generators.base import GuideRequest
+
+    require_home(session)
+    if session.service() is not None:
+        raise StoreLockedError(
+            f"{engine.name} makes guides of the collection, which the running service holds",
+            hint=f'ask the service: lodestone search "WORDS" --generator {engine.name} --no-gate',
+        )
+    runtime = session.runtime
+    words = words or _some_caption(session) or "a red bicycle leaning against a white wall"
+    vectors = {}
+    for name, encoder in runtime.text_encoders(runtime.serving_projections()).items():
+        encoder.warm_up(threads=runtime.settings.models.threads)
+        vectors[name] = encoder.encode([words])[0]
+    wanted = {*runtime.profile.spaces, "captions", "tags"}
+    collections = {name: collection for name, collection in runtime.store.aliases().items() if name in wanted}
+    return GuideRequest(words, words, 1, size=engine.settings.size, text_vectors=vectors, collections=collections)
+
+
+def _some_caption(session: Session) -> str | None:
+    from itertools import islice
+
+    catalog = session.runtime.catalog
+    for root in catalog.roots(None):
+        captions = catalog.captions([image.image_id for image in islice(catalog.images_of_root(root.root_id), _LOOKED_AT)])
+        for found in captions.values():
+            return found[0].text
+    return None
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={one}" for name, one in value.items())
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _in_turn(order: dict[str, int]) -> str:
+    """`asked: a, then b and c together`."""
+    tiers: dict[int, list[str]] = {}
+    for name, priority in order.items():
+        tiers.setdefault(priority, []).append(name)
+    told = [f"{' and '.join(names)}{' together' if len(names) > 1 else ''}" for _, names in sorted(tiers.items())]
+    return f"asked: {', then '.join(told)}"
 
 
 def _print(console: Console, engines: EngineList, *, running: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    if not engines.engines:
+        console.print("this profile has no guide engine; [generators.NAME] in lodestone.toml adds one")
+        return
+    tell_cost = any(one.cost for one in engines.engines)
+    tell_error = any(one.last_error for one in engines.engines)
     table = Table(box=None, pad_edge=False)
-    for heading in ("engine", "kind", "asked", "cost", "breaker", "guides", "failures", "last error"):
-        table.add_column(heading)
+    table.add_column("engine", overflow="fold")
+    table.add_column("kind", no_wrap=True)
+    table.add_column("asked", no_wrap=True)
+    if tell_cost:
+        table.add_column("cost", no_wrap=True, justify="right")
+    if running:
+        table.add_column("breaker", no_wrap=True)
+        table.add_column("guides", no_wrap=True, justify="right")
+        table.add_column("failures", no_wrap=True, justify="right")
+    if tell_error:
+        table.add_column("last error", overflow="fold", style="yellow")
+    places = {
+        priority: place for place, priority in enumerate(sorted({one.priority for one in engines.engines if one.enabled}))
+    }
     for one in engines.engines:
-        asked = f"at {one.priority}" if one.enabled else "never"
-        table.add_row(
-            Text(one.name),
-            one.kind,
-            asked,
-            f"{one.cost:g}",
-            one.breaker if running else "",
-            str(one.guides) if running else "",
-            str(one.failures) if running else "",
-            Text(printable(one.last_error or "")),
-        )
+        asked = _ordinal(places[one.priority]) if one.enabled else "disabled"
+        cells: list[str | Text] = [Text(printable(one.name)), one.kind, asked]
+        if tell_cost:
+            cells.append(f"{one.cost:g}")
+        if running:
+            cells += [one.breaker.replace("_", " "), f"{one.guides:,}", f"{one.failures:,}"]
+        if tell_error:
+            cells.append(Text(printable(one.last_error or "")))
+        table.add_row(*cells)
     console.print(table)
-    if engines.cache:
+    if engines.cache.get("entries"):
         used, limit = engines.cache.get("bytes", 0) / 2**20, engines.cache.get("limit_bytes", 0) / 2**20
         rate = f", hit rate {engines.cache.get('hit_rate', 0):.0%}" if running else ""
-        console.print(
-            f"guide cache: {engines.cache.get('entries', 0):.0f} guides, {used:.1f} of {limit:.0f} MB{rate}", style="dim"
-        )
+        console.print(f"guide cache: {engines.cache['entries']:,.0f} guides, {used:.1f} of {limit:.0f} MB{rate}", style="dim")
 
 
-def _print_trial(console: Console, trial: Trial) -> None:
+def _ordinal(place: int) -> str:
+    return ("first", "second", "third")[place] if place < 3 else f"{place + 1}th"
+
+
+def _print_trial(console: Console, trial: Trial, *, of_collection: bool) -> None:
     if trial.outcome == "ok":
         size = f", {trial.width} x {trial.height} pixels" if trial.width else ""
-        console.print(
-            printable(f"{trial.engine} works: a guide in {trial.seconds:.1f} s{size}, cost {trial.cost:g}"), markup=False
-        )
-    elif trial.outcome == "empty":
-        console.print(printable(f"{trial.engine} answers, and had no guide for the trial's words"), markup=False)
+        cost = f", cost {trial.cost:g}" if trial.cost else ""
+        said = f"{trial.engine} works: a guide in {trial.seconds:.1f} s{size}{cost}"
+    elif of_collection:
+        said = f"{trial.engine} answers, and has no guide: no caption or tag of the collection says these words"
+    else:
+        said = f"{trial.engine} answers, and had no guide for these words"
+    console.print(printable(said), markup=False)

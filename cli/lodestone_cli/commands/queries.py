@@ -3,31 +3,40 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.naming import checked, counted, first_few, id_among, is_id, paths_of, pictures_named, require_home, short
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, printable
+from lodestone_cli.session import Session, is_text, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from lodestone.query.trace import Trace
-    from lodestone_schemas.api import ExplainedHit, FeedbackResult, QueryExplanation, QueryPage, ReplayResult
+    from lodestone_schemas.api import FeedbackResult, QueryPage, ReplayResult
 
 _RecordedOption = Annotated[
     str | None,
     typer.Argument(help="Query id, or its beginning; the newest query by default.", show_default=False),
 ]
-_PARTS = 4  # of each hit, in a table for people
+_JudgedHelp = "picture: its rank in the answer, its file or its id; may be given several times."
+_MOVED = 5  # pictures that a replay names
+_SEEN = 100_000  # queries looked through for the beginning of an id
 
 
 def explain(
     query_id: _RecordedOption = None,
     history: Annotated[bool, typer.Option("--list", help="List recorded queries instead.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Hits to explain, or queries to list.")] = 10,
+    guides: Annotated[
+        Path | None, typer.Option("--guides", help="Save the pictures of its guides in this folder.", show_default=False)
+    ] = None,
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
@@ -36,14 +45,22 @@ def explain(
     with Session(home=home, profile=profile, output=output) as session:
         from lodestone.query.explain import explain as explanation_of
         from lodestone.query.history import query_page
+        from lodestone_cli.explanation import print_explanation
 
+        require_home(session)
         if history:
             page = query_page(session.runtime.catalog, offset=0, limit=limit)
             session.emit(page.model_dump(mode="json"), lambda console: _print_history(console, page))
             return
         explanation = explanation_of(_trace(session, query_id))
         explanation = explanation.model_copy(update={"hits": explanation.hits[:limit]})
-        session.emit(explanation.model_dump(mode="json"), lambda console: _print_explanation(console, explanation))
+        shown = [str(guide.provenance["image_id"]) for guide in explanation.guides if "image_id" in guide.provenance]
+        paths = paths_of(session, [*(hit.image_id for hit in explanation.hits), *shown])
+        value = explanation.model_dump(mode="json")
+        _add_paths(value["hits"], paths)
+        if guides is not None:
+            _save_guides(session, explanation.query_id, [one.guide_id for one in explanation.guides], guides.expanduser())
+        session.emit(value, lambda console: print_explanation(console, explanation, paths))
 
 
 def replay(
@@ -58,6 +75,7 @@ def replay(
     with Session(home=home, profile=profile, output=output, purpose="lodestone replay") as session:
         from lodestone.query.replay import replay as replayed
 
+        require_home(session)
         trace = _trace(session, query_id)
         client = session.service() if fresh and not local else None
         if client is not None:
@@ -66,16 +84,17 @@ def replay(
             result = asyncio.run(_again(session, trace))
         else:
             result = replayed(trace)
-        session.emit(result.model_dump(mode="json"), lambda console: _print_replay(console, trace, result))
+        paths = paths_of(session, result.moved[:_MOVED])
+        session.emit(result.model_dump(mode="json"), lambda console: _print_replay(console, trace, result, paths))
 
 
 def feedback(
-    query_id: Annotated[str, typer.Argument(help="Query id, as the search printed it.", show_default=False)],
+    query_id: _RecordedOption = None,
     relevant: Annotated[
-        list[str] | None, typer.Option("--relevant", "-r", help="A right picture: its id or rank.", show_default=False)
+        list[str] | None, typer.Option("--relevant", "-r", help=f"A right {_JudgedHelp}", show_default=False)
     ] = None,
     irrelevant: Annotated[
-        list[str] | None, typer.Option("--irrelevant", "-i", help="A wrong picture: its id or rank.", show_default=False)
+        list[str] | None, typer.Option("--irrelevant", "-i", help=f"A wrong {_JudgedHelp}", show_default=False)
     ] = None,
     eta: Annotated[
         float | None, typer.Option("--eta", help="Learning rate, up to 1; default: trust.eta.", show_default=False)
@@ -85,51 +104,64 @@ def feedback(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Say which pictures of an answer were right: spaces that ranked them well are trusted more for such queries."""
-    with Session(home=home, profile=profile, output=output) as session:
+    with Session(home=home, profile=profile, output=output, purpose="lodestone feedback") as session:
         from lodestone_schemas.api import FeedbackRequest
 
         if not relevant and not irrelevant:
-            raise InvalidRequestError("no picture is named", hint="--relevant 1 --relevant 3 --irrelevant 2, by rank or by id")
+            raise InvalidRequestError("no picture is named", hint="--relevant 1 --relevant 3 --irrelevant 2, by rank")
         if eta is not None and not 0 < eta <= 1:
             raise InvalidRequestError(f"--eta {eta} is out of range", hint="above 0, at most 1")
+        require_home(session)
         trace = _trace(session, query_id)
-        request = FeedbackRequest(
-            query_id=trace.query_id,
-            relevant=[_picture(trace, one) for one in relevant or []],
-            irrelevant=[_picture(trace, one) for one in irrelevant or []],
-            eta=eta,
+        request = checked(
+            lambda: FeedbackRequest(
+                query_id=trace.query_id,
+                relevant=[_picture(session, trace, one) for one in relevant or []],
+                irrelevant=[_picture(session, trace, one) for one in irrelevant or []],
+                eta=eta,
+            )
         )
         client = session.service()
         result = client.feedback(request) if client else session.runtime.learn(request)
-        if client is None:
+        if client is None and result.applied:
             session.runtime.deliver_tags()
-        session.emit(result.model_dump(mode="json"), lambda console: _print_feedback(console, result))
+        judged = {*request.relevant, *request.irrelevant}
+        session.emit(result.model_dump(mode="json"), lambda console: _print_feedback(console, trace, result, judged))
 
 
 def _trace(session: Session, query_id: str | None) -> Trace:
     from lodestone.query.trace import load_trace
 
     catalog = session.runtime.catalog
-    if query_id is not None and len(query_id) == len("00000000-0000-0000-0000-000000000000"):
-        return load_trace(catalog, query_id)
-    recorded = [one.query_id for one in catalog.queries(0, 1 if query_id is None else 100_000)]
-    found = recorded if query_id is None else [one for one in recorded if one.startswith(query_id)]
-    if not found:
-        what = "no query is recorded yet" if query_id is None else f"no query {query_id!r} is recorded"
-        raise NotFoundError(what, hint="lodestone explain --list; the setting query.history says how many are kept")
-    if len(found) > 1:
-        raise InvalidRequestError(f"{len(found)} queries begin with {query_id!r}", hint="give more of the id")
-    return load_trace(catalog, found[0])
+    if query_id is not None and is_id(query_id):
+        return load_trace(catalog, query_id.lower())
+    recorded = [one.query_id for one in catalog.queries(0, 1 if query_id is None else _SEEN)]
+    if not recorded:
+        raise NotFoundError("no query is recorded yet", hint='lodestone search "two dogs on a beach"')
+    if query_id is None:
+        return load_trace(catalog, recorded[0])
+    hint = "lodestone explain --list; the setting query.history says how many are kept"
+    return load_trace(catalog, id_among(query_id, recorded, what="recorded query", hint=hint))
 
 
-def _picture(trace: Trace, name: str) -> str:
-    """The image id behind an id or a rank."""
-    if name.isdigit():
-        rank = int(name)
-        if not 1 <= rank <= len(trace.ranking.ids):
-            raise InvalidRequestError(f"the answer has no rank {rank}", hint=f"1 to {len(trace.ranking.ids)}, or an image id")
-        return trace.ranking.ids[rank - 1]
-    return name
+def _picture(session: Session, trace: Trace, name: str) -> str:
+    """The image id behind a rank, a file, an id or the beginning of one."""
+    answer = trace.ranking.ids
+    hint = f"its rank, 1 to {len(answer)}, its file or its id: lodestone explain {short(trace.query_id)}"
+    if name.isdecimal() and (len(name) < len(short(trace.query_id)) or int(name) <= len(answer)):
+        if not 1 <= int(name) <= len(answer):
+            raise InvalidRequestError(f"the answer has no rank {name}", hint=hint)
+        return answer[int(name) - 1]
+    if is_id(name):
+        return name.lower()
+    try:
+        return id_among(name, answer, what="picture", hint=hint)
+    except NotFoundError as error:
+        try:
+            files = pictures_named(session, name)
+        except NotFoundError:
+            raise NotFoundError(f"the answer holds no picture {name!r}", hint=hint) from error
+        return next((one for one in files if one in answer), files[0])
 
 
 async def _again(session: Session, trace: Trace) -> ReplayResult:
@@ -137,77 +169,101 @@ async def _again(session: Session, trace: Trace) -> ReplayResult:
 
     engine = session.runtime.engine()
     await engine.warm_up()
-    return await ask_again(engine, session.runtime.catalog, trace)
+    try:
+        return await ask_again(engine, session.runtime.catalog, trace)
+    finally:
+        await session.runtime.close_hub()
+
+
+def _add_paths(hits: list[dict[str, Any]], paths: Mapping[str, str]) -> None:
+    for hit in hits:
+        path = paths.get(hit["image_id"])
+        if path is not None and is_text(path):
+            hit["path"] = path
+
+
+def _save_guides(session: Session, query_id: str, guide_ids: list[str], folder: Path) -> None:
+    from lodestone.query.history import guide_picture
+
+    saved = 0
+    for guide_id in guide_ids:
+        try:
+            data, _ = guide_picture(session.runtime.catalog, session.runtime.hub.cache, query_id, guide_id)
+        except NotFoundError as error:
+            session.messages.print(printable(f"note: {error.message}"), markup=False)
+            continue
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{guide_id.replace('/', '-')}.jpg").write_bytes(data)
+        except OSError as error:
+            raise InvalidRequestError(f"cannot write to {str(folder)!r}: {error.strerror}", hint="name a folder") from error
+        saved += 1
+    session.messages.print(printable(f"saved {counted(saved, 'picture')} of guides in {folder}"), markup=False)
 
 
 def _print_history(console: Console, page: QueryPage) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
     if not page.queries:
         console.print('no query is recorded yet: lodestone search "two dogs on a beach"')
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("id", no_wrap=True)
+    table.add_column("asked (UTC)", no_wrap=True, style="dim")
+    table.add_column("query", overflow="fold")
     for one in page.queries:
-        console.print(
-            printable(f"{one.query_id}  {one.created_at:%Y-%m-%d %H:%M}  {one.text or f'({one.kind})'}"), markup=False
-        )
+        asked = f"{one.created_at:%Y-%m-%d %H:%M}"
+        table.add_row(short(one.query_id), asked, Text(printable(one.text) or f"({_KINDS.get(one.kind, one.kind)})"))
+    console.print(table)
+    if page.next_offset is not None:
+        console.print("there are more: --limit", style="dim")
 
 
-def _print_explanation(console: Console, explanation: QueryExplanation) -> None:
-    from rich.markup import escape
+_KINDS = {"similar": "like an indexed picture", "picture": "like a picture"}
+
+
+def _print_replay(console: Console, trace: Trace, result: ReplayResult, paths: Mapping[str, str]) -> None:
+    source = "the collection of now" if result.fresh else "its record"
+    name = f"{short(trace.query_id)} {trace.text!r}" if trace.text else short(trace.query_id)
+    if result.identical:
+        what = f"identical: {counted(len(result.ids), 'picture')}, ids, order and scores"
+        console.print(printable(f"{what}, of {name} from {source}"), markup=False)
+        return
+    if not result.moved:
+        console.print(printable(f"the same order, with other scores, of {name} from {source}"), markup=False)
+        return
+    whole = len({*trace.ranking.ids, *result.ids})
+    console.print(printable(f"not identical: {len(result.moved)} of {counted(whole, 'picture')} stand elsewhere"), markup=False)
+    before = {image_id: rank for rank, image_id in enumerate(trace.ranking.ids, 1)}
+    after = {image_id: rank for rank, image_id in enumerate(result.ids, 1)}
+    for one in result.moved[:_MOVED]:
+        places = f"{before.get(one, '-'):>4} -> {after.get(one, '-'):<4}"
+        console.print(printable(f"{places} {paths.get(one, one)}"), markup=False)
+    if len(result.moved) > _MOVED:
+        console.print(f"{'':>12} and {len(result.moved) - _MOVED} more", style="dim")
+
+
+def _print_feedback(console: Console, trace: Trace, result: FeedbackResult, judged: set[str]) -> None:
     from rich.table import Table
 
-    console.print(f"[bold]{escape(printable(explanation.text or explanation.kind))}[/]  [dim]{explanation.query_id}[/]")
-    spaces = ", ".join(f"{name} ({collection})" for name, collection in explanation.plan.get("spaces", {}).items())
-    console.print(printable(f"asked {explanation.created_at:%Y-%m-%d %H:%M:%S} UTC over {spaces}"), markup=False, style="dim")
-    if explanation.gate is not None:
-        console.print(f"gate: [bold]{explanation.gate.verdict}[/]: {escape(explanation.gate.why)}")
-    if explanation.topic is not None:
-        trust = ", ".join(f"{space} {weight:.2f}" for space, weight in explanation.trust.items())
-        console.print(printable(f"topic {explanation.topic}: trust {trust or 'neutral'}"), markup=False)
-    if explanation.guides:
-        table = Table(title="guides", title_justify="left", box=None, pad_edge=False)
-        for heading in ("guide", "weight", "status", "unlike", "from"):
-            table.add_column(heading)
-        for guide in explanation.guides:
-            origin = guide.provenance.get("caption") or guide.provenance.get("prompt") or guide.provenance.get("tag") or ""
-            unlike = "" if guide.outlier_score is None else f"{guide.outlier_score:.2f}"
-            status = guide.status if guide.cached is None else f"{guide.status} ({guide.cached} from cache)"
-            table.add_row(escape(guide.guide_id), f"{guide.weight:.2f}", status, unlike, escape(printable(str(origin))))
-        console.print(table)
-    table = Table(title="hits, and what each score is made of", title_justify="left", box=None, pad_edge=False)
-    for heading in ("#", "score", "picture", "largest parts"):
-        table.add_column(heading)
-    for hit in explanation.hits:
-        table.add_row(str(hit.rank), f"{hit.score:.4f}", hit.image_id, escape(printable(_parts(hit))))
-    console.print(table)
-    for note in (*explanation.warnings, *(f"left out: {one}" for one in explanation.dropped)):
-        console.print(f"[yellow]note:[/] {escape(printable(note))}")
-    timings = ", ".join(f"{stage} {spent:.1f}" for stage, spent in explanation.timings_ms.items())
-    console.print(f"milliseconds: {timings}", style="dim", markup=False)
-
-
-def _parts(hit: ExplainedHit) -> str:
-    shown = [
-        f"{part.part:+.3f} {part.space} by {part.guide}{'' if part.rank is None else f' (rank {part.rank})'}"
-        for part in hit.parts[:_PARTS]
-    ]
-    rest = hit.parts[_PARTS:]
-    if rest:
-        shown.append(f"{sum(part.part for part in rest):+.3f} by {len(rest)} more")
-    return "\n".join([*shown, *([] if hit.explained > 1 - 1e-4 else [f"only {hit.explained:.1%} of it is explained"])])
-
-
-def _print_replay(console: Console, trace: Trace, result: ReplayResult) -> None:
-    source = "the collection of now" if result.fresh else "its record"
-    if result.identical:
-        console.print(f"identical: {len(result.ids)} pictures, ids, order and scores, from {source}")
-    else:
+    unknown = [one for one in result.ignored if one in judged]
+    if result.applied:
         console.print(
-            f"[yellow]not identical:[/] {len(result.moved)} of {len(trace.ranking.ids)} pictures moved, from {source}"
+            printable(f"learnt from {counted(len(judged) - len(unknown), 'picture')} of {trace.text!r}"), markup=False
         )
-
-
-def _print_feedback(console: Console, result: FeedbackResult) -> None:
-    if not result.applied:
-        console.print("this feedback was given before: nothing changed")
-    for space, after in result.after.items():
-        console.print(printable(f"trust in {space} for {result.topic}: {result.before.get(space, 1.0):.3f} -> {after:.3f}"))
-    if result.ignored:
-        console.print(f"[yellow]note:[/] {len(result.ignored)} pictures were not in the lists of this query")
+        table = Table(box=None, pad_edge=False)
+        for heading in ("trust in", "before", "", "now"):
+            table.add_column(heading)
+        for space, after in result.after.items():
+            table.add_row(printable(space), f"{result.before.get(space, 1.0):.3f}", "->", f"{after:.3f}")
+        console.print(table)
+    elif len(unknown) == len(judged):
+        console.print("nothing changed: this answer holds none of these pictures")
+    else:
+        console.print("nothing changed: this feedback was given before")
+    if unknown and len(unknown) < len(judged):
+        console.print(f"note: this answer does not hold {first_few([short(one) for one in unknown], _MOVED)}", style="yellow")
+    if result.applied and result.event_id is not None:
+        line = f"topic {result.topic}; take it back: lodestone trust undo {short(result.event_id)}"
+        console.print(printable(line), style="dim", markup=False)

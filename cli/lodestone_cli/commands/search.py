@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import stat
-import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.naming import checked, counted, is_id, paths_of, require_home, short
 from lodestone_cli.options import (
     CorpusFilterOption,
     DateFromOption,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from lodestone.config.settings import LoadedSettings
     from lodestone.service import ServiceClient
-    from lodestone_schemas.api import Hit, SearchFilters, SearchOptions, SearchRequest, SearchResponse
+    from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest, SearchResponse
 
 
 def search(
@@ -88,23 +88,25 @@ def search(
     with Session(home=home, profile=profile, output=output) as session:
         _check_profile(session)
         words = normalise_query(query)
-        _require_home(session)
-        request = SearchRequest(
-            query=words,
-            limit=limit,
-            offset=offset,
-            filters=_filters(session, corpus, root, path, taken_from, taken_to),
-            guides=guides,
-            generators=generator,
-            seed=seed,
-            gate=gate,
-            outliers=outliers,
-            adaptive=adaptive,
-            topic=topic,
-            budget=budget,
-            fusion=fusion,
-            deadline_ms=deadline,
-            explain=explain,
+        require_home(session)
+        request = checked(
+            lambda: SearchRequest(
+                query=words,
+                limit=limit,
+                offset=offset,
+                filters=_filters(session, corpus, root, path, taken_from, taken_to),
+                guides=guides,
+                generators=generator,
+                seed=seed,
+                gate=gate,
+                outliers=outliers,
+                adaptive=adaptive,
+                topic=topic,
+                budget=budget,
+                fusion=fusion,
+                deadline_ms=deadline,
+                explain=explain,
+            )
         )
         client = None if local else _service(session)
         response = client.search(request) if client else asyncio.run(_answer(session, request))
@@ -132,16 +134,18 @@ def similar(
 
     with Session(home=home, profile=profile, output=output) as session:
         _check_profile(session)
-        _require_home(session)
-        options = SearchOptions(
-            limit=limit,
-            offset=offset,
-            filters=_filters(session, corpus, root, path, taken_from, taken_to),
-            fusion=fusion,
-            explain=explain,
+        require_home(session)
+        options = checked(
+            lambda: SearchOptions(
+                limit=limit,
+                offset=offset,
+                filters=_filters(session, corpus, root, path, taken_from, taken_to),
+                fusion=fusion,
+                explain=explain,
+            )
         )
         client = None if local else _service(session)
-        if _is_image_id(image):
+        if is_id(image):
             response = client.similar(image, options) if client else asyncio.run(_similar(session, image, options))
         else:
             picture = _picture_file(image)
@@ -206,14 +210,6 @@ def _own_settings(loaded: LoadedSettings) -> list[str]:
     ]
 
 
-def _require_home(session: Session) -> None:
-    from lodestone.config.home import Home
-
-    home = Home(session.loaded.settings.home)
-    if not home.exists():
-        raise NotFoundError(f"nothing is indexed in {str(home.path)!r} yet", hint="lodestone index ~/Pictures")
-
-
 def _filters(
     session: Session,
     corpus: list[str] | None,
@@ -252,13 +248,6 @@ def _date(text: str | None, option: str) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _is_image_id(text: str) -> bool:
-    try:
-        return str(uuid.UUID(text)) == text.lower()
-    except ValueError:
-        return False
-
-
 def _picture_file(name: str) -> Path:
     path = Path(name).expanduser()
     try:
@@ -292,7 +281,7 @@ def _read(path: Path, *, most_mb: int) -> bytes:
 
 
 def _emit(session: Session, response: SearchResponse) -> None:
-    paths = _paths_of(session, response.hits)
+    paths = paths_of(session, [hit.image_id for hit in response.hits])
     value = response.model_dump(mode="json", exclude_none=True)
     for hit in value["hits"]:
         path = paths.get(hit["image_id"])
@@ -305,25 +294,13 @@ def _emit(session: Session, response: SearchResponse) -> None:
     session.emit(value, human)
 
 
-def _paths_of(session: Session, hits: list[Hit]) -> dict[str, str]:
-    """Image id -> path on this machine: the command line runs where the files are, the API never shows paths."""
-    from lodestone.indexing.uris import path_of
-
-    catalog = session.runtime.catalog
-    names = {corpus.corpus_id: corpus.name for corpus in catalog.corpora(offset=0, limit=10_000)}
-    folders = {(names.get(root.corpus_id, ""), root.name): Path(root.path) for root in catalog.roots(None)}
-    return {
-        hit.image_id: str(path_of(folders[hit.corpus, hit.root], hit.uri)) for hit in hits if (hit.corpus, hit.root) in folders
-    }
-
-
 def _print_hits(console: Console, response: SearchResponse, paths: dict[str, str]) -> None:
     from rich.markup import escape
     from rich.table import Table
     from rich.text import Text
 
     for warning in response.warnings:
-        console.print(f"[yellow]note:[/] {escape(warning)}")
+        console.print(f"[yellow]note:[/] {escape(printable(warning))}")
     if not response.hits:
         console.print("no pictures found")
         return
@@ -338,17 +315,19 @@ def _print_hits(console: Console, response: SearchResponse, paths: dict[str, str
         table.add_row(str(hit.rank), f"{hit.score:.3f}", shown, Text(printable(hit.captions[0]) if hit.captions else ""))
         for part in hit.contributions or []:
             detail = f"{part.space} by {part.guide}: rank {part.rank}, score {part.score:.3f}, weight {part.weight:.2f}"
-            table.add_row("", "", Text(f"  {detail}", style="dim"), "")
+            table.add_row("", "", Text(f"  {printable(detail)}", style="dim"), "")
     console.print(table)
     total = response.timings_ms.get("total")
     weights = ", ".join(f"{space} {weight:.2f}" for space, weight in response.space_weights.items())
     timing = f" in {total:.0f} ms" if total is not None else ""
-    console.print(f"{len(response.hits)} pictures{timing}; {response.fusion}; spaces: {weights}", style="dim")
+    line = f"{counted(len(response.hits), 'picture')}{timing}; {response.fusion}; spaces: {weights}"
+    console.print(line, style="dim", markup=False)
     for line in _about_guides(response):
         console.print(printable(line), style="dim", markup=False)
     if response.dropped:
-        console.print(f"left out: {', '.join(response.dropped)}", style="yellow")
-    console.print(f"why: lodestone explain {response.query_id[:8]}", style="dim", markup=False)
+        console.print(printable(f"left out: {', '.join(response.dropped)}"), style="yellow", markup=False)
+    name = short(response.query_id)
+    console.print(f"why: lodestone explain {name}; right? lodestone feedback {name} -r 1", style="dim", markup=False)
 
 
 def _about_guides(response: SearchResponse) -> list[str]:
@@ -365,6 +344,6 @@ def _about_guides(response: SearchResponse) -> list[str]:
         cost = f", cost {response.cost:g}" if response.cost else ""
         lines.append(f"guides by {', '.join(sorted({guide.engine for guide in response.guides}))}: {told}{from_cache}{cost}")
     if response.topic is not None:
-        trust = ", ".join(f"{space} {weight:.2f}" for space, weight in response.trust.items())
+        trust = ", ".join(f"{space} {weight:.3f}" for space, weight in response.trust.items())
         lines.append(f"trust of topic {response.topic}: {trust or 'neutral'}")
     return lines

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone.errors import InvalidRequestError
+from lodestone_cli.naming import counted, id_among, is_id, paths_of, pictures_named, require_home, short
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, printable
+from lodestone_cli.session import Session, is_text, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from lodestone_schemas.api import TagPage
@@ -22,14 +26,15 @@ _CorpusOption = Annotated[str | None, typer.Option("--corpus", "-c", help="Only 
 _SourceOption = Annotated[
     str | None, typer.Option("--source", help="Only tags of this source: implicit, feedback or user.", show_default=False)
 ]
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_PAGE = 10_000  # tags read at once to find the beginning of an id
 
 
 @app.command("list")
 def list_(
     corpus: _CorpusOption = None,
     text: Annotated[str | None, typer.Option("--text", help="Exactly this tag.", show_default=False)] = None,
-    image: Annotated[str | None, typer.Option("--image", help="Of this picture, by id.", show_default=False)] = None,
+    image: Annotated[str | None, typer.Option("--image", help="Of this picture: its file or id.", show_default=False)] = None,
     source: _SourceOption = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Tags to show.")] = 50,
     offset: Annotated[int, typer.Option("--offset", min=0, help="Tags to skip.")] = 0,
@@ -39,48 +44,59 @@ def list_(
 ) -> None:
     """List tags, newest first."""
     with Session(home=home, profile=profile, output=output) as session:
-        page = session.runtime.tags.list(corpus=corpus, text=text, source=source, image_id=image, offset=offset, limit=limit)
-        session.emit(page.model_dump(mode="json"), lambda console: _print(console, page))
+        require_home(session)
+        image_id = None if image is None else _one_picture(session, image)
+        page = session.runtime.tags.list(corpus=corpus, text=text, source=source, image_id=image_id, offset=offset, limit=limit)
+        paths = paths_of(session, [one.image_id for one in page.tags])
+        value = page.model_dump(mode="json")
+        _add_paths(value["tags"], paths)
+        session.emit(value, lambda console: _print(console, page, paths))
 
 
 @app.command()
 def add(
     text: Annotated[str, typer.Argument(help="The tag, a few words.", show_default=False)],
-    images: Annotated[list[str], typer.Argument(help="Ids of pictures.", show_default=False)],
+    images: Annotated[list[str], typer.Argument(help="Pictures: files or ids.", show_default=False)],
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
-    """Tag pictures by hand."""
+    """Tag pictures by hand: `lodestone tags add "our old house" ~/Pictures/1987/*.jpg`."""
     with Session(home=home, profile=profile, output=output, purpose="lodestone tags") as session:
-        tags = session.runtime.tags.add(images, text)
+        require_home(session)
+        wanted = [one for name in images for one in pictures_named(session, name)]
+        started = datetime.now(UTC)
+        tags = session.runtime.tags.add(wanted, text)
         _deliver(session)
-        session.emit(
-            {"tags": [one.model_dump(mode="json") for one in tags]},
-            lambda console: console.print(printable(f"tagged {len(tags)} pictures {text!r}"), markup=False),
-        )
+        value = {"tags": [one.model_dump(mode="json") for one in tags]}
+        _add_paths(value["tags"], paths_of(session, [one.image_id for one in tags]))
+        kept = sum(one.created_at < started for one in tags)
+        had = f"{counted(kept, 'picture')} had the tag {tags[0].text!r} already"
+        said = f"tagged {counted(len(tags) - kept, 'picture')} {tags[0].text!r}"
+        said = had if kept == len(tags) else f"{said}, {kept:,} had it already" if kept else said
+        session.emit(value, lambda console: console.print(printable(said), markup=False))
 
 
 @app.command()
 def remove(
-    tag_ids: Annotated[list[str], typer.Argument(help="Ids of tags.", show_default=False)],
+    tag_ids: Annotated[list[str], typer.Argument(help="Ids of tags, or their beginnings: tags list.", show_default=False)],
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Take tags away."""
     with Session(home=home, profile=profile, output=output, purpose="lodestone tags") as session:
-        removed = session.runtime.tags.remove(tag_ids)
-        if not removed:
-            raise NotFoundError(f"there is no tag {tag_ids[0]!r}", hint="lodestone tags list --output json shows the ids")
+        require_home(session)
+        removed = session.runtime.tags.remove(_tags_named(session, tag_ids))
         _deliver(session)
-        session.emit({"removed": removed}, lambda console: console.print(f"removed {removed} tags"))
+        session.emit({"removed": removed}, lambda console: console.print(f"removed {counted(removed, 'tag')}"))
 
 
 @app.command()
 def undo(
     since: Annotated[
-        str, typer.Option("--since", help="A time (2024-05-01T12:00), or how long ago (30m, 2h, 1d).", show_default=False)
+        str,
+        typer.Option("--since", help="A time, in UTC (2024-05-01T12:00), or how long ago (30m, 2h, 1d).", show_default=False),
     ],
     corpus: _CorpusOption = None,
     source: _SourceOption = None,
@@ -91,12 +107,15 @@ def undo(
     """Take away every tag that was put since a time."""
     with Session(home=home, profile=profile, output=output, purpose="lodestone tags") as session:
         moment = _moment(since)
+        require_home(session)
         removed = session.runtime.tags.undo(since=moment, source=source, corpus=corpus)
         _deliver(session)
-        session.emit(
-            {"removed": removed, "since": moment.isoformat()},
-            lambda console: console.print(f"removed {removed} tags put since {moment:%Y-%m-%d %H:%M} UTC"),
-        )
+        when = f"since {moment:%Y-%m-%d %H:%M} UTC" if moment > _BEGINNING else "ever"
+        said = f"removed {counted(removed, 'tag')} put {when}"
+        session.emit({"removed": removed, "since": moment.isoformat()}, lambda console: console.print(said, markup=False))
+
+
+_BEGINNING = datetime(1970, 1, 2, tzinfo=UTC)
 
 
 def _deliver(session: Session) -> None:
@@ -110,19 +129,47 @@ def _deliver(session: Session) -> None:
 
 
 def _moment(text: str) -> datetime:
-    if text[:-1].isdigit() and text[-1] in _UNITS:
+    hint = "write 2024-05-01T12:00 (UTC), or 30m, 2h, 1d"
+    if text[:-1].isdecimal() and text[-1] in _UNITS:
         try:
-            return datetime.now(UTC) - timedelta(**{_UNITS[text[-1]]: int(text[:-1])})
-        except OverflowError:
-            return datetime.min.replace(tzinfo=UTC)
+            return max(datetime.now(UTC) - timedelta(**{_UNITS[text[-1]]: int(text[:-1])}), _BEGINNING)
+        except (OverflowError, ValueError):  # before the calendar begins; too many digits for a number
+            return _BEGINNING
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise InvalidRequestError(f"--since {text!r} is no time", hint="write 2024-05-01T12:00, or 30m, 2h, 1d") from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        moment = moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
+        raise InvalidRequestError(f"--since {text!r} is no time", hint=hint) from error
+    if moment > datetime.now(UTC):
+        raise InvalidRequestError(f"--since {text!r} is in the future", hint=hint)
+    return moment
 
 
-def _print(console: Console, page: TagPage) -> None:
+def _one_picture(session: Session, name: str) -> str:
+    if is_id(name):
+        return name.lower()
+    found = pictures_named(session, name)
+    if len(found) > 1:
+        raise InvalidRequestError(f"{name!r} is indexed {len(found)} times", hint=f"give an id: {', '.join(found)}")
+    return found[0]
+
+
+def _tags_named(session: Session, names: list[str]) -> list[str]:
+    hint = "lodestone tags list"
+    known: list[str] = []
+    while page := session.runtime.catalog.list_tags(offset=len(known), limit=_PAGE):
+        known += [one.tag_id for one in page]
+    return [id_among(name, known, what="tag", hint=hint) for name in names]
+
+
+def _add_paths(tags: list[dict[str, Any]], paths: Mapping[str, str]) -> None:
+    for tag in tags:
+        path = paths.get(tag["image_id"])
+        if path is not None and is_text(path):
+            tag["path"] = path
+
+
+def _print(console: Console, page: TagPage, paths: Mapping[str, str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -130,10 +177,19 @@ def _print(console: Console, page: TagPage) -> None:
         console.print("no tags")
         return
     table = Table(box=None, pad_edge=False)
-    for heading in ("tag", "source", "score", "picture", "put", "id"):
-        table.add_column(heading)
+    table.add_column("id", no_wrap=True, style="dim")
+    table.add_column("put (UTC)", no_wrap=True)
+    table.add_column("source", no_wrap=True)
+    table.add_column("score", no_wrap=True, justify="right")
+    table.add_column("tag", overflow="fold", ratio=1)
+    table.add_column("picture", overflow="fold", ratio=1)
     for one in page.tags:
         score = "" if one.score is None else f"{one.score:.2f}"
-        put = f"{one.created_at:%Y-%m-%d %H:%M}"
-        table.add_row(Text(printable(one.text)), one.source, score, one.image_id, put, Text(one.tag_id, style="dim"))
+        put = f"{one.created_at:%m-%d %H:%M}" if one.created_at.year == datetime.now(UTC).year else f"{one.created_at:%Y-%m-%d}"
+        path = paths.get(one.image_id)
+        style = f"link {Path(path).as_uri()}" if path is not None else ""
+        picture = Text(printable(short(one.image_id) if path is None else Path(path).name), style=style)
+        table.add_row(short(one.tag_id), put, one.source, score, Text(printable(one.text)), picture)
     console.print(table)
+    if page.next_offset is not None:
+        console.print(f"there are more: --offset {page.next_offset}", style="dim")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone.errors import InvalidRequestError
+from lodestone_cli.naming import counted, require_home
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
 from lodestone_cli.session import Session
 
@@ -104,6 +105,7 @@ def complexity(
         from lodestone.learn.retrain_gate import train_complexity
         from lodestone_cli.progress import shown_progress
 
+        require_home(session)
         judged = None if judgements is None else read_judgements(judgements.expanduser())
         with shown_progress(session) as progress:
             report = train_complexity(
@@ -156,7 +158,8 @@ def _print(console: Console, report: RetrainReport) -> None:
 
 def _print_complexity(console: Console, report: ComplexityReport) -> None:
     fit = report.fit
-    console.print(f"learnt from {report.judged:,} judged queries and feedback on {report.feedback:,} answers")
+    judged = "1 judged query" if report.judged == 1 else f"{report.judged:,} judged queries"
+    console.print(f"learnt from {judged} and feedback on {counted(report.feedback, 'answer')}")
     console.print(f"predicted against true average precision, cross-validated: r {fit.pearson:.2f}, R2 {fit.r2:.2f}")
     lost = "" if fit.lost is None else f", at {fit.lost:+.4f} mean average precision against always drawing guides"
     console.print(f"[bold]{fit.simple:.0%}[/] of the queries end with the text pass (from {fit.threshold:.2f} on){lost}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.naming import counted, id_among, require_home, short
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.session import Session, printable
 
@@ -21,11 +22,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="What feedback has taught about the spaces, topic by topic.", no_args_is_help=True)
 
+_TEACH = "lodestone feedback QUERY_ID --relevant 1 --irrelevant 2"
+
 
 @app.command()
 def show(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Show the trust in each space, topic by topic; 1 is neutral."""
     with Session(home=home, profile=profile, output=output) as session:
+        require_home(session)
         page = session.runtime.trust.show()
         session.emit(page.model_dump(mode="json"), lambda console: _print_topics(console, page))
 
@@ -40,21 +44,32 @@ def events(
 ) -> None:
     """List what changed trust, newest first, with its cause."""
     with Session(home=home, profile=profile, output=output) as session:
+        from lodestone.trust.events import UNDO, in_force
+
+        require_home(session)
         found = session.runtime.trust.events(topic=topic, limit=limit)
-        session.emit([_as_dict(one) for one in found], lambda console: _print_events(console, found))
+        standing = {one.event_id for one in in_force(session.runtime.catalog.trust_events())} if found else set()
+        undone = {one.event_id for one in found if one.kind != UNDO} - standing
+        rows = [{**_as_dict(one), "undone": one.event_id in undone} for one in found]
+        session.emit(rows, lambda console: _print_events(console, found, undone))
 
 
 @app.command()
 def undo(
-    event_id: Annotated[str, typer.Argument(help="Id of an event: lodestone trust events.", show_default=False)],
+    event_id: Annotated[
+        str, typer.Argument(help="Id of an event, or its beginning: lodestone trust events.", show_default=False)
+    ],
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Take one change back: trust becomes what it would be without it."""
     with Session(home=home, profile=profile, output=output) as session:
-        event = session.runtime.trust.undo(event_id)
-        session.emit(_as_dict(event), lambda console: console.print(printable(f"undone: {event_id}"), markup=False))
+        require_home(session)
+        known = {one.event_id: one for one in session.runtime.catalog.trust_events()}
+        undone = known[id_among(event_id, known, what="change of trust", hint="lodestone trust events")]
+        event = session.runtime.trust.undo(undone.event_id)
+        session.emit(_as_dict(event), lambda console: _say(console, f"undone: {_told(undone)}", event))
 
 
 @app.command()
@@ -66,9 +81,13 @@ def reset(
 ) -> None:
     """Make trust neutral again. The events stay, so this can be undone, too."""
     with Session(home=home, profile=profile, output=output) as session:
+        require_home(session)
+        known = [one.topic for one in session.runtime.trust.show().topics]
+        if not known:
+            raise NotFoundError("nothing is learnt yet: trust is neutral", hint=_TEACH)
         event = session.runtime.trust.reset(topic)
-        what = f"topic {topic}" if topic else "all topics"
-        session.emit(_as_dict(event), lambda console: console.print(printable(f"trust is neutral again: {what}"), markup=False))
+        what = f"topic {topic}" if topic else counted(len(known), "topic")
+        session.emit(_as_dict(event), lambda console: _say(console, f"trust is neutral again: {what}", event))
 
 
 @app.command()
@@ -79,7 +98,9 @@ def export(
 ) -> None:
     """Write the learnt trust as JSON."""
     with Session(home=home, profile=profile) as session:
-        text = json.dumps(session.runtime.trust.export(), ensure_ascii=False, indent=2) + "\n"
+        require_home(session)
+        content = session.runtime.trust.export()
+        text = _one_topic_a_line(content)
         if file is None:
             sys.stdout.write(text)
             return
@@ -87,6 +108,7 @@ def export(
             file.expanduser().write_text(text, encoding="utf-8")
         except OSError as error:
             raise InvalidRequestError(f"cannot write {str(file)!r}: {error.strerror}", hint="name a writable file") from error
+        session.messages.print(printable(f"wrote {counted(len(content['topics']), 'topic')} to {file}"), markup=False)
 
 
 @app.command("import")
@@ -96,10 +118,20 @@ def import_(
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
-    """Replace the learnt trust by an exported one."""
+    """Take over exported trust: its topics replace those of the same name, all others stay."""
     with Session(home=home, profile=profile, output=output) as session:
-        event = session.runtime.trust.import_(_content(file.expanduser()))
-        session.emit(_as_dict(event), lambda console: console.print(printable(f"trust is now that of {file}"), markup=False))
+        content = _content(file.expanduser())
+        require_home(session)
+        event = session.runtime.trust.import_(content)
+        taken = counted(len(event.details["topics"]), "topic")
+        session.emit(_as_dict(event), lambda console: _say(console, f"took over {taken} from {file}", event))
+
+
+def _one_topic_a_line(content: dict[str, Any]) -> str:
+    """JSON that people can look through and compare: hundreds of coordinates do not take a line each."""
+    whole = json.dumps({**content, "topics": []}, ensure_ascii=False, indent=2)
+    lines = ",\n".join(f"    {json.dumps(one, ensure_ascii=False)}" for one in content["topics"])
+    return (whole.replace('"topics": []', f'"topics": [\n{lines}\n  ]') if lines else whole) + "\n"
 
 
 def _content(file: Path) -> object:
@@ -109,7 +141,7 @@ def _content(file: Path) -> object:
         raise NotFoundError(f"no file {str(file)!r}", hint="lodestone trust export FILE writes one") from error
     except OSError as error:
         raise InvalidRequestError(f"cannot read {str(file)!r}: {error.strerror}", hint="name a readable file") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:  # not JSON, not even text, or nested without end
         raise InvalidRequestError(f"{str(file)!r} is not JSON: {error}", hint="lodestone trust export writes one") from error
 
 
@@ -121,26 +153,60 @@ def _as_dict(event: TrustEvent) -> dict[str, object]:
     return facts
 
 
+def _told(event: TrustEvent) -> str:
+    """What an event was, in a few words."""
+    if event.kind == "feedback":
+        return f"feedback on {event.details.get('text', '')!r}"
+    if event.kind == "undo":
+        return f"undo of {short(event.cause)}"
+    if event.kind == "import":
+        return f"import of {counted(len(event.details['topics']), 'topic')}"
+    return f"reset of {event.topic or 'all topics'}"
+
+
+def _say(console: Console, done: str, event: TrustEvent) -> None:
+    console.print(printable(done), markup=False)
+    console.print(f"take it back: lodestone trust undo {short(event.event_id)}", style="dim", markup=False)
+
+
+def _weights(weights: dict[str, float]) -> str:
+    return "  ".join(f"{space}\N{NO-BREAK SPACE}{weight:.3f}" for space, weight in weights.items())
+
+
 def _print_topics(console: Console, page: TrustPage) -> None:
     from rich.table import Table
     from rich.text import Text
 
     if not page.topics:
-        console.print("nothing is learnt yet: lodestone feedback QUERY_ID --relevant 1 --irrelevant 2")
+        console.print(f"nothing is learnt yet: {_TEACH}")
         return
     table = Table(box=None, pad_edge=False)
-    for heading in ("topic", "trust", "feedback", "queries like"):
-        table.add_column(heading)
+    table.add_column("topic", overflow="fold")
+    table.add_column("trust (1 is neutral)", overflow="fold")
+    table.add_column("feedback", justify="right", no_wrap=True)
+    table.add_column("queries like", overflow="fold", style="dim")
     for one in page.topics:
-        weights = ", ".join(f"{space} {weight:.2f}" for space, weight in one.weights.items())
-        table.add_row(Text(printable(one.topic)), weights, str(one.queries), Text(printable("; ".join(one.words)), style="dim"))
+        words = Text(printable("; ".join(one.words)))
+        table.add_row(Text(printable(one.topic)), Text(printable(_weights(one.weights))), str(one.queries), words)
     console.print(table)
 
 
-def _print_events(console: Console, found: list[TrustEvent]) -> None:
+def _print_events(console: Console, found: list[TrustEvent], undone: set[str]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
     if not found:
-        console.print("nothing has changed trust yet")
+        console.print(f"nothing has changed trust yet: {_TEACH}")
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("id", no_wrap=True)
+    table.add_column("when (UTC)", no_wrap=True, style="dim")
+    table.add_column("what", overflow="fold")
+    table.add_column("trust after it", overflow="fold")
     for one in found:
-        console.print(
-            printable(f"{one.event_id}  {one.created_at:%Y-%m-%d %H:%M}  {one.kind}  {one.topic or ''}"), markup=False
-        )
+        what = Text(printable(_told(one)))
+        if one.event_id in undone:
+            what.append(" (undone)", style="yellow")
+        after = "" if one.event_id in undone else _weights(one.after)
+        table.add_row(short(one.event_id), f"{one.created_at:%Y-%m-%d %H:%M}", what, Text(printable(after)))
+    console.print(table)

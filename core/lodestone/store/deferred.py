@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from lodestone.store.base import VectorStore
+T = TypeVar("T")
 
 
-def deferred(open_: Callable[[], VectorStore]) -> VectorStore:
-    """A stand-in that asks `open_` for the store at every use; so nothing is locked until something is searched."""
-    return cast("VectorStore", _Deferred(open_))
+def deferred(open_: Callable[[], T]) -> T:
+    """A stand-in that asks `open_` for the store (or catalog) at every use; so nothing is locked or made until then."""
+    return cast("T", _Deferred(open_))
 
 
 class _Deferred:
-    def __init__(self, open_: Callable[[], VectorStore]) -> None:
+    def __init__(self, open_: Callable[[], object]) -> None:
         self._open = open_
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the store has

@@ -1,0 +1,133 @@
+"""How does an explained answer look in a terminal? Narrow enough for 80 columns, the largest parts of each score first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from lodestone_cli.naming import short
+from lodestone_cli.session import printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lodestone_schemas.api import ExplainedHit, GuideInfo, QueryExplanation
+
+_PARTS: Final = 4  # of each hit
+_VISIBLE: Final = 0.0005  # a part that would be printed as 0.000 says nothing
+_WHOLE: Final = 1 - 1e-4
+_KINDS: Final = {"words": "", "similar": "like an indexed picture", "picture": "like a picture"}
+
+
+def print_explanation(console: Console, explanation: QueryExplanation, paths: Mapping[str, str]) -> None:
+    """Print it.
+
+    Args:
+        console: Where to.
+        explanation: Of one query; its hits are all shown.
+        paths: Image id -> path on this machine.
+    """
+    from rich.text import Text
+
+    title = Text(printable(explanation.text) or _KINDS[explanation.kind], style="bold")
+    console.print(title.append(f"  {short(explanation.query_id)}", style="not bold dim"))
+    for line in _how(explanation):
+        console.print(printable(line), style="dim", markup=False)
+    for line in _decided(explanation):
+        console.print(printable(line), markup=False)
+    if explanation.guides:
+        _print_guides(console, explanation.guides, paths)
+    _print_hits(console, explanation.hits, paths)
+    for note in (*explanation.warnings, *(f"left out: {one}" for one in explanation.dropped)):
+        console.print(printable(f"note: {note}"), style="yellow", markup=False)
+    console.print(_timings(explanation.timings_ms), style="dim", markup=False)
+
+
+def _how(explanation: QueryExplanation) -> Iterator[str]:
+    plan = explanation.plan
+    searched = [*plan.get("spaces", {}), *(one for one in ("captions", "tags") if plan.get(one))]
+    yield f"asked {explanation.created_at:%Y-%m-%d %H:%M:%S} UTC; {plan.get('fusion', '')} over {', '.join(searched)}"
+    if plan.get("generators"):
+        rules = [name for name in ("gate", "outliers", "adaptive") if plan.get(name)]
+        budget = "" if plan.get("budget") is None else f", budget {plan['budget']:g}"
+        yield (
+            f"up to {plan.get('guides', 0)} guides by {', '.join(plan['generators'])}{budget}"
+            f"{'; ' + ', '.join(rules) + ' on' if rules else ''}"
+        )
+
+
+def _decided(explanation: QueryExplanation) -> Iterator[str]:
+    if explanation.gate is not None:
+        yield f"gate: {explanation.gate.verdict}: {explanation.gate.why}"
+    if explanation.topic is not None:
+        trust = ", ".join(f"{space} {weight:.3f}" for space, weight in explanation.trust.items())
+        yield f"topic {explanation.topic}: trust {trust or 'neutral'}"
+    for engine, prompt in explanation.prompts.items():
+        if prompt != explanation.text:
+            yield f"prompt of {engine}: {prompt}"
+
+
+def _print_guides(console: Console, guides: list[GuideInfo], paths: Mapping[str, str]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    judged = any(guide.outlier_score is not None for guide in guides)
+    table = Table(box=None, pad_edge=False)
+    for heading in ("guide", "weight", "status", *(("unlike",) if judged else ())):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("from", overflow="fold")
+    for guide in guides:
+        status = guide.status if guide.cached is None else f"{guide.status}, {guide.cached} from cache"
+        unlike = "" if guide.outlier_score is None else f"{guide.outlier_score:.2f}"
+        cells = [Text(printable(guide.guide_id)), f"{guide.weight:.2f}", status, *((unlike,) if judged else ())]
+        table.add_row(*cells, Text(printable(_origin(guide.provenance, paths))))
+    console.print(table)
+
+
+def _origin(provenance: Mapping[str, Any], paths: Mapping[str, str]) -> str:
+    """Where a guide comes from: a picture of the collection and what is said of it, or words."""
+    image_id = str(provenance.get("image_id", ""))
+    picture = Path(paths[image_id]).name if image_id in paths else short(image_id)
+    if "tag_score" in provenance:
+        return f"{picture}, by its tags ({provenance['tag_score']:.2f})"
+    if "caption" in provenance:
+        return f"{picture}: {provenance['caption']}"
+    return str(provenance.get("from_prompt") or provenance.get("prompt") or "")
+
+
+def _print_hits(console: Console, hits: list[ExplainedHit], paths: Mapping[str, str]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    if not hits:
+        console.print("no pictures found")
+        return
+    table = Table(box=None, pad_edge=False)
+    table.add_column("#", justify="right", style="dim")
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("picture, and what its score is made of", overflow="fold")
+    for hit in hits:
+        path = printable(paths.get(hit.image_id, hit.image_id))
+        table.add_row(str(hit.rank), Text(f"{hit.score:.3f}", style="bold"), Text(path, style="bold"))
+        for part, what in _parts(hit):
+            table.add_row("", f"{part:+.3f}", Text(printable(what), style="dim"))
+        if hit.explained < _WHOLE:
+            table.add_row("", "", Text(f"only {hit.explained:.1%} of the score is explained", style="yellow"))
+    console.print(table)
+
+
+def _parts(hit: ExplainedHit) -> Iterator[tuple[float, str]]:
+    seen = [part for part in hit.parts if abs(part.part) >= _VISIBLE]
+    for part in seen[:_PARTS]:
+        rank = "" if part.rank is None else f", rank {part.rank}"
+        yield part.part, f"{part.space} by {part.guide}{rank}" if part.space else part.guide
+    rest = seen[_PARTS:]
+    if rest:
+        yield sum(part.part for part in rest), f"by {len(rest)} more"
+
+
+def _timings(timings_ms: Mapping[str, float]) -> str:
+    stages = sorted(((spent, stage) for stage, spent in timings_ms.items() if stage != "total" and spent >= 1), reverse=True)
+    told = ", ".join(f"{stage} {spent:.0f}" for spent, stage in stages)
+    return f"{timings_ms.get('total', 0.0):.0f} ms{': ' + told if told else ''}"

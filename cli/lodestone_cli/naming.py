@@ -1,0 +1,136 @@
+"""Which query, tag or picture does the user mean, and how is it named to people? By path, or by the beginning of its id."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from lodestone.errors import InvalidRequestError, NotFoundError
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from lodestone_cli.session import Session
+
+    M = TypeVar("M", bound=BaseModel)
+else:
+    M = TypeVar("M")
+
+SHORT = 8  # characters of an id that people see
+_LISTED = 3
+
+
+def require_home(session: Session) -> None:
+    """A command that only looks must not make the home that it looks at.
+
+    Raises:
+        NotFoundError: there is no home yet.
+    """
+    from lodestone.config.home import Home
+
+    home = Home(session.loaded.settings.home)
+    if not home.exists():
+        raise NotFoundError(f"nothing is indexed in {str(home.path)!r} yet", hint="lodestone index ~/Pictures")
+
+
+def counted(number: int, what: str) -> str:
+    """`1 tag`, `2 tags`, `1,000 tags`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def short(id_: str) -> str:
+    """The beginning of an id, as people see and type it."""
+    return id_[:SHORT]
+
+
+def is_id(text: str) -> bool:
+    """Whether it is written as a whole id is."""
+    try:
+        return str(uuid.UUID(text)) == text.lower()
+    except ValueError:
+        return False
+
+
+def id_among(text: str, ids: Collection[str], *, what: str, hint: str) -> str:
+    """The only one of `ids` that begins with `text`.
+
+    Args:
+        text: An id or its beginning.
+        ids: All there are.
+        what: They are, for messages: `query`, `tag`.
+        hint: How to see them.
+
+    Raises:
+        NotFoundError: none does.
+        InvalidRequestError: several do.
+    """
+    wanted = text.strip().lower()
+    found = [one for one in ids if one.lower().startswith(wanted)] if wanted else []
+    if wanted in ids:
+        return wanted
+    if not found:
+        raise NotFoundError(f"there is no {what} {text!r}", hint=hint)
+    if len(found) > 1:
+        listed = ", ".join(found[:_LISTED]) + (" …" if len(found) > _LISTED else "")
+        raise InvalidRequestError(f"{len(found)} ids begin with {text!r}: {listed}", hint="give more of the id")
+    return found[0]
+
+
+def paths_of(session: Session, image_ids: Iterable[str]) -> dict[str, str]:
+    """Image id -> path on this machine: the command line runs where the files are, the API never shows paths."""
+    from lodestone.indexing.uris import path_of
+
+    catalog = session.runtime.catalog
+    images = catalog.images(dict.fromkeys(image_ids))
+    folders = {root.root_id: Path(root.path) for root in catalog.roots(None)} if images else {}
+    return {
+        image_id: str(path_of(folders[image.root_id], image.uri))
+        for image_id, image in images.items()
+        if image.root_id in folders
+    }
+
+
+def pictures_named(session: Session, name: str) -> list[str]:
+    """Ids of the picture that `name` means: an id, or a file, which may be indexed in several corpora.
+
+    Raises:
+        NotFoundError: neither.
+    """
+    from lodestone.indexing.uris import uri_of
+
+    catalog = session.runtime.catalog
+    if is_id(name) and name.lower() in catalog.images([name.lower()]):
+        return [name.lower()]
+    file = Path(os.path.abspath(Path(name).expanduser()))  # noqa: PTH100 - not resolve(): a linked root keeps its name
+    found = []
+    for root in catalog.roots(None):
+        if file.is_relative_to(root.path) and file != Path(root.path):
+            by_uri = catalog.images_by_uri(root.root_id, [uri_of(file.relative_to(root.path))])
+            found += [image.image_id for image in by_uri.values() if image.state != "gone"]
+    if not found:
+        raise NotFoundError(f"no picture {name!r} is indexed", hint="give its file as lodestone search shows it, or its id")
+    return found
+
+
+def checked(make: Callable[[], M]) -> M:
+    """What `make` makes of what the user gave: a message of the API, which has limits of its own.
+
+    Raises:
+        InvalidRequestError: a value is beyond them.
+    """
+    from pydantic import ValidationError
+
+    try:
+        return make()
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InvalidRequestError(f"{place}: {first['msg']}", hint="see --help for what is allowed") from error
+
+
+def first_few(names: Sequence[str], most: int) -> str:
+    """Names in a row, no more than fit."""
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
