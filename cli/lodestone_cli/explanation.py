@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _PARTS: Final = 4  # of each hit
 _VISIBLE: Final = 0.0005  # a part that would be printed as 0.000 says nothing
+_STAGES: Final = 5  # the slowest; JSON has all
 _WHOLE: Final = 1 - 1e-4
 _KINDS: Final = {"words": "", "similar": "like an indexed picture", "picture": "like a picture"}
 
@@ -129,5 +130,5 @@ def _parts(hit: ExplainedHit) -> Iterator[tuple[float, str]]:
 
 def _timings(timings_ms: Mapping[str, float]) -> str:
     stages = sorted(((spent, stage) for stage, spent in timings_ms.items() if stage != "total" and spent >= 1), reverse=True)
-    told = ", ".join(f"{stage} {spent:.0f}" for spent, stage in stages)
+    told = ", ".join(f"{stage} {spent:.0f}" for spent, stage in stages[:_STAGES])
     return f"{timings_ms.get('total', 0.0):.0f} ms{': ' + told if told else ''}"

@@ -14,6 +14,8 @@ from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOptio
 from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from lodestone.generators.asking import Engine
@@ -34,7 +36,10 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
     with Session(home=home, profile=profile, output=output, purpose="lodestone generator") as session:
         client = session.service()
         engines = client.generators() if client else session.runtime.hub.status()
-        session.emit(engines.model_dump(mode="json"), lambda console: _print(console, engines, running=client is not None))
+        usual = _asked_by_default(session)
+        session.emit(
+            engines.model_dump(mode="json"), lambda console: _print(console, engines, usual, running=client is not None)
+        )
 
 
 @app.command()
@@ -114,11 +119,27 @@ def _switch(name: str, home: Any, profile: str | None, output: Output, *, enable
         if name not in known:
             raise UnknownNameError.among("generator", name, known)
         session.runtime.catalog.set_engine(name, enabled=enabled)
-        hub = session.runtime.hub
         said = f"{name} is asked again" if enabled else f"{name} is asked no more"
-        if not any(hub.enabled(one) for one in hub.names):
+        asked = _asked_by_default(session)
+        if enabled and name not in asked:
+            said = f"{name} can be asked again: by searches with --generator {name}, or when query.generators names it"
+        elif not any(_enabled(session, one) for one in asked):
             said += "; no engine is left: queries are answered by their words alone"
         session.emit({"name": name, "enabled": enabled}, lambda console: console.print(printable(said), markup=False))
+
+
+def _asked_by_default(session: Session) -> tuple[str, ...]:
+    """Engines that a query asks which names none."""
+    named = session.runtime.settings.query.generators
+    return tuple(session.runtime.profile.generators if named is None else named)
+
+
+def _enabled(session: Session, name: str) -> bool:
+    """As `Hub.enabled`, without engines: their settings may be what is to be mended."""
+    runtime = session.runtime
+    state = runtime.catalog.engine_states().get(name)
+    configured = {**runtime.profile.engines, **runtime.settings.generators}.get(name)
+    return (configured is None or configured.enabled) if state is None or state.enabled is None else state.enabled
 
 
 def _engine(session: Session, name: str) -> Engine:
@@ -214,7 +235,7 @@ def _in_turn(order: dict[str, int]) -> str:
     return f"asked: {', then '.join(told)}"
 
 
-def _print(console: Console, engines: EngineList, *, running: bool) -> None:
+def _print(console: Console, engines: EngineList, usual: Sequence[str], *, running: bool) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -222,7 +243,6 @@ def _print(console: Console, engines: EngineList, *, running: bool) -> None:
         console.print("this profile has no guide engine; [generators.NAME] in lodestone.toml adds one")
         return
     tell_cost = any(one.cost for one in engines.engines)
-    tell_error = any(one.last_error for one in engines.engines)
     table = Table(box=None, pad_edge=False)
     table.add_column("engine", overflow="fold")
     table.add_column("kind", no_wrap=True)
@@ -233,22 +253,26 @@ def _print(console: Console, engines: EngineList, *, running: bool) -> None:
         table.add_column("breaker", no_wrap=True)
         table.add_column("guides", no_wrap=True, justify="right")
         table.add_column("failures", no_wrap=True, justify="right")
-    if tell_error:
-        table.add_column("last error", overflow="fold", style="yellow")
-    places = {
-        priority: place for place, priority in enumerate(sorted({one.priority for one in engines.engines if one.enabled}))
-    }
+    tiers = sorted({one.priority for one in engines.engines if one.enabled and one.name in usual})
     for one in engines.engines:
-        asked = _ordinal(places[one.priority]) if one.enabled else "disabled"
+        asked = _ordinal(tiers.index(one.priority)) if one.enabled and one.name in usual else "by name"
+        asked = asked if one.enabled else "disabled"
         cells: list[str | Text] = [Text(printable(one.name)), one.kind, asked]
         if tell_cost:
             cells.append(f"{one.cost:g}")
         if running:
             cells += [one.breaker.replace("_", " "), f"{one.guides:,}", f"{one.failures:,}"]
-        if tell_error:
-            cells.append(Text(printable(one.last_error or "")))
         table.add_row(*cells)
     console.print(table)
+    _print_remarks(console, engines, usual, running=running)
+
+
+def _print_remarks(console: Console, engines: EngineList, usual: Sequence[str], *, running: bool) -> None:
+    for one in engines.engines:
+        if one.last_error:
+            console.print(printable(f"{one.name} failed last with: {one.last_error}"), style="yellow", markup=False)
+    if any(one.enabled and one.name not in usual for one in engines.engines):
+        console.print("by name: only searches with --generator NAME ask it; query.generators lists the usual ones", style="dim")
     if engines.cache.get("entries"):
         used, limit = engines.cache.get("bytes", 0) / 2**20, engines.cache.get("limit_bytes", 0) / 2**20
         rate = f", hit rate {engines.cache.get('hit_rate', 0):.0%}" if running else ""

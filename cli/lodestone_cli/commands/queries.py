@@ -35,7 +35,8 @@ def explain(
     history: Annotated[bool, typer.Option("--list", help="List recorded queries instead.")] = False,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=200, help="Hits to explain, or queries to list.")] = 10,
     guides: Annotated[
-        Path | None, typer.Option("--guides", help="Save the pictures of its guides in this folder.", show_default=False)
+        Path | None,
+        typer.Option("--guides", help="Save the pictures that were drawn for it in this folder.", show_default=False),
     ] = None,
     home: HomeOption = None,
     profile: ProfileOption = None,
@@ -59,7 +60,8 @@ def explain(
         value = explanation.model_dump(mode="json")
         _add_paths(value["hits"], paths)
         if guides is not None:
-            _save_guides(session, explanation.query_id, [one.guide_id for one in explanation.guides], guides.expanduser())
+            drawn = [one.guide_id for one in explanation.guides if "image_id" not in one.provenance]
+            _save_guides(session, explanation.query_id, drawn, guides.expanduser())
         session.emit(value, lambda console: print_explanation(console, explanation, paths))
 
 
@@ -225,16 +227,16 @@ _KINDS = {"similar": "like an indexed picture", "picture": "like a picture"}
 
 def _print_replay(console: Console, trace: Trace, result: ReplayResult, paths: Mapping[str, str]) -> None:
     source = "the collection of now" if result.fresh else "its record"
-    name = f"{short(trace.query_id)} {trace.text!r}" if trace.text else short(trace.query_id)
+    console.print(printable(f"{trace.text or _KINDS.get(trace.kind, trace.kind)}  {short(trace.query_id)}"), markup=False)
     if result.identical:
-        what = f"identical: {counted(len(result.ids), 'picture')}, ids, order and scores"
-        console.print(printable(f"{what}, of {name} from {source}"), markup=False)
+        console.print(f"identical: {counted(len(result.ids), 'picture')}, ids, order and scores, from {source}")
         return
     if not result.moved:
-        console.print(printable(f"the same order, with other scores, of {name} from {source}"), markup=False)
+        console.print(f"the same order, with other scores, from {source}")
         return
     whole = len({*trace.ranking.ids, *result.ids})
-    console.print(printable(f"not identical: {len(result.moved)} of {counted(whole, 'picture')} stand elsewhere"), markup=False)
+    stand = "stands" if len(result.moved) == 1 else "stand"
+    console.print(f"not identical: {len(result.moved)} of {counted(whole, 'picture')} {stand} elsewhere in {source}")
     before = {image_id: rank for rank, image_id in enumerate(trace.ranking.ids, 1)}
     after = {image_id: rank for rank, image_id in enumerate(result.ids, 1)}
     for one in result.moved[:_MOVED]:
@@ -256,7 +258,7 @@ def _print_feedback(console: Console, trace: Trace, result: FeedbackResult, judg
         for heading in ("trust in", "before", "", "now"):
             table.add_column(heading)
         for space, after in result.after.items():
-            table.add_row(printable(space), f"{result.before.get(space, 1.0):.3f}", "->", f"{after:.3f}")
+            table.add_row(printable(space), f"{result.before.get(space, 1.0):.4f}", "->", f"{after:.4f}")
         console.print(table)
     elif len(unknown) == len(judged):
         console.print("nothing changed: this answer holds none of these pictures")

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from lodestone.service import ServiceClient
     from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest, SearchResponse
 
+_PARTS = 6  # lists of each hit that --explain shows; `lodestone explain` knows all
+
 
 def search(
     query: Annotated[str, typer.Argument(help="What the picture shows, in words.", show_default=False)],
@@ -313,9 +315,12 @@ def _print_hits(console: Console, response: SearchResponse, paths: dict[str, str
         path = paths.get(hit.image_id, f"{hit.root}/{hit.uri}")
         shown = Text(printable(path), style=f"link {Path(path).as_uri()}" if Path(path).is_absolute() else "")
         table.add_row(str(hit.rank), f"{hit.score:.3f}", shown, Text(printable(hit.captions[0]) if hit.captions else ""))
-        for part in hit.contributions or []:
+        parts = sorted(hit.contributions or [], key=lambda part: -part.weight)
+        for part in parts[:_PARTS]:
             detail = f"{part.space} by {part.guide}: rank {part.rank}, score {part.score:.3f}, weight {part.weight:.2f}"
             table.add_row("", "", Text(f"  {printable(detail)}", style="dim"), "")
+        if len(parts) > _PARTS:
+            table.add_row("", "", Text(f"  and {len(parts) - _PARTS} more lists", style="dim"), "")
     console.print(table)
     total = response.timings_ms.get("total")
     weights = ", ".join(f"{space} {weight:.2f}" for space, weight in response.space_weights.items())

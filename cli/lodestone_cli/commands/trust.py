@@ -170,7 +170,9 @@ def _say(console: Console, done: str, event: TrustEvent) -> None:
 
 
 def _weights(weights: dict[str, float]) -> str:
-    return "  ".join(f"{space}\N{NO-BREAK SPACE}{weight:.3f}" for space, weight in weights.items())
+    """One space a line."""
+    widest = max(map(len, weights), default=0)
+    return "\n".join(f"{printable(space):{widest}} {weight:.3f}" for space, weight in weights.items())
 
 
 def _print_topics(console: Console, page: TrustPage) -> None:
@@ -182,12 +184,12 @@ def _print_topics(console: Console, page: TrustPage) -> None:
         return
     table = Table(box=None, pad_edge=False)
     table.add_column("topic", overflow="fold")
-    table.add_column("trust (1 is neutral)", overflow="fold")
+    table.add_column("trust (1 is neutral)", no_wrap=True)
     table.add_column("feedback", justify="right", no_wrap=True)
     table.add_column("queries like", overflow="fold", style="dim")
     for one in page.topics:
         words = Text(printable("; ".join(one.words)))
-        table.add_row(Text(printable(one.topic)), Text(printable(_weights(one.weights))), str(one.queries), words)
+        table.add_row(Text(printable(one.topic)), Text(_weights(one.weights)), str(one.queries), words)
     console.print(table)
 
 
@@ -202,11 +204,11 @@ def _print_events(console: Console, found: list[TrustEvent], undone: set[str]) -
     table.add_column("id", no_wrap=True)
     table.add_column("when (UTC)", no_wrap=True, style="dim")
     table.add_column("what", overflow="fold")
-    table.add_column("trust after it", overflow="fold")
+    table.add_column("trust after it", no_wrap=True)
     for one in found:
         what = Text(printable(_told(one)))
         if one.event_id in undone:
             what.append(" (undone)", style="yellow")
         after = "" if one.event_id in undone else _weights(one.after)
-        table.add_row(short(one.event_id), f"{one.created_at:%Y-%m-%d %H:%M}", what, Text(printable(after)))
+        table.add_row(short(one.event_id), f"{one.created_at:%Y-%m-%d %H:%M}", what, Text(after))
     console.print(table)
