@@ -9,6 +9,8 @@ import pytest
 from tests.support.home import settings_for
 from tests.support.pictures import write_photos
 
+from lodestone.catalog.catalog import Catalog
+from lodestone.config.home import Home
 from lodestone.config.settings import Settings
 from lodestone.indexing.report import IndexRequest
 from lodestone.indexing.run import index_paths
@@ -131,3 +133,50 @@ async def test_engines_are_listed_and_counted(http: httpx.AsyncClient) -> None:
     metrics = (await http.get("/metrics")).text
     assert 'lodestone_generator_calls_total{engine="exemplar"' in metrics
     assert 'lodestone_guides_total{status="used"}' in metrics
+
+
+async def test_an_engine_that_another_process_switches_is_listed_so_at_once(
+    http: httpx.AsyncClient, settings: Settings
+) -> None:
+    await http.get("/v1/generators")
+    with Catalog.open(Home(settings.home).catalog) as elsewhere:
+        for wanted in (False, True):
+            elsewhere.set_engine("exemplar", enabled=wanted)
+            listed = (await http.get("/v1/generators")).json()["engines"]
+            assert {one["name"]: one["enabled"] for one in listed}["exemplar"] is wanted
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", "/v1/tags?source=nobody", None, 422),
+        ("GET", "/v1/tags?limit=0", None, 422),
+        ("GET", "/v1/tags?corpus=nowhere", None, 404),
+        ("GET", "/v1/tags?txet=dog", None, 422),
+        ("POST", "/v1/tags", {"image_ids": ["no-such-picture"], "text": "a dog"}, 404),
+        ("POST", "/v1/tags", {"image_ids": [], "text": "a dog"}, 422),
+        ("POST", "/v1/tags", {"image_ids": ["x"], "text": "  "}, 422),
+        ("DELETE", "/v1/tags/nope", None, 404),
+        ("GET", "/v1/queries?limit=0", None, 422),
+        ("POST", "/v1/queries/nope/replay", None, 404),
+        ("POST", "/v1/queries/nope/replay?fresh=perhaps", None, 422),
+        ("GET", "/v1/queries/nope/guides/..%2F..%2Fcatalog.sqlite", None, 404),
+    ],
+)
+async def test_wrong_requests_say_what_to_do(
+    http: httpx.AsyncClient, method: str, path: str, body: object, status: int
+) -> None:
+    answer = await http.request(method, path, json=body) if body is not None else await http.request(method, path)
+    assert answer.status_code == status, answer.text
+    assert answer.json()["code"]
+    assert answer.json()["hint"]
+
+
+async def test_a_picture_is_not_right_and_wrong_at_once(http: httpx.AsyncClient) -> None:
+    answer = await asked(http, "stripes and dots", guides=0)
+    one = answer["hits"][0]["image_id"]
+    before = (await http.get("/v1/trust")).json()
+    said = await http.post("/v1/feedback", json={"query_id": answer["query_id"], "relevant": [one], "irrelevant": [one]})
+    assert said.status_code == 422
+    assert one in said.json()["detail"]
+    assert (await http.get("/v1/trust")).json() == before
