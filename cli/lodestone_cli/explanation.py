@@ -12,7 +12,7 @@ from lodestone_cli.session import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone_schemas.api import ExplainedHit, GuideInfo, QueryExplanation
+    from lodestone_schemas.api import ExplainedHit, GateDecision, GuideInfo, QueryExplanation
 
 _PARTS: Final = 4  # of each hit
 _VISIBLE: Final = 0.0005  # a part that would be printed as 0.000 says nothing
@@ -45,6 +45,11 @@ def print_explanation(console: Console, explanation: QueryExplanation, paths: Ma
     console.print(_timings(explanation.timings_ms), style="dim", markup=False)
 
 
+def verdict_of(gate: GateDecision) -> str:
+    """What the gate said and why, in a sentence that begins with its verdict."""
+    return gate.why if gate.why.startswith(gate.verdict) else f"{gate.verdict}: {gate.why}"
+
+
 def _how(explanation: QueryExplanation) -> Iterator[str]:
     plan = explanation.plan
     searched = [*plan.get("spaces", {}), *(one for one in ("captions", "tags") if plan.get(one))]
@@ -60,7 +65,7 @@ def _how(explanation: QueryExplanation) -> Iterator[str]:
 
 def _decided(explanation: QueryExplanation) -> Iterator[str]:
     if explanation.gate is not None:
-        yield f"gate: {explanation.gate.verdict}: {explanation.gate.why}"
+        yield f"gate: {verdict_of(explanation.gate)}"
     if explanation.topic is not None:
         trust = ", ".join(f"{space} {weight:.3f}" for space, weight in explanation.trust.items())
         yield f"topic {explanation.topic}: trust {trust or 'neutral'}"

@@ -107,6 +107,28 @@ def test_an_answer_is_explained_by_files_and_parts_and_replayed(cli: Terminal) -
     assert cli.data("replay", answer["query_id"])["identical"]
 
 
+def test_the_gate_says_its_word_once(cli: Terminal) -> None:
+    done = cli("search", ROCKET, "--gate", "--limit", "1", "--local")
+    (said,) = [line for line in done.out.splitlines() if line.startswith("gate: ")]
+    assert said.startswith(("gate: simple: ", "gate: complex: "))
+    assert said.count("simple: ") + said.count("complex: ") == 1
+    assert said in cli.good("explain")
+
+
+def test_lists_behind_hits_take_a_line_each(cli: Terminal) -> None:
+    told = cli.good("search", ROCKET, "--explain", "--limit", "1", "--no-gate", "--local")
+    (line,) = [line for line in told.splitlines() if "bridge by text" in line]
+    assert "weight" in line
+
+
+def test_a_search_by_picture_is_explained_and_asks_for_no_feedback(cli: Terminal) -> None:
+    told = cli.good("similar", cli.pictures / "coffee.jpg", "--limit", "1", "--local")
+    assert "lodestone explain" in told
+    assert "feedback" not in told
+    assert cli.good("explain").startswith("like a picture")
+    assert_one_error(cli("feedback", "-r", "1"), 2, "invalid_request", "by picture")
+
+
 def test_asking_again_names_what_moved(cli: Terminal) -> None:
     before = cli.asked("a picture of dots")
     last = before["hits"][-1]

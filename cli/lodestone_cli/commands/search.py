@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.explanation import verdict_of
 from lodestone_cli.naming import checked, counted, is_id, paths_of, require_home, short
 from lodestone_cli.options import (
     CorpusFilterOption,
@@ -310,17 +311,20 @@ def _print_hits(console: Console, response: SearchResponse, paths: dict[str, str
     table.add_column("#", justify="right", style="dim")
     table.add_column("score", justify="right")
     table.add_column("picture", overflow="fold")
-    table.add_column("caption", overflow="ellipsis", no_wrap=True, max_width=48, style="dim")
+    explained = any(hit.contributions for hit in response.hits)  # parts need the whole width
+    if not explained:
+        table.add_column("caption", overflow="ellipsis", no_wrap=True, max_width=48, style="dim")
     for hit in response.hits:
         path = paths.get(hit.image_id, f"{hit.root}/{hit.uri}")
         shown = Text(printable(path), style=f"link {Path(path).as_uri()}" if Path(path).is_absolute() else "")
-        table.add_row(str(hit.rank), f"{hit.score:.3f}", shown, Text(printable(hit.captions[0]) if hit.captions else ""))
+        caption = [] if explained else [Text(printable(hit.captions[0]) if hit.captions else "")]
+        table.add_row(str(hit.rank), f"{hit.score:.3f}", shown, *caption)
         parts = sorted(hit.contributions or [], key=lambda part: -part.weight)
         for part in parts[:_PARTS]:
             detail = f"{part.space} by {part.guide}: rank {part.rank}, score {part.score:.3f}, weight {part.weight:.2f}"
-            table.add_row("", "", Text(f"  {printable(detail)}", style="dim"), "")
+            table.add_row("", "", Text(f"  {printable(detail)}", style="dim"))
         if len(parts) > _PARTS:
-            table.add_row("", "", Text(f"  and {len(parts) - _PARTS} more lists", style="dim"), "")
+            table.add_row("", "", Text(f"  and {len(parts) - _PARTS} more lists", style="dim"))
     console.print(table)
     total = response.timings_ms.get("total")
     weights = ", ".join(f"{space} {weight:.2f}" for space, weight in response.space_weights.items())
@@ -332,13 +336,14 @@ def _print_hits(console: Console, response: SearchResponse, paths: dict[str, str
     if response.dropped:
         console.print(printable(f"left out: {', '.join(response.dropped)}"), style="yellow", markup=False)
     name = short(response.query_id)
-    console.print(f"why: lodestone explain {name}; right? lodestone feedback {name} -r 1", style="dim", markup=False)
+    judge = "" if response.stage == "picture" else f"; right? lodestone feedback {name} -r 1"
+    console.print(f"why: lodestone explain {name}{judge}", style="dim", markup=False)
 
 
 def _about_guides(response: SearchResponse) -> list[str]:
     lines = []
     if response.gate is not None:
-        lines.append(f"{response.gate.verdict} query: {response.gate.why}")
+        lines.append(f"gate: {verdict_of(response.gate)}")
     if response.guides:
         counts = {
             status: sum(guide.status == status for guide in response.guides) for status in ("used", "rejected", "dropped")

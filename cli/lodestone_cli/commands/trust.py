@@ -150,6 +150,7 @@ def _as_dict(event: TrustEvent) -> dict[str, object]:
 
     facts = asdict(event)
     del facts["vector"]  # of the query, as bytes
+    facts["created_at"] = event.created_at.isoformat().replace("+00:00", "Z")  # as everywhere else
     return facts
 
 
