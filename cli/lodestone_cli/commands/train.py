@@ -59,6 +59,8 @@ def bridge(
         from lodestone_cli.progress import shown_progress
         from lodestone_jobs.index import through
 
+        if corpus is not None:
+            require_home(session)
         service = None if local else session.service()
         with shown_progress(session) as progress:
             pictures = _pictures(session, captions, images, corpus, progress)
