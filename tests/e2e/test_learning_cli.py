@@ -317,7 +317,8 @@ def test_trust_is_imported_whole_or_not_at_all(cli: Terminal, tmp_path: Path, co
     [
         ("explain",), ("explain", "--list"), ("replay",), ("feedback", "-r", "1"), ("trust", "show"), ("trust", "events"),
         ("trust", "export"), ("trust", "reset"), ("trust", "undo", "x"), ("tags", "list"), ("tags", "undo", "--since", "1d"),
-        ("tags", "add", "x", "y"), ("generator", "test", "exemplar"), ("train", "complexity"), ("train", "bridge", "--corpus", "x"),
+        ("tags", "add", "x", "y"), ("generator", "test", "exemplar"), ("train", "complexity"),
+        ("train", "bridge", "--corpus", "x"),
     ],
     ids=" ".join,
 )  # fmt: skip
