@@ -9,11 +9,12 @@ import pytest
 from tests.support.collection import PROFILE, Collection, fillers, load_models, photos
 from tests.support.hubs import hub_of
 from tests.support.photos import CAT, COFFEE, ROCKET, photo
+from tests.support.traces import unexplained
 
 from lodestone.config.settings import QuerySettings, TagSettings
 from lodestone.errors import ModelUnavailableError, NotFoundError
 from lodestone.generators.base import Generator, Guide
-from lodestone.query.explain import explain, unexplained
+from lodestone.query.explain import explain
 from lodestone.query.fusion import FUSIONS
 from lodestone.query.gate import GateModel, Term
 from lodestone.query.history import ask_again, query_page

@@ -13,6 +13,7 @@ from lodestone.catalog.records import QueryRecord
 from lodestone.query.fusion import RankedList, mean_distance
 from lodestone.query.rescore import ALL_GUIDES
 from lodestone.query.trace import Trace
+from lodestone_schemas.api import ExplainedHit, QueryExplanation
 
 ENCODER = "words"
 
@@ -64,6 +65,11 @@ def trace_of_scores(
         completed=lists,
         hits=fused.ids[:shown],
     )
+
+
+def unexplained(explanation: QueryExplanation) -> list[ExplainedHit]:
+    """Hits whose parts do not sum to their score: there should be none."""
+    return [hit for hit in explanation.hits if not abs(hit.explained - 1.0) <= 1e-5]
 
 
 def record_trace(catalog: Catalog, trace: Trace) -> Trace:

@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 from tests.support.points import make_points
+from tests.support.traces import unexplained
 
-from lodestone.query.explain import PAGE_ORDER, explain, unexplained
+from lodestone.query.explain import PAGE_ORDER, explain
 from lodestone.query.fusion import FUSIONS, NEED_ALL_SCORES, FusedList, RankedList, fuse_in_tiers
 from lodestone.query.replay import compare, replay
 from lodestone.query.rescore import ListSearch, complete
@@ -93,6 +94,34 @@ def test_the_parts_of_every_hit_sum_to_its_score(store, fusion, depths):
         assert {(part.guide, part.space) for part in hit.parts} <= {
             (g, s) for g in (*GUIDES, "*") for s in (*SPACES, "tags")
         } | {(PAGE_ORDER, "")}
+
+
+@pytest.mark.parametrize("depths", [(6,), (3, 6, 12, 24)])
+def test_a_hit_is_explained_whole_where_there_was_no_time_for_exact_scores(store, depths):
+    trace = answered(store, "mean_distance", depths=depths)
+    fused = fuse_in_tiers("mean_distance", trace.lists, trace.lists, depths=depths)
+    places = [trace.hits.index(image_id) for image_id in fused.ids]
+    parts = {key: scores[places] for key, scores in trace.parts.items()}
+    late = replace(trace, completed=trace.lists, ranking=fused, hits=fused.ids, parts=parts)
+    assert unexplained(explain(late)) == []
+
+
+def test_pages_beyond_the_first_need_no_correction_but_the_ceiling(store):
+    """What a space lacks counts as the last of the page where the picture came in, not of all pages."""
+    trace = answered(store, "mean_distance", depths=(3, 6, 12, 24))
+    explanation = explain(trace)
+    assert unexplained(explanation) == []
+    ceilings = {score for score in trace.ranking.scores.tolist() if trace.ranking.scores.tolist().count(score) > 1}
+    corrected = [hit for hit in explanation.hits if any(part.guide == PAGE_ORDER for part in hit.parts)]
+    assert all(hit.score in ceilings for hit in corrected)
+
+
+def test_a_hit_that_was_deleted_before_it_was_recorded_is_explained_by_its_spaces(store):
+    trace = answered(store, "mean_distance")
+    gone = {key: np.where(np.arange(len(scores)) == 0, np.nan, scores) for key, scores in trace.parts.items()}
+    explanation = explain(replace(trace, parts=gone))
+    assert unexplained(explanation) == []
+    assert {part.guide for part in explanation.hits[0].parts} <= {"*", "text"}
 
 
 def test_a_part_too_few_is_seen(store):

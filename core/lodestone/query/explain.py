@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from lodestone.query.fusion import NEED_ALL_SCORES, VISRET_K, RankedList
+from lodestone.query.fusion import NEED_ALL_SCORES, VISRET_K, RankedList, lists_of_tier
 from lodestone.query.rescore import ALL_GUIDES
 from lodestone.query.trace import Trace
 from lodestone_schemas.api import ExplainedHit, HitPart, ListInfo, QueryExplanation
@@ -68,13 +68,14 @@ def _explained(trace: Trace, image_id: str, row: int, place: int) -> ExplainedHi
 
 
 def _score_parts(trace: Trace, image_id: str, row: int) -> list[HitPart]:
-    used = [one for one in trace.completed if one.weight > 0 and one.ids]
+    used = [one for one in _tier(trace, image_id) if one.weight > 0 and one.ids]
     whole = sum(one.weight for one in used)
     lists = {(one.guide, one.space): one for one in trace.lists}
     parts = []
     for one in used:
         group = [key for key in lists if key[1] == one.space and key in trace.parts] if one.guide == ALL_GUIDES else []
-        if image_id in one.ids and group:
+        known = all(math.isfinite(trace.parts[key][row]) for key in group)  # not, if it was deleted before it was recorded
+        if image_id in one.ids and group and known:
             for guide, space in group:
                 found = lists[guide, space]
                 score = float(trace.parts[guide, space][row])
@@ -83,6 +84,13 @@ def _score_parts(trace: Trace, image_id: str, row: int) -> list[HitPart]:
             score = float(one.scores[one.ids.index(image_id)]) if image_id in one.ids else float(one.scores.min())
             parts.append(_part(one, image_id, score, one.weight / one.scale * score / whole))
     return parts
+
+
+def _tier(trace: Trace, image_id: str) -> Sequence[RankedList]:
+    """The lists that the picture's score was fused from: those of the page where it came in."""
+    if len(trace.depths) == 1:
+        return trace.completed
+    return lists_of_tier(trace.fusion, trace.lists, trace.completed, depth=_depth_of(trace, image_id))
 
 
 def _rank_parts(trace: Trace, image_id: str) -> list[HitPart]:
@@ -108,8 +116,3 @@ def _rank(one: RankedList, image_id: str) -> int | None:
 
 def _part(one: RankedList, image_id: str, score: float, part: float) -> HitPart:
     return HitPart(guide=one.guide, space=one.space, rank=_rank(one, image_id), score=score, weight=one.weight, part=part)
-
-
-def unexplained(explanation: QueryExplanation) -> Sequence[ExplainedHit]:
-    """Hits whose parts do not sum to their score: there should be none."""
-    return [hit for hit in explanation.hits if abs(hit.explained - 1.0) > _EXACT * 10]

@@ -136,11 +136,7 @@ def fuse_in_tiers(
     scores: list[float] = []
     placed: set[str] = set()
     for depth in depths:
-        tops = [_cut(one, depth) for one in _counting(found)]
-        if name in NEED_ALL_SCORES:
-            tier = fusion([_only(one, set().union(*(top.ids for top in tops))) for one in completed])
-        else:
-            tier = fusion(tops)
+        tier = fusion(lists_of_tier(name, found, completed, depth=depth))
         ceiling = scores[-1] if scores else np.inf
         for image_id, score in zip(tier.ids, tier.scores, strict=True):
             if image_id not in placed:
@@ -148,6 +144,17 @@ def fuse_in_tiers(
                 ids.append(image_id)
                 scores.append(min(float(score), ceiling))
     return FusedList(tuple(ids), np.array(scores))
+
+
+def lists_of_tier(
+    name: str, found: Sequence[RankedList], completed: Sequence[RankedList], *, depth: int
+) -> Sequence[RankedList]:
+    """What the candidates of the first `depth` places are fused from; arguments as of `fuse_in_tiers`, with several depths."""
+    tops = [_cut(one, depth) for one in _counting(found)]
+    if name not in NEED_ALL_SCORES:
+        return tops
+    candidates = set().union(*(top.ids for top in tops))
+    return [_only(one, candidates) for one in completed]
 
 
 def contributions(lists: Sequence[RankedList], image_id: str) -> list[Contribution]:
