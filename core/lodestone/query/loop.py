@@ -65,12 +65,7 @@ class Drawn:
         """Ids of guides that are unlike the others."""
         if self.judged is None:
             return set()
-        return {guide.guide_id for guide, out in zip(self.guides, self.judged.rejected, strict=False) if out}
-
-    def accepted(self) -> list[Guide]:
-        """Guides that count."""
-        rejected = self.rejected
-        return [one for one in self.guides if one.guide_id in self.found and one.guide_id not in rejected]
+        return _rejected(self.guides, self.judged)
 
 
 class GuideLoop:
@@ -119,7 +114,8 @@ class GuideLoop:
         waiting = time.monotonic()
         batches = self._hub.draw(
             _request(plan, texts),
-            engines=plan.generators,
+            # That an engine is disabled is news only to who asked for it.
+            engines=[name for name in plan.generators if plan.named or self._hub.enabled(name)],
             batch=ROUND if plan.adaptive else None,
             deadline=plan.deadline,
             budget=plan.budget,
@@ -164,11 +160,14 @@ class GuideLoop:
                 await asyncio.to_thread(self._hub.keep_vectors, guide, vectors[guide.guide_id])
 
     async def _step(self, query: Query, before: Ranking, drawn: Drawn) -> None:
-        """Search the guides that are new, judge all, fuse those that count with the text pass."""
+        """Search the guides that are new, judge all, fuse those that count with the text pass.
+
+        A step that fails or comes too late leaves the ranking of the one before, and what was said of its guides.
+        """
         await self._search(query, before, drawn)
-        if query.plan.outliers:
-            drawn.judged = await asyncio.to_thread(self._judge, query, drawn)
-        accepted = drawn.accepted()
+        judged = await asyncio.to_thread(self._judge, query, drawn) if query.plan.outliers else None
+        rejected = set() if judged is None else _rejected(drawn.guides, judged)
+        accepted = [one for one in drawn.guides if one.guide_id in drawn.found and one.guide_id not in rejected]
         weighted = searches_of(
             accepted, drawn.vectors, spaces=query.plan.spaces, space_weights=query.weights, settings=self._fusion
         )
@@ -176,13 +175,12 @@ class GuideLoop:
         found = Found(before.lists, before.searches)
         for guide in accepted:
             found += _weighted(drawn.found[guide.guide_id], weight)
-        drawn.searches = found.searches[len(before.searches) :]
-        drawn.ranking = None
-        captions = drawn.captions
-        if drawn.searches or (captions is not None and await asyncio.to_thread(captions.speak, before.fused.ids)):
-            drawn.ranking = await self._searcher.combine(found, query.rules, query.stopwatch, scorer=drawn.captions)
-        if drawn.ranking is not None:
-            drawn.ranking = replace(drawn.ranking, dropped=(*before.dropped, *drawn.ranking.dropped))
+        searches = found.searches[len(before.searches) :]
+        captions, ranking = drawn.captions, None
+        if searches or (captions is not None and await asyncio.to_thread(captions.speak, before.fused.ids)):
+            ranking = await self._searcher.combine(found, query.rules, query.stopwatch, scorer=captions)
+            ranking = replace(ranking, dropped=(*before.dropped, *ranking.dropped))
+        drawn.judged, drawn.searches, drawn.ranking = judged, searches, ranking
 
     def _judge(self, query: Query, drawn: Drawn) -> OutlierReport:
         vectors, background = {}, {}
@@ -238,6 +236,10 @@ class GuideLoop:
             there = {one.space for one in lists}
             mine = tuple(one for one in found.searches if one.guide == guide.guide_id and one.space in there)
             drawn.found[guide.guide_id] = Found(lists, mine)
+
+
+def _rejected(guides: Sequence[Guide], judged: OutlierReport) -> set[str]:
+    return {guide.guide_id for guide, out in zip(guides, judged.rejected, strict=False) if out}
 
 
 def _why(stable: StableTopK, drawn: int, plan: QueryPlan) -> str:

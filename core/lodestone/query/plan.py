@@ -35,6 +35,7 @@ class QueryPlan:
         captions: Collection of captions, if there is one.
         tags: Collection of tags, if there is one.
         generators: Engines to ask for guides.
+        named: Whether the request itself named them.
         guides: Guides at most.
         fusion: Key of `FUSIONS`.
         depths: Candidates from each list, ascending: the last is searched, the others order it (see `fuse_in_tiers`).
@@ -57,6 +58,7 @@ class QueryPlan:
     captions: str | None
     tags: str | None
     generators: tuple[str, ...]
+    named: bool
     guides: int
     fusion: str
     depths: tuple[int, ...]
@@ -126,6 +128,7 @@ def make_plan(
         captions=aliases.get(CAPTIONS_ALIAS),
         tags=aliases.get(TAGS_ALIAS) if words is None or words.tags else None,
         generators=generators,
+        named=words is not None and words.generators is not None,
         guides=guides,
         fusion=fusion,
         depths=_depths(settings.depth, options.offset + options.limit),

@@ -88,6 +88,9 @@ class GuideSource(Protocol):
     def names(self) -> Sequence[str]:
         """Engines that may be asked for."""
 
+    def enabled(self, name: str) -> bool:
+        """Whether this engine may be asked."""
+
     def refresh(self) -> None:
         """Notice what was changed about the engines meanwhile. Blocking, and quick."""
 
