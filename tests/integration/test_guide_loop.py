@@ -12,7 +12,7 @@ from tests.support.photos import CAT, COFFEE, ROCKET, photo
 from tests.support.traces import unexplained
 
 from lodestone.config.settings import QuerySettings, TagSettings
-from lodestone.errors import ModelUnavailableError, NotFoundError
+from lodestone.errors import ModelUnavailableError, NotFoundError, StoreError
 from lodestone.generators.base import Generator, Guide
 from lodestone.query.explain import explain
 from lodestone.query.fusion import FUSIONS
@@ -185,3 +185,80 @@ async def test_only_as_many_queries_are_kept_as_the_home_wants(collection):
     assert unkept.warnings == []
     with pytest.raises(NotFoundError):
         load_trace(collection.catalog, unkept.query_id)
+
+
+class ScoresFail:
+    """A store that stops giving exact scores after `most` searches for them."""
+
+    def __init__(self, store, most):
+        self._store, self._left = store, most
+
+    def __getattr__(self, name):
+        return getattr(self._store, name)
+
+    def search(self, collection, queries):
+        if any(query.exact for query in queries):
+            self._left -= 1
+            if self._left < 0:
+                raise StoreError("the disk is gone", hint="plug it in")
+        return self._store.search(collection, queries)
+
+
+async def test_a_round_that_fails_leaves_the_ranking_of_the_round_before(collection):
+    text_pass, first_round = 2, 2  # one a space
+    generator = Drawn(photo(CAT), photo(ROCKET), photo(COFFEE))
+    engine = collection.engine(
+        generators={"drawn": generator}, profile=DRAWN, store=ScoresFail(collection.store, text_pass + first_round)
+    )
+    response = await engine.answer(SearchRequest(query="a cat", adaptive=True, outliers=False))
+    assert any("the disk is gone" in one for one in response.warnings)
+    assert response.stage == "guides"
+    assert [one.guide_id for one in response.guides if one.status == "used"] == ["drawn/0", "drawn/1"]
+
+
+async def test_guides_that_found_nothing_in_the_end_are_not_called_used(collection):
+    engine = collection.engine(
+        generators={"drawn": Drawn(photo(CAT))}, profile=DRAWN, store=ScoresFail(collection.store, 2), settings=QuerySettings()
+    )
+    response = await engine.answer(SearchRequest(query="a cat"))
+    assert response.stage == "text"
+    assert {one.status for one in response.guides} == {"dropped"}
+
+
+async def test_many_guides_in_a_new_process_are_judged_in_time(collection):
+    engine = engine_of(collection, Drawn(photo(CAT), photo(CAT), photo(CAT), photo(ROCKET)))
+    response = await engine.answer(SearchRequest(query="a cat", guides=16, deadline_ms=30_000))
+    assert response.stage == "guides"
+    assert {one.guide_id for one in response.guides if one.status == "rejected"} == {f"drawn/{n}" for n in (3, 7, 11, 15)}
+    assert any("the map of the guides: not prepared" in one for one in response.dropped)
+
+
+async def test_the_profiles_weights_of_spaces_hold_where_nothing_learnt_counts(collection):
+    profile = replace(DRAWN, space_priors={"labels": 3.0, "labels0": 1.0})
+    engine = collection.engine(profile=profile, generators={"drawn": Drawn(photo(CAT))})
+    for request in (SearchRequest(query="a cat", trust=False, guides=0), SearchRequest(query="a cat", guides=0)):
+        response = await engine.answer(request)
+        assert response.space_weights == pytest.approx({"labels": 0.75, "labels0": 0.25})
+        assert response.trust == {"labels": 1.5, "labels0": 0.5}
+    alike = await engine.similar(collection.ids[CAT], SearchOptions(limit=3))
+    assert alike.space_weights == pytest.approx({"labels": 0.75, "labels0": 0.25})
+
+
+async def test_one_guide_is_drawn_and_used_when_drawing_may_stop_early(collection):
+    response = await engine_of(collection, Drawn(photo(CAT))).answer(SearchRequest(query="a cat", guides=1, adaptive=True))
+    assert [one.status for one in response.guides] == ["used"]
+    assert not any("more guides" in one for one in response.dropped)
+
+
+async def test_a_query_without_a_space_to_search_is_recorded_explained_and_replayed(models, tmp_path):
+    empty = Collection(tmp_path, models)
+    for space in ("labels", "labels0"):
+        empty.store.drop_alias(space)
+    engine = engine_of(empty, Drawn(photo(CAT)), gate=COMPLEX)
+    response = await engine.answer(SearchRequest(query="a cat", gate=True))
+    assert (response.hits, response.guides, response.gate) == ([], [], None)
+    assert any("nothing is indexed" in one for one in response.warnings)
+    trace = load_trace(empty.catalog, response.query_id)
+    assert explain(trace).hits == []
+    assert replay(trace).identical
+    empty.close()

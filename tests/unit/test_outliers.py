@@ -263,3 +263,10 @@ def test_a_weight_out_of_range_is_refused(weight: float) -> None:
 def test_spaces_must_hold_the_same_guides() -> None:
     with pytest.raises(InvalidRequestError, match="different numbers"):
         judge_guides({"a": draw(0, 9, 1).guides, "b": draw(0, 8, 1).guides}, {"a": 1.0, "b": 1.0})
+
+
+def test_without_time_for_maps_many_guides_are_judged_by_distance() -> None:
+    drawn = draw(3, 20, 2)
+    report = judge(drawn, maps=False)
+    assert report.rule == "medoid"
+    assert (report.rejected == drawn.planted).all()

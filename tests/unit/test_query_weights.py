@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lodestone.learn.trust import ScoredQueries, fit_space_weights, fuse, sure_pictures
+from lodestone.query.trusted import trusted, untaught
 from lodestone.query.weights import SpaceWeights
 
 FITTED = SpaceWeights(middle=0.65, slope=25, named=0.45, floor=0.05, ceiling=0.5, scales={"labels": 0.1, "bridge": 0.2})
@@ -90,3 +91,10 @@ def test_sure_pictures_name_each_class_once_by_its_surest_picture():
     probabilities = np.array([[0.6, 0.4], [0.9, 0.1], [0.45, 0.55], [0.5, 0.5]], np.float32)
     classes, pictures = sure_pictures(probabilities)
     assert classes.tolist() == [0, 1] and pictures.tolist() == [1, 2]
+
+
+def test_what_the_profile_says_of_spaces_counts_by_ratios_until_something_is_learnt():
+    assert untaught({}, ["a", "b"]) == {}
+    assert untaught({"c": 2.0}, ["a", "b"]) == {}
+    assert untaught({"a": 3.0}, ["a", "b"]) == {"a": 1.5, "b": 0.5}
+    assert trusted({"a": 0.5, "b": 0.5}, untaught({"a": 0.3, "b": 0.1}, ["a", "b"])) == pytest.approx({"a": 0.75, "b": 0.25})

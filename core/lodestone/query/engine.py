@@ -31,7 +31,6 @@ from lodestone.query.hydrate import Hydrator
 from lodestone.query.lessons import Learnt, Lessons
 from lodestone.query.loop import Drawn, GuideLoop
 from lodestone.query.outliers import UMAP_FROM
-from lodestone.query.outliers import warm_up as warm_up_outliers
 from lodestone.query.plan import QueryPlan, make_plan
 from lodestone.query.rescore import ListSearch
 from lodestone.query.responses import Query, Stage, finished, guide_info, guide_infos, plan_event, response_of
@@ -45,7 +44,7 @@ from lodestone.query.stages import (
     SpaceWeigher,
 )
 from lodestone.query.trace import Kind
-from lodestone.query.trusted import trusted
+from lodestone.query.trusted import trusted, untaught
 from lodestone.store.base import Filter, HasId, VectorStore
 from lodestone_schemas.api import (
     DoneEvent,
@@ -129,9 +128,9 @@ class QueryEngine:
         await self._encoder.warm_up()
         if self._hub is not None:
             await self._hub.warm_up()
-            guides = self._settings.guides or self._profile.guides
-            if self._settings.outliers and guides >= UMAP_FROM:
-                await asyncio.to_thread(warm_up_outliers)
+        guides = self._profile.guides if self._settings.guides is None else self._settings.guides
+        if self._loop is not None and self._settings.outliers and guides >= UMAP_FROM:
+            await asyncio.to_thread(self._loop.warm_up)
 
     async def events(self, request: SearchRequest) -> AsyncGenerator[Event, None]:
         """Answer in words, step by step; closing the iterator cancels what is pending.
@@ -146,6 +145,7 @@ class QueryEngine:
         with stopwatch.stage("encode"):
             texts = await self._encode(plan)
         query = await self._lessons.with_trust(Query(plan, stopwatch, {}), texts)
+        query = replace(query, trust=query.trust or untaught(self._profile.space_priors, list(plan.spaces)))
         query = replace(query, weights=self._weigh(texts, query))
         yield plan_event(query)
         ranking, tags = await self._text_pass(query, texts)
@@ -272,7 +272,7 @@ class QueryEngine:
         self, vectors: Mapping[str, Vector], plan: QueryPlan, stopwatch: Stopwatch, options: SearchOptions, *, kind: Kind
     ) -> SearchResponse:
         spaces = {space: collection for space, collection in plan.spaces.items() if collection in vectors}
-        weights = EqualWeights().weights({}, list(spaces))
+        weights = trusted(EqualWeights().weights({}, list(spaces)), untaught(self._profile.space_priors, list(spaces)))
         query = Query(plan, stopwatch, weights)
         searches = [
             ListSearch(PICTURE_GUIDE, space, collection, weights[space], vectors[collection])

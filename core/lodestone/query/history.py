@@ -51,7 +51,8 @@ async def ask_again(engine: QueryEngine, catalog: Catalog, trace: Trace) -> Repl
     """The same request over the collection, trust and tags of now, compared with the record. It is recorded as a query, too.
 
     Raises:
-        InvalidRequestError: not a search in words, or queries are not recorded any more.
+        InvalidRequestError: not a search in words.
+        NotFoundError: the new answer was not recorded (query.history is 0).
     """
     if trace.kind != "words":
         raise InvalidRequestError(

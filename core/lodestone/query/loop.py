@@ -23,7 +23,8 @@ from lodestone.generators.exemplar import Exemplar
 from lodestone.query.captions import CaptionEvidence, CaptionMatches
 from lodestone.query.clock import remaining, within
 from lodestone.query.guiding import FusionSettings, embed_guides, fit, searches_of
-from lodestone.query.outliers import OutlierReport, judge_guides
+from lodestone.query.outliers import UMAP_FROM, OutlierReport, judge_guides
+from lodestone.query.outliers import warm_up as warm_up_outliers
 from lodestone.query.plan import CAPTIONS_ALIAS, TAGS_ALIAS, QueryPlan
 from lodestone.query.rescore import ListSearch
 from lodestone.query.responses import Query
@@ -32,6 +33,7 @@ from lodestone.query.stages import EncodedTexts, Encoder, GuideSource
 from lodestone.query.stopping import StableTopK
 
 ROUND: Final = 2  # guides a round in adaptive mode: one search a space serves both
+FIRST_MAP_S: Final = 60.0  # the first map of guides in a process takes 10 to 30 seconds, longer beside other work
 
 
 @dataclass(slots=True)
@@ -96,6 +98,12 @@ class GuideLoop:
         self._fusion = fusion
         self._captions = captions
         self._text_encoder = text_encoder
+        self._mapped = False  # whether guides were laid out on a map before
+
+    def warm_up(self) -> None:
+        """Prepare for maps of guides. Blocking, for 10 to 30 seconds."""
+        warm_up_outliers()
+        self._mapped = True
 
     async def run(self, query: Query, texts: EncodedTexts, before: Ranking, drawn: Drawn) -> AsyncGenerator[list[Guide], None]:
         """Guides as they come; `drawn` holds what they led to when the iterator is exhausted.
@@ -190,8 +198,21 @@ class GuideLoop:
             if dim is not None:
                 vectors[space] = np.stack([np.full(dim, np.nan, np.float32) if row is None else row for row in rows])
                 background[space] = self._searcher.background(collection)
-        threshold, seed = query.plan.outlier_threshold, query.plan.seed
-        return judge_guides(vectors, query.weights, background=background, threshold=threshold, seed=seed)
+        maps = self._mapped or remaining(query.plan.deadline) > FIRST_MAP_S
+        if len(drawn.guides) >= UMAP_FROM and not maps:
+            query.log.left_out(
+                f"the map of the guides: not prepared; set query.guides to {UMAP_FROM} or more, or allow more time"
+            )
+        report = judge_guides(
+            vectors,
+            query.weights,
+            background=background,
+            threshold=query.plan.outlier_threshold,
+            seed=query.plan.seed,
+            maps=maps,
+        )
+        self._mapped = self._mapped or report.rule == "umap_lof"
+        return report
 
     async def _ask_captions(self, query: Query, texts: EncodedTexts, drawn: Drawn) -> None:
         plan, vector = query.plan, texts.encoded.get(self._text_encoder)

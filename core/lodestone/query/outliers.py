@@ -82,6 +82,7 @@ def judge_guides(
     background: Mapping[str, Vectors] | None = None,
     threshold: float | None = None,
     seed: int = 0,
+    maps: bool = True,
 ) -> OutlierReport:
     """Score guides and say which to leave out. Blocking: milliseconds; see `warm_up`.
 
@@ -91,6 +92,7 @@ def judge_guides(
         background: Space -> (m, dim) float32, a sample of the collection's pictures (`Calibration.sample`).
         threshold: What counts as unlike, in typical distances of the collection, > 0; by default `THRESHOLD`.
         seed: Of UMAP.
+        maps: Whether there is time for maps: the first in a process takes long. Without, the rule is `medoid` throughout.
 
     Raises:
         InvalidRequestError: a threshold or weight out of range, or spaces with different numbers of guides.
@@ -103,7 +105,7 @@ def judge_guides(
         if weights.get(space, 0.0) > 0:
             units, present = _unit(vectors[space])
             if present.sum() >= FEWEST_GUIDES:
-                unlike, by_map = _unlikeness(units[present], _around(background, space, units[present]), seed)
+                unlike, by_map = _unlikeness(units[present], _around(background, space, units[present]), seed=seed, maps=maps)
                 per_space[space] = np.full(count, np.nan)
                 per_space[space][present] = unlike / limit
                 mapped |= by_map
@@ -187,7 +189,7 @@ def _around(background: Mapping[str, Vectors] | None, space: str, guides: Vector
     return strangers if len(strangers) >= _FEWEST_BACKGROUND else None
 
 
-def _unlikeness(guides: Vectors, around: Vectors | None, seed: int) -> tuple[Values, bool]:
+def _unlikeness(guides: Vectors, around: Vectors | None, *, seed: int, maps: bool) -> tuple[Values, bool]:
     """(g,) in units of `THRESHOLD`, and whether a map took part."""
     apart = _distances(guides)
     to_core = _to_core(apart)
@@ -197,7 +199,7 @@ def _unlikeness(guides: Vectors, around: Vectors | None, seed: int) -> tuple[Val
         return among, False
     among /= _BESIDE_BACKGROUND
     unlike = np.minimum(among, to_core / max(_typical(_distances(around)), _LEAST_TYPICAL))
-    if len(guides) < UMAP_FROM:
+    if len(guides) < UMAP_FROM or not maps:
         return unlike, False
     factors = local_outlier_factors(guides, around[:_ON_THE_MAP], seed=seed)
     stranger = _LOF_SHARE * np.clip(np.log(np.maximum(factors, 1.0)), 0.0, _LOF_MOST)

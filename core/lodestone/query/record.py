@@ -79,8 +79,11 @@ def _plan(query: Query) -> dict[str, Any]:
         "depths": list(plan.depths),
         "offset": plan.offset,
         "limit": plan.limit,
+        "trust": plan.trust,
         "gate": plan.gate,
+        "gate_threshold": plan.gate_threshold,
         "outliers": plan.outliers,
+        "outlier_threshold": plan.outlier_threshold,
         "adaptive": plan.adaptive,
         "budget": plan.budget,
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 
 def trusted(weights: Mapping[str, float], trust: Mapping[str, float]) -> dict[str, float]:
@@ -17,3 +17,17 @@ def trusted(weights: Mapping[str, float], trust: Mapping[str, float]) -> dict[st
     product = {space: weight * trust.get(space, 1.0) for space, weight in weights.items()}
     before, after = sum(weights.values()), sum(product.values())
     return {space: weight * before / after for space, weight in product.items()} if after > 0 else dict(weights)
+
+
+def untaught(priors: Mapping[str, float], spaces: Sequence[str]) -> dict[str, float]:
+    """Space -> trust before any feedback, of mean 1; empty where the profile says nothing of these spaces.
+
+    Args:
+        priors: Of the profile: space -> number > 0, of which ratios count; 1 where it names none.
+        spaces: What is searched.
+    """
+    if not any(space in priors for space in spaces):
+        return {}
+    found = {space: priors.get(space, 1.0) for space in spaces}
+    mean = sum(found.values()) / len(found)
+    return {space: prior / mean for space, prior in found.items()}
