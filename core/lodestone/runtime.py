@@ -221,7 +221,11 @@ class Runtime:
             models=self.models(),
             text_encoder=self.profile.text_encoder,
         )
-        engines = {**self.profile.engines, **self.settings.generators}
+        size = {"size": self.profile.image_size}
+        engines = {
+            name: engine if "size" in engine.model_fields_set else engine.model_copy(update=size)
+            for name, engine in {**self.profile.engines, **self.settings.generators}.items()
+        }
         return make_hub(
             self.settings.model_copy(update={"generators": engines}),
             self.profile.generators,

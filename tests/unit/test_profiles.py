@@ -5,15 +5,17 @@ from tests.support.tiny_models import declare_torchvision_operators
 
 from lodestone.backbones.open_clip import repository_of
 from lodestone.backbones.registry import make_backbone
+from lodestone.config.engines import EngineSettings
 from lodestone.config.own_profiles import ProfileSettings, choose_profile
 from lodestone.config.profiles import PROFILES, find_profile
-from lodestone.config.settings import load_settings
+from lodestone.config.settings import Settings, load_settings
 from lodestone.errors import ConfigurationError, UnknownNameError
 from lodestone.generators.diffusers_engine import PRESETS
 from lodestone.language.registry import make_text_encoder
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.query.fusion import find_fusion
+from lodestone.runtime import Runtime
 from lodestone.spaces.registry import make_space
 from lodestone_schemas.collections import HnswSpec
 
@@ -176,3 +178,16 @@ def test_unknown_profiles_and_bases_list_those_of_the_settings_too():
     assert "mine" in caught.value.hint
     with pytest.raises(UnknownNameError, match="'nothing'"):
         choose_profile("mine", own)
+
+
+def test_engines_draw_as_large_as_their_own_section_says_else_the_profile(tmp_path):
+    sections = {
+        "own": EngineSettings(kind="http", url="http://127.0.0.1:9/"),
+        "sized": EngineSettings(kind="http", url="http://127.0.0.1:9/", size=96),
+    }
+    own = ProfileSettings(base="fast", image_size=384)
+    settings = Settings(home=tmp_path, profile="mine", profiles={"mine": own}, generators=sections)
+    with Runtime.open(settings) as runtime:
+        sizes = {name: runtime.hub.engines[name].settings.size for name in ("own", "sized", "sd-turbo")}
+    assert sizes == {"own": 384, "sized": 96, "sd-turbo": 384}
+    assert not (tmp_path / "catalog.sqlite").exists()

@@ -188,3 +188,17 @@ def test_dates_without_an_offset_are_utc_and_the_end_is_excluded(catalog):
 def test_dates_the_wrong_way_round_are_refused(catalog):
     with pytest.raises(InvalidRequestError, match="is not before"):
         build_filter(SearchFilters.model_validate({"taken_from": "2024-02-01", "taken_to": "2024-01-01"}), catalog)
+
+
+@pytest.mark.parametrize(("own", "expected"), [(None, 40), (25, 25)])
+def test_lists_are_as_deep_as_the_home_says_else_the_profile(catalog, own, expected):
+    made = make_plan(
+        SearchRequest(query="x", limit=10),
+        settings=QuerySettings(depth=own),
+        profile=replace(PROFILE, depth=40),
+        aliases=LIVE,
+        known_spaces=LIVE,
+        known_generators=["exemplar"],
+        catalog=catalog,
+    )
+    assert made.depths == (expected,)

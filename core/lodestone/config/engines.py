@@ -21,8 +21,8 @@ class EngineSettings(BaseModel):
     enabled: bool = True
     priority: int = Field(0, ge=0, le=1_000, description="Lowest first, equal ones together; higher ones fill what is missing.")
     guides: int | None = Field(None, ge=1, le=64, description="Guides of one query at most; default: an equal share.")
-    size: int = Field(256, ge=16, le=4096, description="Side of its pictures, pixels.")
-    cost: float = Field(0.0, ge=0, description="Per picture, in any one unit.")
+    size: int = Field(256, ge=16, le=4096, description="Side of its pictures, pixels; default: the profile's.")
+    cost: float = Field(0.0, ge=0, le=1e9, description="Per picture, in any one unit.")
     timeout_s: float = Field(30.0, gt=0, le=600, description="Seconds one call may take.")
     concurrency: int = Field(4, ge=1, le=64, description="Calls at once.")
     breaker_failures: int = Field(3, ge=1, le=100, description="Failures in a row that take it out of use.")

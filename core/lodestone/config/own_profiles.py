@@ -80,6 +80,9 @@ def _put_together(name: str, wanted: ProfileSettings) -> Profile:
     changes: dict[str, Any] = {key: value for key in _TAKEN_OVER if (value := getattr(wanted, key)) is not None}
     if wanted.generators is not None:
         changes["generators"] = tuple(wanted.generators)
+    if wanted.image_size is not None:
+        size = {"size": wanted.image_size}
+        changes["engines"] = {engine: one.model_copy(update=size) for engine, one in base.engines.items()}
     return replace(
         base,
         name=name,

@@ -33,10 +33,10 @@ class Profile:
         generators: Guide engines asked by default.
         guides: Guides a query at most.
         fusion: Default fusion method.
-        image_size: Side of a generated picture, pixels.
+        image_size: Side of a generated picture, pixels, where an engine's settings do not say.
         gate: Do simple queries stop after the text pass, where the settings do not say?
         adaptive: Are guides drawn until the first results are stable, where the settings do not say?
-        depth: Candidates from each list.
+        depth: Candidates from each list, where the settings do not say.
         hnsw: Graph of each space's collection, where the settings do not say.
         direct: Space -> the backbone (`NAME` or `NAME#OUTPUT`) whose output is the space as it is.
         space_priors: Space -> its trust before any feedback, 1 where it is not named; ratios count.

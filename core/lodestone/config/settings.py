@@ -73,7 +73,7 @@ class QuerySettings(_Section):
     fusion: str | None = Field(None, description="Fusion method; default: the profile's.")
     generators: list[str] | None = Field(None, description="Guide generators; default: the profile's.")
     guides: int | None = Field(None, ge=0, le=64, description="Guides a query; default: the profile's.")
-    depth: int = Field(100, ge=1, le=1000, description="Candidates taken from each (guide, space) list.")
+    depth: int | None = Field(None, ge=1, le=1000, description="Candidates from each list; default: the profile's.")
     deadline_ms: int = Field(10_000, ge=1, le=600_000, description="Time allowed for a complete answer.")
     gate: bool | None = Field(None, description="Simple queries stop after the text pass; default: the profile's.")
     gate_threshold: float | None = Field(

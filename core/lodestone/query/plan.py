@@ -131,7 +131,7 @@ def make_plan(
         named=words is not None and words.generators is not None,
         guides=guides,
         fusion=fusion,
-        depths=_depths(settings.depth, options.offset + options.limit),
+        depths=_depths(settings.depth or profile.depth, options.offset + options.limit),
         offset=options.offset,
         limit=options.limit,
         filter=build_filter(options.filters, catalog),
