@@ -193,3 +193,13 @@ def test_deciding_costs_little_beside_reading_the_lists() -> None:
 
     reading = seconds(lambda: [json.loads(json.dumps([list(one.ids), one.scores.tolist()])) for one in methods])
     assert seconds(lambda: model.decide(methods)) < 20 * reading
+
+
+def test_of_threshold_one_no_query_is_simple_not_even_one_predicted_perfect() -> None:
+    perfect = GateModel(intercept=7.0, terms={"bridge.answered": Term(1, 1, 0.0)}, threshold=0.5)
+    found = [method("bridge", "x", "y")]
+
+    assert (perfect.decide(found).verdict, perfect.decide(found).predicted_ap) == ("simple", 1.0)
+    judged = perfect.decide(found, threshold=1.0)
+    assert (judged.verdict, judged.predicted_ap) == ("complex", 1.0)
+    assert judged.why == "complex: with threshold 1 every query is"

@@ -65,7 +65,7 @@ class GateModel:
     Attributes:
         intercept: Mean average precision where it was fitted.
         terms: Feature -> its part.
-        threshold: A query is simple from this predicted average precision on.
+        threshold: A query is simple from this predicted average precision on; of 1, none is.
         k: Results of each method that features are taken over.
         provenance: JSON-serialisable: data, licence, figures.
     """
@@ -96,7 +96,7 @@ class GateModel:
 
         Args:
             methods: The elementary methods' lists, in any order; those that were not asked are left out.
-            threshold: Instead of the fitted one, in [0, 1].
+            threshold: Instead of the fitted one, in [0, 1]; of 1, every query is complex.
         """
         limit = self.threshold if threshold is None else threshold
         trouble = _trouble(methods)
@@ -106,7 +106,7 @@ class GateModel:
         if trouble:
             return self._decision(0.0, limit, why=f"complex: {trouble}", values=values, simple=False)
         predicted = self.predict(values)
-        simple = predicted >= limit
+        simple = predicted >= limit < 1  # of 1, no query is simple: predictions are cut off there
         return self._decision(predicted, limit, why=self._why(values, predicted, limit), values=values, simple=simple)
 
     def save(self, directory: Path) -> Path:
@@ -197,6 +197,8 @@ class GateModel:
         )
 
     def _why(self, values: Mapping[str, float], predicted: float, limit: float) -> str:
+        if limit >= 1:
+            return f"complex: with threshold {limit:g} every query is"
         parts = self._parts(values)
         simple = predicted >= limit
         # Terms of negative weight correct others that go along with them: true, but no reason that a reader could follow.
