@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.support.collection import PROFILE, Collection, fillers, load_models, photos
-from tests.support.hubs import hub_of
+from tests.support.engines import hub_around
 from tests.support.photos import CAT, COFFEE, ROCKET, photo
 from tests.support.traces import unexplained
 
@@ -129,7 +129,7 @@ async def test_all_engines_down_degrade_to_the_text_pass_and_say_so(collection):
 
 async def test_what_the_budget_does_not_cover_is_not_drawn(collection):
     generator = Drawn(photo(CAT))
-    engine = collection.engine(hub=hub_of({"drawn": generator}, cost=2.0), profile=DRAWN)
+    engine = collection.engine(hub=hub_around({"drawn": generator}, cost=2.0), profile=DRAWN)
     response = await engine.answer(SearchRequest(query="a cat", budget=7.0))
     assert len(response.guides) == 3
     assert response.cost == 6.0

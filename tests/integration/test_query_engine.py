@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 from tests.support.collection import PROFILE, Collection, fillers, load_models, photos
-from tests.support.hubs import hub_of
+from tests.support.engines import hub_around
 from tests.support.photos import CAT, COFFEE, ROCKET, photo
 
 from lodestone.config.settings import QuerySettings
@@ -363,7 +363,7 @@ async def test_many_queries_at_once_do_not_mix(engine):
 
 
 async def test_a_disabled_engine_is_news_only_to_who_asked_for_it(collection):
-    hub = hub_of({"drawing": Drawing()}, enabled=False)
+    hub = hub_around({"drawing": Drawing()}, enabled=False)
     engine = collection.engine(hub=hub, profile=replace(PROFILE, generators=("drawing",)))
     plain = await engine.answer(SearchRequest(query="a cat"))
     assert (plain.dropped, plain.warnings, plain.guides) == ([], [], [])

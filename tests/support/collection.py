@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image
-from tests.support.hubs import hub_of
+from tests.support.engines import hub_around
 from tests.support.models import model_context
 from tests.support.photos import CAT, COFFEE, PERSON, ROCKET, photo
 from tests.support.pictures import photo as made_photo
@@ -181,7 +181,7 @@ class Collection:
                 "encoder": self.models.encoder(),
                 "profile": PROFILE,
                 "settings": QuerySettings(),
-                "hub": hub_of(generators),
+                "hub": hub_around(generators),
             }
             | changed
         )  # type: ignore[arg-type]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -100,6 +100,13 @@ def remote(name: str, url: str, *, kind: str = "http", **settings) -> Engine:
 
 def hub_of(*engines: Engine, **rest) -> Hub:
     return Hub({one.name: one for one in engines}, **rest)
+
+
+def hub_around(generators: Mapping[str, Generator], **settings) -> Hub:
+    """A hub of generators by name, as the settings would make it: everything at its default, no cache. `settings`: of each."""
+    return hub_of(
+        *(Engine(name, EngineSettings(**{"kind": name, **settings}), generator) for name, generator in generators.items())
+    )
 
 
 async def drawn(
