@@ -203,6 +203,15 @@ def test_only_the_latest_queries_are_kept(catalog: Catalog) -> None:
     assert catalog.queries() == []
 
 
+def test_all_queries_are_forgotten_at_once_and_feedback_is_not(catalog: Catalog) -> None:
+    for number in range(5):
+        catalog.add_query(asked(number), keep=10)
+    catalog.add_feedback("q1", ["a"], [], 0.2)
+    assert catalog.forget_queries() == 5
+    assert catalog.queries() == []
+    assert [one.query_id for one in catalog.feedback()] == ["q1"]
+
+
 def test_the_same_feedback_counts_once(catalog: Catalog) -> None:
     assert catalog.add_feedback("q1", ["b", "a", "b"], ["c"], 0.2)
     assert not catalog.add_feedback("q1", ["a", "b"], ["c", "c"], 0.3)

@@ -34,6 +34,10 @@ class QueryRows(CatalogBase):
 
         self._write(change)
 
+    def forget_queries(self) -> int:
+        """Forget all recorded queries, and return how many there were; feedback stays, and so does what it taught."""
+        return self._write(lambda connection: connection.execute(delete(tables.queries)).rowcount)
+
     def query(self, query_id: str) -> QueryRecord | None:
         """One query with its trace; None when it is unknown or no longer kept."""
         with self._reading() as connection:

@@ -1,8 +1,13 @@
-"""What became of the generators of one query?"""
+"""What became of the generators and the optional stages of one query?"""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
+
+from lodestone.errors import LodestoneError
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -22,3 +27,12 @@ class GuideLog:
         """Say what was left out."""
         if what not in self.dropped:
             self.dropped.append(what)
+
+
+def told(error: Exception) -> str:
+    """What is said of a stage's failure. It is logged; one that nobody expected is logged whole, and only named here."""
+    if isinstance(error, LodestoneError):
+        _log.warning("a stage that answers can do without failed: %s", error.message)
+        return f"{error.message}{f' ({error.hint})' if error.hint else ''}"
+    _log.error("a stage that answers can do without failed", exc_info=error)
+    return f"an unexpected {type(error).__name__}, which the log describes"

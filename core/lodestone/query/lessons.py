@@ -6,13 +6,14 @@ Nothing learnt is needed for an answer: what fails or comes too late here is lef
 from __future__ import annotations
 
 import asyncio
-import logging
+import time
 from dataclasses import dataclass, replace
+from typing import Final
 
-from lodestone.errors import LodestoneError
-from lodestone.query.clock import within
+from lodestone.query.clock import remaining, within
 from lodestone.query.fusion import RankedList
 from lodestone.query.gate import GateModel
+from lodestone.query.guide_log import told
 from lodestone.query.methods import caption_method, methods_of
 from lodestone.query.record import trace_of
 from lodestone.query.responses import Query
@@ -22,7 +23,7 @@ from lodestone.query.trace import Kind
 from lodestone.store.base import VectorStore
 from lodestone_schemas.api import GateDecision, SearchOptions, SearchResponse
 
-_log = logging.getLogger(__name__)
+_REMEMBER_GRACE_S: Final = 1.0  # an answer is recorded even when its deadline has just passed
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +65,17 @@ class Lessons:
         if trust is None or not query.plan.trust or encoder not in texts.encoded:
             return replace(query, topic=query.plan.topic)
         try:
-            found = await asyncio.to_thread(
+            asked = asyncio.to_thread(
                 trust.assign, texts.encoded[encoder][0], encoder=encoder, topic=query.plan.topic, spaces=list(query.plan.spaces)
             )
-        except LodestoneError as error:
-            query.log.failed(f"learnt trust is left out: {error.message}")
-            return query
-        return replace(query, topic=found.topic, trust=found.weights)
+            found = await within(asked, query.plan.deadline)
+        except TimeoutError:
+            query.log.left_out("learnt trust: out of time")
+        except Exception as error:  # noqa: BLE001  (nothing learnt is needed for an answer)
+            query.log.failed(f"learnt trust is left out: {told(error)}")
+        else:
+            return replace(query, topic=found.topic, trust=found.weights)
+        return replace(query, topic=query.plan.topic)
 
     async def tagged(self, query: Query) -> RankedList | None:
         """Pictures whose tags are like the words; None when there are none."""
@@ -84,8 +89,8 @@ class Lessons:
                 )
             except TimeoutError:
                 query.log.left_out("tags: out of time")
-            except LodestoneError as error:
-                query.log.failed(f"tags are left out: {error.message}")
+            except Exception as error:  # noqa: BLE001  (as above)
+                query.log.failed(f"tags are left out: {told(error)}")
             else:
                 return found if found.ids else None
         return None
@@ -104,10 +109,14 @@ class Lessons:
                     captions = await within(search, plan.deadline)
                 except TimeoutError:
                     query.log.left_out("captions as a sign for the gate: out of time")
-                except LodestoneError as error:
-                    query.log.failed(f"captions are no sign for the gate: {error.message}")
-            methods = methods_of(ranking.lists, captions=captions, tags=tags)
-            return model.decide(methods, threshold=plan.gate_threshold)
+                except Exception as error:  # noqa: BLE001  (as above)
+                    query.log.failed(f"captions are no sign for the gate: {told(error)}")
+            try:
+                methods = methods_of(ranking.lists, captions=captions, tags=tags)
+                return model.decide(methods, threshold=plan.gate_threshold)
+            except Exception as error:  # noqa: BLE001  (as above)
+                query.log.failed(f"the gate is left out: {told(error)}")
+        return None
 
     async def remember(
         self,
@@ -119,7 +128,10 @@ class Lessons:
         texts: EncodedTexts | None = None,
         kind: Kind = "words",
     ) -> None:
-        """Record the query and let it teach; whatever goes wrong is a warning of an answer that stands."""
+        """Record the query and let it teach; whatever goes wrong is a warning of an answer that stands.
+
+        What takes longer than the query has left goes on by itself: its answer does not wait.
+        """
         memory = self._learnt.memory
         if memory is None:
             return
@@ -132,9 +144,11 @@ class Lessons:
                 trace = trace_of(request, query, ranking, response, kind=kind, parts=parts, text_vectors=vectors)
                 return memory.keep(trace)
 
+            until = time.monotonic() + max(remaining(query.plan.deadline), _REMEMBER_GRACE_S)
             try:
-                for warning in await asyncio.to_thread(keep):
+                for warning in await within(asyncio.to_thread(keep), until):
                     query.log.failed(warning)
-            except LodestoneError as error:
-                _log.warning("query %s was not recorded: %s", query.plan.query_id, error.message)
-                query.log.failed(f"this query was not recorded: {error.message}")
+            except TimeoutError:
+                query.log.left_out("the record of this query, which comes late if at all: out of time")
+            except Exception as error:  # noqa: BLE001  (as above)
+                query.log.failed(f"this query was not recorded: {told(error)}")

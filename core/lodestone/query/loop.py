@@ -17,11 +17,11 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.errors import LodestoneError
 from lodestone.generators.base import Guide, GuideRequest
 from lodestone.generators.exemplar import Exemplar
 from lodestone.query.captions import CaptionEvidence, CaptionMatches
 from lodestone.query.clock import remaining, within
+from lodestone.query.guide_log import told
 from lodestone.query.guiding import FusionSettings, embed_guides, fit, searches_of
 from lodestone.query.outliers import UMAP_FROM, OutlierReport, judge_guides
 from lodestone.query.outliers import warm_up as warm_up_outliers
@@ -119,6 +119,20 @@ class GuideLoop:
         if stable is not None:
             stable.update(before.fused.ids, guides=0)
         await self._guarded(self._ask_captions(query, texts, drawn), query)
+        try:
+            async with aclosing(self._batches(query, texts, before, drawn, stable)) as batches:
+                async for batch in batches:
+                    yield batch
+        except Exception as error:  # noqa: BLE001  (guides are wanted, never needed)
+            query.log.failed(f"further guides are left out: {told(error)}")
+        if (stable is None and drawn.guides) or (drawn.captions is not None and drawn.ranking is None):
+            await self._guarded(self._step(query, before, drawn), query)
+
+    async def _batches(
+        self, query: Query, texts: EncodedTexts, before: Ranking, drawn: Drawn, stable: StableTopK | None
+    ) -> AsyncGenerator[list[Guide], None]:
+        """Guides as the hub draws them; in adaptive mode, each round is fused and may be the last."""
+        plan = query.plan
         waiting = time.monotonic()
         batches = self._hub.draw(
             _request(plan, texts),
@@ -141,8 +155,6 @@ class GuideLoop:
                             drawn.stopped = _why(stable, len(drawn.guides), plan)
                             break
                 waiting = time.monotonic()
-        if (stable is None and drawn.guides) or (drawn.captions is not None and drawn.ranking is None):
-            await self._guarded(self._step(query, before, drawn), query)
 
     async def _guarded(self, work: Awaitable[None], query: Query) -> bool:
         """Whether the step was carried out; a failure costs the guides, never the answer."""
@@ -151,8 +163,8 @@ class GuideLoop:
                 await within(work, query.plan.deadline)
             except TimeoutError:
                 query.log.left_out("guides: out of time")
-            except LodestoneError as error:
-                query.log.failed(f"guides are left out: {error.message}{f' ({error.hint})' if error.hint else ''}")
+            except Exception as error:  # noqa: BLE001  (models and filters raise anything; the text pass stands)
+                query.log.failed(f"guides are left out: {told(error)}")
             else:
                 return True
         return False

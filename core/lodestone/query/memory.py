@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from lodestone.catalog.records import QueryRecord
 from lodestone.config.settings import TagSettings
-from lodestone.errors import LodestoneError
+from lodestone.query.guide_log import told
 from lodestone.query.trace import Trace
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
     from lodestone.store.base import VectorStore
-
-_log = logging.getLogger(__name__)
 
 
 class Memory:
@@ -32,22 +29,24 @@ class Memory:
         self._store = store
         self._history = history
         self._tags = tags
+        self._forgotten = history > 0  # with none to keep, those of before must go, once
 
     def keep(self, trace: Trace) -> list[str]:
         """See `QueryMemory.keep`."""
         warnings = []
-        if self._history:
-            try:
+        try:
+            if self._history:
                 self._catalog.add_query(_row(trace), self._history)
-            except LodestoneError as error:
-                _log.warning("query %s was not recorded: %s", trace.query_id, error.message)
-                warnings.append(f"this query was not recorded: {error.message}")
+            elif not self._forgotten:
+                self._catalog.forget_queries()
+                self._forgotten = True
+        except Exception as error:  # noqa: BLE001  (the answer stands)
+            warnings.append(f"this query was not recorded: {told(error)}")
         if self._tags.implicit and trace.kind == "words" and trace.stage == "guides":
             try:
                 self._tag(trace)
-            except LodestoneError as error:
-                _log.warning("query %s left no tags: %s", trace.query_id, error.message)
-                warnings.append(f"this query left no tags: {error.message}")
+            except Exception as error:  # noqa: BLE001  (as above)
+                warnings.append(f"this query left no tags: {told(error)}")
         return warnings
 
     def _tag(self, trace: Trace) -> None:

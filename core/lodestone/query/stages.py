@@ -143,7 +143,7 @@ class QueryMemory(Protocol):
     """What happens with an answered query: it is recorded, and may leave tags."""
 
     def keep(self, trace: Trace) -> list[str]:
-        """Record it and learn from it; what went wrong, as warnings. Blocking; never raises `LodestoneError`."""
+        """Record it and learn from it; what went wrong, as warnings. Blocking; raises nothing."""
 
 
 class CatalogReader(Protocol):

@@ -1,0 +1,152 @@
+"""What answers can do without may fail in any way, or hang: the answer stands, in time, and says what is missing."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.support.collection import PROFILE, Collection, load_models, photos
+from tests.support.photos import CAT, photo
+
+from lodestone.config.settings import QuerySettings, TagSettings
+from lodestone.errors import NotFoundError
+from lodestone.generators.base import Generator, Guide
+from lodestone.query.lessons import Learnt
+from lodestone.query.memory import Memory
+from lodestone.query.trace import load_trace
+from lodestone_schemas.api import SearchRequest
+
+DRAWN = replace(PROFILE, generators=("drawn",), guides=2)
+SECRET = "postgresql://user:hunter2@host"  # what a library's error may quote
+
+
+class Drawn(Generator):
+    name = "drawn"
+    version = "1"
+
+    async def warm_up(self):
+        pass
+
+    async def generate(self, request):
+        pixels = np.asarray(photo(CAT).convert("RGB"))
+        return [Guide(f"drawn/{n}", self.name, 1.0, {}, pixels=pixels) for n in range(request.first, request.first + request.n)]
+
+
+class Broken:
+    """Any source of what was learnt; all it does raises an error that is not one of ours."""
+
+    def assign(self, *_, **__):
+        raise RuntimeError(SECRET)
+
+    search = keep = decide = assign
+
+
+class Slow:
+    """Trust and memory behind a catalog that somebody keeps locked."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def assign(self, *_, **__):
+        time.sleep(self.seconds)
+
+    def keep(self, _trace):
+        time.sleep(self.seconds)
+        return []
+
+
+@pytest.fixture(scope="module")
+def models():
+    return load_models()
+
+
+@pytest.fixture(scope="module")
+def collection(models, tmp_path_factory):
+    made = Collection(tmp_path_factory.mktemp("home"), models)
+    made.add("photos", photos())
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ("learnt", "missing"),
+    [
+        (Learnt(trust=Broken()), "learnt trust is left out"),
+        (Learnt(gate=Broken()), "the gate is left out"),
+        (Learnt(memory=Broken()), "was not recorded"),
+    ],
+)
+async def test_what_was_learnt_may_fail_in_any_way(collection, learnt, missing, caplog):
+    engine = collection.engine(generators={"drawn": Drawn()}, profile=DRAWN, learnt=learnt)
+    response = await engine.answer(SearchRequest(query="a cat", gate=True, guides=1, topic="pets"))
+    assert CAT in [hit.uri for hit in response.hits][:2]
+    (warning,) = [one for one in response.warnings if missing in one]
+    assert "RuntimeError" in warning and SECRET not in warning
+    assert SECRET in caplog.text  # whoever looks for the cause finds it
+    assert response.topic == "pets"
+
+
+async def test_guides_whose_pictures_cannot_be_embedded_leave_the_text_pass(collection, models):
+    class OutOfMemory:
+        def __init__(self, encoder):
+            self._encoder = encoder
+
+        def __getattr__(self, name):
+            return getattr(self._encoder, name)
+
+        async def embed_pictures(self, pictures):
+            raise RuntimeError("CUDA out of memory")
+
+    engine = collection.engine(generators={"drawn": Drawn()}, profile=DRAWN, encoder=OutOfMemory(models.encoder()))
+    response = await engine.answer(SearchRequest(query="a cat"))
+    assert response.stage == "text" and response.hits
+    assert {guide.status for guide in response.guides} == {"dropped"}
+    assert any("guides are left out" in one for one in response.warnings)
+
+
+async def test_a_source_of_guides_that_breaks_leaves_those_that_came(collection):
+    class Breaking:
+        names = ("drawn",)
+
+        def refresh(self):
+            pass
+
+        def enabled(self, name):
+            return True
+
+        def keep_vectors(self, guide, vectors):
+            pass
+
+        async def draw(self, request, **_):
+            yield await Drawn().generate(request)
+            raise ArithmeticError("no money")
+
+    response = await collection.engine(hub=Breaking(), profile=DRAWN).answer(SearchRequest(query="a cat"))
+    assert response.stage == "guides"
+    assert {guide.status for guide in response.guides} == {"used"}
+    assert any("further guides are left out" in one for one in response.warnings)
+
+
+async def test_no_answer_waits_for_a_locked_catalog_beyond_its_deadline(collection):
+    slow, deadline_s = Slow(5.0), 1.0
+    engine = collection.engine(profile=PROFILE, learnt=Learnt(memory=slow))
+    started = time.monotonic()
+    response = await engine.answer(SearchRequest(query="a cat", guides=0, deadline_ms=int(deadline_s * 1000)))
+    assert time.monotonic() - started < slow.seconds
+    assert response.hits
+    assert any("the record of this query" in one for one in response.dropped)
+
+
+async def test_a_home_that_keeps_no_queries_forgets_those_it_kept_before(collection):
+    def engine(history):
+        memory = Memory(collection.catalog, collection.store, history=history, tags=TagSettings(implicit=False))
+        return collection.engine(settings=QuerySettings(history=history), learnt=Learnt(memory=memory))
+
+    kept = await engine(10).answer(SearchRequest(query="my neighbour's cat", guides=0))
+    assert load_trace(collection.catalog, kept.query_id).text
+    await engine(0).answer(SearchRequest(query="a cat", guides=0))
+    with pytest.raises(NotFoundError):
+        load_trace(collection.catalog, kept.query_id)
+    assert collection.catalog.queries() == []
