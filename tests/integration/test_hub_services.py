@@ -6,6 +6,7 @@ import re
 import time
 from itertools import product
 
+import httpx
 import numpy as np
 import pytest
 from tests.support.engines import Recorder, drawn, hub_of, ids, remote
@@ -13,6 +14,9 @@ from tests.support.image_servers import GIGABYTE, ImageServer, drawing
 
 from lodestone.errors import ModelUnavailableError
 from lodestone.generators.base import GuideRequest
+from lodestone.generators.credentials import Credential
+from lodestone.generators.http_client import Access, HttpClient
+from lodestone.generators.http_engine import unexpected
 from lodestone.generators.http_guard import is_public
 from lodestone.generators.trial import describe_engine, try_engine
 from lodestone.query.guide_log import GuideLog
@@ -264,6 +268,16 @@ async def test_redirects_of_a_picture_are_checked_like_its_address(server):
         assert "more than 3 times" in said
 
 
+async def test_no_service_leaves_cookies(server):
+    jar = HttpClient(Access(httpx.URL(server.url), Credential("x")))._client(own=False).cookies
+    jar.extract_cookies(httpx.Response(200, headers={"Set-Cookie": "who=you"}, request=httpx.Request("GET", server.url)))
+    assert not jar
+
+
+async def test_a_reply_of_endless_names_is_told_in_short():
+    assert len(unexpected("pictures", {"a" * 10_000: 1}).message) < 200
+
+
 async def test_a_public_picture_is_fetched_from_the_address_that_was_checked_under_its_own_name(server, monkeypatch):
     with ImageServer(reply_with="url") as second:
         named = second.pictures("p", 0, 64, 1)[0].replace("127.0.0.1", "pictures.example")
@@ -290,6 +304,7 @@ def test_which_addresses_are_public():
     assert is_public("93.184.216.34") and is_public("2606:2800:220:1:248:1893:25c8:1946")
     for private in ("127.0.0.1", "10.1.2.3", "192.168.0.1", "172.16.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
                     "224.0.0.1", "::1", "fe80::1%eth0", "fd00::1", "::ffff:10.0.0.1", "64:ff9b::7f00:1", "2002:7f00:1::",
+                    "64:ff9b:1::a00:1", "::7f00:1", "fec0::1",
                     ):  # fmt: skip
         assert not is_public(private), private
 

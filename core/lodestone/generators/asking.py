@@ -29,6 +29,7 @@ CANCEL_GRACE_S: Final = 0.1  # for an engine that is told to stop; one that does
 # A call cut off by the query's deadline counts against the engine only when it had its whole time-out, or this long: hurried
 # queries must not take a good engine out of use.
 _FAIR_S: Final = 5.0
+_LONGEST_MESSAGE: Final = 500  # characters of a plug-in's error: it is kept with the query
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +228,7 @@ class Caller:
             message = error.message
             draw.log.failed(f"generator {self.name!r} gave nothing: {message}{f' ({error.hint})' if error.hint else ''}")
         else:  # other people's code: it must not cost the answer
-            message = f"{type(error).__name__}: {error}" if error is not None else "it cancelled itself"
+            message = f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE] if error is not None else "it cancelled itself"
             _log.error("generator %s failed", self.name, exc_info=error)
             draw.log.failed(f"generator {self.name!r} failed: {message}")
         self.failed(message)
@@ -247,7 +248,7 @@ def version_of(engine: Engine) -> str:
     """Of its generator; some read it from their model's files, which may be missing: then it is empty."""
     try:
         return engine.generator.version
-    except (LodestoneError, OSError) as error:
+    except Exception as error:  # noqa: BLE001  (other people's code)
         _log.warning("the version of generator %s cannot be told: %s", engine.name, error)
         return ""
 

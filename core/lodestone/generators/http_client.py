@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final
 
 import httpx
@@ -116,6 +117,7 @@ class HttpClient:
                 timeout=None,  # noqa: S113  (`_until` bounds the whole)
                 limits=limits,
                 follow_redirects=False,
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # servers keep nothing here
             )
         return self._clients[own]
 

@@ -183,7 +183,11 @@ def texts_of(reply: Any, *path: str) -> list[str]:  # noqa: ANN401
 
 def unexpected(wanted: str, reply: Any) -> ServiceUnavailableError:  # noqa: ANN401
     """The error for a reply that is JSON, and not what the service documents. Names its keys, not its values."""
-    have = f"an object with {sorted(map(str, reply))[:8]}" if isinstance(reply, Mapping) else f"a {type(reply).__name__}"
+    have = (
+        f"an object with {[name[:40] for name in sorted(map(str, reply))[:8]]}"
+        if isinstance(reply, Mapping)
+        else f"a {type(reply).__name__}"
+    )
     return ServiceUnavailableError(f"the reply should have {wanted}, and is {have}", hint="is it the right kind of engine?")
 
 

@@ -18,7 +18,9 @@ import httpx
 from lodestone.errors import ServiceUnavailableError
 
 _PORTS: Final = {"http": 80, "https": 443}
-_TRANSLATED: Final = ipaddress.ip_network("64:ff9b::/96")  # NAT64: an IPv4 address, possibly a private one, in disguise
+# Outside it lie networks' own addresses (site-local) and IPv4 addresses, possibly private ones, in disguise
+# (NAT64, IPv4-compatible).
+_GLOBAL_UNICAST: Final = ipaddress.ip_network("2000::/3")
 
 
 def origin(url: httpx.URL) -> tuple[str, str, int | None]:
@@ -69,7 +71,7 @@ def is_public(address: str) -> bool:
     if isinstance(ip, ipaddress.IPv6Address):
         if ip.ipv4_mapped is not None:
             return is_public(str(ip.ipv4_mapped))
-        if ip.sixtofour is not None or ip.teredo is not None or ip in _TRANSLATED:
+        if ip.sixtofour is not None or ip.teredo is not None or ip not in _GLOBAL_UNICAST:
             return False
     return ip.is_global and not ip.is_multicast
 
