@@ -1,5 +1,6 @@
 """The guide cache: what is found again, how alike it is, what makes room, and what damage costs."""
 
+import io
 import multiprocessing
 import os
 import signal
@@ -144,18 +145,21 @@ def test_what_is_larger_than_the_whole_cache_is_not_kept_and_counted(tmp_path, c
     assert "could not be kept" in caplog.text
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other"])
+@pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "other", "array", "astray"])
 def test_a_damaged_entry_is_removed_counted_and_drawn_again(cache, damage):
     (kept,) = cache.keep(KEY, [guide()])
     (path,) = files(cache)
     content = path.read_bytes()
     middle = len(content) // 2
+    np.save(array := io.BytesIO(), np.zeros(3))  # NumPy reads it, but it holds no names
     path.write_bytes(
         {
             "cut": content[:middle],
             "flipped": content[:middle] + bytes([content[middle] ^ 255]) + content[middle + 1 :],
             "empty": b"",
             "other": b"PK\x03\x04 something else",
+            "array": array.getvalue(),
+            "astray": content[: content.rfind(b"PK\x05\x06") + 16] + b"\xff\xff\xff\x7f" + content[-2:],
         }[damage]
     )
     assert cache.picture(kept.provenance[PICTURE_KEY]) is None

@@ -9,10 +9,11 @@ from tests.support.engines import Drawer, Recorder, drawn, engine, hub_of, ids
 
 from lodestone.catalog.records import EngineState
 from lodestone.config.settings import Settings
-from lodestone.errors import ConfigurationError, ModelUnavailableError, ServiceUnavailableError, UnknownNameError
+from lodestone.errors import CatalogError, ConfigurationError, ModelUnavailableError, ServiceUnavailableError, UnknownNameError
 from lodestone.generators.assembly import make_hub
 from lodestone.generators.base import GuideRequest
 from lodestone.generators.budget import Purse
+from lodestone.generators.cache import GuideCache
 from lodestone.generators.registry import GeneratorContext
 from lodestone.query.guide_log import GuideLog
 
@@ -250,6 +251,37 @@ def test_three_times_a_tenth_fits_into_three_tenths():
     assert [purse.reserve(1, cost=0.1) for _ in range(4)] == [1, 1, 1, 0]
     purse.give_back(2, cost=0.1)
     assert purse.reserve(5, cost=0.1) == 2 and purse.spent == pytest.approx(0.3)
+
+
+@pytest.mark.parametrize("budget", [float("inf"), 1e30, 1e308])
+async def test_a_budget_may_be_of_any_size(budget):
+    log = GuideLog()
+    assert len(await drawn(hub_of(engine("a", Drawer(), cost=0.01)), n=3, budget=budget, log=log)) == 3
+    assert log.cost == pytest.approx(0.03) and not log.warnings
+
+
+async def test_a_cache_on_a_disk_that_hangs_does_not_hold_the_query(tmp_path):
+    class Hanging(GuideCache):
+        def find(self, *_, **__):
+            time.sleep(hangs)
+            return {}
+
+    hangs, log = 4.0, GuideLog()
+    hub = hub_of(engine("a", Drawer()), cache=Hanging(tmp_path, limit_bytes=2**20))
+    started = time.monotonic()
+    await drawn(hub, n=2, seconds=0.5, log=log)
+    assert time.monotonic() - started < hangs
+    assert any("the guide cache" in one for one in log.dropped)
+
+
+def test_states_that_cannot_be_read_stay_as_they_were(monkeypatch):
+    def locked():
+        raise CatalogError("the catalog is locked")
+
+    hub = hub_of(engine("a", Drawer()), states={"a": EngineState(enabled=False)}, source=locked)
+    monkeypatch.setattr("lodestone.generators.hub._REFRESH_S", -1.0)
+    hub.refresh()
+    assert not hub.enabled("a")
 
 
 async def test_disabled_engines_are_not_asked_and_states_change_order_and_use():

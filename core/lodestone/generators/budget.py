@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import Decimal
 
 
@@ -13,7 +14,7 @@ class Purse:
     """
 
     def __init__(self, limit: float | None) -> None:
-        self._left = None if limit is None else _exact(limit)
+        self._left = None if limit is None or math.isinf(limit) else _exact(limit)
         self._spent = Decimal(0)
 
     @property
@@ -26,7 +27,10 @@ class Purse:
         price = _exact(cost)
         if price <= 0:
             return pictures
-        affordable = pictures if self._left is None else min(pictures, int(self._left // price))
+        # multiplied, not divided: a huge limit by a tiny price has more digits than a Decimal counts with
+        affordable = pictures
+        while affordable and self._left is not None and affordable * price > self._left:
+            affordable -= 1
         self._take(affordable * price)
         return affordable
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -88,5 +89,9 @@ def read_entry(path: Path) -> Entry | None:
         )
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
+    except OSError as error:
+        if error.errno != errno.EINVAL:
+            raise
+        raise UnreadableEntryError(f"{path.name}: it points outside itself") from error
+    except (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error, NotImplementedError) as error:
         raise UnreadableEntryError(f"{path.name}: {error}") from error

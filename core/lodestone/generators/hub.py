@@ -27,7 +27,7 @@ from lodestone.generators.base import Guide, GuideRequest
 from lodestone.generators.budget import Purse
 from lodestone.generators.cache import GuideCache
 from lodestone.generators.cache_keys import GuideKey, key_of
-from lodestone.query.clock import remaining
+from lodestone.query.clock import remaining, within
 from lodestone.query.guide_log import GuideLog
 from lodestone_schemas.api import EngineInfo, EngineList
 
@@ -86,7 +86,10 @@ class Hub:
         """Read again what was changed about the engines, at most once a second. Blocking."""
         if self._source is not None and time.monotonic() - self._read_at > _REFRESH_S:
             self._read_at = time.monotonic()
-            self.apply(self._source())
+            try:
+                self.apply(self._source())
+            except LodestoneError as error:  # what was known a second ago will do
+                _log.warning("what was changed about the generators cannot be read: %s", error.message)
 
     def apply(self, states: Mapping[str, EngineState]) -> None:
         """Take over what was changed about the engines; the next query is the first to notice."""
@@ -269,7 +272,10 @@ class Hub:
         if cache is None:
             return otherwise
         try:
-            return await asyncio.to_thread(lambda: work(cache, key_of(engine, request)))
+            return await within(asyncio.to_thread(lambda: work(cache, key_of(engine, request))), draw.until)
+        except TimeoutError:  # a slow disk costs the keeping, not the guides
+            draw.log.left_out(f"the guide cache for {engine.name!r}: out of time")
+            return otherwise
         except Exception as error:  # noqa: BLE001  (other people's engines: it must not cost the answer; logged and told)
             _log.exception("guides of %s cannot be kept", engine.name)
             draw.log.failed(f"guides of {engine.name!r} cannot be kept: {type(error).__name__}: {error}")
