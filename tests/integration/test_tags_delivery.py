@@ -299,3 +299,18 @@ def test_list_comes_in_pages(home: Home) -> None:
     assert (len(first.tags), first.next_offset) == (2, 2)
     assert (len(rest.tags), rest.next_offset) == (1, None)
     assert {tag.image_id for tag in (*first.tags, *rest.tags)} == set(home.ids["holidays"])
+
+
+def test_picture_that_cannot_be_read_any_more_is_found_by_its_tags_again_once_it_can(home: Home) -> None:
+    first, second, _ = home.ids["holidays"]
+    home.book.add([first, second], "beach")
+    home.deliver()
+
+    record = home.catalog.images([first])[first]
+    home.catalog.update_images([replace(record, state=ImageState.FAILED)])
+    home.deliver()
+    assert home.found("beach") == [second]  # as in the other collections, which have buried it
+
+    home.catalog.update_images([record])
+    home.deliver()
+    assert sorted(home.found("beach")) == sorted([first, second])

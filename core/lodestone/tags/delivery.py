@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TAGS_ALIAS: Final = "tags"
 COLLECTION: Final = f"tags-{VERSION}"
 _BATCH: Final = 256  # pictures written at once
+_UNSHOWN: Final = frozenset({ImageState.GONE, ImageState.FAILED})  # the other collections have no points of theirs either
 _Tags = Mapping[str, "Sequence[TagRecord]"]
 
 
@@ -74,7 +75,7 @@ def _write(catalog: Catalog, store: VectorStore, image_ids: Sequence[str]) -> No
             image_id: vector
             for image_id in image_ids
             if image_id in images
-            and images[image_id].state is not ImageState.GONE
+            and images[image_id].state not in _UNSHOWN
             and (vector := point_vector(known.get(image_id, ()))) is not None
         }
         if points:
