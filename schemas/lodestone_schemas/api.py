@@ -11,6 +11,7 @@ MAX_QUERY_CHARS = 1_000
 MAX_LIMIT = 200
 MAX_OFFSET = 1_000
 MAX_GUIDES = 64
+ImageId = Annotated[str, Field(max_length=64)]  # bounded, and so checked to be text: lone surrogates are refused
 
 
 class _Model(BaseModel):
@@ -196,8 +197,8 @@ class FeedbackRequest(_Model):
     """Which pictures of an answer were right, and which were not."""
 
     query_id: str = Field(max_length=64)
-    relevant: list[str] = Field(default_factory=list, max_length=1_000, description="Image ids.")
-    irrelevant: list[str] = Field(default_factory=list, max_length=1_000, description="Image ids.")
+    relevant: list[ImageId] = Field(default_factory=list, max_length=1_000, description="Image ids.")
+    irrelevant: list[ImageId] = Field(default_factory=list, max_length=1_000, description="Image ids.")
     eta: float | None = Field(None, gt=0, le=1, description="Learning rate; default: setting.")
 
 
@@ -216,7 +217,7 @@ class FeedbackResult(_Model):
 class TagRequest(_Model):
     """Put a tag on pictures by hand."""
 
-    image_ids: list[str] = Field(min_length=1, max_length=1_000)
+    image_ids: list[ImageId] = Field(min_length=1, max_length=1_000)
     text: str = Field(max_length=200)
 
 

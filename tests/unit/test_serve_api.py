@@ -71,6 +71,20 @@ async def test_streamed_events_come_in_order_with_ids(http: httpx.AsyncClient) -
     assert [json.loads(event["data"])["type"] for event in events] == ["plan", "results", "guide", "done"]
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/tags", '{"text": "boat", "image_ids": ["\\ud800"]}'),
+        ("/v1/feedback", '{"query_id": "q", "relevant": ["\\ud800"]}'),
+    ],
+)
+async def test_an_id_that_is_no_text_is_refused_before_anything_is_learnt(
+    http: httpx.AsyncClient, path: str, body: str
+) -> None:
+    answer = await http.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert_problem(answer, 422, "invalid_request")
+
+
 async def test_a_stream_that_cannot_be_planned_is_an_ordinary_problem(http: httpx.AsyncClient, services: FakeServices) -> None:
     services.fail = UnknownNameError.among("fusion", "magic", ["rrf"])
     problem = assert_problem(await http.post("/v1/search/stream", json={"query": "a", "fusion": "magic"}), 404, "unknown_name")

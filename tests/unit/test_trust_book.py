@@ -281,6 +281,7 @@ def test_exported_trust_is_the_same_in_another_home(tmp_path: Path, book: TrustB
         {"encoder": None},
         {"centre": [1.0, float("inf")]},
         {"surprise": 1},
+        {"queries": 2**63},
     ],
 )
 def test_an_import_that_is_wrong_is_refused_whole(book: TrustBook, catalog: Catalog, change: dict[str, object]) -> None:

@@ -23,7 +23,7 @@ class _TopicFile(BaseModel):
     topic: _Name
     encoder: str | None = Field(None, max_length=200)
     centre: list[_Number] | None = Field(None, min_length=1, max_length=65_536)
-    queries: int = Field(0, ge=0)
+    queries: int = Field(0, ge=0, lt=2**31)
     weights: dict[_Name, _Weight] = Field(max_length=1_000)
     words: list[Annotated[str, Field(max_length=1_000)]] = Field(default_factory=list, max_length=WORDS)
 
