@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from tests.support.collection import PROFILE, Collection, load_models, photos
 from tests.support.photos import CAT, photo
+from tests.support.traces import trace_of_scores
 
 from lodestone.config.settings import QuerySettings, TagSettings
 from lodestone.errors import NotFoundError
 from lodestone.generators.base import Generator, Guide
 from lodestone.query.lessons import Learnt
-from lodestone.query.memory import Memory
+from lodestone.query.memory import AT_ONCE, Memory
 from lodestone.query.trace import load_trace
 from lodestone_schemas.api import SearchRequest
 
@@ -137,6 +141,27 @@ async def test_no_answer_waits_for_a_locked_catalog_beyond_its_deadline(collecti
     assert time.monotonic() - started < slow.seconds
     assert response.hits
     assert any("the record of this query" in one for one in response.dropped)
+
+
+async def test_a_locked_catalog_does_not_take_all_threads(collection):
+    class Locked:
+        def __init__(self):
+            self.opened = threading.Event()
+
+        def add_query(self, *_):
+            self.opened.wait(30)
+
+    catalog = Locked()
+    memory = Memory(catalog, collection.store, history=10, tags=TagSettings(implicit=False))
+    trace = trace_of_scores("q", {"labels": {"a": 1.0, "b": 0.5}})
+    with ThreadPoolExecutor(AT_ONCE) as others:
+        waiting = [others.submit(memory.keep, trace) for _ in range(AT_ONCE)]
+        (warning,) = await asyncio.to_thread(memory.keep, trace)
+        assert "does not keep up" in warning
+        assert not any(one.done() for one in waiting)
+        catalog.opened.set()
+    assert [one.result() for one in waiting] == [[]] * AT_ONCE
+    assert memory.keep(trace) == []
 
 
 async def test_a_home_that_keeps_no_queries_forgets_those_it_kept_before(collection):

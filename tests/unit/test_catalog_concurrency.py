@@ -132,3 +132,16 @@ def test_threads_share_one_catalog(tmp_path: Path) -> None:
         with ThreadPoolExecutor(12) as pool:
             assert list(pool.map(write, range(12))) == [200] * 12
         assert catalog.count_images() == 2_400
+
+
+def test_waiting_too_long_for_a_connection_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Catalog.open(tmp_path / "catalog.sqlite") as catalog:
+        pool = catalog._engine.pool
+        monkeypatch.setattr(pool, "_timeout", 0.05)
+        monkeypatch.setattr(pool, "_max_overflow", 0)
+        taken = [catalog._engine.connect() for _ in range(pool.size())]  # type: ignore[attr-defined]
+        with pytest.raises(CatalogError, match="busy"):
+            catalog.ping()
+        for connection in taken:
+            connection.close()
+        catalog.ping()

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from lodestone.errors import CatalogError, ConfigurationError, OutOfSpaceError
@@ -79,6 +80,11 @@ def translated_errors() -> Iterator[None]:
     """Turn driver errors into `OutOfSpaceError` or `CatalogError`."""
     try:
         yield
+    except PoolTimeoutError as error:  # all connections wait for the lock that another process keeps
+        raise CatalogError(
+            "the catalog is busy: no connection was free in time",
+            hint="wait for the other lodestone command to finish, or stop it, and try again",
+        ) from error
     except (DBAPIError, sqlite3.Error) as error:
         cause = error.orig if isinstance(error, DBAPIError) else error
         reason = str(cause)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
 
 from lodestone.catalog.records import QueryRecord
 from lodestone.config.settings import TagSettings
@@ -12,6 +14,12 @@ from lodestone.query.trace import Trace
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
     from lodestone.store.base import VectorStore
+
+
+_log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 8  # while somebody keeps the catalog locked, so many threads wait for it: queries need the others
+_TURN_S: Final = 1.0
 
 
 class Memory:
@@ -29,10 +37,20 @@ class Memory:
         self._store = store
         self._history = history
         self._tags = tags
+        self._turns = threading.BoundedSemaphore(AT_ONCE)
         self._forgotten = history > 0  # with none to keep, those of before must go, once
 
     def keep(self, trace: Trace) -> list[str]:
         """See `QueryMemory.keep`."""
+        if not self._turns.acquire(timeout=_TURN_S):
+            _log.warning("query %s was not recorded: the catalog does not keep up", trace.query_id)
+            return ["this query was not recorded: the catalog does not keep up"]
+        try:
+            return self._kept(trace)
+        finally:
+            self._turns.release()
+
+    def _kept(self, trace: Trace) -> list[str]:
         warnings = []
         try:
             if self._history:
