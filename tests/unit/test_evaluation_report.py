@@ -11,12 +11,13 @@ from PIL import Image
 
 from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
 from lodestone.evaluation.ask import Answer
-from lodestone.evaluation.configurations import Configuration, make_configurations
+from lodestone.evaluation.configurations import PARTS, Configuration, make_configurations
 from lodestone.evaluation.datasets.base import EvalQuery, EvalSet
 from lodestone.evaluation.markdown import describe, to_markdown
 from lodestone.evaluation.measured import measure_ranking, query_rows, result_of
 from lodestone.evaluation.plots import draw
 from lodestone.evaluation.report import EvalReport, compare_reports, differences, load_report
+from lodestone_schemas.api import SearchRequest
 
 _QUERIES = 40
 
@@ -165,6 +166,16 @@ def test_each_part_is_left_out_on_its_own() -> None:
     assert made["full, labels alone"].request["spaces"] == ["labels"]
     assert made["full - gate"].against == "full"
     assert [one.name for one in make_configurations(["full"], [], spaces=[])] == ["text", "full"]
+
+
+def test_every_part_can_be_left_out_of_a_search() -> None:
+    made = [one for one in make_configurations(["full"], PARTS, spaces=["bridge"]) if one.name not in ("text", "full")]
+    assert len(made) == len(PARTS)
+    full = SearchRequest(query="x", **make_configurations(["full"], [], spaces=[])[1].request)
+    for one in made:
+        request = SearchRequest(query="x", **one.request)
+        assert one.skipped is None
+        assert len([name for name in SearchRequest.model_fields if getattr(request, name) != getattr(full, name)]) == 1
 
 
 def test_unknown_parts_and_configurations_are_refused() -> None:

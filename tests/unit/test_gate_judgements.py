@@ -88,6 +88,7 @@ def test_precision_counts_what_was_never_found() -> None:
 def record(catalog: Catalog, query_id: str, *, stage: str = "guides", features: dict[str, float] | None = None) -> None:
     """A recorded answer: the text pass put b first, guides put a first."""
     text = RankedList("text", "bridge", 1.0, ("b", "a"), np.array([0.5, 0.4], np.float32))
+    captions = RankedList("text", "captions", 9.0, ("a",), np.array([3.0], np.float32))  # of the guided stage, in spreads
     trace = Trace(
         query_id=query_id,
         created_at=datetime(2024, 5, 1, tzinfo=UTC),
@@ -102,7 +103,7 @@ def record(catalog: Catalog, query_id: str, *, stage: str = "guides", features: 
         gate=None
         if features is None
         else GateDecision(verdict="complex", predicted_ap=0.1, threshold=0.5, why="", features=features),
-        lists=(text, RankedList("exemplar/0", "bridge", 0.5, ("a",), np.array([0.9], np.float32))),
+        lists=(text, RankedList("exemplar/0", "bridge", 0.5, ("a",), np.array([0.9], np.float32)), captions),
         stage=stage,
     )
     catalog.add_query(QueryRecord(query_id, trace.created_at, "words", trace.text, None, {}, trace.to_bytes()), 1_000)
@@ -122,6 +123,7 @@ def test_feedback_says_what_text_pass_and_guides_were_worth(catalog: Catalog) ->
     assert (first.features, first.ap, first.guided) == ({"bridge.best": 0.5}, 0.5, 1.0)
     assert (second.ap, second.guided) == (1.0, None)
     assert second.features["bridge.best"] == pytest.approx(0.5)
+    assert not [name for name in second.features if "captions" in name]
 
 
 @dataclass

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from lodestone.errors import UnknownNameError
-from lodestone_schemas.api import SearchRequest
 
 TEXT: Final = "text"
 CAPTIONS: Final = "captions"
@@ -94,12 +93,7 @@ def check_names(run: Sequence[str], ablate: Sequence[str]) -> None:
 
 
 def _without(part: str) -> Configuration:
-    fields = _WITHOUT[part]
-    missing = [name for name in fields if name not in SearchRequest.model_fields]
-    why = f"a search cannot leave out {part} in this version" if missing else None
-    return Configuration(
-        f"full - {part}", f"everything on but {part}", request={**_FULL_LOOP, **fields}, against=FULL, skipped=why
-    )
+    return Configuration(f"full - {part}", f"everything on but {part}", request={**_FULL_LOOP, **_WITHOUT[part]}, against=FULL)
 
 
 def _alone(spaces: Sequence[str]) -> list[Configuration]:

@@ -20,6 +20,7 @@ from lodestone.errors import InvalidRequestError, LodestoneError
 from lodestone.evaluation.metrics import average_precision
 from lodestone.indexing.uris import name_of
 from lodestone.learn.complexity import Observation
+from lodestone.query.captions import CAPTIONS_SPACE
 from lodestone.query.fusion import TEXT_GUIDE, find_fusion
 from lodestone.query.gate import Method, features
 from lodestone.query.plan import normalise_query
@@ -105,7 +106,8 @@ def observations_of_feedback(catalog: Catalog) -> Iterator[Observation]:
 
 
 def _observed(trace: Trace, relevant: frozenset[str]) -> Observation | None:
-    text = [one for one in trace.lists if one.guide == TEXT_GUIDE]
+    # What captions say belongs to the guided stage, and is evidence there, not the cosines that the gate knows.
+    text = [one for one in trace.lists if one.guide == TEXT_GUIDE and one.space != CAPTIONS_SPACE]
     if not any(one.ids for one in text):
         return None
     values = dict(trace.gate.features) if trace.gate is not None else {}

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lodestone.query.captions import CAPTIONS_SPACE
 from lodestone.query.fusion import TEXT_GUIDE, RankedList
 from lodestone.query.gate import Method
 from lodestone.store.base import Filter, VectorQuery, VectorStore
 
-CAPTIONS = "captions"
-_CAPTIONS = 50  # a picture may have several
+_LIMIT: Final = 50  # captions; a picture may have several
 
 
 def methods_of(lists: Sequence[RankedList], *, captions: Method | None = None, tags: RankedList | None = None) -> list[Method]:
@@ -34,8 +35,8 @@ def caption_method(store: VectorStore, collection: str, vector: NDArray[np.float
         vector: (d,) float32, the query's words by the encoder of the captions.
         filter_: The query's.
     """
-    (found,) = store.search(collection, [VectorQuery(vector, limit=_CAPTIONS, filter=filter_, with_payload=True)])
+    (found,) = store.search(collection, [VectorQuery(vector, limit=_LIMIT, filter=filter_, with_payload=True)])
     best: dict[str, float] = {}
     for score, payload in zip(found.scores, found.payloads, strict=True):
         best.setdefault(str(payload["image"]), float(score))
-    return Method(CAPTIONS, tuple(best), np.fromiter(best.values(), np.float32, len(best)))
+    return Method(CAPTIONS_SPACE, tuple(best), np.fromiter(best.values(), np.float32, len(best)))
