@@ -23,6 +23,7 @@ _TITLES = {
     "verify": "checking",
     "promote": "switching over",
     "done": "done",
+    "ask": "asking queries",
 }
 _LINE_SECONDS = 5.0
 

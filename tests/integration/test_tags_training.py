@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tests.support.homes import home_settings, index, write_pictures
 
+from lodestone.indexing.progress import ProgressEvent, Stage
 from lodestone.learn.retrain_gate import TRAINING, train_complexity
 from lodestone.runtime import Runtime
 
@@ -19,7 +20,9 @@ def test_gate_is_fitted_from_judged_queries_and_put_in_force(tmp_path: Path) -> 
 
     with Runtime.open(home_settings(tmp_path / "home", **TRAINING)) as runtime:
         before = runtime.gate().version
-        report = train_complexity(runtime, {**judgements, "elsewhere": ["gone.jpg"]})
+        seen: list[ProgressEvent] = []
+        report = train_complexity(runtime, {**judgements, "elsewhere": ["gone.jpg"]}, progress=seen.append)
+        assert {event.stage for event in seen} == {Stage.ASK}
 
         assert (report.judged, report.feedback, report.unknown) == (len(judgements), 0, ("gone.jpg",))
         assert runtime.gate().version == report.fit.version != before

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Stage(StrEnum):
-    """Stages of an index run, in order."""
+    """Stages of an index run, in order, and of training."""
 
     DISCOVER = "discover"
     START = "start"
@@ -20,6 +20,7 @@ class Stage(StrEnum):
     VERIFY = "verify"
     PROMOTE = "promote"
     DONE = "done"
+    ASK = "ask"
 
 
 @dataclass(frozen=True, slots=True)

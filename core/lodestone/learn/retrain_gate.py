@@ -113,7 +113,7 @@ def train_complexity(
 async def _ask(engine: QueryEngine, judged: Sequence[JudgedQuery], progress: Progress) -> list[Observation]:
     """Answer every query; those of which the gate could say nothing are left out."""
     await engine.warm_up()
-    meter = Meter(progress, Stage.EMBED, total=len(judged))
+    meter = Meter(progress, Stage.ASK, total=len(judged))
     seen = []
     for one in judged:
         found = await _observe(engine, one)
