@@ -241,9 +241,10 @@ class Runtime:
         if hub is not None:
             await hub.close()
 
-    def forget_hub(self) -> None:
-        """Have the next query engine get new guide engines, for what was learnt meanwhile."""
-        self.__dict__.pop("hub", None)
+    def forget_hub(self) -> Hub | None:
+        """Have the next query engine get new guide engines, for what was learnt meanwhile; the former ones, to be closed."""
+        former: Hub | None = self.__dict__.pop("hub", None)
+        return former
 
     @cached_property
     def trust(self) -> TrustBook:

@@ -197,14 +197,16 @@ class HomeServices(MemoryServices):
         # Another version of a space is in force: its engine is warm before the sync promotes that version, so that the moment
         # in which the promoted collection has no engine is short (a query then leaves the space out, and says so).
         wanted = await asyncio.to_thread(now.runtime.projections)
-        renewed = None
+        renewed, former = None, None
         if _collections(wanted) != now.answering.collections:
-            now.runtime.forget_hub()  # a prior belongs to versions of spaces; queries under way keep the former one
+            former = now.runtime.forget_hub()  # a prior belongs to versions of spaces; queries under way keep the former one
             renewed = await self._warm(now.runtime, wanted)
         try:
             await asyncio.to_thread(sync, now.runtime, progress=report)
         finally:  # a sync that fails may have promoted before, or not
             await self._renew(now, renewed)
+            if former is not None:
+                await former.close()
 
     async def _renew(self, now: _Opened, renewed: _Answering | None) -> None:
         """Let queries use an engine of the promoted versions: the one in use, `renewed`, or else a new one."""
