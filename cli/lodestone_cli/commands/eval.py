@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _LINE_SECONDS = 5.0  # between lines of progress where there is no terminal
 _REMARKS = 3  # shown of a configuration
 _NAME_WIDTH = 20
+_WIDE = 90  # columns of a terminal that show recall and hit@1 as well
 _ON_PAPER = frozenset({"precision", "mrr"})  # in the report alone: the screen is narrow
 
 app = typer.Typer(
@@ -307,13 +308,16 @@ def _print_groups(console: Console, report: EvalReport) -> None:
     from lodestone.evaluation.markdown import TITLES
 
     shown = [metric for metric in report.metrics if metric not in _ON_PAPER]
+    if console.width < _WIDE:
+        shown = [metric for metric in shown if metric not in {"recall", "hit@1"}]
     gate = ["simple"] if any(one.simple is not None for one in report.configurations) else []
     groups = dict.fromkeys(group.name for one in report.configurations for group in one.groups)
     for group in groups:
         table = Table(box=None, pad_edge=False)
         table.add_column(group, no_wrap=True, min_width=_NAME_WIDTH)
+        widths = {"n": 4, TITLES[shown[0]]: len("0.742 [0.711, 0.773]"), "ms": 4}
         for column in ("n", *(TITLES[metric] for metric in shown), "guides", *gate, "ms"):
-            table.add_column(column, justify="right", no_wrap=True)
+            table.add_column(column, justify="right", no_wrap=True, min_width=widths.get(column, len(column)))
         for one in report.configurations:
             found = next((one_group for one_group in one.groups if one_group.name == group), None)
             if found is None:
