@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -113,7 +114,7 @@ def order(
         session.emit({"order": order_now}, lambda console: console.print(printable(_in_turn(order_now)), markup=False))
 
 
-def _switch(name: str, home: Any, profile: str | None, output: Output, *, enabled: bool) -> None:  # noqa: ANN401
+def _switch(name: str, home: Path | None, profile: str | None, output: Output, *, enabled: bool) -> None:
     with Session(home=home, profile=profile, output=output, purpose="lodestone generator") as session:
         known = session.runtime.engine_names()
         if name not in known:

@@ -64,6 +64,20 @@ class Backbone(ABC):
     def embed(self, pixels: Pixels) -> Outputs:
         """(n, input_size, input_size, 3) uint8 -> for each output name (n, dim) float16. Row i depends on picture i alone."""
 
+    def check(self, pixels: Pixels, *, warm: bool) -> Outputs | None:
+        """What every `embed` begins with: outputs of no rows for no pictures, else None.
+
+        Raises:
+            ValueError: the pixels are not (n, input_size, input_size, 3) uint8.
+            RuntimeError: `warm_up` was not called.
+        """
+        expected = (self.input_size, self.input_size, 3)
+        if pixels.ndim != 4 or pixels.shape[1:] != expected or pixels.dtype != np.uint8:
+            raise ValueError(f"{self.name} takes (n, {expected}) uint8, got {pixels.shape} {pixels.dtype}")
+        if not warm:
+            raise RuntimeError(f"{self.name}: call warm_up() before embed()")
+        return {spec.name: np.empty((0, spec.dim), np.float16) for spec in self.outputs} if len(pixels) == 0 else None
+
 
 class BackboneOutputs(Mapping[OutputKey, NDArray[np.float16]]):
     """Outputs of several backbones over the same n pictures, keyed by (backbone, output); every value has n rows."""

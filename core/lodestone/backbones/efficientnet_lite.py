@@ -99,13 +99,9 @@ class EfficientNetLite(Backbone):
             ValueError: the pixels have another shape or type.
             RuntimeError: `warm_up` was not called.
         """
-        expected = (self.input_size, self.input_size, 3)
-        if pixels.ndim != 4 or pixels.shape[1:] != expected or pixels.dtype != np.uint8:
-            raise ValueError(f"{self.name} takes (n, {expected}) uint8, got {pixels.shape} {pixels.dtype}")
-        if self._session is None:
-            raise RuntimeError(f"{self.name}: call warm_up() before embed()")
-        if len(pixels) == 0:
-            return {spec.name: np.empty((0, spec.dim), np.float16) for spec in self.outputs}
+        nothing = self.check(pixels, warm=self._session is not None)
+        if nothing is not None or self._session is None:
+            return nothing or {}
         names = [spec.name for spec in self.outputs]
         return dict(zip(names, self._session.run(names, {"pixels": pixels}), strict=True))
 

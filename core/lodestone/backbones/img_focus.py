@@ -11,7 +11,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 from PIL import Image
 
 from lodestone.backbones.base import Backbone, Outputs, OutputSpec, Pixels
@@ -82,11 +81,7 @@ class ImgFocus(Backbone):
             ValueError: the pixels have another shape or type.
             RuntimeError: `warm_up` was not called.
         """
-        expected = (self.input_size, self.input_size, 3)
-        if pixels.ndim != 4 or pixels.shape[1:] != expected or pixels.dtype != np.uint8:
-            raise ValueError(f"{self.name} takes (n, {expected}) uint8, got {pixels.shape} {pixels.dtype}")
-        if self._session is None:
-            raise RuntimeError(f"{self.name}: call warm_up() before embed()")
-        if len(pixels) == 0:
-            return {spec.name: np.empty((0, spec.dim), np.float16) for spec in self.outputs}
+        nothing = self.check(pixels, warm=self._session is not None)
+        if nothing is not None or self._session is None:
+            return nothing or {}
         return {"features": self._session.run(["features"], {"pixels": pixels})[0]}

@@ -147,13 +147,9 @@ class TorchBackbone(Backbone):
             ValueError: the pixels have another shape or type.
             RuntimeError: `warm_up` was not called.
         """
-        expected = (self.input_size, self.input_size, 3)
-        if pixels.ndim != 4 or pixels.shape[1:] != expected or pixels.dtype != np.uint8:
-            raise ValueError(f"{self.name} takes (n, {expected}) uint8, got {pixels.shape} {pixels.dtype}")
-        if self._model is None:
-            raise RuntimeError(f"{self.name}: call warm_up() before embed()")
-        if len(pixels) == 0:
-            return {spec.name: np.empty((0, spec.dim), np.float16) for spec in self.outputs}
+        nothing = self.check(pixels, warm=self._model is not None)
+        if nothing is not None or self._model is None:
+            return nothing or {}
         return {self.output: self._run(self._model, pixels).astype(np.float16)}
 
     def _run(self, model: Model, pixels: Pixels) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
