@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from lodestone.catalog.engine import CatalogBase, translated_errors, use_write_ahead_log
 from lodestone.errors import CatalogError, ConfigurationError, HomeVersionError, OutOfSpaceError
 
-REVISIONS: tuple[str, ...] = ("0001", "0002")  # oldest first; the last is the schema of tables.py
+REVISIONS: tuple[str, ...] = ("0001", "0002", "0003")  # oldest first; the last is the schema of tables.py
 _SCRIPTS = Path(__file__).parent / "migrations"
 _LOCK_SECONDS = 60
 _POSTGRES_LOCK = 0x10DE5704E  # any number that is ours; held for the migration's transaction

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Self
@@ -27,6 +27,7 @@ class RunState(StrEnum):
     DONE = "done"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
+    CANCELLED = "cancelled"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +41,19 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """One indexed folder; `path` is absolute on the machine that indexes."""
+    """One indexed source: a folder, or where `kind` says so a bucket's prefix, a table or an archive.
+
+    `path` is absolute on the machine that indexes, or a URL. Pictures of a root that is not enabled are kept and not found.
+    """
 
     root_id: str
     corpus_id: str
     name: str
     path: str
+    kind: str = "folder"  # folder, object, table, tar
+    enabled: bool = True
+    watched: bool = False
+    scanned_at: datetime | None = None  # when the last run that looked at all of it began
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +134,74 @@ class Run:
     started_at: datetime
     finished_at: datetime | None
     counts: dict[str, Any]
+    error: str = ""
+    request: dict[str, Any] = field(default_factory=dict)  # what was asked for, so that it can be asked again
+    worker: str = ""  # host:pid of the driver
+    heartbeat_at: datetime | None = None
+    cancel_requested: bool = False
+
+
+class AttemptState(StrEnum):
+    """What came of one try at a slice: under way, all receipts recorded, an error came back, the worker died."""
+
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    DIED = "died"
+
+
+@dataclass(frozen=True, slots=True)
+class SliceAttempt:
+    """One try at a slice; `attempt` counts from 1 over all runs."""
+
+    slice_id: str
+    attempt: int
+    run_id: str
+    worker: str  # host:pid
+    state: AttemptState
+    embedded: int
+    failed: int
+    started_at: datetime
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DuplicateRecord:
+    """A picture that has copies. `kind` is exact or near; `distance` is to the group's representative, 0 for itself."""
+
+    image_id: str
+    kind: str
+    corpus_id: str
+    group_id: str  # the representative's image id
+    distance: float
+
+
+class SwapState(StrEnum):
+    """Life of a model swap: filling the new collection, comparing both, in force, undone, given up."""
+
+    BACKFILL = "backfill"
+    SHADOW = "shadow"
+    PROMOTED = "promoted"
+    ROLLED_BACK = "rolled_back"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class SwapRecord:
+    """One model swap of one space; `target` says to what, as the command named it."""
+
+    swap_id: str
+    space: str
+    target: str
+    old_collection: str
+    new_collection: str
+    state: SwapState
+    created_at: datetime
+    updated_at: datetime
+    counts: dict[str, Any]
+    report: dict[str, Any]
     error: str = ""
 
 

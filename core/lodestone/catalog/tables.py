@@ -26,6 +26,9 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     UniqueConstraint,
+    false,
+    text,
+    true,
 )
 from sqlalchemy.engine import Dialect
 
@@ -85,6 +88,10 @@ roots = Table(
     Column("corpus_id", _ID, _parent("corpora.corpus_id"), nullable=False),
     Column("name", _NAME, nullable=False),
     Column("path", _NAME, nullable=False),
+    Column("kind", String(16), nullable=False, server_default="folder"),
+    Column("enabled", Boolean, nullable=False, server_default=true()),
+    Column("watched", Boolean, nullable=False, server_default=false()),
+    Column("scanned_at", UtcDateTime),
     UniqueConstraint("corpus_id", "name"),
     UniqueConstraint("corpus_id", "path"),
 )
@@ -188,6 +195,26 @@ runs = Table(
     Column("started_at", UtcDateTime, nullable=False, index=True),
     Column("finished_at", UtcDateTime),
     Column("counts", JSON, nullable=False),
+    Column("error", Text, nullable=False),
+    Column("request", JSON, nullable=False, server_default="{}"),
+    Column("worker", String(200), nullable=False, server_default=text("''")),
+    Column("heartbeat_at", UtcDateTime),
+    Column("cancel_requested", Boolean, nullable=False, server_default=false()),
+)
+
+# Every try at a slice, whatever came of it.
+slice_attempts = Table(
+    "slice_attempts",
+    metadata,
+    Column("slice_id", _ID, _parent("slices.slice_id"), primary_key=True),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("run_id", _ID, _parent("runs.run_id"), nullable=False, index=True),
+    Column("worker", String(200), nullable=False),
+    Column("state", String(12), nullable=False),
+    Column("embedded", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("started_at", UtcDateTime, nullable=False),
+    Column("seconds", Float, nullable=False),
     Column("error", Text, nullable=False),
 )
 
@@ -302,4 +329,40 @@ engine_states = Table(
     Column("name", _NAME, primary_key=True),
     Column("enabled", Boolean),
     Column("priority", Integer),
+)
+
+# Pictures that are copies of each other: of equal content (exact), or within a distance (near). One row a picture and kind.
+duplicates = Table(
+    "duplicates",
+    metadata,
+    Column("image_id", _ID, _parent("images.image_id"), primary_key=True),
+    Column("kind", String(8), primary_key=True),
+    Column("corpus_id", _ID, _parent("corpora.corpus_id"), nullable=False, index=True),
+    Column("group_id", _ID, nullable=False, index=True),
+    Column("distance", Float, nullable=False),
+)
+
+model_swaps = Table(
+    "model_swaps",
+    metadata,
+    Column("swap_id", _ID, primary_key=True),
+    Column("space", _NAME, nullable=False),
+    Column("target", _NAME, nullable=False),
+    Column("old_collection", String(255), nullable=False),
+    Column("new_collection", String(255), nullable=False),
+    Column("state", String(12), nullable=False),
+    Column("created_at", UtcDateTime, nullable=False, index=True),
+    Column("updated_at", UtcDateTime, nullable=False),
+    Column("counts", JSON, nullable=False),
+    Column("report", JSON, nullable=False),
+    Column("error", Text, nullable=False),
+)
+
+# What a space is made of in this home, where a swap has changed it from what the profile says.
+space_overrides = Table(
+    "space_overrides",
+    metadata,
+    Column("space", _NAME, primary_key=True),
+    Column("definition", JSON, nullable=False),
+    Column("swap_id", _ID, nullable=False),
 )
