@@ -170,3 +170,33 @@ class EmbeddingsDamagedError(LodestoneError):
     code = "embeddings_damaged"
     status = 500
     exit_code = 15
+
+
+class SourceError(LodestoneError):
+    """A bucket, table or archive of pictures cannot be listed or read: denied, expired credentials, not there, malformed."""
+
+    code = "source_unavailable"
+    status = 502
+    exit_code = 16
+
+
+class ManifestChangedError(LodestoneError):
+    """A table or archive that lists the pictures was changed while a run read it. What is finished is kept: run again."""
+
+    code = "manifest_changed"
+    status = 409
+    exit_code = 17
+
+
+class RunCancelledError(LodestoneError):
+    """The run was cancelled (`lodestone runs cancel`). What is finished is kept."""
+
+    code = "run_cancelled"
+    status = 409
+    exit_code = 18
+
+
+class WorkerDiedError(RunFailedError):
+    """A worker process died (killed, out of memory, its node lost) at a slice; the slice is tried again."""
+
+    code = "worker_died"
