@@ -25,7 +25,7 @@ from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.parts import PartFiles
 from lodestone.indexing.pictures import PreparedPicture, prepare_picture
-from lodestone.indexing.tasks import META_PART, EmbedSettings, RowFailure, SliceParts, SliceReceipt, SliceRow, SliceTask
+from lodestone.indexing.tasks import META_PART, EmbedSettings, RowFailure, SliceParts, SliceReceipt, SliceRow, SliceTask, this_worker
 from lodestone.language.base import TextEncoder
 from lodestone.language.registry import make_text_encoder
 from lodestone.models.cache import ModelCache
@@ -98,6 +98,7 @@ class EmbedSlice:
             adopted=tuple(progress.adopted),
             seconds=time.perf_counter() - started,
             error=progress.error,
+            worker=this_worker(),
         )
 
     def _work(self, task: SliceTask, written: _Written) -> None:

@@ -6,7 +6,9 @@ receipt says what is on disk now. Pixels and vectors never travel: workers read 
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,6 +58,8 @@ class SliceTask:
         rows: The pictures that are still in it.
         parts: Missing parts, e.g. `meta`, `captions-minilm-…`, `efficientnet-lite0-…`. Without `meta` and backbones among
             them no pixel is read.
+        attempt: Which try of this run it is, from 1.
+        isolate: A worker died at this slice before: pictures are decoded one by one in a child process that may die.
     """
 
     slice_id: str
@@ -63,6 +67,8 @@ class SliceTask:
     fingerprint: str
     rows: tuple[SliceRow, ...]
     parts: tuple[str, ...]
+    attempt: int = 1
+    isolate: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +92,9 @@ class SliceReceipt:
         embedded: Pictures whose pixels went through the models just now (0 when everything was adopted).
         adopted: Parts that were found on disk, sound, and not computed again.
         seconds: Time spent.
-        error: Set when the work as a whole cannot go on (the disk is full); then `receipts` holds what was finished before.
+        error: What ended the slice early; then `receipts` holds what was finished before. `WorkerDiedError` when its worker
+            is gone: every executor says it so.
+        worker: Who did it, `host:pid`; "" where the executor does not know.
     """
 
     slice_id: str
@@ -96,6 +104,7 @@ class SliceReceipt:
     adopted: tuple[str, ...] = ()
     seconds: float = 0.0
     error: LodestoneError | None = None
+    worker: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +161,11 @@ def backbone_part(backbone: Backbone) -> str:
 def captions_part(encoder: TextEncoder) -> str:
     """Part (and collection) name of captions encoded by this version of a text encoder."""
     return f"captions-{file_safe(encoder.name)}-{encoder.version}"
+
+
+def this_worker() -> str:
+    """`host:pid` of this process: how attempts and runs name who does the work."""
+    return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def file_safe(name: str) -> str:
