@@ -6,8 +6,9 @@ iterators over pages, which hold no transaction between them). Methods take and 
     CatalogError     the database cannot be read or written (also: a row that breaks a constraint)
     OutOfSpaceError  the disk is full; the transaction left nothing behind
 
-Each subject has its module: corpora, images, captions, slices (receipts, loads), deletions (tombstones), runs (failures),
-artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events), guide_engines.
+Each subject has its module: corpora, images, captions, slices (receipts, loads), attempts, deletions (tombstones), runs
+(failures), artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events), guide_engines, duplicates,
+swaps (overrides).
 
 Example:
     >>> catalog = Catalog.open(home.catalog)  # doctest: +SKIP
@@ -23,9 +24,11 @@ from typing import Self
 from sqlalchemy.engine import Engine
 
 from lodestone.catalog.artifacts import ArtifactRows
+from lodestone.catalog.attempts import AttemptRows
 from lodestone.catalog.captions import CaptionRows
 from lodestone.catalog.corpora import CorpusRows
 from lodestone.catalog.deletions import DeletionRows
+from lodestone.catalog.duplicates import DuplicateRows
 from lodestone.catalog.engine import make_engine
 from lodestone.catalog.guide_engines import EngineRows
 from lodestone.catalog.identity import mint_image_id
@@ -34,6 +37,7 @@ from lodestone.catalog.migrate import ensure_head
 from lodestone.catalog.queries import QueryRows
 from lodestone.catalog.runs import RunRows
 from lodestone.catalog.slices import SliceRows
+from lodestone.catalog.swaps import SwapRows
 from lodestone.catalog.tags import TagRows
 from lodestone.catalog.trust import TrustRows
 
@@ -43,6 +47,7 @@ class Catalog(
     ImageRows,
     CaptionRows,
     SliceRows,
+    AttemptRows,
     DeletionRows,
     RunRows,
     ArtifactRows,
@@ -50,6 +55,8 @@ class Catalog(
     QueryRows,
     TrustRows,
     EngineRows,
+    DuplicateRows,
+    SwapRows,
 ):
     """See the module's docstring. Make one with `Catalog.open`."""
 

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import PurePath
 from uuid import uuid4
 
-from sqlalchemy import Connection, delete, insert, select
+from sqlalchemy import Connection, delete, insert, select, update
 
 from lodestone.catalog import tables
+from lodestone.catalog.deletions import bury
 from lodestone.catalog.engine import CatalogBase
 from lodestone.catalog.records import Corpus, Root
-from lodestone.catalog.sql import insert_ignoring
-from lodestone.catalog.tags import queue_selected
+from lodestone.catalog.sql import chunks, insert_ignoring
+from lodestone.catalog.tags import queue_selected, queue_tagged
 from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
 
 _NAME_CHARS = 200
@@ -76,11 +78,16 @@ class CorpusRows(CatalogBase):
             lambda connection: connection.execute(delete(tables.corpora).where(tables.corpora.c.corpus_id == corpus_id))
         )
 
-    def ensure_root(self, corpus_id: str, path: str) -> Root:
-        """The root for that absolute path, made if it is new.
+    def ensure_root(self, corpus_id: str, path: str, *, kind: str = "folder") -> Root:
+        """The root for that absolute path or URL, made if it is new; one that is known keeps its kind.
 
-        Its name is the folder's base name; when another path of the corpus has that name already, `-2`, `-3`, … is added. The
+        Its name is the path's last part; when another path of the corpus has that name already, `-2`, `-3`, … is added. The
         name takes part in image ids and never changes.
+
+        Args:
+            corpus_id: The corpus.
+            path: Absolute path of a folder or file, or a URL. It is kept, so it must hold no secret.
+            kind: `folder`, `object`, `table` or `tar`.
 
         Raises:
             NotFoundError: there is no such corpus.
@@ -95,10 +102,9 @@ class CorpusRows(CatalogBase):
             if found := connection.execute(by_path).first():
                 return Root(*found)
             taken = set(connection.execute(select(roots.c.name).where(roots.c.corpus_id == corpus_id)).scalars())
-            name = next(candidate for candidate in _names(PurePath(path).name or "root") if candidate not in taken)
-            root = Root(root_id=str(uuid4()), corpus_id=corpus_id, name=name, path=path)
-            row = {"root_id": root.root_id, "corpus_id": corpus_id, "name": name, "path": path}
-            connection.execute(insert(roots), row)
+            name = next(candidate for candidate in _names(_base_name(path)) if candidate not in taken)
+            root = Root(root_id=str(uuid4()), corpus_id=corpus_id, name=name, path=path, kind=kind)
+            connection.execute(insert(roots), asdict(root))
             return root
 
         with self._reading() as connection:
@@ -111,7 +117,7 @@ class CorpusRows(CatalogBase):
         with self._reading() as connection:
             found = connection.execute(select(tables.roots).where(tables.roots.c.root_id == root_id)).first()
         if found is None:
-            raise NotFoundError(f"there is no root with id {root_id!r}", hint="its corpus may have been removed")
+            raise _no_root(root_id)
         return Root(*found)
 
     def roots(self, corpus_id: str | None = None) -> list[Root]:
@@ -121,6 +127,68 @@ class CorpusRows(CatalogBase):
             query = query.where(tables.roots.c.corpus_id == corpus_id)
         with self._reading() as connection:
             return [Root(*row) for row in connection.execute(query)]
+
+    def set_root(
+        self, root_id: str, *, enabled: bool | None = None, watched: bool | None = None, scanned_at: datetime | None = None
+    ) -> Root:
+        """Change what is said of a root; what is None stays. Returns the root as it is now.
+
+        Raises:
+            NotFoundError: there is no such root.
+        """
+        table = tables.roots
+        given = {"enabled": enabled, "watched": watched, "scanned_at": scanned_at}
+        changed = {name: value for name, value in given.items() if value is not None}
+
+        def change(connection: Connection) -> Root:
+            if changed:
+                connection.execute(update(table).where(table.c.root_id == root_id).values(**changed))
+            found = connection.execute(select(table).where(table.c.root_id == root_id)).first()
+            if found is None:
+                raise _no_root(root_id)
+            return Root(*found)
+
+        return self._write(change)
+
+    def remove_root(self, root_id: str) -> int:
+        """Forget a root and its pictures, in short transactions; run it again if it was interrupted. Returns how many it had.
+
+        Pictures that were ever embedded leave tombstones, so that every collection deletes them when it is next synced. An
+        unknown root is a no-op.
+        """
+        images = tables.images
+        some = select(images.c.image_id).where(images.c.root_id == root_id).order_by(images.c.image_id).limit(_REMOVED_AT_ONCE)
+
+        def some_images(connection: Connection) -> int:
+            ids = list(connection.execute(some).scalars())
+            bury(connection, ids)
+            queue_tagged(connection, ids)
+            for chunk in chunks(ids):
+                connection.execute(delete(images).where(images.c.image_id.in_(chunk)))
+            return len(ids)
+
+        removed = 0
+        while count := self._write(some_images):
+            removed += count
+        self._write(lambda connection: connection.execute(delete(tables.roots).where(tables.roots.c.root_id == root_id)))
+        return removed
+
+    def disabled_roots(self) -> tuple[str, ...]:
+        """Ids of the roots whose pictures must not be found."""
+        query = select(tables.roots.c.root_id).where(~tables.roots.c.enabled).order_by(tables.roots.c.root_id)
+        with self._reading() as connection:
+            return tuple(connection.execute(query).scalars())
+
+
+def _base_name(path: str) -> str:
+    """The last part of a path or URL; `root` where there is none."""
+    if "://" in path:
+        path = path.split("://", 1)[1].split("?", 1)[0].split("#", 1)[0]
+    return PurePath(path).name or "root"
+
+
+def _no_root(root_id: str) -> NotFoundError:
+    return NotFoundError(f"there is no root with id {root_id!r}", hint="its corpus may have been removed")
 
 
 def _names(base: str) -> Iterator[str]:

@@ -132,6 +132,11 @@ class CatalogBase:
         with self._engine.connect().execution_options(**{_WRITES: True}) as connection, connection.begin():
             return change(connection)
 
+    def _one_at_a_time(self, connection: Connection, what: str) -> None:
+        """Let one transaction at a time do `what`, the others waiting for its end; SQLite does so with all writes."""
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:what, 0))"), {"what": f"lodestone {what}"})
+
     def ping(self) -> None:
         """Return when the database answers; raise `CatalogError` when it does not."""
         with self._reading() as connection:

@@ -18,21 +18,36 @@ from lodestone.errors import NotFoundError
 
 _FAILURE_COLUMNS = tuple(tables.failures.c[name] for name in ("run_id", "root_id", "uri", "code", "message", "image_id"))
 
+_NEWEST = (tables.runs.c.started_at.desc(), tables.runs.c.run_id)
+
 
 class RunRows(CatalogBase):
     """Runs and failures."""
 
-    def start_run(self, kind: str, corpus_id: str | None = None) -> Run:
-        """Begin a run of a kind (`index`, `train-bridge`, …)."""
+    def start_run(
+        self, kind: str, corpus_id: str | None = None, *, request: Mapping[str, Any] | None = None, worker: str = ""
+    ) -> Run:
+        """Begin a run.
+
+        Args:
+            kind: `index`, `train-bridge`, …
+            corpus_id: The corpus that it is about; None for none or all.
+            request: What was asked for, as JSON, so that it can be asked again.
+            worker: Who drives it (`host:pid`).
+        """
+        now = datetime.now(UTC)
         run = Run(
             run_id=str(uuid4()),
             kind=kind,
             corpus_id=corpus_id,
             state=RunState.RUNNING,
             stage="",
-            started_at=datetime.now(UTC),
+            started_at=now,
             finished_at=None,
             counts={},
+            request=dict(request or {}),
+            worker=worker,
+            heartbeat_at=now,
         )
         row = {name: getattr(run, name) for name in Run.__slots__} | {"state": run.state.value}
         self._write(lambda connection: connection.execute(insert(tables.runs), row))
@@ -82,9 +97,56 @@ class RunRows(CatalogBase):
             raise _no_run(run_id)
         return _run(found)
 
-    def runs(self, limit: int = 20) -> list[Run]:
-        """The latest runs, newest first."""
-        query = select(tables.runs).order_by(tables.runs.c.started_at.desc(), tables.runs.c.run_id).limit(limit)
+    def beat(self, run_id: str) -> bool:
+        """Say that the run's driver is alive; returns whether somebody asked for the run to be cancelled.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        runs = tables.runs
+
+        def change(connection: Connection) -> bool:
+            alive = update(runs).where(runs.c.run_id == run_id).values(heartbeat_at=datetime.now(UTC))
+            if not connection.execute(alive).rowcount:
+                raise _no_run(run_id)
+            return bool(connection.execute(select(runs.c.cancel_requested).where(runs.c.run_id == run_id)).scalar())
+
+        return self._write(change)
+
+    def request_cancel(self, run_id: str) -> Run:
+        """Ask a running run to stop at its next beat; one that has ended stays as it is. Returns the run.
+
+        Raises:
+            NotFoundError: there is no such run.
+        """
+        runs = tables.runs
+
+        def change(connection: Connection) -> Run:
+            running = (runs.c.run_id == run_id, runs.c.state == RunState.RUNNING.value)
+            connection.execute(update(runs).where(*running).values(cancel_requested=True))
+            found = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
+            if found is None:
+                raise _no_run(run_id)
+            return _run(found)
+
+        return self._write(change)
+
+    def last_run(self, kind: str, corpus_id: str | None) -> Run | None:
+        """The run of a kind and corpus that was started last; None when there was none."""
+        runs = tables.runs
+        same_corpus = runs.c.corpus_id.is_(None) if corpus_id is None else runs.c.corpus_id == corpus_id
+        query = select(runs).where(runs.c.kind == kind, same_corpus).order_by(*_NEWEST).limit(1)
+        with self._reading() as connection:
+            found = connection.execute(query).first()
+        return None if found is None else _run(found)
+
+    def runs(self, limit: int = 20, *, corpus_id: str | None = None, state: RunState | None = None) -> list[Run]:
+        """The latest runs of one corpus (or of all and none) in one state (or any), newest first."""
+        query = select(tables.runs).order_by(*_NEWEST).limit(limit)
+        if corpus_id is not None:
+            query = query.where(tables.runs.c.corpus_id == corpus_id)
+        if state is not None:
+            query = query.where(tables.runs.c.state == RunState(state).value)
         with self._reading() as connection:
             return [_run(row) for row in connection.execute(query)]
 

@@ -11,7 +11,20 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Exists, bindparam, delete, exists, func, insert, select, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Exists,
+    Select,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    tuple_,
+    update,
+)
 
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
@@ -50,9 +63,26 @@ class SliceRows(CatalogBase):
 
     def slices(self, corpus_id: str | None = None) -> Iterator[SliceRecord]:
         """All slices of a corpus (or of all), superseded ones too, oldest first, a page at a time."""
-        query = select(tables.slices).order_by(*_ORDER).limit(PAGE)
-        if corpus_id is not None:
-            query = query.where(tables.slices.c.corpus_id == corpus_id)
+        return self._paged(select(tables.slices).where(*_in_corpus(corpus_id)))
+
+    def unfinished_slices(self, parts: Collection[str], corpus_id: str | None = None) -> Iterator[SliceRecord]:
+        """Live slices of a corpus (or of all) that lack a receipt for any of `parts`, oldest first, a page at a time.
+
+        Slices may be finished while they are listed; one that is finished before its page is read is left out.
+        """
+        return self._paged(select(tables.slices).where(*_unfinished(parts, corpus_id)))
+
+    def count_unfinished(self, parts: Collection[str], corpus_id: str | None = None) -> tuple[int, int]:
+        """How many slices `unfinished_slices` would yield, and how many rows they were planned with."""
+        slices = tables.slices
+        query = select(func.count(), func.coalesce(func.sum(slices.c.rows), 0)).where(*_unfinished(parts, corpus_id))
+        with self._reading() as connection:
+            count, rows = connection.execute(query.select_from(slices)).one()
+        return int(count), int(rows)
+
+    def _paged(self, query: Select[Any]) -> Iterator[SliceRecord]:
+        """The slices that a query over `slices` gives, oldest first."""
+        query = query.order_by(*_ORDER).limit(PAGE)
         page: list[SliceRecord] = []
         while True:
             after = [tuple_(*_ORDER) > tuple_(page[-1].created_at, page[-1].slice_id)] if page else []
@@ -64,11 +94,7 @@ class SliceRows(CatalogBase):
 
     def slices_without(self, part: str, corpus_id: str | None = None) -> list[SliceRecord]:
         """Live slices that have no receipt for `part`: what is unfinished, oldest first."""
-        query = select(tables.slices).where(_LIVE, ~_has_receipt(part)).order_by(*_ORDER)
-        if corpus_id is not None:
-            query = query.where(tables.slices.c.corpus_id == corpus_id)
-        with self._reading() as connection:
-            return [SliceRecord(*row) for row in connection.execute(query)]
+        return list(self.unfinished_slices([part], corpus_id))
 
     def slice_images(self, slice_id: str, *, states: Collection[ImageState] = LIVING) -> list[ImageRecord]:
         """The slice's live members in row order: pictures whose slice it is now, in one of `states` (pending and active)."""
@@ -133,12 +159,20 @@ class SliceRows(CatalogBase):
         if ids := list(slice_ids):
             self._write(change)
 
-    def unloaded_slices(self, collection: str, *, parts: Collection[str] = ("meta",)) -> list[SliceRecord]:
-        """Live slices with receipts for all `parts` that `collection` does not hold as they are now, oldest first."""
-        loaded = exists().where(tables.loads.c.collection == collection, tables.loads.c.slice_id == tables.slices.c.slice_id)
-        query = select(tables.slices).where(_LIVE, ~loaded, *(_has_receipt(part) for part in parts)).order_by(*_ORDER)
+    def unloaded_slices(self, collection: str, *, parts: Collection[str] = ("meta",)) -> Iterator[SliceRecord]:
+        """Live slices with receipts for all `parts` that `collection` does not hold as they are now, oldest first.
+
+        A page at a time; mark them as you go.
+        """
+        return self._paged(select(tables.slices).where(*_unloaded(collection, parts)))
+
+    def count_unloaded(self, collection: str, *, parts: Collection[str] = ("meta",)) -> tuple[int, int]:
+        """How many slices `unloaded_slices` would yield, and how many rows they were planned with."""
+        slices = tables.slices
+        query = select(func.count(), func.coalesce(func.sum(slices.c.rows), 0)).where(*_unloaded(collection, parts))
         with self._reading() as connection:
-            return [SliceRecord(*row) for row in connection.execute(query)]
+            count, rows = connection.execute(query.select_from(slices)).one()
+        return int(count), int(rows)
 
     def count_loaded(self, collection: str) -> int:
         """Number of slices that `collection` holds."""
@@ -169,6 +203,22 @@ def _claim(collection: str) -> str:
 def _load_rows(collection: str, slice_ids: Iterable[str]) -> list[dict[str, Any]]:
     now = datetime.now(UTC)
     return [{"collection": collection, "slice_id": slice_id, "loaded_at": now} for slice_id in slice_ids]
+
+
+def _in_corpus(corpus_id: str | None) -> list[ColumnElement[bool]]:
+    return [] if corpus_id is None else [tables.slices.c.corpus_id == corpus_id]
+
+
+def _unfinished(parts: Collection[str], corpus_id: str | None) -> list[ColumnElement[bool]]:
+    wanted, receipts = set(parts), tables.receipts
+    has = select(func.count()).where(receipts.c.slice_id == tables.slices.c.slice_id, receipts.c.part.in_(sorted(wanted)))
+    return [*_in_corpus(corpus_id), has.scalar_subquery() < len(wanted), _LIVE]
+
+
+def _unloaded(collection: str, parts: Collection[str]) -> list[ColumnElement[bool]]:
+    loads, slices = tables.loads, tables.slices
+    loaded = exists().where(loads.c.collection == collection, loads.c.slice_id == slices.c.slice_id)
+    return [~loaded, *(_has_receipt(part) for part in parts), _LIVE]
 
 
 def _has_receipt(part: str) -> Exists:

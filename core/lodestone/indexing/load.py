@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import islice
-from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
@@ -21,6 +20,7 @@ from lodestone.catalog.identity import caption_id
 from lodestone.catalog.records import ImageRecord, ImageState, SliceRecord
 from lodestone.embeddings.slices import read_part
 from lodestone.embeddings.tables import matrix_of
+from lodestone.files.area import FileArea
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter, Progress, Stage
 from lodestone.indexing.tasks import META_PART, SliceParts
@@ -40,7 +40,7 @@ class Target(ABC):
     fields: ClassVar[tuple[tuple[str, FieldKind], ...]]
 
     def __init__(
-        self, *, catalog: Catalog, embeddings: Path, alias: str, collection: str, dim: int, required: tuple[str, ...]
+        self, *, catalog: Catalog, embeddings: FileArea, alias: str, collection: str, dim: int, required: tuple[str, ...]
     ) -> None:
         self.catalog = catalog
         self.embeddings = embeddings
@@ -75,7 +75,7 @@ class Target(ABC):
 
 def load(store: VectorStore, target: Target, *, progress: Progress, faults: Faults) -> int:
     """Upsert every slice that the collection does not hold; returns the number of points."""
-    waiting = target.catalog.unloaded_slices(target.collection, parts=target.required)
+    waiting = list(target.catalog.unloaded_slices(target.collection, parts=target.required))
     if not waiting:
         return 0
     meter = Meter(progress, Stage.LOAD, total=sum(record.rows for record in waiting), detail=target.collection)
@@ -113,7 +113,7 @@ class SpaceTarget(Target):
 
     fields = PAYLOAD_FIELDS
 
-    def __init__(self, *, catalog: Catalog, embeddings: Path, parts: SliceParts, projection: Projection) -> None:
+    def __init__(self, *, catalog: Catalog, embeddings: FileArea, parts: SliceParts, projection: Projection) -> None:
         backbones = dict.fromkeys(key.backbone for key in projection.requires)
         super().__init__(
             catalog=catalog,
@@ -199,7 +199,7 @@ class CaptionTarget(Target):
 
     fields = CAPTION_FIELDS
 
-    def __init__(self, *, catalog: Catalog, embeddings: Path, parts: SliceParts, encoder: TextEncoder) -> None:
+    def __init__(self, *, catalog: Catalog, embeddings: FileArea, parts: SliceParts, encoder: TextEncoder) -> None:
         super().__init__(
             catalog=catalog,
             embeddings=embeddings,
