@@ -5,15 +5,27 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Final
 
+from lodestone.catalog.records import Root
 from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.query.stages import CatalogReader
 from lodestone.store.base import Between, Condition, Filter, MatchAny
 from lodestone_schemas.api import SearchFilters
 
+_NAMED: Final = 3  # directories in a note
+
 
 def build_filter(filters: SearchFilters, catalog: CatalogReader) -> Filter | None:
-    """All given conditions together; None when there is none. Asks the catalog for the ids behind names.
+    """All given conditions together, without disabled directories; None when nothing is restricted. See `restriction`."""
+    return restriction(filters, catalog)[0]
+
+
+def restriction(filters: SearchFilters, catalog: CatalogReader) -> tuple[Filter | None, list[str]]:
+    """The filter of a request, and what to tell its sender about disabled directories.
+
+    Directories are disabled here and nowhere else: their points stay as they are, so that switching costs nothing and is in
+    force with the next query, whoever answers it. Asks the catalog for that, and for the ids behind names.
 
     Raises:
         UnknownNameError: no such corpus, or no such root in the corpora asked for.
@@ -30,7 +42,30 @@ def build_filter(filters: SearchFilters, catalog: CatalogReader) -> Filter | Non
         must.append(MatchAny("folders", _spellings(folder)))
     if filters.taken_from is not None or filters.taken_to is not None:
         must.append(_taken(filters.taken_from, filters.taken_to))
-    return Filter(tuple(must)) if must else None
+    disabled = catalog.disabled_roots()
+    must_not = (MatchAny("root", disabled),) if disabled else ()
+    found = Filter(tuple(must), must_not) if must or must_not else None
+    return found, _notes(filters, corpora, catalog, set(disabled))
+
+
+def _notes(filters: SearchFilters, corpora: Sequence[str], catalog: CatalogReader, disabled: set[str]) -> list[str]:
+    """A search that looks nowhere, or not where it was told to look, says so."""
+    if not disabled:
+        return []
+    roots = [root for root in catalog.roots(None) if not corpora or root.corpus_id in corpora]
+    asked = [root for root in roots if not filters.roots or root.name in filters.roots]
+    if asked and all(root.root_id in disabled for root in asked):
+        return [f"{_directories(asked)} disabled, so nothing is searched; see `lodestone directory list`"]
+    left_out = [root for root in asked if root.root_id in disabled]
+    if filters.roots and left_out:
+        return [f"{_directories(left_out)} disabled and left out; see `lodestone directory list`"]
+    return []
+
+
+def _directories(roots: Sequence[Root]) -> str:
+    names = ", ".join(repr(root.name) for root in roots[:_NAMED])
+    more = f" and {len(roots) - _NAMED} more" if len(roots) > _NAMED else ""
+    return f"the directories {names}{more} are" if len(roots) > 1 else f"the directory {names} is"
 
 
 def _root_ids(names: Sequence[str], corpora: Sequence[str], catalog: CatalogReader) -> tuple[str, ...]:

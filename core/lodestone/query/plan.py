@@ -12,7 +12,7 @@ from typing import Final
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.query.filters import build_filter
+from lodestone.query.filters import restriction
 from lodestone.query.fusion import find_fusion
 from lodestone.query.stages import CatalogReader
 from lodestone.store.base import Filter
@@ -120,6 +120,7 @@ def make_plan(
         text = normalise_query(words.query)
         generators, guides = _guiding(words, settings, profile, known_generators)
     spaces, warnings = _searchable(options.spaces, profile, aliases, known_spaces)
+    wanted, notes = restriction(options.filters, catalog)
     now = time.monotonic() if started is None else started
     return QueryPlan(
         query_id=str(uuid.uuid4()),
@@ -134,7 +135,7 @@ def make_plan(
         depths=_depths(settings.depth or profile.depth, options.offset + options.limit),
         offset=options.offset,
         limit=options.limit,
-        filter=build_filter(options.filters, catalog),
+        filter=wanted,
         deadline=now + (options.deadline_ms or settings.deadline_ms) / 1000,
         seed=words.seed if words else 0,
         explain=options.explain,
@@ -146,7 +147,7 @@ def make_plan(
         outlier_threshold=settings.outlier_threshold,
         adaptive=_chosen(words.adaptive if words else None, settings.adaptive, profile.adaptive),
         budget=words.budget if words and words.budget is not None else settings.budget,
-        warnings=tuple(warnings),
+        warnings=(*warnings, *notes),
     )
 
 

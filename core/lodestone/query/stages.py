@@ -158,6 +158,9 @@ class CatalogReader(Protocol):
     def roots(self, corpus_id: str | None = None) -> list[Root]:
         """Roots of one corpus, or all."""
 
+    def disabled_roots(self) -> tuple[str, ...]:
+        """Ids of the roots whose pictures must not be found now; read by every query."""
+
     def images(self, image_ids: Iterable[str]) -> dict[str, ImageRecord]:
         """By id; unknown ones are left out."""
 
