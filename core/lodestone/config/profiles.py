@@ -39,6 +39,7 @@ class Profile:
         depth: Candidates from each list, where the settings do not say.
         hnsw: Graph of each space's collection, where the settings do not say.
         direct: Space -> the backbone (`NAME` or `NAME#OUTPUT`) whose output is the space as it is.
+        labels: Classifiers of the space `labels`; empty for those that it is published with.
         space_priors: Space -> its trust before any feedback, 1 where it is not named; ratios count.
         engines: Engine -> its settings, where the user's have no section of that name.
     """
@@ -56,6 +57,7 @@ class Profile:
     depth: int = 100
     hnsw: HnswSpec = field(default_factory=HnswSpec)
     direct: Mapping[str, str] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
     space_priors: Mapping[str, float] = field(default_factory=dict)
     engines: Mapping[str, EngineSettings] = field(default_factory=dict)
 

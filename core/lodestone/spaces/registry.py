@@ -5,7 +5,7 @@ Other packages add theirs by the entry point group `lodestone.spaces`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from lodestone.models.context import ModelContext
@@ -24,17 +24,22 @@ SPACES: Final[Mapping[str, Callable[[ModelContext], Projection]]] = {
 }
 
 
-def make_space(name: str, context: ModelContext, *, direct: Mapping[str, str] | None = None) -> Projection:
+def make_space(
+    name: str, context: ModelContext, *, direct: Mapping[str, str] | None = None, labels: Sequence[str] = ()
+) -> Projection:
     """A space by name, light: nothing is loaded before `warm_up`.
 
     Args:
         name: Of the table, of an entry point, or of `direct`.
         context: Cache, threads, and what was learnt.
         direct: Name -> the backbone (`NAME` or `NAME#OUTPUT`) whose output is the space as it is; as in `Profile.direct`.
+        labels: Classifiers of the space `labels`; as in `Profile.labels`.
 
     Raises:
         UnknownNameError: no such space; the hint lists them.
     """
     if direct and name in direct and name not in SPACES:
         return DirectSpace(name, context, source=direct[name])
+    if labels and name == LabelSpace.name:
+        return LabelSpace(context, backbones=labels)
     return make("space", name, context, table=SPACES, group=ENTRY_POINTS)
