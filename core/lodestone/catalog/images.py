@@ -122,6 +122,13 @@ class ImageRows(CatalogBase):
         with self._reading() as connection:
             return {root_id: count for root_id, count in connection.execute(query)}  # noqa: C416 - rows are no tuples to mypy
 
+    def count_of_root(self, root_id: str) -> dict[ImageState, int]:
+        """State -> number of the root's pictures in it; states without any are left out."""
+        images = tables.images
+        query = select(images.c.state, func.count()).where(images.c.root_id == root_id).group_by(images.c.state)
+        with self._reading() as connection:
+            return {ImageState(state): count for state, count in connection.execute(query)}
+
     def mint_image_ids(self, corpus_id: str, root_name: str, uris: Iterable[str]) -> dict[str, str]:
         """Ids for new pictures by uri: `mint_image_id`, past ids that pictures which moved away took with them."""
         minted: dict[str, str] = {}

@@ -173,14 +173,16 @@ class RunRows(CatalogBase):
             if len(page) < PAGE:
                 return
 
-    def count_failures(self, *, run_id: str | None = None, corpus_id: str | None = None) -> int:
-        """Number of what `failures` would yield."""
+    def count_failures(self, *, run_id: str | None = None, corpus_id: str | None = None, root_id: str | None = None) -> int:
+        """Number of what `failures` would yield; of one root where it is named."""
         table, roots = tables.failures, tables.roots
         query = select(func.count()).select_from(table)
         if run_id is not None:
             query = query.where(table.c.run_id == run_id)
         if corpus_id is not None:
             query = query.where(table.c.root_id.in_(select(roots.c.root_id).where(roots.c.corpus_id == corpus_id)))
+        if root_id is not None:
+            query = query.where(table.c.root_id == root_id)
         with self._reading() as connection:
             return connection.execute(query).scalar_one()
 
