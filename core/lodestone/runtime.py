@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
     from lodestone.backbones.base import Backbone
     from lodestone.catalog.catalog import Catalog
+    from lodestone.files.area import FileArea
     from lodestone.generators.asking import HubObserver
     from lodestone.generators.hub import Hub
+    from lodestone.imaging.thumbnails import ThumbnailStore
     from lodestone.language.base import TextEncoder
     from lodestone.models.context import ModelContext
     from lodestone.query.engine import QueryEngine
@@ -74,6 +76,22 @@ class Runtime:
         self.close()
 
     @cached_property
+    def embeddings(self) -> FileArea:
+        """Where the Parquet slices are: the home's folder, or what `index.embeddings` names."""
+        from lodestone.files.area import FileArea
+
+        return FileArea.at(self.settings.index.embeddings or self.home.embeddings)
+
+    @cached_property
+    def thumbnails(self) -> ThumbnailStore:
+        """Where the thumbnails are: the home's folder, or what `index.thumbnails` names."""
+        from lodestone.files.area import FileArea
+        from lodestone.imaging.thumbnails import ThumbnailStore
+
+        index = self.settings.index
+        return ThumbnailStore(FileArea.at(index.thumbnails or self.home.thumbnails), size=index.thumbnail_px)
+
+    @cached_property
     def catalog(self) -> Catalog:
         """The catalog, migrated to this version; the home is made with it."""
         from lodestone.catalog.catalog import Catalog
@@ -98,10 +116,13 @@ class Runtime:
             namespace=self.home.id,  # made with the catalog
             lock_timeout=wanted.lock_timeout_s,
             owner=self.purpose,
-            url=wanted.url,
+            url=wanted.urls,
             api_key=wanted.api_key.get_secret_value() if wanted.api_key else None,
-            grpc_port=wanted.grpc_port,
+            grpc_port=wanted.grpc_ports,
             timeout=wanted.timeout_s,
+            patience=wanted.patience_s,
+            writers=wanted.writers,
+            placement=wanted.placement,
         )
 
     def models(self) -> ModelContext:

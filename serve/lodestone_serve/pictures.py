@@ -70,18 +70,19 @@ class Pictures:
 
     def thumbnail(self, image_id: str) -> StoredFile:
         """The picture's thumbnail, made from its file if it is missing."""
-        from lodestone.imaging.thumbnails import MEDIA_TYPE, ThumbnailStore
+        from lodestone.imaging.thumbnails import MEDIA_TYPE
 
         image, root = self._find(image_id)
         settings = self._runtime.settings.index
-        thumbnails = ThumbnailStore(self._runtime.home.thumbnails, size=settings.thumbnail_px)
+        thumbnails = self._runtime.thumbnails
         if not thumbnails.has(image.hash):
             from lodestone.imaging.decode import decode
 
             limit = settings.max_decoded_mb << 20
             picture = decode(self._file_of(image, root), min_side=settings.thumbnail_px, max_decoded_bytes=limit)
             thumbnails.ensure(image.hash, picture.image)
-        return StoredFile(thumbnails.path(image.hash), MEDIA_TYPE, f"{image.hash}-thumbnail")
+        file = thumbnails.file(image.hash)
+        return StoredFile(thumbnails.read(image.hash) if file is None else file, MEDIA_TYPE, f"{image.hash}-thumbnail")
 
     def corpora(self, offset: int, limit: int) -> CorpusPage:
         """One page of the corpora, by name."""

@@ -37,9 +37,9 @@ from lodestone_schemas.service import ServiceStatus
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A file that may be sent as it is. `etag` changes whenever its bytes do."""
+    """A file that may be sent as it is, or its bytes. `etag` changes whenever they do."""
 
-    path: Path
+    source: Path | bytes
     media_type: str
     etag: str
 

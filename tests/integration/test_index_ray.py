@@ -22,6 +22,7 @@ from tests.support.pictures import write_bad_files, write_photos
 from tests.support.ray_cluster import ray_cluster  # noqa: F401 - a fixture
 
 from lodestone.errors import ConfigurationError, OutOfSpaceError, RunFailedError
+from lodestone.files.area import FileArea
 from lodestone.indexing.discover import hash_file
 from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
 from lodestone_jobs.index import run_index
@@ -100,14 +101,14 @@ def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypat
         backbones=("efficientnet-lite0", "efficientnet-lite2"),
         text_encoder="minilm",
         models=model_context().cache.root,
-        embeddings=tmp_path / "embeddings",
-        thumbnails=tmp_path / "thumbnails",
+        embeddings=FileArea.at(tmp_path / "embeddings"),
+        thumbnails=FileArea.at(tmp_path / "thumbnails"),
     )
     worker = SliceWorker(settings, tmp_path)
     task = SliceTask(str(uuid4()), str(uuid4()), "f" * 32, rows, worker.parts.names())
     write = slices.write_part
 
-    def full(root: Path, corpus_id: str, fingerprint: str, part: str, table: object) -> object:
+    def full(root: FileArea, corpus_id: str, fingerprint: str, part: str, table: object) -> object:
         if part.startswith("efficientnet-lite2"):
             raise OutOfSpaceError("no space left", hint="free some space")
         return write(root, corpus_id, fingerprint, part, table)
@@ -123,7 +124,7 @@ def test_a_slice_that_kills_its_workers_is_given_up(tmp_path: Path) -> None:
     from lodestone_jobs.embedding import SliceWorker
 
     row = SliceRow(str(uuid4()), "0" * 64, "/nowhere.jpg", "nowhere.jpg", 1, 1)
-    settings = EmbedSettings((), "minilm", model_context().cache.root, tmp_path / "e", tmp_path / "t")
+    settings = EmbedSettings((), "minilm", model_context().cache.root, FileArea.at(tmp_path / "e"), FileArea.at(tmp_path / "t"))
     worker = SliceWorker(settings, tmp_path)
     task = SliceTask(str(uuid4()), str(uuid4()), "f" * 32, (row,), ("meta",))
     (tmp_path / f"{task.slice_id}.begun").write_bytes(b"....")

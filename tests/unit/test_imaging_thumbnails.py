@@ -10,6 +10,7 @@ from PIL import Image
 from tests.support import pictures
 
 from lodestone.errors import OutOfSpaceError
+from lodestone.files.area import FileArea
 from lodestone.imaging.decode import decode
 from lodestone.imaging.thumbnails import ThumbnailStore, make_thumbnail
 
@@ -42,28 +43,28 @@ def test_thumbnail_carries_no_metadata():
 
 
 def test_thumbnail_is_made_once_and_found_by_its_hash(tmp_path):
-    store = ThumbnailStore(tmp_path / "thumbnails", size=64)
+    store = ThumbnailStore(FileArea.at(tmp_path / "thumbnails"), size=64)
     assert not store.has(_HASH)
     assert store.ensure(_HASH, pictures.photo(seed=1))
-    first = store.path(_HASH).read_bytes()
-    assert store.path(_HASH) == tmp_path / "thumbnails" / "ab" / f"{_HASH}.jpg"
+    first = store.file(_HASH).read_bytes()
+    assert store.file(_HASH) == tmp_path / "thumbnails" / "ab" / f"{_HASH}.jpg"
     assert not store.ensure(_HASH, pictures.photo(seed=2))
-    assert store.path(_HASH).read_bytes() == first
+    assert store.file(_HASH).read_bytes() == first
     assert [path.name for path in (tmp_path / "thumbnails" / "ab").iterdir()] == [f"{_HASH}.jpg"]
 
 
 def test_empty_file_left_by_a_crash_is_made_again(tmp_path):
-    store = ThumbnailStore(tmp_path, size=64)
-    store.path(_HASH).parent.mkdir(parents=True)
-    store.path(_HASH).write_bytes(b"")
+    store = ThumbnailStore(FileArea.at(tmp_path), size=64)
+    store.file(_HASH).parent.mkdir(parents=True)
+    store.file(_HASH).write_bytes(b"")
     assert store.ensure(_HASH, pictures.photo())
-    assert _opened(store.path(_HASH).read_bytes()).size == (64, 43)
+    assert _opened(store.file(_HASH).read_bytes()).size == (64, 43)
 
 
 @pytest.mark.parametrize("wrong", ["", "ab", "../../../../etc/passwd", "AB" * 16, "zz" * 16])
 def test_what_is_no_hash_never_becomes_a_path(tmp_path, wrong):
     with pytest.raises(ValueError, match="not a content hash"):
-        ThumbnailStore(tmp_path, size=64).path(wrong)
+        ThumbnailStore(FileArea.at(tmp_path), size=64).file(wrong)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -72,18 +73,18 @@ def test_full_disk_is_its_own_error_and_leaves_nothing_behind(tmp_path, monkeypa
         raise OSError(number, "full")
 
     monkeypatch.setattr(Path, "replace", full)
-    store = ThumbnailStore(tmp_path, size=64)
+    store = ThumbnailStore(FileArea.at(tmp_path), size=64)
     with pytest.raises(OutOfSpaceError):
         store.ensure(_HASH, pictures.photo())
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_many_writers_of_one_thumbnail_agree(tmp_path):
-    store = ThumbnailStore(tmp_path, size=64)
+    store = ThumbnailStore(FileArea.at(tmp_path), size=64)
     threads = [threading.Thread(target=store.ensure, args=(_HASH, pictures.photo())) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert _opened(store.path(_HASH).read_bytes()).size == (64, 43)
+    assert _opened(store.file(_HASH).read_bytes()).size == (64, 43)
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 1

@@ -140,7 +140,7 @@ def _pictures(
     from lodestone.learn.arrays import required_outputs
 
     parts = SliceParts.of(runtime.backbones(), runtime.text_encoder)
-    stored = StoredOutputs(runtime.catalog, runtime.home.embeddings, parts.backbones, required_outputs())
+    stored = StoredOutputs(runtime.catalog, runtime.embeddings, parts.backbones, required_outputs())
     return captioned_corpus(runtime.catalog, stored, runtime.catalog.corpus(str(corpus)).corpus_id)
 
 

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import platformdirs
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from lodestone.config.engines import EngineSettings, GuideCacheSettings
 from lodestone.config.own_profiles import ProfileSettings
+from lodestone.config.store import StoreSettings as StoreSettings  # noqa: PLC0414 - a section as the others
 from lodestone.errors import ConfigurationError
-from lodestone_schemas.collections import Quantization
 
 CONFIG_NAME = "lodestone.toml"
 
@@ -46,25 +46,11 @@ class IndexSettings(_Section):
     batch_size: int = Field(4, ge=1, le=1024, description="Pictures a model pass.")
     workers: int = Field(0, ge=0, le=1024, description="Embedding workers; 0 for one a core.")
     executor: Literal["auto", "inline", "ray"] = Field("auto", description="auto: Ray Data from two slices on.")
+    embeddings: str | None = Field(None, description="Folder or URL of the Parquet slices; default: in the home.")
+    thumbnails: str | None = Field(None, description="Folder or URL of the thumbnails; default: in the home.")
     thumbnail_px: int = Field(320, ge=16, le=4096, description="Longer side of thumbnails, pixels.")
     max_decoded_mb: int = Field(512, ge=1, description="A picture that needs more memory once decoded becomes a failure row.")
     follow_symlinks: bool = True
-
-
-class StoreSettings(_Section):
-    """The vector store."""
-
-    kind: str = Field("edge", description="edge: embedded; server: a Qdrant server.")
-    url: str = Field("http://127.0.0.1:6333", description="Qdrant server (kind = server).")
-    grpc_port: int = Field(6334, ge=1, le=65535)
-    api_key: SecretStr | None = None
-    timeout_s: float = Field(30.0, gt=0, description="Seconds a call to the server may take.")
-    lock_timeout_s: float = Field(5.0, ge=0, description="Seconds to wait for the owner of an embedded store.")
-    build_threshold: int = Field(10_000, ge=0, description="Points from which a collection gets an HNSW graph.")
-    m: int | None = Field(None, ge=2, le=512, description="Edges a node of the graph; default: the profile's.")
-    ef_construct: int | None = Field(None, ge=4, le=4096, description="Candidates while building; default: the profile's.")
-    ef: int | None = Field(None, ge=4, le=4096, description="Candidates while searching; default: the profile's.")
-    quantization: Quantization = Quantization.NONE
 
 
 class QuerySettings(_Section):

@@ -1,35 +1,28 @@
 """Where do a slice's embeddings lie on disk, and how do they get there whole or not at all?
 
-Each part of a slice is one immutable Parquet file, `<corpus_id>/<fp[:2]>/<fp>.<part>.parquet` under the home's embeddings
-folder, with fp the slice's fingerprint. It is written under a temporary name, synced and renamed: a file with its final name is
-complete.
+Each part of a slice is one immutable Parquet file, `<corpus_id>/<fp[:2]>/<fp>.<part>.parquet` in the embeddings' area, with fp
+the slice's fingerprint. It appears there whole or not at all: a file with its final name is complete.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Sequence
 from typing import NamedTuple
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from blake3 import blake3
 
 from lodestone.catalog.records import Receipt
-from lodestone.errors import EmbeddingsDamagedError, OutOfSpaceError
+from lodestone.errors import EmbeddingsDamagedError
+from lodestone.files.area import FileArea
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
-_TEMPORARY = ".part"  # suffix of unfinished files
 
 
 class WrittenPart(NamedTuple):
-    """A part on disk: `path` relative to the embeddings folder, `size` in bytes, `checksum` BLAKE3 hex of the file."""
+    """A part on disk: `path` inside the embeddings' area, `size` in bytes, `checksum` BLAKE3 hex of the file."""
 
     path: str
     rows: int
@@ -47,7 +40,7 @@ def fingerprint(rows: Sequence[tuple[str, str]], decoder_version: str) -> str:
 
 
 def part_path(corpus_id: str, fp: str, part: str) -> str:
-    """Path of a part's file relative to the embeddings folder, with forward slashes.
+    """Path of a part's file inside the embeddings' area, with forward slashes.
 
     Raises:
         ValueError: a name holds characters that do not belong in a file name.
@@ -58,11 +51,11 @@ def part_path(corpus_id: str, fp: str, part: str) -> str:
     return f"{corpus_id}/{fp[:2]}/{fp}.{part}.parquet"
 
 
-def write_part(root: Path, corpus_id: str, fp: str, part: str, table: pa.Table) -> WrittenPart:
+def write_part(area: FileArea, corpus_id: str, fp: str, part: str, table: pa.Table) -> WrittenPart:
     """Write one part durably: when this returns, neither kill -9 nor a power cut loses it.
 
     Args:
-        root: The home's embeddings folder.
+        area: Where the embeddings are.
         corpus_id: Corpus of the slice.
         fp: Its fingerprint.
         part: `meta`, `captions-<encoder>-<version>` or `<backbone>-<version>`.
@@ -71,32 +64,18 @@ def write_part(root: Path, corpus_id: str, fp: str, part: str, table: pa.Table) 
     Raises:
         OutOfSpaceError: the disk is full; nothing was left behind.
     """
-    relative = part_path(corpus_id, fp, part)
+    path = part_path(corpus_id, fp, part)
     content = _parquet_bytes(table)
     checksum = str(blake3(content).hexdigest())
-    final = root / relative
-    with _space_for(final):
-        _make_folder(final.parent, below=root)
-        temporary = final.with_name(f".{final.name}.{uuid4().hex[:12]}{_TEMPORARY}")
-        try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(final)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                temporary.unlink()
-            raise
-        _sync_folder(final.parent)
-    return WrittenPart(relative, table.num_rows, content.size, checksum)
+    area.write(path, content)
+    return WrittenPart(path, table.num_rows, content.size, checksum)
 
 
-def read_part(root: Path, receipt: Receipt, *, columns: Sequence[str] | None = None, verify: bool = False) -> pa.Table:
+def read_part(area: FileArea, receipt: Receipt, *, columns: Sequence[str] | None = None, verify: bool = False) -> pa.Table:
     """The table of a finished part; each column is one chunk.
 
     Args:
-        root: The home's embeddings folder.
+        area: Where the embeddings are.
         receipt: What the catalog has about the part.
         columns: Only these columns; None for all.
         verify: Compare the file's checksum with the receipt's. Size, page checksums and number of rows are always compared.
@@ -104,54 +83,52 @@ def read_part(root: Path, receipt: Receipt, *, columns: Sequence[str] | None = N
     Raises:
         EmbeddingsDamagedError: the file is missing, truncated or altered.
     """
-    path = root / receipt.path
     try:
-        with pa.memory_map(str(path)) as source:
-            if source.size() != receipt.size:
-                raise _damaged(path, f"has {source.size()} bytes instead of {receipt.size}", receipt)
-            if verify and (found := blake3(source.read_buffer()).hexdigest()) != receipt.checksum:
-                raise _damaged(path, f"has checksum {found} instead of {receipt.checksum}", receipt)
-            source.seek(0)
-            table = _parquet_table(source, columns)
+        content = area.read(receipt.path)
+        if content.size != receipt.size:
+            raise _damaged(area, f"has {content.size} bytes instead of {receipt.size}", receipt)
+        if verify and (found := blake3(content).hexdigest()) != receipt.checksum:
+            raise _damaged(area, f"has checksum {found} instead of {receipt.checksum}", receipt)
+        table = _parquet_table(content, columns)
     except FileNotFoundError as error:
-        raise _damaged(path, "is missing", receipt) from error
+        raise _damaged(area, "is missing", receipt) from error
     except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, f"cannot be read ({error})", receipt) from error
+        raise _damaged(area, f"cannot be read ({error})", receipt) from error
     if table.num_rows != receipt.rows:
-        raise _damaged(path, f"has {table.num_rows} rows instead of {receipt.rows}", receipt)
+        raise _damaged(area, f"has {table.num_rows} rows instead of {receipt.rows}", receipt)
     return table
 
 
-def find_part(root: Path, corpus_id: str, fp: str, part: str, *, slice_id: str) -> Receipt | None:
-    """A receipt for a part that lies on disk, complete and sound, though the catalog may not know; None when it does not.
+def find_part(area: FileArea, corpus_id: str, fp: str, part: str, *, slice_id: str) -> Receipt | None:
+    """A receipt for a part that is there, complete and sound, though the catalog may not know; None when it is not.
 
-    (A writer was killed between the rename and its receipt. The whole file is read, `seconds` is 0.)
+    (A writer was killed between the file and its receipt. The whole file is read, `seconds` is 0.)
     """
-    relative = part_path(corpus_id, fp, part)
+    path = part_path(corpus_id, fp, part)
     try:
-        content = (root / relative).read_bytes()
-        rows = _parquet_table(pa.BufferReader(content)).num_rows
+        content = area.read(path)
+        rows = _parquet_table(content).num_rows
     except FileNotFoundError:
         return None
     except (pa.ArrowException, OSError):
         return None  # damaged: it is made again, and replaced
     checksum = str(blake3(content).hexdigest())
-    return Receipt(slice_id, part, relative, rows, len(content), checksum, 0.0)
+    return Receipt(slice_id, part, path, rows, content.size, checksum, 0.0)
 
 
-def remove_corpus_files(root: Path, corpus_id: str) -> None:
-    """Delete all parts of a corpus; a missing folder is fine."""
-    part_path(corpus_id, "00", "meta")  # refuses names that would leave the folder
-    with suppress(FileNotFoundError):
-        shutil.rmtree(root / corpus_id)
+def remove_corpus_files(area: FileArea, corpus_id: str) -> None:
+    """Delete all parts of a corpus; none is fine."""
+    area.delete_folder(_corpus_folder(corpus_id))
 
 
-def remove_leftovers(root: Path, corpus_id: str) -> int:
+def remove_leftovers(area: FileArea, corpus_id: str) -> int:
     """Delete temporary files of writers that were killed; returns how many. Only while nothing writes this corpus."""
-    leftovers = list((root / corpus_id).glob(f"*/.*{_TEMPORARY}"))
-    for path in leftovers:
-        path.unlink(missing_ok=True)
-    return len(leftovers)
+    return area.sweep(_corpus_folder(corpus_id))
+
+
+def _corpus_folder(corpus_id: str) -> str:
+    part_path(corpus_id, "00", "meta")  # refuses names that would leave the area
+    return corpus_id
 
 
 def _parquet_bytes(table: pa.Table) -> pa.Buffer:
@@ -171,48 +148,15 @@ def _parquet_bytes(table: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def _parquet_table(source: pa.NativeFile, columns: Sequence[str] | None = None) -> pa.Table:
-    file = pq.ParquetFile(source, page_checksum_verification=True)
+def _parquet_table(content: pa.Buffer, columns: Sequence[str] | None = None) -> pa.Table:
+    file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
     return file.read(columns=None if columns is None else list(columns), use_threads=False).combine_chunks()
 
 
-def _damaged(path: Path, what: str, receipt: Receipt) -> EmbeddingsDamagedError:
+def _damaged(area: FileArea, what: str, receipt: Receipt) -> EmbeddingsDamagedError:
     return EmbeddingsDamagedError(
-        f"the embeddings file {str(path)!r} {what}",
+        f"the embeddings file {f'{area.location}/{receipt.path}'!r} {what}",
         hint="run `lodestone index` on the corpus again: damaged slices are embedded anew, others are kept",
         slice_id=receipt.slice_id,
         part=receipt.part,
     )
-
-
-@contextmanager
-def _space_for(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-            raise
-        raise OutOfSpaceError(
-            f"no space left for embeddings in {str(path.parent)!r}",
-            hint="free some space and run the same command again; finished slices are kept",
-        ) from error
-
-
-def _make_folder(folder: Path, *, below: Path) -> None:
-    """Make `folder` and its parents up to `below`, so that they survive a power cut too."""
-    if folder.is_dir():
-        return
-    folder.mkdir(parents=True, exist_ok=True)
-    while folder != below:
-        folder = folder.parent
-        _sync_folder(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    if not hasattr(os, "O_DIRECTORY"):
-        return  # Windows has no such thing
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +13,7 @@ from lodestone.backbones.base import OutputKey
 from lodestone.catalog.records import ImageRecord, ImageState, SliceRecord
 from lodestone.embeddings.slices import read_part
 from lodestone.embeddings.tables import matrix_of
+from lodestone.files.area import FileArea
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
@@ -25,13 +25,13 @@ class StoredOutputs:
 
     Attributes:
         catalog: Knows members and receipts.
-        embeddings: The home's folder of Parquet files.
+        embeddings: The area of Parquet files.
         parts: Backbone name -> name of the part that holds its outputs in the version in use.
         keys: The outputs to read.
     """
 
     catalog: Catalog
-    embeddings: Path
+    embeddings: FileArea
     parts: Mapping[str, str]
     keys: Sequence[OutputKey]
 

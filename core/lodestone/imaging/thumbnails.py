@@ -6,16 +6,15 @@ indexing waits for it.
 
 from __future__ import annotations
 
-import errno
 import io
-import os
 import string
-import tempfile
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from PIL import Image
 
-from lodestone.errors import OutOfSpaceError
+from lodestone.files.area import FileArea
 
 THUMBNAIL_SUFFIX = ".jpg"
 MEDIA_TYPE = "image/jpeg"
@@ -23,7 +22,6 @@ MEDIA_TYPE = "image/jpeg"
 _QUALITY = 82
 _HEX = frozenset(string.hexdigits.lower())
 _MIN_HASH_LENGTH = 16
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def make_thumbnail(image: Image.Image, *, size_px: int) -> bytes:
@@ -39,62 +37,60 @@ def make_thumbnail(image: Image.Image, *, size_px: int) -> bytes:
 
 
 class ThumbnailStore:
-    """Thumbnails under one folder, keyed by the pictures' content hash: `ab/abcdef….jpg`.
+    """Thumbnails in one area, keyed by the pictures' content hash: `ab/abcdef….jpg`. Small and picklable.
 
     Args:
-        folder: Made on first use.
+        area: Where; made on first use.
         size: Largest side, in pixels.
     """
 
-    def __init__(self, folder: Path, *, size: int) -> None:
-        self.folder = folder
+    def __init__(self, area: FileArea, *, size: int) -> None:
+        self.area = area
         self.size = size
 
-    def path(self, content_hash: str) -> Path:
-        """Where the thumbnail lies, made or not.
+    def key(self, content_hash: str) -> str:
+        """Path of the thumbnail inside the area, made or not.
 
         Raises:
             ValueError: `content_hash` is not a lower-case hexadecimal hash.
         """
         if len(content_hash) < _MIN_HASH_LENGTH or not _HEX.issuperset(content_hash):
             raise ValueError(f"not a content hash: {content_hash!r}; expected at least {_MIN_HASH_LENGTH} of 0-9a-f")
-        return self.folder / content_hash[:2] / f"{content_hash}{THUMBNAIL_SUFFIX}"
+        return f"{content_hash[:2]}/{content_hash}{THUMBNAIL_SUFFIX}"
+
+    def file(self, content_hash: str) -> Path | None:
+        """The thumbnail's own file, made or not; None when the area is no local folder. Raises as `key`."""
+        key = self.key(content_hash)
+        return None if self.area.folder is None else self.area.folder / key
+
+    def read(self, content_hash: str) -> bytes:
+        """The thumbnail. Raises `FileNotFoundError` when it was not made; otherwise as `key`."""
+        return bytes(self.area.read(self.key(content_hash)))
 
     def has(self, content_hash: str) -> bool:
         """Whether it was made already. An empty file, which a crash can leave on some file systems, does not count."""
-        try:
-            return self.path(content_hash).stat().st_size > 0
-        except FileNotFoundError:
-            return False
+        return bool(self.area.size(self.key(content_hash)))
 
     def ensure(self, content_hash: str, image: Image.Image) -> bool:
         """Make and store the thumbnail of `image` unless it exists; True when it was made. Readers never see half a file.
 
         Raises:
             OutOfSpaceError: The disk is full; nothing is left behind.
-            OSError: The folder cannot be written.
+            OSError: The area cannot be written.
         """
         if self.has(content_hash):
             return False
-        path = self.path(content_hash)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write_atomically(path, make_thumbnail(image, size_px=self.size))
-        except OSError as error:
-            if error.errno in _FULL:
-                raise OutOfSpaceError(
-                    f"no space left for thumbnails in {self.folder}", hint="free some space and run the same command again"
-                ) from error
-            raise
+        self.area.write(self.key(content_hash), make_thumbnail(image, size_px=self.size), durable=False)
         return True
 
+    def discard(self, content_hash: str) -> bool:
+        """Delete the thumbnail; whether there was one. Raises `OSError` when it cannot be deleted; otherwise as `key`."""
+        return self.area.delete(self.key(content_hash))
 
-def _write_atomically(path: Path, content: bytes) -> None:
-    handle, temporary = tempfile.mkstemp(prefix=".", suffix=".part", dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+    def contents(self) -> Iterator[str]:
+        """Contents that have a thumbnail, holding the names of one folder at a time. Files of other names are not ours."""
+        for stored in self.area.files():
+            content = stored.path.rpartition("/")[2].removesuffix(THUMBNAIL_SUFFIX)
+            with suppress(ValueError):
+                if self.key(content) == stored.path:
+                    yield content

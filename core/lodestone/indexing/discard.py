@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.imaging.thumbnails import THUMBNAIL_SUFFIX, ThumbnailStore
+from lodestone.imaging.thumbnails import ThumbnailStore
 
 _BATCH: Final = 1000
 _log = logging.getLogger(__name__)
@@ -30,41 +29,18 @@ def discard_thumbnails(catalog: Catalog, thumbnails: ThumbnailStore, hashes: Ite
     remaining = iter(hashes)
     while batch := list(islice(remaining, _BATCH)):
         living = catalog.living_hashes(batch, except_corpus=except_corpus)
-        removed += sum(_unlink(thumbnails.path(content)) for content in batch if content and content not in living)
+        removed += sum(_removed(thumbnails, content) for content in batch if content and content not in living)
     return removed
 
 
 def sweep_thumbnails(catalog: Catalog, thumbnails: ThumbnailStore, *, except_corpus: str = "") -> int:
     """`discard_thumbnails` for every thumbnail there is, holding a batch of names at a time."""
-    return discard_thumbnails(catalog, thumbnails, _stored(thumbnails), except_corpus=except_corpus)
+    return discard_thumbnails(catalog, thumbnails, thumbnails.contents(), except_corpus=except_corpus)
 
 
-def _stored(thumbnails: ThumbnailStore) -> Iterator[str]:
-    """Contents that have a thumbnail, a folder's names at a time. Files of other names are not ours to remove."""
-    for folder in _names(thumbnails.folder):
-        for name in _names(thumbnails.folder / folder):
-            content = name.removesuffix(THUMBNAIL_SUFFIX)
-            try:
-                path = thumbnails.path(content)
-            except ValueError:
-                continue
-            if path == thumbnails.folder / folder / name:
-                yield content
-
-
-def _names(folder: Path) -> list[str]:
+def _removed(thumbnails: ThumbnailStore, content: str) -> bool:
     try:
-        return sorted(path.name for path in folder.iterdir())  # all at once: files are removed while they are looked at
-    except (FileNotFoundError, NotADirectoryError):  # no thumbnail was made yet; a stray file
-        return []
-
-
-def _unlink(path: Path) -> bool:
-    try:
-        path.unlink()
-    except FileNotFoundError:
-        return False
+        return thumbnails.discard(content)
     except OSError as error:  # what the caller did stays done for the sake of a small file
-        _log.warning("the thumbnail %s could not be removed: %s", path, error.strerror)
+        _log.warning("the thumbnail %s could not be removed: %s", thumbnails.key(content), error.strerror or error)
         return False
-    return True

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from lodestone.config.home import Home
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import Settings
+from lodestone.files.area import FileArea
+from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
 
 
@@ -73,14 +74,21 @@ def worker_count(settings: Settings) -> int:
 
 
 def embed_settings(
-    settings: Settings, profile: Profile, home: Home, *, model_threads: int, decode_threads: int
+    settings: Settings,
+    profile: Profile,
+    *,
+    embeddings: FileArea,
+    thumbnails: ThumbnailStore,
+    model_threads: int,
+    decode_threads: int,
 ) -> EmbedSettings:
     """What a worker needs to know, out of a home's settings.
 
     Args:
         settings: The home's.
         profile: Names the models.
-        home: Names the folders.
+        embeddings: Where the slices go.
+        thumbnails: Where the thumbnails go.
         model_threads: Threads of one model pass; 0 for the runtime's choice.
         decode_threads: Pictures decoded at once.
     """
@@ -88,9 +96,9 @@ def embed_settings(
         backbones=profile.backbones,
         text_encoder=profile.text_encoder,
         models=Path(settings.models.cache).expanduser(),
-        embeddings=home.embeddings,
-        thumbnails=home.thumbnails,
-        thumbnail_px=settings.index.thumbnail_px,
+        embeddings=embeddings,
+        thumbnails=thumbnails.area,
+        thumbnail_px=thumbnails.size,
         batch_size=settings.index.batch_size,
         max_decoded_bytes=settings.index.max_decoded_mb << 20,
         model_threads=model_threads,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from lodestone.catalog.records import Receipt
 from lodestone.embeddings.slices import find_part, fingerprint, read_part, write_part
 from lodestone.embeddings.tables import captions_table, meta_table, outputs_table
+from lodestone.files.area import FileArea
 from lodestone.imaging.decode import DECODER_VERSION
 from lodestone.indexing.pictures import PreparedPicture
 from lodestone.indexing.tasks import EMBEDDED_SOURCES, META_PART, RowFailure, SliceRow, SliceTask
@@ -26,14 +26,14 @@ CAPTIONS_PREFIX = "captions-"
 
 
 class PartFiles:
-    """The Parquet files of slices under one embeddings folder.
+    """The Parquet files of slices in one area.
 
     Args:
-        folder: The home's embeddings folder.
+        area: Where the embeddings are.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, area: FileArea) -> None:
+        self._area = area
 
     def adopt(self, task: SliceTask) -> dict[str, Receipt]:
         """Receipts of the task's parts that lie on disk already and fit it, by part.
@@ -43,7 +43,7 @@ class PartFiles:
         """
         found: dict[str, Receipt] = {}
         for part in task.parts:
-            receipt = find_part(self._folder, task.corpus_id, self._name(task, part), part, slice_id=task.slice_id)
+            receipt = find_part(self._area, task.corpus_id, self._name(task, part), part, slice_id=task.slice_id)
             if receipt is not None:
                 found[part] = receipt
         planned = {row.image_id: row.hash for row in task.rows}
@@ -109,7 +109,7 @@ class PartFiles:
 
     def _write(self, task: SliceTask, part: str, table: pa.Table) -> Receipt:
         started = time.perf_counter()
-        written = write_part(self._folder, task.corpus_id, self._name(task, part), part, table)
+        written = write_part(self._area, task.corpus_id, self._name(task, part), part, table)
         return Receipt(
             slice_id=task.slice_id,
             part=part,
@@ -139,7 +139,7 @@ class PartFiles:
         return hashes, {image_id for image_id, code in zip(ids, codes, strict=True) if code is not None}
 
     def _read(self, receipt: Receipt, columns: Sequence[str]) -> pa.Table:
-        return read_part(self._folder, receipt, columns=columns)
+        return read_part(self._area, receipt, columns=columns)
 
 
 def known_captions(row: SliceRow) -> tuple[tuple[str, str], ...]:

@@ -65,7 +65,7 @@ def prepare_picture(
         return RowFailure(row.image_id, row.uri, str(error.details.get("reason", error.code)), error.message)
     except OSError as error:  # reading and decoding give ImageErrors, a full disk OutOfSpaceError: what is left is the folder
         raise ConfigurationError(
-            f"thumbnails cannot be written to {str(thumbnails.folder)!r}: {error.strerror or error}",
+            f"thumbnails cannot be written to {thumbnails.area.location!r}: {error.strerror or error}",
             hint="make the home's folders writable for this user",
         ) from error
     known = tuple(pair for pair in row.captions if pair[0] not in EMBEDDED_SOURCES)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import CaptionRecord, Failure, ImageRecord, ImageState, Receipt
 from lodestone.embeddings.slices import read_part
+from lodestone.files.area import FileArea
 from lodestone.indexing.tasks import EMBEDDED_SOURCES, META_PART, SliceReceipt
 
 _READ = (
@@ -30,7 +30,7 @@ class Recorded:
     failed: int = 0
 
 
-def record_slice(catalog: Catalog, embeddings: Path, receipt: SliceReceipt, *, run_id: str) -> Recorded:
+def record_slice(catalog: Catalog, embeddings: FileArea, receipt: SliceReceipt, *, run_id: str) -> Recorded:
     """Write one worker's receipt to the catalog. Doing it twice changes nothing."""
     meta = next((part for part in receipt.receipts if part.part == META_PART), None)
     recorded = Recorded() if meta is None else _record_meta(catalog, embeddings, meta, run_id)
@@ -38,7 +38,7 @@ def record_slice(catalog: Catalog, embeddings: Path, receipt: SliceReceipt, *, r
     return recorded
 
 
-def _record_meta(catalog: Catalog, embeddings: Path, meta: Receipt, run_id: str) -> Recorded:
+def _record_meta(catalog: Catalog, embeddings: FileArea, meta: Receipt, run_id: str) -> Recorded:
     rows: dict[str, dict[str, Any]] = {row["image_id"]: row for row in read_part(embeddings, meta, columns=_READ).to_pylist()}
     states = (ImageState.PENDING, ImageState.ACTIVE, ImageState.FAILED)
     members = [m for m in catalog.slice_images(meta.slice_id, states=states) if m.image_id in rows]

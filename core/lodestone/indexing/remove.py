@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lodestone.embeddings.slices import remove_corpus_files
-from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.discard import sweep_thumbnails
 from lodestone.indexing.locking import corpus_lock
 from lodestone.indexing.sync import SyncResources
@@ -39,9 +38,8 @@ def remove_corpus(resources: SyncResources, name: str) -> RemovalReport:
         of_corpus = Filter(must=(MatchAny("corpus", (corpus.corpus_id,)),))
         for collection in resources.store.collections():
             resources.store.delete_matching(collection, of_corpus)
-        thumbnails = ThumbnailStore(home.thumbnails, size=resources.settings.index.thumbnail_px)
         # all that are there, because the catalog forgets which contents its pictures had before they were changed
-        removed = sweep_thumbnails(catalog, thumbnails, except_corpus=corpus.corpus_id)
-        remove_corpus_files(home.embeddings, corpus.corpus_id)
+        removed = sweep_thumbnails(catalog, resources.thumbnails, except_corpus=corpus.corpus_id)
+        remove_corpus_files(resources.embeddings, corpus.corpus_id)
         catalog.remove_corpus(corpus.corpus_id)
     return RemovalReport(corpus=name, images=images, thumbnails=removed)

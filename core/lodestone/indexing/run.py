@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 from lodestone.catalog.records import Corpus, ImageState, Root, Run, RunState
 from lodestone.embeddings.slices import remove_leftovers
 from lodestone.errors import InvalidRequestError, LodestoneError
-from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.captions import CaptionTable
 from lodestone.indexing.changes import ChangeFinder, Scope
 from lodestone.indexing.discard import discard_thumbnails
@@ -87,7 +86,7 @@ def index_paths(
     corpus = catalog.ensure_corpus(request.corpus)
     with corpus_lock(resources.home, corpus):
         catalog.interrupt_runs(KIND, corpus.corpus_id)  # whoever held the lock before is dead
-        remove_leftovers(resources.home.embeddings, corpus.corpus_id)
+        remove_leftovers(resources.embeddings, corpus.corpus_id)
         run = catalog.start_run(KIND, corpus.corpus_id)
         job = _Job(resources, request, corpus, run, progress, pool=pool)
         try:
@@ -215,7 +214,7 @@ class _Job:
         meter: Meter | None = None
         for receipt in executor.run(tasks(catalog, waiting.values(), roots, self.parts)):
             meter = meter or Meter(self.progress, Stage.EMBED, total=sum(rows.values()))
-            recorded = record_slice(catalog, self.resources.home.embeddings, receipt, run_id=self.run.run_id)
+            recorded = record_slice(catalog, self.resources.embeddings, receipt, run_id=self.run.run_id)
             self.counts["embedded"] += receipt.embedded
             self.counts["failed"] += recorded.failed
             self.adopted += len(receipt.adopted)
@@ -233,8 +232,7 @@ class _Job:
     def discard(self) -> None:
         """Remove the thumbnails of contents that this run found gone or changed, where no picture has them any more."""
         resources = self.resources
-        thumbnails = ThumbnailStore(resources.home.thumbnails, size=resources.settings.index.thumbnail_px)
-        discard_thumbnails(resources.catalog, thumbnails, self._left)
+        discard_thumbnails(resources.catalog, resources.thumbnails, self._left)
 
     def close(self) -> None:
         if self._started_pool is not None:
@@ -264,7 +262,12 @@ class _Job:
     def _embed_settings(self, *, model_threads: int) -> EmbedSettings:
         resources = self.resources
         return embed_settings(
-            resources.settings, resources.profile, resources.home, model_threads=model_threads, decode_threads=1
+            resources.settings,
+            resources.profile,
+            embeddings=resources.embeddings,
+            thumbnails=resources.thumbnails,
+            model_threads=model_threads,
+            decode_threads=1,
         )
 
     def _stage(self, stage: Stage) -> None:

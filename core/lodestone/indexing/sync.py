@@ -21,15 +21,17 @@ from lodestone.indexing.progress import Meter, Progress, ProgressEvent, Stage, s
 from lodestone.indexing.tasks import SliceParts
 from lodestone.indexing.verify import verify
 from lodestone.tags.delivery import deliver
-from lodestone_schemas.collections import CollectionSpec, HnswSpec
 
 if TYPE_CHECKING:
     from lodestone.backbones.base import Backbone
     from lodestone.catalog.catalog import Catalog
     from lodestone.config.home import Home
     from lodestone.config.profiles import Profile
-    from lodestone.config.settings import Settings, StoreSettings
+    from lodestone.config.settings import Settings
+    from lodestone.config.store import StoreSettings
     from lodestone.errors import StoreError
+    from lodestone.files.area import FileArea
+    from lodestone.imaging.thumbnails import ThumbnailStore
     from lodestone.language.base import TextEncoder
     from lodestone.spaces.base import Projection
     from lodestone.store.base import VectorStore
@@ -53,6 +55,14 @@ class SyncResources(Protocol):
     @property
     def home(self) -> Home:
         """The home's folders."""
+
+    @property
+    def embeddings(self) -> FileArea:
+        """Where the Parquet slices are."""
+
+    @property
+    def thumbnails(self) -> ThumbnailStore:
+        """Where the thumbnails are."""
 
     @property
     def catalog(self) -> Catalog:
@@ -133,7 +143,7 @@ def sync(resources: SyncResources, *, progress: Progress = silent) -> SyncReport
 
 def _targets(resources: SyncResources) -> list[Target]:
     parts = SliceParts.of(resources.backbones(), resources.text_encoder)
-    embeddings, catalog = resources.home.embeddings, resources.catalog
+    embeddings, catalog = resources.embeddings, resources.catalog
     targets: list[Target] = [
         SpaceTarget(catalog=catalog, embeddings=embeddings, parts=parts, projection=projection)
         for projection in resources.projections().values()
@@ -148,7 +158,8 @@ def _bring_in_line(
     catalog, store = resources.catalog, resources.store
     if target.collection not in store.collections():
         catalog.forget_loads(target.collection)  # the catalog may remember a store that was deleted
-    store.create(_spec(target, resources.settings.store, resources.profile.hnsw))
+    settings = resources.settings.store
+    store.create(settings.specify(target.collection, dim=target.dim, fields=target.fields, graph=resources.profile.hnsw))
     loaded, deleted, problem = _catch_up(resources, target, progress, faults)
     if problem is not None:
         _repair(resources, target)
@@ -156,7 +167,7 @@ def _bring_in_line(
         loaded, deleted = loaded + more, deleted + gone
     if problem is not None:
         raise problem
-    built = _build_if_large(store, target, resources.settings.store, progress)
+    built = _build_if_large(store, target, settings, progress)
     return CollectionReport(
         alias=target.alias,
         collection=target.collection,
@@ -187,20 +198,6 @@ def _catch_up(
         if problem is None or (before is not None and new == gone == 0):
             break
     return loaded, deleted, problem
-
-
-def _spec(target: Target, settings: StoreSettings, graph: HnswSpec) -> CollectionSpec:
-    return CollectionSpec(
-        name=target.collection,
-        dim=target.dim,
-        fields=target.fields,
-        hnsw=HnswSpec(
-            m=settings.m or graph.m,
-            ef_construct=settings.ef_construct or graph.ef_construct,
-            ef=settings.ef or graph.ef,
-        ),
-        quantization=settings.quantization,
-    )
 
 
 def _apply_tombstones(resources: SyncResources, target: Target) -> int:

@@ -17,6 +17,7 @@ from typing import Final
 from lodestone.backbones.base import Backbone
 from lodestone.catalog.records import Receipt
 from lodestone.errors import LodestoneError
+from lodestone.files.area import FileArea
 from lodestone.language.base import TextEncoder
 
 META_PART: Final = "meta"
@@ -115,8 +116,8 @@ class EmbedSettings:
         backbones: Names in the backbone registry.
         text_encoder: Name in the text encoder registry.
         models: Directory of the model cache.
-        embeddings: The home's folder of Parquet slices.
-        thumbnails: The home's folder of thumbnails.
+        embeddings: The area of Parquet slices.
+        thumbnails: The area of thumbnails.
         thumbnail_px: Longer side of thumbnails.
         batch_size: Pictures a model pass.
         max_decoded_bytes: See `imaging.decode`.
@@ -127,8 +128,8 @@ class EmbedSettings:
     backbones: tuple[str, ...]
     text_encoder: str
     models: Path
-    embeddings: Path
-    thumbnails: Path
+    embeddings: FileArea
+    thumbnails: FileArea
     thumbnail_px: int = 384
     batch_size: int = 4
     max_decoded_bytes: int = 512 << 20

@@ -45,4 +45,6 @@ def _sent(file: StoredFile, request: Request) -> Response:
     asked = {given.strip().removeprefix("W/") for given in request.headers.get("if-none-match", "").split(",")}
     if tag in asked or "*" in asked:
         return Response(status_code=304, headers=headers)
-    return FileResponse(file.path, media_type=file.media_type, headers=headers)
+    if isinstance(file.source, bytes):
+        return Response(file.source, media_type=file.media_type, headers=headers)
+    return FileResponse(file.source, media_type=file.media_type, headers=headers)

@@ -1,0 +1,1 @@
+"""Where immutable files are kept: a folder, or a bucket of an object store."""

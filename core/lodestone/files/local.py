@@ -1,0 +1,150 @@
+"""How does a folder keep immutable files so that neither kill -9 nor a power cut leaves half of one?"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from lodestone.errors import OutOfSpaceError
+from lodestone.files.area import FileArea, StoredFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TEMPORARY: Final = ".part"  # suffix of unfinished files, whose names begin with a dot
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class LocalArea(FileArea):
+    """Files below one folder, which is made at the first write.
+
+    Args:
+        folder: Where.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __repr__(self) -> str:
+        return f"LocalArea({str(self._folder)!r})"
+
+    @property
+    def location(self) -> str:
+        """See `FileArea.location`."""
+        return str(self._folder)
+
+    @property
+    def folder(self) -> Path:
+        """See `FileArea.folder`."""
+        return self._folder
+
+    def write(self, path: str, content: bytes | pa.Buffer, *, durable: bool = True) -> None:
+        """See `FileArea.write`: temporary name, sync, rename, sync of the folder."""
+        final = self._folder / path
+        with _space_for(final):
+            _make_folder(final.parent, below=self._folder, durable=durable)
+            temporary = final.with_name(f".{final.name}.{uuid4().hex[:12]}{_TEMPORARY}")
+            try:
+                with temporary.open("wb") as file:
+                    file.write(content)
+                    if durable:
+                        file.flush()
+                        os.fsync(file.fileno())
+                temporary.replace(final)
+            except BaseException:
+                with suppress(FileNotFoundError):
+                    temporary.unlink()
+                raise
+            if durable:
+                _sync_folder(final.parent)
+
+    def read(self, path: str) -> pa.Buffer:
+        """See `FileArea.read`: mapped into memory, not copied."""
+        import pyarrow as pa
+
+        with pa.memory_map(str(self._folder / path)) as source:
+            return source.read_buffer()
+
+    def size(self, path: str) -> int | None:
+        """See `FileArea.size`."""
+        try:
+            return (self._folder / path).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def names(self, folder: str = "") -> tuple[list[str], list[StoredFile]]:
+        """See `FileArea.names`. Hidden names are not files of an area."""
+        folders: list[str] = []
+        files: list[StoredFile] = []
+        try:
+            entries = sorted(os.scandir(self._folder / folder), key=lambda entry: entry.name)
+        except (FileNotFoundError, NotADirectoryError):
+            return [], []
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            with suppress(FileNotFoundError):  # deleted meanwhile
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.name)
+                else:
+                    files.append(StoredFile(f"{folder}/{entry.name}" if folder else entry.name, entry.stat().st_size))
+        return folders, files
+
+    def delete(self, path: str) -> bool:
+        """See `FileArea.delete`."""
+        try:
+            (self._folder / path).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def delete_folder(self, folder: str) -> None:
+        """See `FileArea.delete_folder`."""
+        with suppress(FileNotFoundError):
+            shutil.rmtree(self._folder / folder)
+
+    def sweep(self, folder: str) -> int:
+        """See `FileArea.sweep`."""
+        leftovers = list((self._folder / folder).glob(f"**/.*{_TEMPORARY}"))
+        for path in leftovers:
+            path.unlink(missing_ok=True)
+        return len(leftovers)
+
+
+@contextmanager
+def _space_for(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise OutOfSpaceError(
+            f"no space left to write in {str(path.parent)!r}",
+            hint="free some space and run the same command again; what was finished is kept",
+        ) from error
+
+
+def _make_folder(folder: Path, *, below: Path, durable: bool) -> None:
+    """Make `folder` and its parents up to `below`; durably, so that they survive a power cut too."""
+    if folder.is_dir():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    while durable and folder != below:
+        folder = folder.parent
+        _sync_folder(folder)
+
+
+def _sync_folder(folder: Path) -> None:
+    if not hasattr(os, "O_DIRECTORY"):
+        return  # Windows has no such thing
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,123 @@
+"""How does an object store keep immutable files? One PUT to the final key: an object is there whole or not at all."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from lodestone.errors import ConfigurationError
+from lodestone.files.area import FileArea, StoredFile
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow.fs import FileSystem
+
+_ARROW: Final = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "hdfs"})
+_SECRETS: Final = frozenset({"access_key", "secret_key", "session_token", "key", "secret", "token", "password"})
+
+
+class ObjectArea(FileArea):
+    """Files below one prefix of a bucket, or anywhere else that pyarrow or fsspec reach.
+
+    Args:
+        url: For example `s3://bucket/prefix?endpoint_override=127.0.0.1:9000&scheme=http`.
+
+    Raises:
+        ConfigurationError: the URL holds credentials.
+    """
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        secrets = _SECRETS.intersection(name for name, _ in parse_qsl(parts.query))
+        shown = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+        if "@" in parts.netloc or secrets:
+            raise ConfigurationError(
+                f"the URL of {shown!r} holds credentials",
+                hint="set them in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, …)",
+            )
+        self._url = url
+        self._shown = shown.rstrip("/")
+        self._lock = threading.Lock()
+        self._opened: tuple[FileSystem, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"ObjectArea({self._shown!r})"
+
+    def __reduce__(self) -> tuple[type[ObjectArea], tuple[str]]:
+        return ObjectArea, (self._url,)
+
+    @property
+    def location(self) -> str:
+        """See `FileArea.location`."""
+        return self._shown
+
+    def write(self, path: str, content: bytes | pa.Buffer, *, durable: bool = True) -> None:  # noqa: ARG002 (it always is)
+        """See `FileArea.write`: one PUT."""
+        system, base = self._open()
+        with system.open_output_stream(f"{base}/{path}") as stream:
+            stream.write(content)
+
+    def read(self, path: str) -> pa.Buffer:
+        """See `FileArea.read`: one GET."""
+        system, base = self._open()
+        with system.open_input_file(f"{base}/{path}") as file:
+            return file.read_buffer()
+
+    def size(self, path: str) -> int | None:
+        """See `FileArea.size`."""
+        system, base = self._open()
+        info = system.get_file_info(f"{base}/{path}")
+        return int(info.size) if info.is_file else None
+
+    def names(self, folder: str = "") -> tuple[list[str], list[StoredFile]]:
+        """See `FileArea.names`."""
+        from pyarrow.fs import FileSelector
+
+        system, base = self._open()
+        start = f"{base}/{folder}".rstrip("/")
+        found = sorted(system.get_file_info(FileSelector(start, allow_not_found=True)), key=lambda info: info.path)
+        folders = [info.base_name for info in found if not info.is_file]
+        prefix = f"{folder}/" if folder else ""
+        return folders, [StoredFile(f"{prefix}{info.base_name}", info.size) for info in found if info.is_file]
+
+    def delete(self, path: str) -> bool:
+        """See `FileArea.delete`."""
+        system, base = self._open()
+        try:
+            system.delete_file(f"{base}/{path}")
+        except FileNotFoundError:
+            return False
+        return True
+
+    def delete_folder(self, folder: str) -> None:
+        """See `FileArea.delete_folder`."""
+        for file in list(self.files(folder)):
+            self.delete(file.path)
+
+    def sweep(self, folder: str) -> int:  # noqa: ARG002 (killed writers leave nothing)
+        """See `FileArea.sweep`."""
+        return 0
+
+    def _open(self) -> tuple[FileSystem, str]:
+        with self._lock:
+            if self._opened is None:
+                self._opened = _open(self._url)
+            return self._opened
+
+
+def _open(url: str) -> tuple[FileSystem, str]:
+    from pyarrow import fs
+
+    parts = urlsplit(url)
+    if parts.scheme in _ARROW:
+        query: dict[str, Any] = dict(parse_qsl(parts.query))
+        if parts.scheme == "s3":
+            query.setdefault("allow_delayed_open", "true")  # else a multi-part upload for every small file
+        system, base = fs.FileSystem.from_uri(urlunsplit(parts._replace(query=urlencode(query))))
+    else:
+        import fsspec  # type: ignore[import-untyped]
+
+        inner, base = fsspec.core.url_to_fs(url)
+        system = fs.PyFileSystem(fs.FSSpecHandler(inner))
+    return system, str(base).rstrip("/")
