@@ -8,7 +8,7 @@ iterators over pages, which hold no transaction between them). Methods take and 
 
 Each subject has its module: corpora, images, captions, slices (receipts, loads), attempts, deletions (tombstones), runs
 (failures), artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events), guide_engines, duplicates,
-swaps (overrides).
+swaps (overrides), containers.
 
 Example:
     >>> catalog = Catalog.open(home.catalog)  # doctest: +SKIP
@@ -26,6 +26,7 @@ from sqlalchemy.engine import Engine
 from lodestone.catalog.artifacts import ArtifactRows
 from lodestone.catalog.attempts import AttemptRows
 from lodestone.catalog.captions import CaptionRows
+from lodestone.catalog.containers import ContainerRows
 from lodestone.catalog.corpora import CorpusRows
 from lodestone.catalog.deletions import DeletionRows
 from lodestone.catalog.duplicates import DuplicateRows
@@ -57,6 +58,7 @@ class Catalog(
     EngineRows,
     DuplicateRows,
     SwapRows,
+    ContainerRows,
 ):
     """See the module's docstring. Make one with `Catalog.open`."""
 

@@ -75,6 +75,17 @@ class ImageRecord:
     taken_at: int | None = None  # seconds since 1970-01-01T00:00:00Z
     latitude: float | None = None
     longitude: float | None = None
+    position: int | None = None  # inside an archive: the byte where its content begins; inside a table: its row
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """An archive or table of a root whose pictures were all listed while its content was `token`."""
+
+    root_id: str
+    uri: str
+    token: str
+    items: int
 
 
 @dataclass(frozen=True, slots=True)

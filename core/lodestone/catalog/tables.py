@@ -96,6 +96,15 @@ roots = Table(
     UniqueConstraint("corpus_id", "path"),
 )
 
+containers = Table(
+    "containers",
+    metadata,
+    Column("root_id", _ID, _parent("roots.root_id"), primary_key=True),
+    Column("uri", _NAME, primary_key=True),
+    Column("token", String(64), nullable=False),
+    Column("items", BigInteger, nullable=False),
+)
+
 slices = Table(
     "slices",
     metadata,
@@ -125,6 +134,7 @@ images = Table(
     Column("taken_at", BigInteger),
     Column("latitude", Float),
     Column("longitude", Float),
+    Column("position", BigInteger),
     UniqueConstraint("root_id", "uri"),
     Index(None, "corpus_id", "state"),
     Index(None, "hash", "corpus_id"),

@@ -28,6 +28,19 @@ def upgrade() -> None:
         runs.add_column(sa.Column("heartbeat_at", sa.DateTime(timezone=True), nullable=True))
         runs.add_column(sa.Column("cancel_requested", sa.Boolean(), nullable=False, server_default=sa.false()))
 
+    with op.batch_alter_table("images", recreate="never") as images:
+        images.add_column(sa.Column("position", sa.BigInteger(), nullable=True))
+
+    op.create_table(
+        "containers",
+        sa.Column("root_id", sa.String(length=36), nullable=False),
+        sa.Column("uri", _NAME, nullable=False),
+        sa.Column("token", sa.String(length=64), nullable=False),
+        sa.Column("items", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["root_id"], ["roots.root_id"], name=op.f("fk_containers_root_id"), ondelete="CASCADE"),
+        sa.PrimaryKeyConstraint("root_id", "uri", name=op.f("pk_containers")),
+    )
+
     op.create_table(
         "slice_attempts",
         sa.Column("slice_id", sa.String(length=36), nullable=False),
@@ -87,8 +100,8 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop what was added; pictures, slices and receipts stay."""
-    for table in ("space_overrides", "model_swaps", "duplicates", "slice_attempts"):
+    for table in ("space_overrides", "model_swaps", "duplicates", "slice_attempts", "containers"):
         op.drop_table(table)
-    for table, columns in (("runs", _RUNS), ("roots", _ROOTS)):
+    for table, columns in (("runs", _RUNS), ("roots", _ROOTS), ("images", ("position",))):
         for column in columns:
             op.drop_column(table, column)
