@@ -29,6 +29,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "feedback": ("lodestone_cli.commands.queries", "feedback"),
     "explain": ("lodestone_cli.commands.queries", "explain"),
     "replay": ("lodestone_cli.commands.queries", "replay"),
+    "plan": ("lodestone_cli.commands.plan", "plan"),
     "demo": ("lodestone_cli.commands.demo", "demo"),
 }
 _GROUPS: dict[str, tuple[str, str]] = {

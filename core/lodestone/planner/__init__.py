@@ -1,0 +1,1 @@
+"""How many machines, hours and gigabytes does a collection need? Measured rates, plain formulas, and a simulation."""

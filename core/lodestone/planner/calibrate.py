@@ -1,0 +1,201 @@
+"""How fast is this machine, with these settings, on these pictures? By running the job on a sample of them, twice.
+
+Two runs of different size in homes of their own separate what a run costs once (starting workers, making collections) from what
+each picture costs. What they measure is the whole job, so nothing is forgotten: hashing, thumbnails, Parquet, loading, checks.
+Decoding and the models alone are timed besides, one core each, because a cluster is planned with them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lodestone.errors import ImageError, InvalidRequestError
+from lodestone.indexing.discover import FoundFile, discover
+from lodestone.planner.rates import DEFAULT_RATES, GMACS, Rates
+
+if TYPE_CHECKING:
+    from lodestone.backbones.base import Backbone
+    from lodestone.config.settings import Settings
+    from lodestone.indexing.report import IndexReport
+    from lodestone.runtime import Runtime
+
+RunIndex = Callable[["Runtime", Sequence[Path]], "IndexReport"]
+"""Indexes some folders in an opened home, with the workers that the settings ask for."""
+
+SMALL: Final = 256
+LARGE: Final = 1024
+_SLICE: Final = 128  # two slices of the small run already engage the workers
+_TIMED: Final = 48
+_MODEL_BATCH: Final = 4
+_MODEL_BATCHES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What was measured here.
+
+    Attributes:
+        runs: (pictures, seconds) of the two runs.
+        fixed_seconds: Of any run.
+        seconds_an_image: Of each picture.
+        executor: Who embedded.
+        rates: `DEFAULT_RATES` with what was measured put in.
+        megabytes: Mean file size of the sample.
+        megapixels: Mean size of its pictures.
+    """
+
+    runs: tuple[tuple[int, float], ...]
+    fixed_seconds: float
+    seconds_an_image: float
+    executor: str
+    rates: Rates
+    megabytes: float
+    megapixels: float
+
+    def seconds(self, images: int) -> float:
+        """How long a first index run over so many such pictures takes here, without a graph."""
+        return self.fixed_seconds + images * self.seconds_an_image
+
+
+def calibrate(
+    settings: Settings, folder: Path, *, run: RunIndex, sizes: tuple[int, int] = (SMALL, LARGE), seed: int = 0
+) -> Calibration:
+    """Measure on a random sample of the pictures below `folder`; its own files are only read.
+
+    Args:
+        settings: The home's; the runs take place in temporary homes with the same models and workers.
+        folder: With pictures like those to be indexed. Few are used several times.
+        run: The index job.
+        sizes: Pictures of the two runs.
+        seed: Of the sample.
+
+    Raises:
+        InvalidRequestError: there are no pictures, or the sizes do not grow.
+        NotFoundError: no such folder.
+    """
+    small, large = sizes
+    if not 0 < small < large:
+        raise InvalidRequestError(f"the two runs have {small} and {large} pictures", hint="the second must be larger")
+    sample = _sample(discover(folder, follow_symlinks=settings.index.follow_symlinks), large, seed=seed)
+    if not sample:
+        raise InvalidRequestError(
+            f"there are no pictures below {str(folder)!r}", hint="give a folder with some of your pictures"
+        )
+    rates, megapixels = _single_core(settings, sample[:_TIMED])
+    timed: list[tuple[int, float]] = []
+    executor = "none"
+    for count in (small, large):
+        with _scratch(settings, sample, count) as (pictures, own):
+            from lodestone.runtime import Runtime
+
+            started = time.perf_counter()
+            with Runtime.open(own, purpose="lodestone plan") as runtime:
+                executor = run(runtime, [pictures]).executor
+            timed.append((count, time.perf_counter() - started))
+    (few, fast), (many, slow) = timed
+    each = max((slow - fast) / (many - few), 1e-6)
+    return Calibration(
+        runs=tuple(timed),
+        fixed_seconds=max(fast - few * each, 0.0),
+        seconds_an_image=each,
+        executor=executor,
+        rates=rates,
+        megabytes=sum(found.size for found in sample) / len(sample) / 1e6,
+        megapixels=megapixels,
+    )
+
+
+def _sample(files: Iterator[FoundFile], count: int, *, seed: int) -> list[FoundFile]:
+    """A uniform sample of a stream (algorithm R), in random order."""
+    draw = random.Random(seed)  # noqa: S311 - a sample, no secret
+    kept: list[FoundFile] = []
+    for number, found in enumerate(files):
+        if len(kept) < count:
+            kept.append(found)
+        elif (place := draw.randrange(number + 1)) < count:
+            kept[place] = found
+    draw.shuffle(kept)
+    return kept
+
+
+@contextmanager
+def _scratch(settings: Settings, sample: Sequence[FoundFile], count: int) -> Iterator[tuple[Path, Settings]]:
+    """A folder with `count` links to sampled pictures, and settings of a temporary home."""
+    folder = Path(tempfile.mkdtemp(prefix="lodestone-plan-"))
+    try:
+        pictures = folder / "pictures"
+        pictures.mkdir()
+        for number, found in enumerate(islice(cycle(sample), count)):
+            (pictures / f"{number:06d}{found.path.suffix}").symlink_to(found.path)
+        index = settings.index.model_copy(update={"slice_size": _SLICE, "follow_symlinks": True})
+        store = settings.store.model_copy(update={"kind": "edge"})
+        yield (
+            pictures,
+            settings.model_copy(update={"home": folder / "home", "index": index, "store": store, "catalog_url": None}),
+        )
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _single_core(settings: Settings, sample: Sequence[FoundFile]) -> tuple[Rates, float]:
+    """Decoding and the models alone, one thread each: rates, and the mean size of the pictures in megapixels."""
+    from lodestone.backbones.registry import make_backbone
+    from lodestone.config.own_profiles import choose_profile
+    from lodestone.imaging.decode import decode
+    from lodestone.models.cache import ModelCache
+    from lodestone.models.context import ModelContext
+
+    profile = choose_profile(settings.profile, settings.profiles)
+    context = ModelContext(ModelCache(settings.models.cache.expanduser()), threads=1)
+    backbones = [make_backbone(name, context) for name in profile.backbones]
+    side = max(backbone.input_size for backbone in backbones)
+    pixels, decoded = 0, 0
+    started = time.process_time()
+    for found in sample:
+        try:
+            picture = decode(os.fspath(found.path), min_side=side, max_decoded_bytes=settings.index.max_decoded_mb << 20)
+        except ImageError:
+            continue
+        for backbone in backbones:
+            backbone.prepare(picture.image)
+        pixels += picture.width * picture.height
+        decoded += 1
+    decode_seconds = max(time.process_time() - started, 1e-6)
+    if not decoded:
+        raise InvalidRequestError("none of the sampled files is a usable picture", hint="give a folder with pictures")
+    megapixels = pixels / decoded / 1e6
+    gmacs = sum(GMACS.get(name, 0.0) for name in profile.backbones)
+    sources = {**DEFAULT_RATES.sources, "decode": "measured here, one core"}
+    rates = replace(DEFAULT_RATES, decode=decoded / decode_seconds, decode_megapixels=max(megapixels, 1e-3), sources=sources)
+    if gmacs:
+        rates = replace(
+            rates, core_gmacs=gmacs / _model_seconds(backbones), sources={**sources, "core_gmacs": "measured here, one core"}
+        )
+    return rates, max(megapixels, 1e-3)
+
+
+def _model_seconds(backbones: Sequence[Backbone]) -> float:
+    """Seconds that all models take for one picture, one thread: the median of several batches."""
+    total = 0.0
+    for backbone in backbones:
+        backbone.warm_up(threads=1)
+        batch = np.zeros((_MODEL_BATCH, backbone.input_size, backbone.input_size, 3), np.uint8)
+        times = []
+        for _ in range(_MODEL_BATCHES + 1):
+            started = time.perf_counter()
+            backbone.embed(batch)
+            times.append(time.perf_counter() - started)
+        total += float(np.median(times[1:])) / _MODEL_BATCH
+    return total
