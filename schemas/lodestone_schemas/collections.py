@@ -22,6 +22,7 @@ class Quantization(StrEnum):
 
     NONE = "none"
     INT8 = "int8"
+    BINARY = "binary"
 
 
 # Filter fields of every picture collection.
@@ -46,11 +47,27 @@ CAPTION_FIELDS: tuple[tuple[str, FieldKind], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class HnswSpec:
-    """Graph parameters: `m` edges a node, `ef_construct` candidates while building, `ef` while searching."""
+    """Graph parameters: `m` edges a node, `ef_construct` candidates while building, `ef` while searching; kept `on_disk`?"""
 
     m: int = 16
     ef_construct: int = 128
     ef: int = 128
+    on_disk: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """How a cluster spreads a collection. The embedded store has one copy in one piece: nothing of this means anything there.
+
+    Attributes:
+        shards: Pieces, spread over the nodes; None: the store's default. Holds from creation on.
+        replication: Copies of each shard, on different nodes; None: the store's default. Holds from creation on.
+        write_consistency: Copies that must take a write before it is acknowledged; None: the store's default.
+    """
+
+    shards: int | None = None
+    replication: int | None = None
+    write_consistency: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +83,10 @@ class CollectionSpec:
         on_disk: Keep original vectors on disk (memory-mapped) instead of in RAM.
         sparse: Vectors are weights of a few among 2^32 terms. They are found exactly, through lists of the points that have a
             term: `hnsw`, `quantization` and `on_disk` mean nothing then.
+        rescore: Compare what a quantized first pass finds by the original vectors.
+        oversampling: Candidates of the quantized pass a wanted neighbour; None: as many as its kind needs.
+        payload_on_disk: Keep payloads on disk; None: as the engine does by itself.
+        placement: How a cluster spreads it.
     """
 
     name: str
@@ -75,3 +96,7 @@ class CollectionSpec:
     quantization: Quantization = Quantization.NONE
     on_disk: bool = False
     sparse: bool = False
+    rescore: bool = True
+    oversampling: float | None = None
+    payload_on_disk: bool | None = None
+    placement: Placement = Placement()

@@ -59,7 +59,7 @@ from lodestone.store.ranking import SPARSE_ERROR, Hit, SparseScore, answer
 from lodestone_schemas.collections import CollectionSpec
 
 COLLECTIONS_DIR = "collections"
-FEATURES = frozenset({"graph_build", "int8", "field_index", "sparse"})
+FEATURES = frozenset({"graph_build", "int8", "binary", "field_index", "sparse"})
 # Exhaustive searches take about 1 ms a question at 10,000 x 896: this keeps the GIL's longest hold near 20 ms there.
 CALL_QUERIES = 16
 

@@ -138,7 +138,7 @@ class EdgeCollection:
 
     def respecify(self, spec: CollectionSpec) -> None:
         """Keep other graph or quantization parameters for the next build; vectors and fields stay."""
-        kept = replace(self.spec, hnsw=spec.hnsw, quantization=spec.quantization)
+        kept = replace(spec, fields=self.spec.fields, placement=self.spec.placement)
         if kept != self.spec:
             with self._writing:
                 write_atomically(self.path / SPEC_FILE, dump_spec(kept))
@@ -342,7 +342,11 @@ def read_spec(path: Path) -> CollectionSpec:
             hnsw=HnswSpec(**facts["hnsw"]),
             quantization=Quantization(facts["quantization"]),
             on_disk=bool(facts["on_disk"]),
-            sparse=bool(facts.get("sparse", False)),  # specifications of before sparse collections say nothing
+            # Specifications of earlier versions say nothing of these.
+            sparse=bool(facts.get("sparse", False)),
+            rescore=bool(facts.get("rescore", True)),
+            oversampling=facts.get("oversampling"),
+            payload_on_disk=facts.get("payload_on_disk"),
         )
 
 

@@ -7,7 +7,7 @@ what it raises into `StoreError`s. It holds the GIL during every call: calls are
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,12 @@ _FIELD_TYPES = {
     FieldKind.KEYWORD: qe.PayloadSchemaType.Keyword,
     FieldKind.INTEGER: qe.PayloadSchemaType.Integer,
     FieldKind.FLOAT: qe.PayloadSchemaType.Float,
+}
+# The first pass, kept in RAM.
+_QUANTIZATION: Mapping[Quantization, Callable[[], Any]] = {
+    Quantization.NONE: lambda: None,
+    Quantization.INT8: lambda: qe.ScalarQuantizationConfig(qe.ScalarType.Int8, quantile=0.99, memory=qe.Memory.Pinned),
+    Quantization.BINARY: lambda: qe.BinaryQuantizationConfig(memory=qe.Memory.Pinned),
 }
 
 
@@ -70,9 +76,6 @@ def engine_config(spec: CollectionSpec, *, threads: int = 0) -> qe.EdgeConfig:
     if spec.sparse:
         terms = qe.EdgeSparseVectorParams(datatype=qe.VectorStorageDatatype.Float32)
         return qe.EdgeConfig(sparse_vectors={SPARSE_VECTOR: terms}, wal_enabled=True)
-    quantization = None
-    if spec.quantization is Quantization.INT8:
-        quantization = qe.ScalarQuantizationConfig(qe.ScalarType.Int8, quantile=0.99, memory=qe.Memory.Pinned)
     return qe.EdgeConfig(
         vectors=qe.EdgeVectorParams(
             size=spec.dim, distance=qe.Distance.Dot, memory=qe.Memory.Cold if spec.on_disk else qe.Memory.Cached
@@ -82,8 +85,10 @@ def engine_config(spec: CollectionSpec, *, threads: int = 0) -> qe.EdgeConfig:
             ef_construct=spec.hnsw.ef_construct,
             full_scan_threshold=exhaustive_kilobytes(spec.dim),
             max_indexing_threads=threads,
+            memory=qe.Memory.Cold if spec.hnsw.on_disk else qe.Memory.Cached,
         ),
-        quantization_config=quantization,
+        on_disk_payload=spec.payload_on_disk,
+        quantization_config=_QUANTIZATION[spec.quantization](),
         optimizers=qe.EdgeOptimizersConfig(indexing_threshold=1, deleted_threshold=0.05, vacuum_min_vector_number=100),
         wal_enabled=True,
     )
@@ -117,7 +122,10 @@ def delete_operation(ids: Sequence[str]) -> qe.UpdateOperation:
 def search_request(query: VectorQuery, vector: Vectors, *, spec: CollectionSpec, fetch: int) -> qe.QueryRequest:
     """One nearest-neighbour question for `fetch` hits."""
     question: Any = vector  # the engine's stub knows lists only; arrays go in without a copy to Python floats
-    quantized = spec.quantization is not Quantization.NONE
+    quantization = None
+    if spec.quantization is not Quantization.NONE:
+        oversampling = spec.oversampling or OVERSAMPLING[spec.quantization]
+        quantization = qe.QuantizationSearchParams(ignore=query.exact, rescore=spec.rescore, oversampling=oversampling)
     return qe.QueryRequest(
         limit=fetch,
         query=qe.Query.Nearest(question),
@@ -125,9 +133,7 @@ def search_request(query: VectorQuery, vector: Vectors, *, spec: CollectionSpec,
         params=qe.SearchParams(
             hnsw_ef=query.ef or max(spec.hnsw.ef, query.limit),
             exact=query.exact,
-            quantization=qe.QuantizationSearchParams(ignore=query.exact, rescore=True, oversampling=OVERSAMPLING)
-            if quantized
-            else None,
+            quantization=quantization,
         ),
         with_payload=query.with_payload,
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from lodestone.errors import ConfigurationError, UnknownNameError
 from lodestone.store.aliases import AliasTable, JsonAliasTable
 from lodestone.store.base import VectorStore
+from lodestone_schemas.collections import Placement
 
 STORE_KINDS = ("edge", "server")
 ALIASES_FILE = "aliases.json"
@@ -19,11 +21,14 @@ def open_store(
     aliases: AliasTable | None = None,
     lock_timeout: float = 5.0,
     owner: str = "lodestone",
-    url: str | None = None,
+    url: str | Sequence[str] | None = None,
     api_key: str | None = None,
     prefer_grpc: bool = True,
-    grpc_port: int = 6334,
+    grpc_port: int | Sequence[int] = 6334,
     timeout: float = 30.0,
+    patience: float = 60.0,
+    writers: int = 4,
+    placement: Placement | None = None,
     namespace: str = "",
 ) -> VectorStore:
     """Open the store of a `kind`.
@@ -34,11 +39,14 @@ def open_store(
         aliases: edge: where aliases are kept; a JSON file under `root` by default.
         lock_timeout: edge: seconds to wait for another owner.
         owner: edge: what this process is doing, for a second opener's message.
-        url: server: of its HTTP port.
+        url: server: of its HTTP port; several of a cluster: when one does not answer the next is asked.
         api_key: server: if it asks for one.
         prefer_grpc: server: use gRPC.
-        grpc_port: server: where gRPC listens.
+        grpc_port: server: where gRPC listens; one for all nodes, or one each.
         timeout: server: seconds of one call.
+        patience: server: seconds that a write is repeated while the server is away or busy.
+        writers: server: parallel upserts.
+        placement: server: how new collections are spread over a cluster, where their specification does not say.
         namespace: server: of the home, so that homes which share the server do not meet. (A directory is a home's own.)
 
     Raises:
@@ -55,11 +63,19 @@ def open_store(
         table = aliases if aliases is not None else JsonAliasTable(root / ALIASES_FILE)
         return EdgeStore(root, aliases=table, lock_timeout=lock_timeout, owner=owner)
     if kind == "server":
-        if url is None:
+        if not url:
             raise ConfigurationError("the server store needs a url", hint="set store.url, e.g. http://localhost:6333")
         from lodestone.store.server import ServerStore
 
         return ServerStore(
-            url, api_key=api_key, prefer_grpc=prefer_grpc, grpc_port=grpc_port, timeout=timeout, namespace=namespace
+            url,
+            api_key=api_key,
+            prefer_grpc=prefer_grpc,
+            grpc_port=grpc_port,
+            timeout=timeout,
+            patience=patience,
+            writers=writers,
+            placement=placement,
+            namespace=namespace,
         )
     raise UnknownNameError.among("store", kind, STORE_KINDS)

@@ -42,7 +42,7 @@ from lodestone.store.checks import (
 from lodestone.store.limits import CALL_POINTS
 from lodestone.store.ranking import SPARSE_ERROR, Hit, SparseScore, answer
 from lodestone.store.server_build import build_graph
-from lodestone.store.server_connection import WRITE_ATTEMPTS, ServerConnection
+from lodestone.store.server_connection import ServerConnection
 from lodestone.store.server_create import create_collection
 from lodestone.store.server_engine import (
     Shape,
@@ -57,22 +57,25 @@ from lodestone.store.server_engine import (
     terms_of,
 )
 from lodestone.store.server_writes import WriteKeeper
-from lodestone_schemas.collections import CollectionSpec
+from lodestone_schemas.collections import CollectionSpec, Placement
 
 CALL_QUERIES = 64
-FEATURES = frozenset({"graph_build", "int8", "field_index", "native_aliases", "sparse"})
+FEATURES = frozenset({"graph_build", "int8", "binary", "field_index", "native_aliases", "sparse"})
 
 
 class ServerStore(VectorStore):
     """The store on the Qdrant server at `url`.
 
     Args:
-        url: Of its HTTP port, e.g. `http://localhost:6333`.
+        url: Of its HTTP port, e.g. `http://localhost:6333`; of a cluster those of several nodes. When one does not answer, the
+            next is asked.
         api_key: If the server asks for one.
         prefer_grpc: Use gRPC rather than HTTP.
-        grpc_port: Where gRPC listens.
+        grpc_port: Where gRPC listens; one for all nodes, or one each.
         timeout: Seconds of one call.
-        writers: Parallel upserts of one batch.
+        patience: Seconds that a write is repeated while the server is away or busy.
+        writers: Parallel upserts.
+        placement: How new collections are spread over a cluster, where their specification does not say.
         build_timeout: Seconds that `build` waits at most.
         stall_timeout: Seconds that `build` waits while the server is idle with points left to index.
         namespace: Whose collections and aliases these are: stands in front of their names on the server, and there only. Those
@@ -80,27 +83,37 @@ class ServerStore(VectorStore):
 
     Raises:
         InvalidRequestError: `namespace` is not of letters and digits.
-        StoreError: The server does not answer, or is older than 1.12.
+        ConfigurationError: There is no url, or another number of gRPC ports.
+        StoreError: No node answers, or it is older than 1.12.
     """
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         *,
         api_key: str | None = None,
         prefer_grpc: bool = True,
-        grpc_port: int = 6334,
+        grpc_port: int | Sequence[int] = 6334,
         timeout: float = 30.0,
+        patience: float = 60.0,
         writers: int = 4,
+        placement: Placement | None = None,
         build_timeout: float = 6 * 3600.0,
         stall_timeout: float = 60.0,
         namespace: str = "",
     ) -> None:
         self._build_timeout = build_timeout
         self._stall_timeout = stall_timeout
+        self._placement = placement or Placement()
         self._shapes: dict[str, Shape] = {}
         self._server = ServerConnection(
-            url, api_key=api_key, prefer_grpc=prefer_grpc, grpc_port=grpc_port, timeout=timeout, namespace=namespace
+            url,
+            api_key=api_key,
+            prefer_grpc=prefer_grpc,
+            grpc_port=grpc_port,
+            timeout=timeout,
+            patience=patience,
+            namespace=namespace,
         )
         self._keeper = WriteKeeper(self._server)
         self._client = self._server.client
@@ -114,7 +127,7 @@ class ServerStore(VectorStore):
     def create(self, spec: CollectionSpec) -> None:
         """See `VectorStore.create`. Other graph parameters under the same name hold from the next build on."""
         check_spec(spec)
-        create_collection(self._server, self._keeper, spec, patience=self._stall_timeout)
+        create_collection(self._server, self._keeper, spec, default=self._placement, patience=self._stall_timeout)
         self._shape(spec.name, fresh=True)
 
     def drop(self, name: str) -> None:
@@ -122,7 +135,7 @@ class ServerStore(VectorStore):
         self._shapes.pop(name, None)
         self._keeper.dropped(name)
         if name in self.collections():
-            self._server.call("dropping a collection", partial(self._client.delete_collection, self._at(name)))
+            self._server.write("dropping a collection", partial(self._client.delete_collection, self._at(name)))
 
     def collections(self) -> list[str]:
         """See `VectorStore.collections`."""
@@ -249,13 +262,13 @@ class ServerStore(VectorStore):
         forget = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=at(alias)))
         # One call: the server applies both in one step.
         steps: list[Any] = [forget, create] if alias in self.aliases() else [create]
-        self._server.call("moving an alias", partial(self._client.update_collection_aliases, steps), name=collection)
+        self._server.write("moving an alias", partial(self._client.update_collection_aliases, steps), name=collection)
 
     def drop_alias(self, alias: str) -> None:
         """See `VectorStore.drop_alias`."""
         if alias in self.aliases():
             forget = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self._at(alias)))
-            self._server.call("dropping an alias", partial(self._client.update_collection_aliases, [forget]))
+            self._server.write("dropping an alias", partial(self._client.update_collection_aliases, [forget]))
 
     def aliases(self) -> dict[str, str]:
         """See `VectorStore.aliases`."""
@@ -263,7 +276,7 @@ class ServerStore(VectorStore):
 
     def ping(self) -> None:
         """See `VectorStore.ping`. Asks once."""
-        self._server.call("asking for readiness", self._client.info, attempts=1)
+        self._server.call("asking for readiness", self._client.info, patience=0.0)
 
     def close(self) -> None:
         """See `VectorStore.close`."""
@@ -281,20 +294,12 @@ class ServerStore(VectorStore):
         return known
 
     def _delete(self, name: str, selector: models.PointsSelector) -> None:
-        self._server.call(
-            "deleting points",
-            partial(self._client.delete, self._at(name), selector, wait=True),
-            name=name,
-            attempts=WRITE_ATTEMPTS,
-        )
+        delete = partial(self._client.delete, self._at(name), selector, wait=True, ordering=self._shape(name).ordering)
+        self._server.write("deleting points", delete, name=name)
 
     def _upsert_piece(self, name: str, points: models.Batch) -> None:
-        self._server.call(
-            "writing points",
-            partial(self._client.upsert, self._at(name), points, wait=True),
-            name=name,
-            attempts=WRITE_ATTEMPTS,
-        )
+        upsert = partial(self._client.upsert, self._at(name), points, wait=True, ordering=self._shape(name).ordering)
+        self._server.write("writing points", upsert, name=name)
 
     def _write(self, name: str, ids: Sequence[str], pieces: Iterable[models.Batch]) -> None:
         with self._keeper.upserting(name, ids):

@@ -58,7 +58,7 @@ def build_graph(server: ServerConnection, keeper: WriteKeeper, name: str, *, tim
 def _change(server: ServerConnection, name: str, *, threshold: int, **changes: Any) -> None:  # noqa: ANN401 - client's keywords
     optimizers = models.OptimizersConfigDiff(indexing_threshold=threshold)
     change = partial(server.client.update_collection, server.at(name), optimizers_config=optimizers, **changes)
-    server.call("changing a collection", change, name=name)
+    server.write("changing a collection", change, name=name)
 
 
 def _wait_until_indexed(server: ServerConnection, name: str, *, timeout: float, stall_timeout: float) -> None:

@@ -1,17 +1,17 @@
-"""How are calls made to a Qdrant server: over one client, repeated when it is away for a moment, failing as `StoreError`?"""
+"""How are calls made to a Qdrant server or cluster: repeated when it is away for a moment, failing as `StoreError`?"""
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from qdrant_client import QdrantClient, models
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
+from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponential, wait_random
 
-from lodestone.errors import StoreError, UnknownNameError
+from lodestone.errors import ConfigurationError, StoreError, UnknownNameError
 from lodestone.store.checks import check_namespace
 from lodestone.store.server_engine import (
     CLIENT_ERRORS,
@@ -21,14 +21,15 @@ from lodestone.store.server_engine import (
     is_present_already,
     is_transient,
     version_of,
+    wait_asked_for,
 )
+from lodestone.store.server_nodes import Nodes
 
-# The waits between the tries add up to about 1 s for a question and 12 s for a write, which outlasts a short restart.
-READ_ATTEMPTS, WRITE_ATTEMPTS = 3, 7
+# Seconds that a question is repeated for while nobody answers, and longest and shortest wait between two tries.
+READ_PATIENCE = 1.5
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.2, 5.0
-# Left alone, a channel that failed once refuses calls without trying for up to two minutes.
-_CHANNEL = {"grpc.initial_reconnect_backoff_ms": 100, "grpc.max_reconnect_backoff_ms": 1_000}
 _SEPARATOR = "."  # no namespace has it, so none is the beginning of another
+_BACKOFF = wait_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS) + wait_random(0, FIRST_WAIT_SECONDS)
 _T = TypeVar("_T")
 
 
@@ -37,54 +38,70 @@ class CollectionExistsError(StoreError):
 
 
 class ServerConnection:
-    """A client of the server at `url`, of a version that Lodestone works with.
+    """A client of the server at `url`, or of a cluster of several, of a version that Lodestone works with.
 
     Args:
-        url: Of its HTTP port.
+        url: Of its HTTP port; of a cluster, those of several nodes.
         api_key: If the server asks for one.
         prefer_grpc: Use gRPC.
-        grpc_port: Where gRPC listens.
+        grpc_port: Where gRPC listens, on every node or on each.
         timeout: Seconds of one call.
+        patience: Seconds that a write is repeated while the server is away or busy.
         namespace: In front of every name on the server; names without it do not exist for us.
 
     Attributes:
-        client: For the calls handed to `call`.
+        client: For the calls handed to `call`: of a cluster, each goes to a node that answers.
+        patience: As given.
         version: Of the server, e.g. `1.16.3`.
 
     Raises:
+        ConfigurationError: There is no url, or another number of ports.
         StoreError: The server does not answer, or is too old.
     """
 
     def __init__(
-        self, url: str, *, api_key: str | None, prefer_grpc: bool, grpc_port: int, timeout: float, namespace: str = ""
+        self,
+        url: str | Sequence[str],
+        *,
+        api_key: str | None,
+        prefer_grpc: bool,
+        grpc_port: int | Sequence[int],
+        timeout: float,
+        patience: float,
+        namespace: str = "",
     ) -> None:
-        self._url = url
+        urls = [url] if isinstance(url, str) else list(url)
+        ports = [grpc_port] * len(urls) if isinstance(grpc_port, int) else list(grpc_port)
+        if not urls or len(ports) not in (1, len(urls)):
+            raise ConfigurationError(
+                f"{len(urls)} urls of Qdrant have {len(ports)} gRPC ports", hint="give store.grpc_port once, or once a url"
+            )
+        self.patience = patience
+        self._url = ", ".join(urls)
         self._prefix = f"{check_namespace(namespace)}{_SEPARATOR}" if namespace else ""
         self._closed = threading.Event()
-        # The client warns when its minor version is more than one from the server's; the check below decides instead.
-        self.client = QdrantClient(
-            url=url,
+        self._nodes = Nodes(
+            urls,
+            ports if len(ports) == len(urls) else ports * len(urls),
             api_key=api_key,
             prefer_grpc=prefer_grpc,
-            grpc_port=grpc_port,
-            timeout=math.ceil(timeout),
-            check_compatibility=False,
-            grpc_options=dict(_CHANNEL),
+            timeout=timeout,
         )
+        self.client = cast("QdrantClient", self._nodes)
         try:
             self.version = self._supported_version()
         except BaseException:
             self.close()
             raise
 
-    def call(self, doing: str, method: Callable[[], _T], *, name: str | None = None, attempts: int = READ_ATTEMPTS) -> _T:
+    def call(self, doing: str, method: Callable[[], _T], *, name: str | None = None, patience: float = READ_PATIENCE) -> _T:
         """Make an idempotent call.
 
         Args:
             doing: What it does, for the message of an error.
             method: The call.
             name: The collection it is about, without the namespace.
-            attempts: How often it is tried when the server is away.
+            patience: Seconds that it is repeated while the server is away or busy; every node is asked once whatever it is.
 
         Raises:
             UnknownNameError: There is no collection of that `name`.
@@ -92,13 +109,14 @@ class ServerConnection:
             OutOfSpaceError: The server's disk is full.
             StoreError: Anything else.
         """
-        if self._closed.is_set():
-            raise StoreError(f"{doing}: the connection to {self._url} was closed", hint="open the store again")
+        self._require_open()
+        until = time.monotonic() + patience
+
+        def is_over(state: RetryCallState) -> bool:
+            return state.attempt_number >= len(self._nodes) and time.monotonic() >= until
+
         retrying = Retrying(
-            retry=retry_if_exception(is_transient),
-            stop=stop_after_attempt(attempts),
-            wait=wait_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS) + wait_random(0, FIRST_WAIT_SECONDS),
-            reraise=True,
+            retry=retry_if_exception(is_transient), stop=is_over, wait=self._pause, sleep=self._sleep, reraise=True
         )
         try:
             return retrying(method)
@@ -108,6 +126,10 @@ class ServerConnection:
             if is_present_already(error):
                 raise CollectionExistsError(doing) from error
             raise as_lodestone_error(error, doing=doing, url=self._url) from error
+
+    def write(self, doing: str, method: Callable[[], _T], *, name: str | None = None) -> _T:
+        """`call` with the patience of writes."""
+        return self.call(doing, method, name=name, patience=self.patience)
 
     def collections(self) -> list[str]:
         """Names of all collections of the namespace, without it, sorted."""
@@ -143,10 +165,26 @@ class ServerConnection:
         """Let the connection go. Idempotent."""
         if not self._closed.is_set():
             self._closed.set()
-            self.client.close()
+            self._nodes.close()
+
+    def _require_open(self) -> None:
+        if self._closed.is_set():
+            raise StoreError(f"the connection to {self._url} was closed", hint="open the store again")
+
+    def _sleep(self, seconds: float) -> None:
+        self._closed.wait(seconds)
+        self._require_open()
+
+    def _pause(self, state: RetryCallState) -> float:
+        """Seconds before the next try: none where another node can be asked, what a busy server asks for, or more each time."""
+        error = state.outcome.exception() if state.outcome else None
+        asked = wait_asked_for(error)
+        if asked is None and self._nodes.one_is_left and state.attempt_number <= len(self._nodes):
+            return 0.0
+        return max(asked or 0.0, _BACKOFF(state))
 
     def _supported_version(self) -> str:
-        version = str(self.call("asking for the version", self.client.info, attempts=2).version)
+        version = str(self.call("asking for the version", self.client.info).version)
         if version_of(version) < OLDEST_SERVER:
             oldest = ".".join(map(str, OLDEST_SERVER))
             raise StoreError(

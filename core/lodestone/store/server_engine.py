@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
 import numpy as np
 from qdrant_client import models
+from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
 
 from lodestone.errors import LodestoneError, StoreError
@@ -34,34 +35,91 @@ from lodestone_schemas.collections import CollectionSpec, FieldKind, HnswSpec, Q
 OLDEST_SERVER = (1, 12)
 # Collections carry metadata from this version on; earlier servers search with the default ef.
 METADATA_SERVER = (1, 16)
-EF_KEY = "lodestone_ef"
-_TRANSIENT_CODES = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-_TRANSIENT_STATUS = (502, 503, 504)
+EF_KEY, RESCORE_KEY, OVERSAMPLING_KEY = "lodestone_ef", "lodestone_rescore", "lodestone_oversampling"
+_TRANSIENT_CODES = (
+    grpc.StatusCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.CANCELLED,
+)
+_TRANSIENT_STATUS = (429, 502, 503, 504)
+# What a node says, as an internal error, of a cluster that is about to recover: a peer has just died or come back.
+_RECOVERING = (
+    "status: Unavailable",
+    "status: Cancelled",
+    "status: DeadlineExceeded",
+    "not have enough active replicas",
+    "Not enough active replicas",
+    "failed to apply operation to any replica",
+    "consensus",
+    "Consensus",
+    "transport error",
+    "Failed to connect",
+    "Timeout error",
+    "shard is not active",
+    "in progress",
+)
 FIELD_TYPES = {
     FieldKind.KEYWORD: models.PayloadSchemaType.KEYWORD,
     FieldKind.INTEGER: models.PayloadSchemaType.INTEGER,
     FieldKind.FLOAT: models.PayloadSchemaType.FLOAT,
 }
-CLIENT_ERRORS = (grpc.RpcError, ResponseHandlingException, UnexpectedResponse)
+CLIENT_ERRORS = (grpc.RpcError, ResponseHandlingException, UnexpectedResponse, ResourceExhaustedResponse)
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of a collection: length of its vectors, its own `ef`, whether the first pass is quantized, and whether it is sparse."""
+    """What searching and writing need to know of a collection.
+
+    Attributes:
+        dim: Length of its vectors, 0 when sparse.
+        ef: Its own candidate list.
+        quantized: Whether the first pass is.
+        rescore: Whether its candidates are compared by the original vectors.
+        oversampling: Candidates a wanted neighbour.
+        sparse: Whether it is.
+        ordering: Of writes, where there are copies.
+    """
 
     dim: int
     ef: int
-    quantized: bool
+    quantized: bool = False
+    rescore: bool = True
+    oversampling: float = 1.0
     sparse: bool = False
+    ordering: models.WriteOrdering | None = None
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same call may succeed when repeated: the server is away, restarting or slow."""
+    """Whether the same call may succeed when repeated: the server is away, starting, slow or busy, or its cluster recovers."""
+    if is_out_of_space(Exception(_details(error))):
+        return False
     if isinstance(error, grpc.RpcError):
-        return _code(error) in _TRANSIENT_CODES
+        return _code(error) in _TRANSIENT_CODES or (_code(error) is grpc.StatusCode.INTERNAL and _is_recovering(error))
     if isinstance(error, UnexpectedResponse):
-        return error.status_code in _TRANSIENT_STATUS
-    return isinstance(error, ResponseHandlingException)
+        return error.status_code in _TRANSIENT_STATUS or (error.status_code == 500 and _is_recovering(error))
+    return isinstance(error, ResponseHandlingException | ResourceExhaustedResponse)
+
+
+def is_busy(error: BaseException | None) -> bool:
+    """Whether the server is there and asks for fewer calls."""
+    return (
+        isinstance(error, ResourceExhaustedResponse)
+        or (isinstance(error, grpc.RpcError) and _code(error) is grpc.StatusCode.RESOURCE_EXHAUSTED)
+        or (isinstance(error, UnexpectedResponse) and error.status_code == 429)
+    )
+
+
+def wait_asked_for(error: BaseException | None) -> float | None:
+    """Seconds that a busy server asks to be left alone; None when it is away instead."""
+    if isinstance(error, ResourceExhaustedResponse):
+        return float(error.retry_after_s)
+    return 0.0 if is_busy(error) else None
+
+
+def _is_recovering(error: BaseException) -> bool:
+    said = _details(error)
+    return any(sign in said for sign in _RECOVERING)
 
 
 def is_missing(error: BaseException) -> bool:
@@ -109,22 +167,42 @@ def graph_config(spec: CollectionSpec) -> models.HnswConfigDiff:
         m=spec.hnsw.m,
         ef_construct=spec.hnsw.ef_construct,
         full_scan_threshold=exhaustive_kilobytes(spec.dim),
+        on_disk=spec.hnsw.on_disk,
     )
 
 
-def quantization_config(spec: CollectionSpec) -> models.ScalarQuantization | None:
-    """Compression of the first pass, if any."""
-    if spec.quantization is not Quantization.INT8:
-        return None
-    int8 = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=0.99, always_ram=True)
-    return models.ScalarQuantization(scalar=int8)
+def quantization_config(spec: CollectionSpec) -> models.ScalarQuantization | models.BinaryQuantization | None:
+    """Compression of the first pass, kept in RAM, if any."""
+    if spec.quantization is Quantization.INT8:
+        int8 = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=0.99, always_ram=True)
+        return models.ScalarQuantization(scalar=int8)
+    if spec.quantization is Quantization.BINARY:
+        return models.BinaryQuantization(binary=models.BinaryQuantizationConfig(always_ram=True))
+    return None
+
+
+def quantization_of(info: models.CollectionInfo) -> Quantization:
+    """The compression that a collection has."""
+    there = info.config.quantization_config
+    if there is None:
+        return Quantization.NONE
+    return Quantization.BINARY if isinstance(there, models.BinaryQuantization) else Quantization.INT8
+
+
+def metadata_of(spec: CollectionSpec) -> dict[str, Any]:
+    """What the server keeps for us at a collection: how it is searched."""
+    return {EF_KEY: spec.hnsw.ef, RESCORE_KEY: spec.rescore, OVERSAMPLING_KEY: _oversampling(spec)}
+
+
+def _oversampling(spec: CollectionSpec) -> float:
+    return spec.oversampling or OVERSAMPLING.get(spec.quantization, 1.0)
 
 
 def shape_of(info: models.CollectionInfo, *, name: str) -> Shape:
     """What searching needs to know of a collection; raises `StoreError` for one that is not ours."""
     params = info.config.params.vectors
     if not params and list(info.config.params.sparse_vectors or ()) == [SPARSE_VECTOR]:
-        return Shape(0, HnswSpec().ef, quantized=False, sparse=True)
+        return Shape(0, HnswSpec().ef, sparse=True)
     if not isinstance(params, models.VectorParams) or params.distance != models.Distance.DOT:
         raise StoreError(
             f"collection {name!r} was not made by Lodestone: it has neither one unnamed vector compared by inner product "
@@ -132,24 +210,29 @@ def shape_of(info: models.CollectionInfo, *, name: str) -> Shape:
             hint="use another Qdrant server or drop that collection",
         )
     metadata = info.config.metadata or {}
-    return Shape(params.size, int(metadata.get(EF_KEY, HnswSpec().ef)), info.config.quantization_config is not None)
-
-
-def is_as_specified(info: models.CollectionInfo, settings: Mapping[str, Any]) -> bool:
-    """Whether the collection has the settings that `create` would give it."""
-    graph, there = settings["hnsw_config"], info.config.hnsw_config
-    return (
-        (there.m, there.ef_construct, there.full_scan_threshold) == (graph.m, graph.ef_construct, graph.full_scan_threshold)
-        and (info.config.quantization_config is None) == (settings["quantization_config"] is None)
-        and (info.config.metadata or {}).get(EF_KEY) == settings.get("metadata", {}).get(EF_KEY)
+    kind = quantization_of(info)
+    return Shape(
+        params.size,
+        int(metadata.get(EF_KEY, HnswSpec().ef)),
+        quantized=kind is not Quantization.NONE,
+        rescore=bool(metadata.get(RESCORE_KEY, True)),
+        oversampling=float(metadata.get(OVERSAMPLING_KEY) or OVERSAMPLING.get(kind, 1.0)),
+        ordering=_ordering(info.config.params.replication_factor),
     )
+
+
+def _ordering(copies: int | None) -> models.WriteOrdering | None:
+    # Copies apply the writes of several writers in one order only if one of them says which.
+    return models.WriteOrdering.MEDIUM if (copies or 1) > 1 else None
 
 
 def search_request(query: VectorQuery, vector: Vectors, *, shape: Shape, fetch: int) -> models.QueryRequest:
     """One nearest-neighbour question for `fetch` hits."""
     quantization = None
     if shape.quantized:
-        quantization = models.QuantizationSearchParams(ignore=query.exact, rescore=True, oversampling=OVERSAMPLING)
+        quantization = models.QuantizationSearchParams(
+            ignore=query.exact, rescore=shape.rescore, oversampling=shape.oversampling
+        )
     ef = query.ef or max(shape.ef, query.limit)
     return models.QueryRequest(
         query=vector.tolist(),

@@ -26,7 +26,7 @@ from qdrant_client import models
 
 from lodestone.errors import LodestoneError, UnknownNameError
 from lodestone.store.limits import CALL_POINTS
-from lodestone.store.server_connection import WRITE_ATTEMPTS, ServerConnection
+from lodestone.store.server_connection import ServerConnection
 
 # Writers wait this long at most for the server to come to rest; between two such waits they have at least as long.
 _HOLD_SECONDS = 3.0
@@ -227,7 +227,7 @@ class WriteKeeper:
             if found:
                 selector = models.PointIdsList(points=found)
                 repeat = partial(self._server.client.delete, self._server.at(name), selector, wait=True)
-                self._server.call("repeating deletes", repeat, name=name, attempts=WRITE_ATTEMPTS)
+                self._server.write("repeating deletes", repeat, name=name)
                 back += map(str, found)
         if back and not self._is_at_rest(name):
             ids = sorted(set(ids).difference(back))

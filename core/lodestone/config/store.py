@@ -1,0 +1,112 @@
+"""Which settings does the vector store have? The section `store`: where it is, how it is cut up, and what stays on disk."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
+
+from lodestone_schemas.collections import CollectionSpec, FieldKind, HnswSpec, Placement, Quantization
+
+# A cluster of 2, 3, 4 or 6 nodes carries as many of these on each.
+CLUSTER_SHARDS = 12
+CLUSTER_REPLICATION = 2
+
+
+class StoreSettings(BaseModel):
+    """The vector store."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: str = Field("edge", description="edge: embedded; server: a Qdrant server or cluster.")
+    url: str | tuple[str, ...] = Field(
+        "http://127.0.0.1:6333",
+        description="Qdrant server (kind = server); of a cluster several nodes: a list, or with commas.",
+    )
+    grpc_port: int | tuple[int, ...] = Field(6334, description="Of every node, or one a node, in the order of url.")
+    api_key: SecretStr | None = None
+    timeout_s: float = Field(30.0, gt=0, description="Seconds a call to the server may take.")
+    patience_s: float = Field(60.0, ge=0, description="Seconds that a write is repeated while the server is away or busy.")
+    writers: int = Field(4, ge=1, le=64, description="Parallel upserts to the server.")
+    lock_timeout_s: float = Field(5.0, ge=0, description="Seconds to wait for the owner of an embedded store.")
+    build_threshold: int = Field(10_000, ge=0, description="Points from which a collection gets an HNSW graph.")
+    m: int | None = Field(None, ge=2, le=512, description="Edges a node of the graph; default: the profile's.")
+    ef_construct: int | None = Field(None, ge=4, le=4096, description="Candidates while building; default: the profile's.")
+    ef: int | None = Field(None, ge=4, le=4096, description="Candidates while searching; default: the profile's.")
+    quantization: Quantization = Quantization.NONE
+    rescore: bool = Field(True, description="Compare what the quantized pass finds by the original vectors.")
+    oversampling: float | None = Field(
+        None, ge=1, le=100, description="Candidates of the quantized pass a wanted neighbour; default: 2 (int8), 4 (binary)."
+    )
+    on_disk: bool = Field(False, description="Original vectors on disk instead of in RAM.")
+    graph_on_disk: bool = Field(False, description="The graph on disk instead of in RAM.")
+    payload_on_disk: bool | None = Field(None, description="Filter fields on disk; default: as the engine does.")
+    shards: int | None = Field(None, ge=1, le=1024, description="Of a new collection; default: 12 with several urls.")
+    replication: int | None = Field(None, ge=1, le=64, description="Copies of a new collection; default: 2 with several urls.")
+    write_consistency: int | None = Field(
+        None, ge=1, le=64, description="Copies that must take a write; default: the server's (1)."
+    )
+
+    @field_validator("url", "grpc_port", mode="before")
+    @classmethod
+    def _several(cls, value: object) -> object:
+        if isinstance(value, str) and "," in value:
+            return tuple(part.strip() for part in value.split(",") if part.strip())
+        return value
+
+    @model_validator(mode="after")
+    def _fits(self) -> StoreSettings:
+        if not self.urls or not all(self.urls):
+            raise ValueError("url names no server; expected one such as http://localhost:6333")
+        if isinstance(self.grpc_port, tuple) and len(self.grpc_port) != len(self.urls):
+            raise ValueError(f"{len(self.urls)} urls have {len(self.grpc_port)} grpc_ports; expected one for all, or one each")
+        if wrong := [port for port in self.grpc_ports if not 1 <= port <= 65535]:
+            raise ValueError(f"grpc_port {wrong[0]} is out of range; expected 1 to 65535")
+        return self
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """Of every node."""
+        return (self.url,) if isinstance(self.url, str) else self.url
+
+    @property
+    def grpc_ports(self) -> tuple[int, ...]:
+        """Of every node, in the order of `urls`."""
+        return (self.grpc_port,) * len(self.urls) if isinstance(self.grpc_port, int) else self.grpc_port
+
+    def specify(
+        self, name: str, *, dim: int, fields: tuple[tuple[str, FieldKind], ...], graph: HnswSpec | None = None
+    ) -> CollectionSpec:
+        """A collection of dense vectors as these settings want it.
+
+        Args:
+            name: Of the collection.
+            dim: Length of its vectors.
+            fields: Payload fields with an index.
+            graph: What holds where the settings do not say.
+        """
+        graph = graph or HnswSpec()
+        return CollectionSpec(
+            name=name,
+            dim=dim,
+            fields=fields,
+            hnsw=HnswSpec(
+                m=self.m or graph.m,
+                ef_construct=self.ef_construct or graph.ef_construct,
+                ef=self.ef or graph.ef,
+                on_disk=self.graph_on_disk,
+            ),
+            quantization=self.quantization,
+            rescore=self.rescore,
+            oversampling=self.oversampling,
+            on_disk=self.on_disk,
+            payload_on_disk=self.payload_on_disk,
+        )
+
+    @property
+    def placement(self) -> Placement:
+        """Of new collections of any kind."""
+        several = self.kind == "server" and len(self.urls) > 1
+        return Placement(
+            shards=self.shards or (CLUSTER_SHARDS if several else None),
+            replication=self.replication or (CLUSTER_REPLICATION if several else None),
+            write_consistency=self.write_consistency,
+        )
