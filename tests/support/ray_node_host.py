@@ -1,7 +1,7 @@
 """Which process are a test's Ray nodes the children of? This one: it starts and kills them as it is told on standard input.
 
 A process of its own, because Ray reads its settings when it is imported, and its nodes die with the thread that started them.
-Commands are lines: `add CPUS` prints a node's number, address and processes as JSON; `kill NUMBER` sends SIGKILL to all of them.
+`add CPUS` prints a node's number, address and processes as JSON; `kill NUMBER` sends SIGKILL to all of them.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ import platformdirs
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from lodestone.config.cluster import ClusterSettings
 from lodestone.config.engines import EngineSettings, GuideCacheSettings
 from lodestone.config.own_profiles import ProfileSettings
 from lodestone.config.store import StoreSettings as StoreSettings  # noqa: PLC0414 - a section as the others
@@ -120,6 +121,7 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     models: ModelSettings = Field(default_factory=ModelSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)
+    cluster: ClusterSettings = Field(default_factory=ClusterSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     query: QuerySettings = Field(default_factory=QuerySettings)
     serve: ServeSettings = Field(default_factory=ServeSettings)

@@ -25,7 +25,16 @@ from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.parts import PartFiles
 from lodestone.indexing.pictures import PreparedPicture, prepare_picture
-from lodestone.indexing.tasks import META_PART, EmbedSettings, RowFailure, SliceParts, SliceReceipt, SliceRow, SliceTask, this_worker
+from lodestone.indexing.tasks import (
+    META_PART,
+    EmbedSettings,
+    RowFailure,
+    SliceParts,
+    SliceReceipt,
+    SliceRow,
+    SliceTask,
+    this_worker,
+)
 from lodestone.language.base import TextEncoder
 from lodestone.language.registry import make_text_encoder
 from lodestone.models.cache import ModelCache
@@ -69,8 +78,6 @@ class EmbedSlice:
         """
         for backbone in self._backbones:
             backbone.warm_up(threads=self._settings.model_threads)
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._settings.decode_threads, thread_name_prefix="decode")
 
     def close(self) -> None:
         """Stop the decoding threads. Idempotent."""
@@ -78,8 +85,23 @@ class EmbedSlice:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
 
-    def __call__(self, task: SliceTask) -> SliceReceipt:
+    def prepare(self, task: SliceTask) -> list[PreparedPicture | RowFailure] | None:
+        """Read and decode the task's pictures and no more, for models elsewhere; None where no pixel is needed.
+
+        Needs no loaded model.
+        """
+        adopted = self._files.adopt(task)
+        missing = [part for part in task.parts if part not in adopted]
+        backbones = [b for b in self._backbones if self.parts.backbones[b.name] in missing]
+        if not backbones and META_PART not in missing:
+            return None
+        rows = self._files.usable(task, adopted[META_PART])[0] if META_PART in adopted else task.rows
+        return list(self._prepared(rows, backbones))
+
+    def __call__(self, task: SliceTask, prepared: Sequence[PreparedPicture | RowFailure] | None = None) -> SliceReceipt:
         """Write every part that the task asks for.
+
+        `prepared` is what `prepare` gave for the task, here or in another process; without it pictures are read here.
 
         An error that ends the work as a whole (no space left, say) comes back inside the receipt, beside what was finished
         before it.
@@ -87,7 +109,7 @@ class EmbedSlice:
         started = time.perf_counter()
         progress = _Written()
         try:
-            self._work(task, progress)
+            self._work(task, progress, prepared)
         except LodestoneError as error:
             progress.error = error
         return SliceReceipt(
@@ -101,7 +123,7 @@ class EmbedSlice:
             worker=this_worker(),
         )
 
-    def _work(self, task: SliceTask, written: _Written) -> None:
+    def _work(self, task: SliceTask, written: _Written, prepared: Sequence[PreparedPicture | RowFailure] | None) -> None:
         adopted = self._files.adopt(task)
         for part, receipt in adopted.items():
             written.receipts.append(receipt)
@@ -115,7 +137,7 @@ class EmbedSlice:
         captions: Captions = [(row.image_id, source, text) for row in rows for source, text in row.captions]
         looked = _Looked()
         if backbones or META_PART in missing:
-            looked = self._look(rows, backbones)
+            looked = self._look(rows, backbones, prepared if _fits(prepared, rows, backbones) else None)
             written.failures.extend(looked.failures)
             written.embedded = len(looked.prepared) if backbones else 0
         if META_PART in missing:
@@ -134,10 +156,15 @@ class EmbedSlice:
         self._faults.reach("after-rename")
         written.receipts.append(receipt)
 
-    def _look(self, rows: Sequence[SliceRow], backbones: Sequence[Backbone]) -> _Looked:
+    def _look(
+        self,
+        rows: Sequence[SliceRow],
+        backbones: Sequence[Backbone],
+        prepared: Sequence[PreparedPicture | RowFailure] | None = None,
+    ) -> _Looked:
         looked = _Looked(outputs={backbone.name: [] for backbone in backbones})
         batch: list[PreparedPicture] = []
-        for result in self._prepared(rows, backbones):
+        for result in self._prepared(rows, backbones) if prepared is None else prepared:
             if isinstance(result, RowFailure):
                 looked.failures.append(result)
                 continue
@@ -160,14 +187,15 @@ class EmbedSlice:
     def _prepared(self, rows: Sequence[SliceRow], backbones: Sequence[Backbone]) -> Iterator[PreparedPicture | RowFailure]:
         """Prepared pictures in the order of `rows`, at most two batches ahead of the models."""
         if self._pool is None:
-            raise RuntimeError("call warm_up() first")
+            self._pool = ThreadPoolExecutor(self._settings.decode_threads, thread_name_prefix="decode")
+        pool = self._pool
         min_side = max(backbone.input_size for backbone in self._backbones)
         ahead: deque[Future[PreparedPicture | RowFailure]] = deque()
         waiting = iter(rows)
         try:
             for row in waiting:
                 ahead.append(
-                    self._pool.submit(
+                    pool.submit(
                         prepare_picture,
                         row,
                         backbones,
@@ -198,6 +226,18 @@ class _Written:
     adopted: list[str] = field(default_factory=list)
     embedded: int = 0
     error: LodestoneError | None = None
+
+
+def _fits(
+    prepared: Sequence[PreparedPicture | RowFailure] | None, rows: Sequence[SliceRow], backbones: Sequence[Backbone]
+) -> bool:
+    """Whether pictures prepared elsewhere are these rows, with inputs for these backbones: files may have come since."""
+    if prepared is None:
+        return False
+    ids = [one.image_id if isinstance(one, RowFailure) else one.row.image_id for one in prepared]
+    names = {backbone.name for backbone in backbones}
+    complete = all(isinstance(one, RowFailure) or names <= one.inputs.keys() for one in prepared)
+    return complete and ids == [row.image_id for row in rows]
 
 
 def _joined(batches: list[Outputs], backbone: Backbone) -> dict[str, NDArray[Any]]:
