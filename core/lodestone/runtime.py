@@ -6,8 +6,7 @@ without models. The store's lock is taken by the first use of `store` and releas
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
@@ -48,7 +47,7 @@ class Runtime:
         self.settings = settings
         self.purpose = purpose
         self.home = home
-        self.profile = profile
+        self.configured = profile
         self.observer: HubObserver | None = None  # of guide engines; set before the first use of `hub`
 
     @classmethod
@@ -74,6 +73,13 @@ class Runtime:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    @property
+    def profile(self) -> Profile:
+        """The configured profile, its spaces made of what model swaps put in force in this home. Read anew each time."""
+        from lodestone.swap.definitions import overridden
+
+        return overridden(self.configured, self.catalog.overrides() if self.home.exists() else {})
 
     @cached_property
     def embeddings(self) -> FileArea:
@@ -142,13 +148,13 @@ class Runtime:
         """The profile's text encoder, not warmed up."""
         from lodestone.language.registry import make_text_encoder
 
-        return make_text_encoder(self.profile.text_encoder, self.models())
+        return make_text_encoder(self.configured.text_encoder, self.models())
 
     def text_encoders(self, projections: Mapping[str, Projection]) -> dict[str, TextEncoder]:
         """Name -> text encoder, not warmed up: the profile's, and those of spaces with a text tower of their own."""
         from lodestone.language.registry import make_text_encoder
 
-        encoders = {self.profile.text_encoder: self.text_encoder}
+        encoders = {self.configured.text_encoder: self.text_encoder}
         for projection in projections.values():
             name = projection.text_encoder
             if name is not None and name not in encoders:
@@ -162,45 +168,52 @@ class Runtime:
         context = self.models()
         return [make_backbone(name, context) for name in self.profile.backbones]
 
+    def extra_backbones(self) -> list[Backbone]:
+        """Backbones that only the collections standing by need; new pictures go through them too."""
+        return self._backbones_of(self.standing_by().values(), besides=self.profile.backbones)
+
+    def _backbones_of(self, projections: Iterable[Projection], *, besides: Collection[str]) -> list[Backbone]:
+        from lodestone.backbones.registry import make_backbone
+
+        context = self.models()
+        needed = dict.fromkeys(key.backbone for projection in projections for key in projection.requires)
+        return [make_backbone(name, context) for name in needed if name not in besides]
+
     def projections(self) -> dict[str, Projection]:
         """Space name -> projection in the version that is in force now. Light; not warmed up."""
         from lodestone.spaces.registry import make_space
 
-        context = self.models()
-        return {name: make_space(name, context, direct=self.profile.direct) for name in self.profile.spaces}
+        context, profile = self.models(), self.profile
+        return {name: make_space(name, context, direct=profile.direct, labels=profile.labels) for name in profile.spaces}
+
+    def standing_by(self) -> dict[str, Projection]:
+        """Collection -> projection of what model swaps have filled beside the spaces in force. Light; not warmed up."""
+        from lodestone.swap.standing import standing_by
+
+        return standing_by(self, self.projections()) if self.home.exists() else {}
 
     def serving_projections(self) -> dict[str, Projection]:
         """Space name -> projection of the version that is loaded and promoted, for searching.
 
-        It is the one in force, except between the moment a newly trained version was chosen and the end of its loading.
+        It is the one in force, except between the moment another version was chosen and the end of its loading.
         """
+        from lodestone.swap.versions import version_in
+
         aliases = self.catalog.alias_table().all() if self.settings.store.kind == "edge" else self.store.aliases()
         serving = self.projections()
         for name, projection in serving.items():
             promoted = aliases.get(name)
-            if promoted is not None and promoted != projection.collection and name in LEARNT_KINDS:
-                serving[name] = self._version_in(name, promoted) or projection
+            if promoted is not None and promoted != projection.collection:
+                serving[name] = version_in(self, name, promoted) or projection
         return serving
 
-    def _version_in(self, name: str, collection: str) -> Projection | None:
-        """The version of a learnt space whose vectors are in `collection`: the one that ships, or one learnt in this home."""
-        from lodestone.spaces.registry import make_space
-
-        context = self.models()
-        others = {kind: path for kind, path in context.artifacts.items() if kind != name}
-        learnt = [self.home.artifacts / artifact.path for artifact in self.catalog.artifacts(name)]
-        for artifacts in (others, *({**others, name: path} for path in learnt if path.exists())):
-            projection = make_space(name, replace(context, artifacts=artifacts))
-            if projection.collection == collection:
-                return projection
-        return None
-
-    def engine(self, projections: Mapping[str, Projection] | None = None) -> QueryEngine:
+    def engine(self, projections: Mapping[str, Projection] | None = None, *, recording: bool = True) -> QueryEngine:
         """A query engine, not warmed up; takes the store.
 
         Args:
-            projections: Space name -> the version to search; None for `serving_projections`. An engine of another version
-                answers with that space only once its collection is promoted.
+            projections: Space name -> the version to search; None for `serving_projections`. It is searched in its own
+                collection, promoted or not, as long as that is there.
+            recording: Whether queries are recorded and leave tags.
         """
         from lodestone.query.encoder import LocalEncoder
         from lodestone.query.engine import QueryEngine
@@ -214,20 +227,20 @@ class Runtime:
             encoder=LocalEncoder(
                 projections=projections,
                 text_encoders=self.text_encoders(projections),
-                backbones={backbone.name: backbone for backbone in self.backbones()},
+                backbones={backbone.name: backbone for backbone in self._backbones_of(projections.values(), besides=())},
                 threads=self.settings.models.threads,
             ),
             profile=self.profile,
             settings=self.settings.query,
             hub=self.hub,
             weigher=make_weigher(projections),
-            learnt=self._learnt(),
+            learnt=self._learnt(recording=recording),
         )
 
     def engine_names(self) -> list[str]:
         """Guide engines that the profile and the settings name. Opens nothing."""
-        asked = (*self.profile.generators, *(self.settings.query.generators or ()))
-        return list(dict.fromkeys([*asked, *self.profile.engines, *self.settings.generators]))
+        asked = (*self.configured.generators, *(self.settings.query.generators or ()))
+        return list(dict.fromkeys([*asked, *self.configured.engines, *self.settings.generators]))
 
     @cached_property
     def hub(self) -> Hub:
@@ -240,16 +253,16 @@ class Runtime:
             store=deferred(lambda: self.store),
             catalog=deferred(lambda: self.catalog),  # to look at the engines makes no home
             models=self.models(),
-            text_encoder=self.profile.text_encoder,
+            text_encoder=self.configured.text_encoder,
         )
-        size = {"size": self.profile.image_size}
+        size = {"size": self.configured.image_size}
         engines = {
             name: engine if "size" in engine.model_fields_set else engine.model_copy(update=size)
-            for name, engine in {**self.profile.engines, **self.settings.generators}.items()
+            for name, engine in {**self.configured.engines, **self.settings.generators}.items()
         }
         return make_hub(
             self.settings.model_copy(update={"generators": engines}),
-            self.profile.generators,
+            self.configured.generators,
             lambda: self.catalog.engine_states() if self.home.exists() else {},
             context,
             self.home.guides,
@@ -272,7 +285,7 @@ class Runtime:
         """How far each space is trusted, by topic."""
         from lodestone.trust.book import TrustBook
 
-        return TrustBook(self.catalog, self.settings.trust, priors=self.profile.space_priors)
+        return TrustBook(self.catalog, self.settings.trust, priors=self.configured.space_priors)
 
     @cached_property
     def tags(self) -> TagBook:
@@ -317,7 +330,7 @@ class Runtime:
         active = self.catalog.active_artifact("gate")
         return GateModel.shipped() if active is None else GateModel.load(self.home.artifacts / active.path)
 
-    def _learnt(self) -> Learnt:
+    def _learnt(self, *, recording: bool) -> Learnt:
         from lodestone.query.lessons import Learnt
         from lodestone.query.memory import Memory
         from lodestone.tags.search import TagSearch
@@ -328,7 +341,8 @@ class Runtime:
             history=self.settings.query.history,
             tags=self.settings.tags,
         )
-        return Learnt(trust=self.trust, tags=TagSearch(self.store), gate=self.gate(), memory=memory)
+        tags = TagSearch(self.store)
+        return Learnt(trust=self.trust, tags=tags, gate=self.gate(), memory=memory if recording else None)
 
     def decode(self, data: bytes | Path) -> Image.Image:
         """A picture given by its bytes or its file -> upright RGB picture, within the same bounds as when indexing.

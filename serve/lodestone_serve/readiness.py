@@ -44,7 +44,7 @@ class Readiness:
         return ServiceStatus(
             ready=all(check.ok for check in checks.values()),
             version=__version__,
-            profile=self._runtime.profile.name,
+            profile=self._runtime.configured.name,
             started_at=self._started_at,
             images=self._images,
             checks=checks,

@@ -189,11 +189,12 @@ class DuplicateRecord:
 
 
 class SwapState(StrEnum):
-    """Life of a model swap: filling the new collection, comparing both, in force, undone, given up."""
+    """Life of a model swap: filling the new collection, comparing both, in force, for good, undone, given up."""
 
     BACKFILL = "backfill"
     SHADOW = "shadow"
     PROMOTED = "promoted"
+    FINISHED = "finished"
     ROLLED_BACK = "rolled_back"
     CANCELLED = "cancelled"
     FAILED = "failed"

@@ -229,6 +229,7 @@ class QueryEngine:
                 known_spaces=self._encoder.collections,
                 known_generators=[] if self._hub is None else list(self._hub.names),
                 catalog=self._catalog,
+                present=self._store.collections,
                 started=stopwatch.started,
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import unicodedata
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,7 +31,7 @@ class QueryPlan:
     Attributes:
         query_id: Names the query in events and logs.
         text: Normalised words; empty for a search by picture.
-        spaces: Space -> collection, as the aliases stood at the start; those that can be searched now.
+        spaces: Space -> collection of the version that the query is projected with; those that can be searched now.
         captions: Collection of captions, if there is one.
         tags: Collection of tags, if there is one.
         generators: Engines to ask for guides.
@@ -93,6 +93,7 @@ def make_plan(
     known_spaces: Mapping[str, str],
     known_generators: Sequence[str],
     catalog: CatalogReader,
+    present: Callable[[], Collection[str]] = tuple,
     started: float | None = None,
 ) -> QueryPlan:
     """Check a request and resolve its names. Reads the catalog (blocking) where the request names corpora or roots.
@@ -105,6 +106,7 @@ def make_plan(
         known_spaces: Space -> collection that the loaded projections belong to.
         known_generators: Names that may be asked for.
         catalog: Knows corpora and roots.
+        present: Tells which collections there are; asked only where an alias names another version than the loaded one.
         started: When the request arrived (`time.monotonic()`); now, if None.
 
     Raises:
@@ -119,7 +121,7 @@ def make_plan(
     if words is not None:
         text = normalise_query(words.query)
         generators, guides = _guiding(words, settings, profile, known_generators)
-    spaces, warnings = _searchable(options.spaces, profile, aliases, known_spaces)
+    spaces, warnings = _searchable(options.spaces, profile, aliases, known_spaces, present)
     wanted, notes = restriction(options.filters, catalog)
     now = time.monotonic() if started is None else started
     return QueryPlan(
@@ -200,8 +202,16 @@ def _guiding(
 
 
 def _searchable(
-    asked: Sequence[str] | None, profile: Profile, aliases: Mapping[str, str], known: Mapping[str, str]
+    asked: Sequence[str] | None,
+    profile: Profile,
+    aliases: Mapping[str, str],
+    known: Mapping[str, str],
+    present: Callable[[], Collection[str]],
 ) -> tuple[dict[str, str], list[str]]:
+    """Space -> collection, always that of the loaded version: what a query is projected with is what it is compared with.
+
+    While another version is being promoted, the loaded one is searched on in its own collection, until that is dropped.
+    """
     spaces: dict[str, str] = {}
     warnings = []
     wanted = list(dict.fromkeys(asked or profile.spaces))
@@ -213,12 +223,12 @@ def _searchable(
         live = aliases.get(space)
         if live is None:
             warnings.append(f"space {space!r} is left out: nothing is indexed in it; {_REFRESH}")
-        elif live != known[space]:
+        elif live != known[space] and known[space] not in present():
             warnings.append(
                 f"space {space!r} is left out: its index {live!r} is of another version than {known[space]!r}; {_REFRESH}"
             )
         else:
-            spaces[space] = live
+            spaces[space] = known[space]
     return spaces, warnings
 
 

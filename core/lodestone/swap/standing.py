@@ -1,0 +1,92 @@
+"""Which swaps are not settled yet, and which collections do they hold besides those that are searched?
+
+From its beginning to the moment it is settled (finished, rolled back or cancelled), a swap has two collections: the one in
+force is searched, the other one stands by. What is indexed meanwhile enters both, so that either can take over at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from lodestone.catalog.records import SwapRecord, SwapState
+from lodestone.errors import LodestoneError
+from lodestone.swap.definitions import SpaceDefinition, projection_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lodestone.catalog.catalog import Catalog
+    from lodestone.runtime import Runtime
+    from lodestone.spaces.base import Projection
+
+UNSETTLED: Final = frozenset({SwapState.BACKFILL, SwapState.SHADOW, SwapState.PROMOTED})
+OLD: Final = "old"  # keys of a swap's report
+NEW: Final = "new"
+_MOST: Final = 1000  # swaps looked at, newest first
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What a swap is between. Either side is a definition and the collection that it had when the swap began."""
+
+    old: SpaceDefinition
+    old_collection: str
+    new: SpaceDefinition
+    new_collection: str
+
+    @classmethod
+    def of(cls, swap: SwapRecord) -> Sides:
+        """Out of a swap's row.
+
+        Raises:
+            CatalogError: the row's definitions cannot be read.
+        """
+        old, new = (SpaceDefinition.from_dict(swap.report.get(side, {})) for side in (OLD, NEW))
+        return cls(old, swap.old_collection, new, swap.new_collection)
+
+    def __iter__(self) -> Iterator[tuple[SpaceDefinition, str]]:
+        yield self.old, self.old_collection
+        yield self.new, self.new_collection
+
+
+def has_sides(swap: SwapRecord) -> bool:
+    """Whether the swap got as far as writing down what it is between."""
+    return OLD in swap.report and NEW in swap.report
+
+
+def unsettled(catalog: Catalog, space: str | None = None) -> list[SwapRecord]:
+    """Swaps that hold two collections, newest first."""
+    return [swap for swap in catalog.swaps(_MOST, space=space) if swap.state in UNSETTLED]
+
+
+def standing_by(runtime: Runtime, searched: Mapping[str, Projection]) -> dict[str, Projection]:
+    """Collection -> projection of what is filled and kept beside the spaces in force (`searched`).
+
+    A side that cannot be made any more (its package is gone, or is another version now) is left out and logged: it must not
+    keep pictures from being indexed.
+    """
+    found: dict[str, Projection] = {}
+    serving = {projection.collection for projection in searched.values()}
+    for swap in unsettled(runtime.catalog):
+        if swap.space not in searched or not has_sides(swap):
+            continue
+        for definition, collection in Sides.of(swap):
+            if collection in serving:
+                continue
+            try:
+                projection = projection_of(definition, runtime)
+                actual = projection.collection
+            except LodestoneError as error:
+                _log.warning("the collection %s of a model swap is not kept up to date: %s", collection, error.message)
+                continue
+            if actual == collection:
+                found[collection] = projection
+            else:
+                _log.warning(
+                    "the collection %s of a model swap is not kept up to date: its model is %s now", collection, actual
+                )
+    return found
