@@ -118,7 +118,7 @@ def sync(resources: SyncResources, *, progress: Progress = silent) -> SyncReport
     """
     started = time.perf_counter()
     faults = Faults.from_environment()
-    targets = _targets(resources)
+    targets = make_targets(resources)
     before = resources.store.aliases()
     reports: list[CollectionReport] = []
     ready: list[Target] = []
@@ -141,7 +141,8 @@ def sync(resources: SyncResources, *, progress: Progress = silent) -> SyncReport
     return SyncReport(tuple(reports), tuple(dropped), time.perf_counter() - started)
 
 
-def _targets(resources: SyncResources) -> list[Target]:
+def make_targets(resources: SyncResources) -> list[Target]:
+    """All collections that the home should have now, and how their points are made."""
     parts = SliceParts.of(resources.backbones(), resources.text_encoder)
     embeddings, catalog = resources.embeddings, resources.catalog
     targets: list[Target] = [
