@@ -1,0 +1,33 @@
+"""Who indexes a directory that a command names? The running service, in the background; without one, the command itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lodestone_cli.session import Session, printable
+
+if TYPE_CHECKING:
+    from lodestone.catalog.records import Root
+    from lodestone_schemas.directories import JobInfo
+
+
+def index_now(session: Session, root: Root, corpus: str, *, reason: str) -> tuple[JobInfo | None, dict[str, int]]:
+    """Index one directory: (the service's job, {}) or (None, counts of what was done here).
+
+    A folder without pictures is no error here: pictures may come.
+    """
+    client = session.service()
+    if client is not None:
+        return client.index_directory(root.root_id, reason=reason), {}
+    from lodestone.errors import InvalidRequestError
+    from lodestone_cli.progress import shown_progress
+    from lodestone_jobs.index import run_index
+
+    with shown_progress(session) as progress:
+        try:
+            report = run_index(session.runtime, [Path(root.path)], corpus=corpus, progress=progress)
+        except InvalidRequestError as error:
+            session.messages.print(printable(f"note: {error.message}"), markup=False)
+            return None, {}
+    return None, {name: int(count) for name, count in report.counts.items()}

@@ -1,0 +1,284 @@
+"""`lodestone directory …`: which folders are indexed, which of them are searched, and which are watched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.session import Session, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lodestone.catalog.records import Root
+    from lodestone.directories.book import DirectoryBook
+    from lodestone_schemas.directories import DirectoryInfo, JobInfo
+
+app = typer.Typer(help="Folders that are indexed: add, remove, switch on and off, watch.", no_args_is_help=True)
+
+NamedArgument = Annotated[str, typer.Argument(help="Its path, its name, or corpus/name.", show_default=False)]
+CorpusOption = Annotated[
+    str | None, typer.Option("--corpus", "-c", help="Of this corpus, where several have the name.", show_default=False)
+]
+
+
+@app.command()
+def add(
+    path: Annotated[str, typer.Argument(help="Folder with pictures; it may be empty still.", show_default=False)],
+    corpus: Annotated[str, typer.Option("--corpus", "-c", help="Name that its pictures are indexed under.")] = "default",
+    watch: Annotated[bool, typer.Option("--watch", help="Index it again whenever its files change.")] = False,
+    index: Annotated[bool, typer.Option("--index/--no-index", help="Index it now.")] = True,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Add a folder and index it: in the background while the service runs, else here."""
+    with Session(home=home, profile=profile, output=output, purpose="lodestone directory add") as session:
+        from lodestone_cli.background import index_now
+
+        root = _book(session).add(path, corpus=corpus, watch=watch)
+        job, counts = index_now(session, root, corpus, reason="added") if index else (None, {})
+        told = _told(session, root)
+        told |= {"job": None if job is None else job.model_dump(mode="json"), "counts": counts}
+
+        def human(console: Console) -> None:
+            _print(console, told)
+            if job is not None:
+                console.print("indexing it in the background; what is finished can be found: lodestone directory describe")
+            elif not index:
+                console.print(printable(f"index it: lodestone directory index {told['name']}"), markup=False)
+            if watch and session.service() is None:
+                console.print("it is watched while `lodestone serve` or `lodestone watch` runs")
+
+        session.emit(told, human)
+
+
+@app.command("list")
+def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+    """List all directories with what can be found of each."""
+    with Session(home=home, profile=profile, output=output) as session:
+        told: list[dict[str, Any]] = []
+        if _exists(session):
+            book, busy = _book(session), _busy(session)
+            told = [_with_path(session, info) for info in book.page(0, 1_000_000, busy=busy).directories]
+
+        def human(console: Console) -> None:
+            from rich.markup import escape
+            from rich.table import Table
+
+            if not told:
+                console.print("no directory yet: lodestone directory add ~/Pictures")
+                return
+            table = Table(box=None, pad_edge=False)
+            for title in ("directory", "pictures", "waiting", "failed", "state", "path"):
+                right = title in {"pictures", "waiting", "failed"}
+                table.add_column(title, justify="right" if right else "left", overflow="fold")
+            for one in told:
+                counts = (f"{one[key]:,}" for key in ("images", "waiting", "failed"))
+                name, path = f"{one['corpus']}/{one['name']}", one["path"]
+                table.add_row(escape(printable(name)), *counts, _state(one), escape(printable(path)))
+            console.print(table)
+
+        session.emit(told, human)
+
+
+@app.command()
+def describe(
+    directory: NamedArgument,
+    corpus: CorpusOption = None,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Show one directory: its pictures, what waits, what failed, and the last runs of its corpus."""
+    with Session(home=home, profile=profile, output=output) as session:
+        root = _found(session, directory, corpus)
+        told = _told(session, root)
+        told["runs"] = [
+            {"run_id": run.run_id, "kind": run.kind, "state": run.state.value, "started_at": run.started_at, "error": run.error}
+            for run in session.runtime.catalog.runs(3, corpus_id=root.corpus_id)
+        ]
+        session.emit(told, lambda console: _print(console, told))
+
+
+@app.command()
+def enable(
+    directory: NamedArgument,
+    corpus: CorpusOption = None,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Let its pictures be found again, from the next query on."""
+    _switch(directory, corpus, home=home, profile=profile, output=output, enabled=True)
+
+
+@app.command()
+def disable(
+    directory: NamedArgument,
+    corpus: CorpusOption = None,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Keep its pictures out of every answer, from the next query on. They stay indexed, and are kept up to date."""
+    _switch(directory, corpus, home=home, profile=profile, output=output, enabled=False)
+
+
+@app.command()
+def watch(
+    directory: NamedArgument,
+    off: Annotated[bool, typer.Option("--off", help="Stop watching it.")] = False,
+    corpus: CorpusOption = None,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Have it indexed again whenever its files change (while `lodestone serve` or `lodestone watch` runs)."""
+    _switch(directory, corpus, home=home, profile=profile, output=output, watched=not off)
+
+
+@app.command("index")
+def index_(
+    directory: NamedArgument,
+    corpus: CorpusOption = None,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Bring it up to date: in the background while the service runs, else here."""
+    with Session(home=home, profile=profile, output=output, purpose="lodestone directory index") as session:
+        from lodestone_cli.background import index_now
+
+        root = _found(session, directory, corpus)
+        job, counts = index_now(session, root, _corpus_of(session, root), reason="asked")
+        told = _told(session, root) | {"job": None if job is None else job.model_dump(mode="json"), "counts": counts}
+        session.emit(told, lambda console: _print(console, told))
+
+
+@app.command()
+def jobs(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+    """Show what the service indexes in the background: going on, waiting, and ended last."""
+    with Session(home=home, profile=profile, output=output) as session:
+        client = session.service()
+        found: list[JobInfo] = client.jobs().jobs if client else []
+
+        def human(console: Console) -> None:
+            if not found:
+                console.print("nothing is being indexed in the background" if client else "no service is running")
+            for job in found:
+                done = f" {job.done:,} of {job.total:,}" if job.total else ""
+                line = f"{job.job_id[:8]}  {job.state:<9} {job.corpus} ({job.reason}) {job.stage}{done} {job.error}"
+                console.print(printable(line), markup=False)
+
+        session.emit([job.model_dump(mode="json") for job in found], human)
+
+
+@app.command()
+def remove(
+    directory: NamedArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    corpus: CorpusOption = None,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Forget a directory: its vectors, thumbnails and catalog rows. The pictures themselves are not touched."""
+    with Session(home=home, profile=profile, output=output, purpose="lodestone directory remove") as session:
+        root = _found(session, directory, corpus)
+        told = _told(session, root)
+        if not yes:
+            question = f"Forget {told['images']:,} pictures of {printable(root.name)!r}? Your files stay where they are."
+            typer.confirm(question, abort=True, err=True)
+        client = session.service()
+        if client:
+            client.remove_directory(root.root_id)
+        else:
+            from lodestone.directories.remove import remove_directory
+            from lodestone.indexing.sync import sync
+
+            remove_directory(session.runtime, root.root_id)
+            sync(session.runtime)
+        removed = {"removed": root.name, "corpus": told["corpus"], "path": root.path, "images": told["images"]}
+
+        def human(console: Console) -> None:
+            line = f"forgot {root.name} ({told['images']:,} pictures); the files themselves were not touched"
+            console.print(printable(line), markup=False)
+
+        session.emit(removed, human)
+
+
+def _switch(directory: str, corpus: str | None, *, home: Any, profile: Any, output: Output, **change: bool) -> None:  # noqa: ANN401 - Typer's
+    with Session(home=home, profile=profile, output=output, purpose="lodestone directory") as session:
+        from lodestone_schemas.directories import DirectoryChange
+
+        root = _book(session).change(_found(session, directory, corpus).root_id, DirectoryChange(**change))
+        told = _told(session, root)
+        session.emit(told, lambda console: _print(console, told))
+
+
+def _exists(session: Session) -> bool:
+    from lodestone.config.home import Home
+
+    return Home(session.loaded.settings.home).exists()
+
+
+def _book(session: Session) -> DirectoryBook:
+    from lodestone.directories.book import DirectoryBook
+
+    return DirectoryBook(session.runtime.catalog, session.runtime.home)
+
+
+def _found(session: Session, directory: str, corpus: str | None) -> Root:
+    from lodestone.directories.naming import find_directory
+
+    return find_directory(session.runtime.catalog, directory, corpus=corpus)
+
+
+def _corpus_of(session: Session, root: Root) -> str:
+    from lodestone.directories.naming import corpus_names
+
+    return corpus_names(session.runtime.catalog)[root.corpus_id]
+
+
+def _busy(session: Session) -> set[str]:
+    """Corpora with a run that is going on, here or elsewhere."""
+    from lodestone.catalog.records import RunState
+    from lodestone.directories.naming import corpus_names
+
+    catalog = session.runtime.catalog
+    names = corpus_names(catalog)
+    return {names[run.corpus_id] for run in catalog.runs(100, state=RunState.RUNNING) if run.corpus_id in names}
+
+
+def _told(session: Session, root: Root) -> dict[str, Any]:
+    return _with_path(session, _book(session).describe(root.root_id, busy=_busy(session)))
+
+
+def _with_path(session: Session, info: DirectoryInfo) -> dict[str, Any]:
+    return info.model_dump(mode="json") | {"path": session.runtime.catalog.root(info.directory_id).path}
+
+
+def _state(told: dict[str, Any]) -> str:
+    words = ["enabled" if told["enabled"] else "disabled"]
+    words += ["watched"] if told["watched"] else []
+    words += ["indexing"] if told["indexing"] else []
+    return ", ".join(words)
+
+
+def _print(console: Console, told: dict[str, Any]) -> None:
+    lines = [
+        f"{told['corpus']}/{told['name']}  ({_state(told)})",
+        f"  {told['path']}",
+        f"  {told['images']:,} pictures, {told['waiting']:,} waiting, {told['failed']:,} failed",
+    ]
+    if told["scanned_at"]:
+        lines.append(f"  last looked through {told['scanned_at']}")
+    lines += [
+        f"  run {run['run_id'][:8]} {run['kind']}: {run['state']} {' '.join(run['error'].split())}"
+        for run in told.get("runs", ())
+    ]
+    for line in lines:
+        console.print(printable(line), markup=False)

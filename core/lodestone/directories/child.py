@@ -1,0 +1,112 @@
+"""What does a background indexing process do? One index run, whose syncs the process that started it carries out.
+
+Run as `python -P -m lodestone.directories.child HANDLE` by `ChildQueue`, HANDLE being the descriptor of a pipe. It works at low
+priority, stops when told to, and ends when the process at the other end is gone.
+"""
+
+from __future__ import annotations
+
+import _thread
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+import time
+import warnings
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Final
+
+from lodestone.directories.messages import Cancel, Failed, Finished, Progressed, Start, Synced, WantsSync
+from lodestone.errors import LodestoneError, RunFailedError
+from lodestone.indexing.progress import Progress, ProgressEvent, Stage
+
+_NICE: Final = 10
+_ABANDONED: Final = 3
+_PROGRESS_S: Final = 0.2  # between two reports of one stage
+_log = logging.getLogger(__name__)
+
+
+class _Parent:
+    """The process at the other end."""
+
+    def __init__(self, channel: Connection) -> None:
+        self._channel = channel
+        self._answers: queue.SimpleQueue[Synced] = queue.SimpleQueue()
+        self._stage: Stage | None = None
+        self._told = 0.0
+        self._cancelled = False
+
+    def listen(self) -> None:
+        """Take messages until the end; runs in a thread."""
+        while True:
+            try:
+                message = self._channel.recv()
+            except (EOFError, OSError):
+                os._exit(_ABANDONED)  # nobody would load what this goes on to embed; the next run adopts what lies on disk
+            if not isinstance(message, Cancel):
+                self._answers.put(message)
+            elif not self._cancelled:
+                self._cancelled = True
+                _thread.interrupt_main()  # as Ctrl-C would: the run's row says that it was interrupted
+
+    def progress(self, event: ProgressEvent) -> None:
+        """Pass a step on, a few a second."""
+        now = time.monotonic()
+        if event.stage is self._stage and now - self._told < _PROGRESS_S and event.done < event.total:
+            return
+        self._stage, self._told = event.stage, now
+        self._channel.send(Progressed(event))
+
+    def synchronise(self, run_id: str, _progress: Progress) -> None:
+        """Have the collections brought in line there."""
+        self._channel.send(WantsSync(run_id))
+        while True:
+            try:
+                answer = self._answers.get(timeout=0.2)  # a wait without end could not be interrupted
+            except queue.Empty:
+                continue
+            break
+        if answer.error is not None:
+            raise answer.error
+
+
+def work(channel: Connection) -> None:
+    """One order, from its start to the message that ends it."""
+    start: Start = channel.recv()
+    parent = _Parent(channel)
+    threading.Thread(target=parent.listen, name="listen", daemon=True).start()
+    try:
+        from lodestone.indexing.report import IndexRequest
+        from lodestone.indexing.run import index_paths
+        from lodestone.runtime import Runtime
+
+        order = start.order
+        request = IndexRequest(tuple(Path(path) for path in order.paths), corpus=order.corpus, retry_failed=order.retry_failed)
+        with Runtime.open(start.settings, purpose="background indexing") as runtime:
+            report = index_paths(runtime, request, synchronise=parent.synchronise, progress=parent.progress)
+        channel.send(Finished(report))
+    except KeyboardInterrupt:
+        channel.send(Failed(None))
+    except LodestoneError as error:
+        channel.send(Failed(error))
+    except Exception as error:  # noqa: BLE001 - it crosses to the parent, which records it
+        _log.exception("background indexing failed")
+        channel.send(Failed(RunFailedError(f"indexing failed: {type(error).__name__}: {error}")))
+
+
+def main(arguments: list[str]) -> int:
+    """The child's side of `ChildQueue`."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in metadata
+    if hasattr(os, "nice"):
+        os.nice(_NICE)
+    with Connection(int(arguments[0])) as channel:
+        work(channel)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,257 @@
+"""How is background indexing done? One child process an order, of low priority; this process, which owns the store, syncs.
+
+The child discovers and embeds by itself. Whenever it has something to load it asks, and waits while this process brings its
+collections in line. When this process dies, the child ends too; what it finished is adopted by the next run.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, Pipe
+from typing import IO, Any, Final
+from uuid import uuid4
+
+from lodestone.config.settings import Settings
+from lodestone.directories.messages import Cancel, Failed, Finished, Progressed, Start, Synced, WantsSync
+from lodestone.directories.queue import IndexOrder, RunQueue
+from lodestone.errors import LodestoneError, NotFoundError, ServiceUnavailableError, StoreLockedError, WorkerDiedError
+from lodestone.indexing.progress import Progress
+from lodestone_schemas.directories import JobInfo
+
+_KEPT: Final = 50  # jobs that ended
+_STOP_S: Final = 10.0
+_LOCKED_S: Final = (2.0, 60.0)  # first and longest pause while somebody else indexes the corpus
+_COMPLAINT_BYTES: Final = 4000
+_log = logging.getLogger(__name__)
+
+Synchronise = Callable[[str, Progress], None]
+"""Brings the collections in line for a run (its id), in this process. Raises `LodestoneError`."""
+
+
+@dataclass(slots=True)
+class _Job:
+    order: IndexOrder
+    info: JobInfo
+    not_before: float = 0.0  # seconds on the monotonic clock
+    pause: float = _LOCKED_S[0]
+    cancelled: bool = False
+    channel: Connection | None = None
+    sending: threading.Lock = field(default_factory=threading.Lock)
+
+    def tell(self, message: object) -> None:
+        with self.sending:
+            if self.channel is not None:
+                self.channel.send(message)
+
+
+class ChildQueue(RunQueue):
+    """See `RunQueue`. One order is worked on at a time.
+
+    Args:
+        settings: Of the home.
+        synchronise: Called in the queue's own thread.
+    """
+
+    def __init__(self, settings: Settings, synchronise: Synchronise) -> None:
+        self._settings = settings
+        self._synchronise = synchronise
+        self._waiting: list[_Job] = []
+        self._running: _Job | None = None
+        self._ended: deque[_Job] = deque(maxlen=_KEPT)
+        self._changed = threading.Condition()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+
+    def submit(self, order: IndexOrder) -> JobInfo:
+        """See `RunQueue.submit`."""
+        with self._changed:
+            if self._closed:
+                raise ServiceUnavailableError("the service is stopping", hint="try again when it runs")
+            for job in self._waiting:
+                joined = job.order.joined(order)
+                if joined is not None:
+                    job.order = joined
+                    return job.info
+            info = JobInfo(job_id=str(uuid4()), corpus=order.corpus, reason=order.reason, state="waiting")
+            self._waiting.append(_Job(order, info))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="lodestone-index-queue", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+            return info
+
+    def jobs(self) -> list[JobInfo]:
+        """See `RunQueue.jobs`."""
+        with self._changed:
+            running = [] if self._running is None else [self._running]
+            return [job.info for job in (*self._ended, *running, *self._waiting)]
+
+    def cancel(self, job_id: str) -> JobInfo:
+        """See `RunQueue.cancel`."""
+        with self._changed:
+            for job in self._waiting:
+                if job.info.job_id == job_id:
+                    self._waiting.remove(job)
+                    _set(job, state="cancelled")
+                    self._ended.append(job)
+                    return job.info
+            if self._running is not None and self._running.info.job_id == job_id:
+                self._stop(self._running)
+                return self._running.info
+            for job in self._ended:
+                if job.info.job_id == job_id:
+                    return job.info
+        raise NotFoundError(f"there is no job {job_id!r}", hint="see `lodestone directory jobs`", job_id=job_id)
+
+    def close(self) -> None:
+        """See `RunQueue.close`."""
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            if self._running is not None:
+                self._stop(self._running)
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(2 * _STOP_S)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait until nothing goes on or waits; whether that came about in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self._running is None and not self._waiting, timeout_s)
+
+    def _stop(self, job: _Job) -> None:
+        job.cancelled = True
+        try:
+            job.tell(Cancel())
+        except OSError:
+            pass  # it is gone already: whoever reads from it will notice
+        else:
+            return
+
+    def _work(self) -> None:
+        while (job := self._next()) is not None:
+            try:
+                self._run(job)
+            except Exception:  # noqa: BLE001 - the next order gets its turn whatever this one met
+                _log.exception("background indexing of the corpus %r failed unexpectedly", job.order.corpus)
+                _set(job, state="failed", error="unexpected error; the log has the details")
+            with self._changed:
+                self._running = None
+                (self._waiting if job.info.state == "waiting" else self._ended).append(job)
+                self._changed.notify_all()
+
+    def _next(self) -> _Job | None:
+        with self._changed:
+            while not self._closed:
+                now = time.monotonic()
+                ready = next((job for job in self._waiting if job.not_before <= now), None)
+                if ready is not None:
+                    self._waiting.remove(ready)
+                    self._running = ready
+                    _set(ready, state="running", error="")
+                    return ready
+                soonest = min((job.not_before - now for job in self._waiting), default=None)
+                self._changed.wait(soonest)
+        return None
+
+    def _run(self, job: _Job) -> None:
+        with tempfile.TemporaryFile(prefix="lodestone-background-") as complaints:
+            process, channel = _spawn(complaints)
+            with self._changed:
+                job.channel = channel
+            try:
+                job.tell(Start(self._settings, job.order))
+                if job.cancelled:  # between being chosen and being started
+                    job.tell(Cancel())
+                self._listen(job, channel)
+            except (EOFError, OSError):
+                self._died(job, process, complaints)
+            finally:
+                with self._changed, job.sending:
+                    job.channel = None
+                    channel.close()
+                _reap(process)
+
+    def _listen(self, job: _Job, channel: Connection) -> None:
+        while True:
+            message: Any = channel.recv()
+            if isinstance(message, Progressed):
+                _set(job, stage=str(message.event.stage), done=message.event.done, total=message.event.total)
+            elif isinstance(message, WantsSync):
+                job.tell(Synced(self._synced(message.run_id, job)))
+            elif isinstance(message, Finished):
+                counts = {name: int(count) for name, count in message.report.counts.items()}
+                _set(job, state="done", stage="done", run_id=message.report.run_id, counts=counts)
+                return
+            elif isinstance(message, Failed):
+                self._failed(job, message.error)
+                return
+
+    def _synced(self, run_id: str, job: _Job) -> LodestoneError | None:
+        try:
+            self._synchronise(run_id, lambda event: _set(job, stage=str(event.stage), done=event.done, total=event.total))
+        except LodestoneError as error:
+            return error
+        return None
+
+    def _failed(self, job: _Job, error: LodestoneError | None) -> None:
+        if error is None or job.cancelled:
+            _set(job, state="cancelled")
+        elif isinstance(error, StoreLockedError):  # another process indexes the corpus: its turn comes
+            job.not_before = time.monotonic() + job.pause
+            job.pause = min(2 * job.pause, _LOCKED_S[1])
+            _set(job, state="waiting", error=error.message)
+        elif job.order.reason in {"watched", "repair"} and error.status in {404, 422}:
+            _set(job, state="done", error=error.message)  # what changed is gone again, or no picture is left
+        else:
+            _log.warning("background indexing failed: %s [%s]", error.message, error.code)
+            _set(job, state="failed", error=f"{error.message} [{error.code}]")
+
+    def _died(self, job: _Job, process: subprocess.Popen[bytes], complaints: IO[bytes]) -> None:
+        if job.cancelled:
+            _set(job, state="cancelled")
+            return
+        code = process.wait(_STOP_S)
+        complaints.seek(max(complaints.seek(0, os.SEEK_END) - _COMPLAINT_BYTES, 0))
+        said = complaints.read().decode(errors="replace").strip().splitlines()[-1:]
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
+        error = WorkerDiedError(f"the indexing process {how}" + (f": {said[0]}" if said else ""))
+        _log.warning("%s", error.message)
+        _set(job, state="failed", error=f"{error.message} [{error.code}]")
+
+
+def _set(job: _Job, **changed: object) -> None:
+    job.info = job.info.model_copy(update=changed)
+
+
+def _spawn(complaints: IO[bytes]) -> tuple[subprocess.Popen[bytes], Connection]:
+    ours, theirs = Pipe()
+    handle = theirs.fileno()
+    # -P: a user's own lodestone.py in the working directory must not take our place.
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "lodestone.directories.child", str(handle)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=complaints,
+        pass_fds=(handle,),
+        start_new_session=True,  # Ctrl-C is for this process, which then tells the child
+    )
+    theirs.close()
+    return process, ours
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.wait(_STOP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,59 @@
+"""Which directory does a user mean? Its path, its name, `corpus/name`, or its id."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final
+
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.records import Root
+from lodestone.errors import InvalidRequestError, UnknownNameError
+
+_CORPORA: Final = 10_000
+
+
+def find_directory(catalog: Catalog, named: str, *, corpus: str | None = None) -> Root:
+    """The one directory that `named` stands for.
+
+    Args:
+        catalog: Knows them.
+        named: A path or URL as it was added, a name, `corpus/name`, or an id.
+        corpus: Look in this corpus alone.
+
+    Raises:
+        UnknownNameError: none is called so; lists those that are there.
+        InvalidRequestError: directories of several corpora are called so.
+    """
+    names = corpus_names(catalog)
+    roots = catalog.roots(None if corpus is None else catalog.corpus(corpus).corpus_id)
+    path = _as_path(named)
+    for fits in (
+        [root for root in roots if named in {root.root_id, root.path} or root.path == path],
+        [root for root in roots if root.name == named],
+        [root for root in roots if f"{names[root.corpus_id]}/{root.name}" == named],
+    ):
+        if len(fits) == 1:
+            return fits[0]
+        if fits:
+            corpora = sorted(names[root.corpus_id] for root in fits)
+            raise InvalidRequestError(
+                f"several directories are called {named!r}, in the corpora {', '.join(corpora)}",
+                hint=f"add --corpus, or say {corpora[0]}/{fits[0].name}",
+                directory=named,
+            )
+    raise UnknownNameError.among("directory", named, [f"{names[root.corpus_id]}/{root.name}" for root in roots])
+
+
+def corpus_names(catalog: Catalog) -> dict[str, str]:
+    """Corpus id -> name."""
+    found: dict[str, str] = {}
+    while page := catalog.corpora(len(found), _CORPORA):
+        found |= {corpus.corpus_id: corpus.name for corpus in page}
+    return found
+
+
+def _as_path(named: str) -> str:
+    if not named or "://" in named:
+        return named
+    return os.path.abspath(Path(named).expanduser())  # noqa: PTH100 - not resolve(): a linked directory keeps its name

@@ -1,0 +1,82 @@
+"""Which messages are about directories? What one looks like from outside, how one is added or switched, what waits for work."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DirectoryInfo(_Model):
+    """One directory: a folder (or bucket, table, archive) whose pictures are indexed."""
+
+    directory_id: str
+    name: str = Field(description="Unique in its corpus; what filters call its root.")
+    corpus: str
+    kind: str = Field(description="folder, object, table or tar.")
+    enabled: bool = Field(description="Whether its pictures are found. They are kept either way.")
+    watched: bool = Field(description="Whether the service indexes it when its files change.")
+    images: int = Field(description="Pictures that are embedded.")
+    waiting: int = Field(description="Pictures that are known and not embedded yet.")
+    failed: int = Field(description="Files that could not be used.")
+    indexing: bool = Field(description="Whether work for its corpus is going on or waiting.")
+    scanned_at: datetime | None = Field(None, description="When the last run that looked at all of it began.")
+
+
+class DirectoryPage(_Model):
+    """One page of directories, by corpus and name."""
+
+    directories: list[DirectoryInfo]
+    next_offset: int | None = None
+
+
+class DirectoryRequest(_Model):
+    """Add a folder."""
+
+    path: str = Field(min_length=1, max_length=4096, description="Absolute, on the machine of the service.")
+    corpus: str = Field("default", min_length=1, max_length=200)
+    watch: bool = Field(False, description="Index it again whenever its files change.")
+    index: bool = Field(True, description="Index it now, in the background.")
+
+
+class DirectoryChange(_Model):
+    """Switch a directory; what is left out stays."""
+
+    enabled: bool | None = None
+    watched: bool | None = None
+
+
+JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
+
+
+class JobInfo(_Model):
+    """One piece of background indexing."""
+
+    job_id: str
+    corpus: str
+    reason: str = Field(description="added, asked, watched or repair.")
+    state: JobState
+    stage: str = ""
+    done: int = 0
+    total: int = 0
+    run_id: str | None = Field(None, description="Its run in the catalog, once it has ended well.")
+    counts: dict[str, int] = Field(default_factory=dict)
+    error: str = ""
+
+
+class JobList(_Model):
+    """What is being indexed, what waits, and what ended last; oldest first."""
+
+    jobs: list[JobInfo]
+
+
+class DirectoryAdded(_Model):
+    """A directory, and the job that indexes it (null when none was asked for)."""
+
+    directory: DirectoryInfo
+    job: JobInfo | None = None
