@@ -1,17 +1,40 @@
-"""Stores of every kind, for tests of the contract."""
+"""Stores and catalogs of every kind, for tests of the contract."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.postgres_server import postgres_binaries, postgres_catalog, postgres_server, postgres_url
 from tests.support.qdrant_server import QdrantServer, qdrant_binary, qdrant_server
 
+from lodestone.catalog.catalog import Catalog
 from lodestone.store.base import VectorStore
 from lodestone.store.factory import open_store
 
-__all__ = ["qdrant_binary", "qdrant_server"]
+__all__ = ["postgres_binaries", "postgres_catalog", "postgres_server", "postgres_url", "qdrant_binary", "qdrant_server"]
+
+
+@pytest.fixture(scope="session")
+def sqlite_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("catalog") / "empty.sqlite"
+    Catalog.open(path).close()
+    return path
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.server)])
+def catalog_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{shutil.copy(request.getfixturevalue('sqlite_catalog'), tmp_path / 'catalog.sqlite')}"
+    return str(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def catalog(catalog_url: str) -> Iterator[Catalog]:
+    with Catalog.open(catalog_url) as opened:
+        yield opened
 
 
 @pytest.fixture

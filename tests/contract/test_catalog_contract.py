@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 from tests.support.catalogs import embed_slice, make_root, picture, plan_slice, receipt
@@ -14,16 +12,6 @@ from tests.support.catalogs import embed_slice, make_root, picture, plan_slice, 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import CaptionRecord, Failure, ImageState, RunState
 from lodestone.errors import CatalogError, NotFoundError, UnknownNameError
-
-DATABASES = ("sqlite",)
-
-
-@pytest.fixture(params=DATABASES)
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
-    urls = {"sqlite": f"sqlite:///{tmp_path / 'catalog.sqlite'}"}
-    with Catalog.open(urls[request.param]) as opened:
-        yield opened
-
 
 # Corpora and roots
 

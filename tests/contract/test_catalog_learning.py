@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,15 +28,7 @@ from lodestone.catalog.records import (
 )
 from lodestone.errors import NotFoundError
 
-DATABASES = ("sqlite",)
 START = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-@pytest.fixture(params=DATABASES)
-def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
-    urls = {"sqlite": f"sqlite:///{tmp_path / 'catalog.sqlite'}"}
-    with Catalog.open(urls[request.param]) as opened:
-        yield opened
 
 
 def two_pictures(catalog: Catalog, corpus: str = "holidays") -> list[ImageRecord]:

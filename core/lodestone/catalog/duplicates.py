@@ -71,7 +71,9 @@ class DuplicateRows(CatalogBase):
 
         def change(connection: Connection) -> int:
             connection.execute(delete(table).where(table.c.kind == EXACT, table.c.corpus_id == corpus_id))
-            return connection.execute(insert(table).from_select(names, rows)).rowcount
+            connection.execute(insert(table).from_select(names, rows))
+            count = select(func.count()).where(table.c.kind == EXACT, table.c.corpus_id == corpus_id)
+            return int(connection.execute(count).scalar_one())
 
         return self._write(change)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, select, tuple_, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.deletions import bury, lift
@@ -55,6 +55,22 @@ class ImageRows(CatalogBase):
             if len(page) < PAGE:
                 return
             last = page[-1].uri
+
+    def images_without_slice(self, corpus_id: str) -> Iterator[ImageRecord]:
+        """Pending pictures of a corpus that are in no slice, by root and uri, a page at a time, as `images_of_root`."""
+        images = tables.images
+        key = (images.c.root_id, images.c.uri)
+        waiting = (images.c.corpus_id == corpus_id, images.c.state == ImageState.PENDING, images.c.slice_id.is_(None))
+        query = select(*IMAGE_COLUMNS).where(*waiting).order_by(*key).limit(PAGE)
+        last: Row[Any] | None = None
+        while True:
+            after = [] if last is None else [tuple_(*key) > tuple_(last.root_id, last.uri)]
+            with self._reading() as connection:
+                page = connection.execute(query.where(*after)).all()
+            yield from map(image_record, page)
+            if len(page) < PAGE:
+                return
+            last = page[-1]
 
     def images_by_uri(self, root_id: str, uris: Iterable[str]) -> dict[str, ImageRecord]:
         """Pictures of a root by uri, in every state; unknown uris are left out."""
