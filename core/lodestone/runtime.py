@@ -190,7 +190,7 @@ class Runtime:
         """Collection -> projection of what model swaps have filled beside the spaces in force. Light; not warmed up."""
         from lodestone.swap.standing import standing_by
 
-        return standing_by(self, self.projections()) if self.home.exists() else {}
+        return standing_by(self) if self.home.exists() else {}
 
     def serving_projections(self) -> dict[str, Projection]:
         """Space name -> projection of the version that is loaded and promoted, for searching.

@@ -38,6 +38,7 @@ class Target(ABC):
     """One collection, and how its points come out of catalog and Parquet files."""
 
     fields: ClassVar[tuple[tuple[str, FieldKind], ...]]
+    promoted = True  # its alias shall point at it
 
     def __init__(
         self, *, catalog: Catalog, embeddings: FileArea, alias: str, collection: str, dim: int, required: tuple[str, ...]
@@ -109,11 +110,15 @@ class SpaceTarget(Target):
         embeddings: Where their outputs are.
         parts: Names of the parts that hold them.
         projection: Makes vectors of them.
+        promoted: False for a version that a model swap keeps beside the one that is searched.
     """
 
     fields = PAYLOAD_FIELDS
 
-    def __init__(self, *, catalog: Catalog, embeddings: FileArea, parts: SliceParts, projection: Projection) -> None:
+    def __init__(
+        self, *, catalog: Catalog, embeddings: FileArea, parts: SliceParts, projection: Projection, promoted: bool = True
+    ) -> None:
+        self.promoted = promoted
         backbones = dict.fromkeys(key.backbone for key in projection.requires)
         super().__init__(
             catalog=catalog,

@@ -20,6 +20,8 @@ from lodestone.indexing.load import CaptionTarget, SpaceTarget, Target, load
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, Stage, silent
 from lodestone.indexing.tasks import SliceParts
 from lodestone.indexing.verify import verify
+from lodestone.swap.definitions import BRIDGE
+from lodestone.swap.standing import held
 from lodestone.tags.delivery import deliver
 
 if TYPE_CHECKING:
@@ -79,8 +81,14 @@ class SyncResources(Protocol):
     def backbones(self) -> list[Backbone]:
         """Whose outputs are stored; are not loaded."""
 
+    def extra_backbones(self) -> list[Backbone]:
+        """Of `standing_by` alone; are not loaded."""
+
     def projections(self) -> dict[str, Projection]:
         """Space -> projection, in the versions in force now."""
+
+    def standing_by(self) -> dict[str, Projection]:
+        """Collection -> projection of what model swaps keep beside them: loaded, and not promoted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,7 @@ def sync(resources: SyncResources, *, progress: Progress = silent) -> SyncReport
     """
     started = time.perf_counter()
     faults = Faults.from_environment()
+    chosen = _chosen(resources.catalog)
     targets = make_targets(resources)
     before = resources.store.aliases()
     reports: list[CollectionReport] = []
@@ -132,22 +141,34 @@ def sync(resources: SyncResources, *, progress: Progress = silent) -> SyncReport
             resources.catalog.forget_receipts(str(slice_id), [str(part)])
         raise
     faults.reach("before-promotion")
-    for target in ready:
-        progress(ProgressEvent(Stage.PROMOTE, detail=target.collection))
-        if before.get(target.alias) != target.collection:
-            resources.store.set_alias(target.alias, target.collection)
-    dropped = _drop_retired(resources, targets, keep=set(before.values()))
+    dropped: list[str] = []
+    if _chosen(resources.catalog) == chosen:  # else whoever chose other versions of spaces meanwhile promotes those
+        for target in ready:
+            progress(ProgressEvent(Stage.PROMOTE, detail=target.collection))
+            if target.promoted and before.get(target.alias) != target.collection:
+                resources.store.set_alias(target.alias, target.collection)
+        dropped = _drop_retired(resources, targets, keep=set(before.values()) | held(resources.catalog))
     deliver(resources.catalog, resources.store)
     return SyncReport(tuple(reports), tuple(dropped), time.perf_counter() - started)
 
 
+def _chosen(catalog: Catalog) -> tuple[object, ...]:
+    """What says which versions of spaces are in force."""
+    return catalog.overrides(), catalog.active_artifact(BRIDGE)
+
+
 def make_targets(resources: SyncResources) -> list[Target]:
     """All collections that the home should have now, and how their points are made."""
-    parts = SliceParts.of(resources.backbones(), resources.text_encoder)
+    standing_by = resources.standing_by()
+    parts = SliceParts.of([*resources.backbones(), *resources.extra_backbones()], resources.text_encoder)
     embeddings, catalog = resources.embeddings, resources.catalog
     targets: list[Target] = [
         SpaceTarget(catalog=catalog, embeddings=embeddings, parts=parts, projection=projection)
         for projection in resources.projections().values()
+    ]
+    targets += [
+        SpaceTarget(catalog=catalog, embeddings=embeddings, parts=parts, projection=projection, promoted=False)
+        for projection in standing_by.values()
     ]
     return [*targets, CaptionTarget(catalog=catalog, embeddings=embeddings, parts=parts, encoder=resources.text_encoder)]
 
@@ -239,7 +260,7 @@ def _build_if_large(store: VectorStore, target: Target, settings: StoreSettings,
 
 def _drop_retired(resources: SyncResources, targets: Iterable[Target], *, keep: set[str]) -> list[str]:
     """Drop other versions of the targets' collections, but for those that had an alias when the sync began."""
-    current = {target.alias: target.collection for target in targets}
+    current = {target.alias: target.collection for target in targets if target.promoted}
     dropped: list[str] = []
     for name in resources.store.collections():
         alias = name.rpartition("-")[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -139,19 +139,33 @@ class EmbedSettings:
 
 @dataclass(frozen=True, slots=True)
 class SliceParts:
-    """Names of the parts that a complete slice has. They hold versions: another version of a model makes another part."""
+    """Names of the parts that a complete slice has. They hold versions: another version of a model makes another part.
+
+    Attributes:
+        captions: Captions.
+        backbones: Backbone's name -> part.
+        extra: Parts of backbones that a model swap needs. A slice that is looked at for the first time gets them too; that
+            older ones lack them makes no slice unfinished.
+    """
 
     captions: str
-    backbones: dict[str, str] = field(default_factory=dict)  # backbone name -> part
+    backbones: dict[str, str] = field(default_factory=dict)
+    extra: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, backbones: Sequence[Backbone], text_encoder: TextEncoder) -> SliceParts:
+    def of(cls, backbones: Sequence[Backbone], text_encoder: TextEncoder, *, extra: Sequence[Backbone] = ()) -> SliceParts:
         """The parts for these models in their present versions."""
-        return cls(captions_part(text_encoder), {backbone.name: backbone_part(backbone) for backbone in backbones})
+        parts = {backbone.name: backbone_part(backbone) for backbone in backbones}
+        return cls(captions_part(text_encoder), parts, tuple(backbone_part(backbone) for backbone in extra))
 
     def names(self) -> tuple[str, ...]:
         """All parts: `meta` is written last, so that a slice with it has been looked at completely."""
         return (*self.backbones.values(), self.captions, META_PART)
+
+    def missing(self, done: Container[str]) -> tuple[str, ...]:
+        """Parts to make of a slice that has those in `done`."""
+        extra = () if META_PART in done else self.extra
+        return tuple(part for part in (*extra, *self.names()) if part not in done)
 
 
 def backbone_part(backbone: Backbone) -> str:

@@ -16,8 +16,6 @@ from lodestone.errors import LodestoneError
 from lodestone.swap.definitions import SpaceDefinition, projection_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from lodestone.catalog.catalog import Catalog
     from lodestone.runtime import Runtime
     from lodestone.spaces.base import Projection
@@ -63,16 +61,23 @@ def unsettled(catalog: Catalog, space: str | None = None) -> list[SwapRecord]:
     return [swap for swap in catalog.swaps(_MOST, space=space) if swap.state in UNSETTLED]
 
 
-def standing_by(runtime: Runtime, searched: Mapping[str, Projection]) -> dict[str, Projection]:
-    """Collection -> projection of what is filled and kept beside the spaces in force (`searched`).
+def held(catalog: Catalog) -> set[str]:
+    """Collections of swaps that are not settled: they stay, searched or not."""
+    return {name for swap in unsettled(catalog) for name in (swap.old_collection, swap.new_collection)}
+
+
+def standing_by(runtime: Runtime) -> dict[str, Projection]:
+    """Collection -> projection of what is filled and kept beside the spaces in force.
 
     A side that cannot be made any more (its package is gone, or is another version now) is left out and logged: it must not
     keep pictures from being indexed.
     """
     found: dict[str, Projection] = {}
+    swaps = [swap for swap in unsettled(runtime.catalog) if has_sides(swap)]
+    searched = runtime.projections() if swaps else {}
     serving = {projection.collection for projection in searched.values()}
-    for swap in unsettled(runtime.catalog):
-        if swap.space not in searched or not has_sides(swap):
+    for swap in swaps:
+        if swap.space not in searched:
             continue
         for definition, collection in Sides.of(swap):
             if collection in serving:
