@@ -341,7 +341,9 @@ def test_after_a_build_the_graph_finds_nearly_what_a_full_comparison_finds(
     store: VectorStore, quantization: Quantization
 ) -> None:
     points = make_points(10_000, 64, seed=3)
-    spec = CollectionSpec("large-1", 64, hnsw=HnswSpec(m=16, ef_construct=128, ef=128), quantization=quantization)
+    # One bit a number tells little of clustered vectors: many candidates are compared again.
+    oversampling = 40.0 if quantization is Quantization.BINARY else None
+    spec = CollectionSpec("large-1", 64, hnsw=HnswSpec(16, 128, 128), quantization=quantization, oversampling=oversampling)
     store.create(spec)
     store.upsert(spec.name, points)
     store.build(spec.name)
@@ -362,6 +364,35 @@ def test_after_a_build_the_graph_finds_nearly_what_a_full_comparison_finds(
     (again,) = store.search(spec.name, [exact(vectors[0], 10)])
     scores = points.vectors @ vectors[0]
     assert again.ids == tuple(points.ids[row] for row in np.argsort(-scores)[:10])
+
+
+def test_what_a_quantized_pass_finds_is_compared_by_the_original_vectors_unless_told_otherwise(store: VectorStore) -> None:
+    points = make_points(5_000, 64, seed=3)
+    spec = CollectionSpec("coarse-1", 64, quantization=Quantization.BINARY, oversampling=40)
+    store.create(spec)
+    store.upsert(spec.name, points)
+    store.build(spec.name)
+    vectors = points.vectors[::100] + 0.05 * clustered(50, 64, seed=4)
+    truth = store.search(spec.name, [exact(v, 10) for v in vectors])
+    recalls = []
+    for rescore in (True, False):
+        store.create(replace(spec, rescore=rescore))
+        found = store.search(spec.name, [VectorQuery(v, 10) for v in vectors])
+        recalls.append(np.mean([len(set(a.ids) & set(b.ids)) / 10 for a, b in zip(truth, found, strict=True)]))
+    assert recalls[0] >= 0.95
+    assert recalls[1] <= 0.7
+
+
+def test_what_is_kept_on_disk_is_found_as_what_is_kept_in_memory(store: VectorStore) -> None:
+    spec = replace(SPEC, on_disk=True, payload_on_disk=True, hnsw=HnswSpec(on_disk=True))
+    store.create(spec)
+    store.upsert(SPEC.name, POINTS)
+    store.build(SPEC.name)
+    for again in (spec, SPEC, replace(SPEC, payload_on_disk=False)):
+        store.create(again)
+        got = store.retrieve(SPEC.name, POINTS.ids[:3])
+        assert [dict(p) for p in got.payloads] == [dict(p) for p in POINTS.payloads[:3]]
+        assert store.search(SPEC.name, [VectorQuery(POINTS.vectors[5], 1)])[0].ids == (POINTS.ids[5],)
 
 
 def test_points_written_and_removed_after_a_build_are_found_and_gone(store: VectorStore) -> None:
