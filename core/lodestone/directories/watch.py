@@ -1,0 +1,178 @@
+"""How are changes below watched directories noticed, and when are they worth an index run?
+
+Each watched folder has a thread that the operating system tells of changes (watchfiles). Changes are collected until nothing
+has happened for a moment, so that a copy of a thousand files is one order; after a while even if it goes on. When a watch
+begins, the whole directory is ordered once: nobody saw what happened before. A folder that vanishes (an unplugged disk) is
+watched again when it is back; nothing is forgotten meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from lodestone.catalog.records import Root
+from lodestone.directories.changes import concerns, to_index
+from lodestone.directories.queue import IndexOrder
+from lodestone.errors import LodestoneError
+
+_STEP_MS: Final = 100
+_GROUP_MS: Final = 500
+_POLL_MS: Final = 30_000  # between two looks at a folder whose file system tells of nothing
+_CLOSE_S: Final = 10.0
+_log = logging.getLogger(__name__)
+
+Submit = Callable[[IndexOrder], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """When collected changes are ordered, in seconds.
+
+    Attributes:
+        quiet: After nothing has happened for so long.
+        longest: After the first change at the latest.
+        look: Between two looks at which directories are to be watched.
+    """
+
+    quiet: float = 2.0
+    longest: float = 60.0
+    look: float = 5.0
+
+
+class DirectoryWatcher:
+    """Watches what is to be watched, which may change at any time.
+
+    Args:
+        watched: The directories to watch, each with the name of its corpus; asked again and again.
+        submit: Takes orders, at once; called in threads of the watcher.
+        patience: When to order.
+    """
+
+    def __init__(
+        self, watched: Callable[[], Sequence[tuple[Root, str]]], submit: Submit, *, patience: Patience | None = None
+    ) -> None:
+        self._watched = watched
+        self._submit = submit
+        self._patience = patience or Patience()
+        self._stop = threading.Event()
+        self._watches: dict[str, _Watch] = {}  # by path
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin, in the background."""
+        self._thread = threading.Thread(target=self._tend, name="lodestone-watcher", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop. Changes that were noticed and not ordered yet are noticed again at the next start. Idempotent."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(_CLOSE_S)
+
+    def paths(self) -> list[str]:
+        """What is being watched now."""
+        return sorted(path for path, watch in dict(self._watches).items() if watch.ready.is_set() and watch.is_alive())
+
+    def _tend(self) -> None:
+        while not self._stop.is_set():
+            try:
+                wanted = {root.path: (root, corpus) for root, corpus in self._watched()}
+            except LodestoneError as error:  # the catalog is away for a moment: what is watched goes on being watched
+                _log.warning("which directories to watch could not be read: %s", error.message)
+            else:
+                self._change(wanted)
+            self._stop.wait(self._patience.look)
+        for watch in self._watches.values():
+            watch.stop.set()
+        for watch in self._watches.values():
+            watch.join(_CLOSE_S)
+
+    def _change(self, wanted: dict[str, tuple[Root, str]]) -> None:
+        for path in [path for path in self._watches if path not in wanted]:
+            self._watches.pop(path).stop.set()
+        for path, (root, corpus) in wanted.items():
+            former = self._watches.get(path)
+            if (former is None or not former.is_alive()) and Path(path).is_dir():
+                self._watches[path] = _Watch(Path(root.path), corpus, self._submit, self._patience)
+                self._watches[path].start()
+
+
+class _Watch(threading.Thread):
+    """One watched folder; ends when it is told to, or when the folder vanishes."""
+
+    def __init__(self, folder: Path, corpus: str, submit: Submit, patience: Patience) -> None:
+        super().__init__(name=f"lodestone-watch-{folder.name}", daemon=True)
+        self.stop = threading.Event()
+        self.ready = threading.Event()
+        self._folder = folder
+        self._corpus = corpus
+        self._submit = submit
+        self._patience = patience
+
+    def run(self) -> None:
+        try:
+            self._watch(polling=None)
+        except (OSError, RuntimeError) as error:  # the latter is how watchfiles passes on what its engine says
+            if not self._folder.is_dir():
+                return
+            _log.warning(
+                "changes below %s are looked for every %d s, because the system does not tell of them: %s "
+                "(on Linux, raise fs.inotify.max_user_watches)",
+                self._folder, _POLL_MS // 1000, error,
+            )  # fmt: skip
+            self._watch(polling=True)
+
+    def _watch(self, *, polling: bool | None) -> None:
+        import watchfiles
+
+        pending: set[Path] = set()
+        first = last = 0.0
+        inode = _inode(self._folder)
+        for batch in watchfiles.watch(
+            self._folder,
+            watch_filter=None,
+            debounce=_GROUP_MS,
+            step=_STEP_MS,
+            stop_event=self.stop,
+            rust_timeout=_GROUP_MS,
+            yield_on_timeout=True,
+            raise_interrupt=False,
+            force_polling=polling,
+            poll_delay_ms=_POLL_MS,
+            ignore_permission_denied=True,
+        ):
+            now = time.monotonic()
+            if not self.ready.is_set():  # the system tells of changes from here on
+                self.ready.set()
+                self._order((str(self._folder),))
+            found = {path for _, name in batch if concerns(self._folder, path := Path(name))}
+            if found:
+                first, last = (now if not pending else first), now
+                pending |= found
+            if pending and (now - last >= self._patience.quiet or now - first >= self._patience.longest):
+                self._order(to_index(self._folder, pending))
+                pending = set()
+            if _inode(self._folder) != inode:
+                return
+
+    def _order(self, paths: tuple[str, ...]) -> None:
+        if not paths:
+            return
+        try:
+            self._submit(IndexOrder(self._corpus, paths, reason="watched"))
+        except LodestoneError as error:  # the queue is closing: the next start looks through the whole directory
+            _log.info("changes below %s were not ordered: %s", self._folder, error.message)
+
+
+def _inode(folder: Path) -> tuple[int, int] | None:
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

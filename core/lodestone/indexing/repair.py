@@ -1,0 +1,211 @@
+"""Do files, catalog, embeddings and store still tell the same story, and what brings them back together?
+
+Looked at when the service starts and by `lodestone doctor`. Looking changes nothing. What is wrong has one of two remedies:
+a sync, which loads stored outputs and runs no model, or an index run, which embeds what has no stored outputs. Folders that
+cannot be reached (an unplugged disk) are reported and left alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Literal
+
+from lodestone.catalog.records import ImageState, Root
+from lodestone.errors import EmbeddingsDamagedError, LodestoneError, StoreError
+from lodestone.indexing.load import Target
+from lodestone.indexing.progress import silent
+from lodestone.indexing.sync import SyncResources, make_targets
+from lodestone.indexing.tasks import SliceParts
+from lodestone.indexing.uris import path_of
+from lodestone.indexing.verify import verify
+
+FOLDER: Final = "folder"
+_STATS_A_ROOT: Final = 20_000  # pictures of one directory whose files are looked at; more are sampled evenly
+_REMOTE_SLICES: Final = 200  # slices whose files are looked for where that takes a request each
+_SHOWN: Final = 3
+
+Remedy = Literal["sync", "index", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that does not fit.
+
+    Attributes:
+        part: Where: files, work, embeddings or store.
+        what: In a sentence.
+        remedy: What puts it right; `none` where only the user can.
+        corpus_id: Of the pictures concerned, where there is one corpus.
+        root_id: Of the directory concerned, where there is one.
+    """
+
+    part: Literal["files", "work", "embeddings", "store"]
+    what: str
+    remedy: Remedy
+    corpus_id: str = ""
+    root_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """What was found, and in how many seconds."""
+
+    findings: tuple[Finding, ...] = ()
+    damaged: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # (slice id, part) whose files are missing or cut
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+    def needs(self, remedy: Remedy) -> bool:
+        """Whether anything has this remedy."""
+        return any(finding.remedy == remedy for finding in self.findings)
+
+    @property
+    def corpora(self) -> set[str]:
+        """Ids of the corpora that an index run would put right."""
+        return {finding.corpus_id for finding in self.findings if finding.remedy == "index"}
+
+
+def examine_home(resources: SyncResources, *, files: bool = True, store: bool = True) -> Consistency:
+    """Compare everything with everything, without changing anything.
+
+    Args:
+        resources: An opened home.
+        files: Also look at the pictures' own files.
+        store: Also look at the collections; takes the store.
+
+    Raises:
+        CatalogError: what all is compared with cannot be read.
+        StoreLockedError: another process owns the store.
+    """
+    started = time.perf_counter()
+    findings: list[Finding] = []
+    damaged: list[tuple[str, str]] = []
+    for slice_id, part, finding in _embeddings(resources):
+        damaged.append((slice_id, part))
+        if len(damaged) <= _SHOWN:
+            findings.append(finding)
+    if len(damaged) > _SHOWN:
+        findings.append(Finding("embeddings", f"and {len(damaged) - _SHOWN} more stored files are missing or cut", "index"))
+    findings += _unfinished(resources)
+    if files:
+        for root in resources.catalog.roots(None):
+            findings += _files(resources, root)
+    if store:
+        for target in make_targets(resources):
+            findings += _collection(resources, target)
+    return Consistency(tuple(findings), tuple(damaged), time.perf_counter() - started)
+
+
+def make_missing_collections(resources: SyncResources) -> list[str]:
+    """Make collections again, empty, that an alias promises and the store lost; returns their names.
+
+    So that queries find less for a while, instead of failing, until a sync has loaded them.
+    """
+    aliases = resources.catalog.alias_table().all() if resources.settings.store.kind == "edge" else resources.store.aliases()
+    there, lost = set(resources.store.collections()), []
+    for target in make_targets(resources):
+        if aliases.get(target.alias) == target.collection and target.collection not in there:
+            resources.catalog.forget_loads(target.collection)
+            wanted = resources.settings.store.specify(
+                target.collection, dim=target.dim, fields=target.fields, graph=resources.profile.hnsw
+            )
+            resources.store.create(wanted)
+            lost.append(target.collection)
+    return lost
+
+
+def forget_damaged(resources: SyncResources, found: Consistency) -> int:
+    """Have the next index run make again what the catalog believes is on disk and is not; returns how many files."""
+    for slice_id, part in found.damaged:
+        resources.catalog.forget_receipts(slice_id, [part])
+    return len(found.damaged)
+
+
+def _embeddings(resources: SyncResources) -> Iterator[tuple[str, str, Finding]]:
+    """Receipts of slices in use whose file is not there, or is of another size."""
+    catalog, area = resources.catalog, resources.embeddings
+    parts = set(SliceParts.of(resources.backbones(), resources.text_encoder).names())
+    for number, record in enumerate(catalog.slices()):
+        if area.folder is None and number >= _REMOTE_SLICES:
+            return
+        receipts = [receipt for part, receipt in catalog.receipts(record.slice_id).items() if part in parts]
+        wrong = [receipt for receipt in receipts if area.size(receipt.path) != receipt.size]
+        if wrong and catalog.slice_images(record.slice_id):  # superseded slices are never read again
+            for receipt in wrong:
+                what = f"the stored file {receipt.path!r} of {receipt.rows} rows is missing or cut"
+                yield record.slice_id, receipt.part, Finding("embeddings", what, "index", corpus_id=record.corpus_id)
+
+
+def _unfinished(resources: SyncResources) -> Iterator[Finding]:
+    catalog = resources.catalog
+    parts = SliceParts.of(resources.backbones(), resources.text_encoder).names()
+    offset = 0
+    while page := catalog.corpora(offset):
+        offset += len(page)
+        for corpus in page:
+            waiting = catalog.count_images(corpus.corpus_id, ImageState.PENDING)
+            slices, rows = catalog.count_unfinished(parts, corpus.corpus_id)
+            if waiting or slices:
+                what = f"{max(waiting, rows):,} pictures of the corpus {corpus.name!r} are not embedded yet"
+                yield Finding("work", what, "index", corpus_id=corpus.corpus_id)
+
+
+def _files(resources: SyncResources, root: Root) -> Iterator[Finding]:
+    if root.kind != FOLDER:
+        return  # looking at each object would cost a request each: `lodestone index` lists them
+    folder = Path(root.path)
+    if not folder.is_dir():
+        what = f"the directory {root.name!r} is not there: {root.path!r}"
+        yield Finding("files", what, "none", root.corpus_id, root.root_id)
+        return
+    total = sum(resources.catalog.count_of_root(root.root_id).values())
+    step = max(1, -(-total // _STATS_A_ROOT))
+    vanished = changed = looked = 0
+    for number, image in enumerate(resources.catalog.images_of_root(root.root_id)):
+        if number % step or image.state is ImageState.GONE:
+            continue
+        looked += 1
+        try:
+            status = path_of(folder, image.uri).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            vanished += 1
+        except OSError:
+            continue  # what cannot be looked at has neither vanished nor changed
+        else:
+            changed += (status.st_size, status.st_mtime_ns) != (image.size, image.mtime_ns)
+    if looked and vanished == looked:
+        what = f"none of the {looked:,} files looked at below {root.path!r} is there: is a disk missing?"
+        yield Finding("files", what, "none", root.corpus_id, root.root_id)
+    elif vanished or changed:
+        of = f"of {looked:,} files looked at" if step > 1 else f"of {looked:,} files"
+        what = f"{vanished:,} {of} of the directory {root.name!r} are gone, {changed:,} have changed"
+        yield Finding("files", what, "index", root.corpus_id, root.root_id)
+
+
+def _collection(resources: SyncResources, target: Target) -> Iterator[Finding]:
+    store = resources.store
+    if target.collection not in store.collections():
+        count, rows = resources.catalog.count_unloaded(f"{target.collection} (lost)", parts=target.required)
+        if count:  # nothing indexed yet is nothing lost
+            yield Finding("store", f"the collection {target.collection!r} is not there: {rows:,} pictures to load", "sync")
+        return
+    _, rows = resources.catalog.count_unloaded(target.collection, parts=target.required)
+    if rows:
+        yield Finding("store", f"{rows:,} embedded pictures are not in the collection {target.collection!r} yet", "sync")
+        return
+    try:
+        problem: LodestoneError | None = verify(store, target, progress=silent)
+    except EmbeddingsDamagedError as error:
+        yield Finding("embeddings", error.message, "index")
+        return
+    except StoreError as error:
+        problem = error
+    if problem is not None:
+        yield Finding("store", problem.message, "sync")
