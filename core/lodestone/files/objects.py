@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from lodestone.errors import ConfigurationError
+from lodestone.errors import ConfigurationError, SourceError
 from lodestone.files.area import FileArea, StoredFile
 
 if TYPE_CHECKING:
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 _ARROW: Final = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "hdfs"})
+_CODE: Final = re.compile(r"AWS Error ([A-Z_]{3,})")
 _SECRETS: Final = frozenset({"access_key", "secret_key", "session_token", "key", "secret", "token", "password"})
 
 
@@ -34,12 +39,13 @@ class ObjectArea(FileArea):
         if "@" in parts.netloc or secrets:
             raise ConfigurationError(
                 f"the URL of {shown!r} holds credentials",
-                hint="set them in the environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, …)",
+                hint="set them in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS",
             )
         self._url = url
         self._shown = shown.rstrip("/")
         self._lock = threading.Lock()
         self._opened: tuple[FileSystem, str] | None = None
+        self._process = 0
 
     def __repr__(self) -> str:
         return f"ObjectArea({self._shown!r})"
@@ -53,21 +59,31 @@ class ObjectArea(FileArea):
         return self._shown
 
     def write(self, path: str, content: bytes | pa.Buffer, *, durable: bool = True) -> None:  # noqa: ARG002 (it always is)
-        """See `FileArea.write`: one PUT."""
+        """See `FileArea.write`: one PUT (of several parts from 10 MB on, and there whole or not at all even so)."""
         system, base = self._open()
-        with system.open_output_stream(f"{base}/{path}") as stream:
-            stream.write(content)
+        with self._reached("written"):
+            fsspec_system = getattr(getattr(system, "handler", None), "fs", None)
+            if fsspec_system is not None:
+                fsspec_system.pipe_file(f"{base}/{path}", bytes(content))
+                return
+            with system.open_output_stream(f"{base}/{path}") as stream:
+                stream.write(content)
 
     def read(self, path: str) -> pa.Buffer:
         """See `FileArea.read`: one GET."""
         system, base = self._open()
-        with system.open_input_file(f"{base}/{path}") as file:
-            return file.read_buffer()
+        try:
+            with self._reached("read"), system.open_input_file(f"{base}/{path}") as file:
+                return file.read_buffer()
+        except FileNotFoundError:
+            self._check_bucket()
+            raise
 
     def size(self, path: str) -> int | None:
         """See `FileArea.size`."""
         system, base = self._open()
-        info = system.get_file_info(f"{base}/{path}")
+        with self._reached("read"):
+            info = system.get_file_info(f"{base}/{path}")
         return int(info.size) if info.is_file else None
 
     def names(self, folder: str = "") -> tuple[list[str], list[StoredFile]]:
@@ -76,24 +92,28 @@ class ObjectArea(FileArea):
 
         system, base = self._open()
         start = f"{base}/{folder}".rstrip("/")
-        found = sorted(system.get_file_info(FileSelector(start, allow_not_found=True)), key=lambda info: info.path)
-        folders = [info.base_name for info in found if not info.is_file]
+        with self._reached("listed"):
+            infos = system.get_file_info(FileSelector(start, allow_not_found=True))
+        found = sorted(infos, key=lambda info: info.path)
         prefix = f"{folder}/" if folder else ""
+        folders = [info.base_name for info in found if not info.is_file]
         return folders, [StoredFile(f"{prefix}{info.base_name}", info.size) for info in found if info.is_file]
 
     def delete(self, path: str) -> bool:
         """See `FileArea.delete`."""
         system, base = self._open()
         try:
-            system.delete_file(f"{base}/{path}")
+            with self._reached("changed"):
+                system.delete_file(f"{base}/{path}")
         except FileNotFoundError:
             return False
         return True
 
     def delete_folder(self, folder: str) -> None:
         """See `FileArea.delete_folder`."""
-        for file in list(self.files(folder)):
-            self.delete(file.path)
+        system, base = self._open()
+        with suppress(FileNotFoundError), self._reached("changed"):
+            system.delete_dir(f"{base}/{folder}")
 
     def sweep(self, folder: str) -> int:  # noqa: ARG002 (killed writers leave nothing)
         """See `FileArea.sweep`."""
@@ -101,9 +121,36 @@ class ObjectArea(FileArea):
 
     def _open(self) -> tuple[FileSystem, str]:
         with self._lock:
-            if self._opened is None:
-                self._opened = _open(self._url)
+            if self._opened is None or self._process != os.getpid():  # connections do not survive a fork
+                with self._reached("opened"):
+                    self._opened = _open(self._url)
+                self._process = os.getpid()
             return self._opened
+
+    def _check_bucket(self) -> None:
+        """A missing bucket must not look like missing files: what has no file is made again."""
+        system, base = self._open()
+        with self._reached("read"):
+            if not system.get_file_info(base.partition("/")[0]).type:
+                raise OSError("AWS Error NO_SUCH_BUCKET: the bucket does not exist")
+
+    @contextmanager
+    def _reached(self, done: str) -> Iterator[None]:
+        """Tell a store that cannot be reached, or refuses, from a file that is damaged."""
+        try:
+            yield
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError) as error:  # (Arrow's own errors are of the latter)
+            reason = _CODE.search(str(error))
+            word = reason.group(1).lower().replace("_", " ") if reason else f"{type(error).__name__}: {error}"
+            raise SourceError(
+                f"{self._shown!r} cannot be {done}: {word}",
+                hint="check the bucket, its permissions and the credentials in the environment, and run the command again; "
+                "what was finished is kept",
+                location=self._shown,
+                reason=word,
+            ) from error
 
 
 def _open(url: str) -> tuple[FileSystem, str]:
@@ -111,7 +158,7 @@ def _open(url: str) -> tuple[FileSystem, str]:
 
     parts = urlsplit(url)
     if parts.scheme in _ARROW:
-        query: dict[str, Any] = dict(parse_qsl(parts.query))
+        query = dict(parse_qsl(parts.query))
         if parts.scheme == "s3":
             query.setdefault("allow_delayed_open", "true")  # else a multi-part upload for every small file
         system, base = fs.FileSystem.from_uri(urlunsplit(parts._replace(query=urlencode(query))))

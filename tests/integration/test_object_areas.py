@@ -1,0 +1,115 @@
+"""Do embeddings and thumbnails in an object store keep what a folder promises? Against a real S3-compatible server."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from tests.support.s3_server import BUCKET, S3Server, s3_server  # noqa: F401 (a fixture)
+
+from lodestone.catalog.records import Receipt
+from lodestone.embeddings.slices import find_part, read_part, remove_corpus_files, remove_leftovers, write_part
+from lodestone.embeddings.tables import outputs_table
+from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, SourceError
+from lodestone.files.area import FileArea
+from lodestone.imaging.thumbnails import ThumbnailStore
+
+CORPUS = "6f9619ff-8b86-d011-b42d-00cf4fc964ff"
+FP = "ab" * 16
+HASH = "ab" + "c0" * 31
+
+
+def _write(area: FileArea, rows: int = 8) -> Receipt:
+    matrix = np.random.default_rng(7).normal(size=(rows, 32)).astype(np.float16)
+    table = outputs_table([f"id{row}" for row in range(rows)], ["0" * 64] * rows, {"v": matrix})
+    written = write_part(area, CORPUS, FP, "lite0-1", table)
+    return Receipt("slice", "lite0-1", written.path, written.rows, written.size, written.checksum, 0.0)
+
+
+def test_a_part_is_one_put_to_its_final_key(s3_server: S3Server) -> None:  # noqa: F811
+    area = FileArea.at(s3_server.url("home/embeddings"))
+    receipt = _write(area)
+    key = f"home/embeddings/{receipt.path}"
+    assert s3_server.requests == [f"PUT /{BUCKET}/{key}"]
+    assert s3_server.keys() == [key]
+    assert s3_server.uploads() == []
+
+
+def test_parts_come_back_as_from_a_folder(s3_server: S3Server, tmp_path: Path) -> None:  # noqa: F811
+    far, near = FileArea.at(s3_server.url("e")), FileArea.at(tmp_path)
+    receipt = _write(far)
+    assert _write(near) == receipt
+    assert read_part(far, receipt, verify=True).equals(read_part(near, receipt))
+    found = find_part(far, CORPUS, FP, "lite0-1", slice_id="slice")
+    assert found is not None
+    assert (found.path, found.checksum) == (receipt.path, receipt.checksum)
+    assert find_part(far, CORPUS, FP, "other-1", slice_id="slice") is None
+    assert remove_leftovers(far, CORPUS) == 0
+    assert [stored.path for stored in far.files()] == [receipt.path] == [stored.path for stored in near.files()]
+    remove_corpus_files(far, CORPUS)
+    remove_corpus_files(far, CORPUS)
+    assert list(far.files()) == []
+
+
+def test_an_area_travels_to_other_processes(s3_server: S3Server) -> None:  # noqa: F811
+    area = FileArea.at(s3_server.url("e"))
+    receipt = _write(area)  # so that a connection is open
+    assert read_part(pickle.loads(pickle.dumps(area)), receipt).num_rows == 8
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "other"])
+def test_damaged_objects_are_damaged_embeddings(s3_server: S3Server, damage: str) -> None:  # noqa: F811
+    area = FileArea.at(s3_server.url("e"))
+    receipt = _write(area)
+    client, key = s3_server.client(), f"e/{receipt.path}"
+    content = client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
+    if damage == "missing":
+        client.delete_object(Bucket=BUCKET, Key=key)
+    else:
+        client.put_object(Bucket=BUCKET, Key=key, Body=content[:-50] if damage == "truncated" else b"x" * len(content))
+    with pytest.raises(EmbeddingsDamagedError):
+        read_part(area, receipt)
+
+
+def test_a_store_that_is_away_or_refuses_is_not_taken_for_damage(s3_server: S3Server) -> None:  # noqa: F811
+    receipt = _write(FileArea.at(s3_server.url("e")))
+    nowhere = FileArea.at(s3_server.url("e", bucket="no-such-bucket"))
+    for attempt in (lambda: _write(nowhere), lambda: read_part(nowhere, receipt)):
+        with pytest.raises(SourceError, match="no such bucket") as caught:
+            attempt()
+        assert "s3://no-such-bucket/e" in caught.value.message
+    with pytest.raises(SourceError):
+        find_part(nowhere, CORPUS, FP, "lite0-1", slice_id="slice")
+
+
+@pytest.mark.parametrize("url", ["s3://AKIA:geheim@bucket/x", "s3://bucket/x?secret_key=geheim&access_key=AKIA"])
+def test_credentials_in_a_url_are_refused_and_not_repeated(url: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        FileArea.at(url)
+    assert "geheim" not in str(caught.value)
+    assert "AWS_SECRET_ACCESS_KEY" in caught.value.hint
+
+
+def test_thumbnails_lie_in_a_bucket_too(s3_server: S3Server) -> None:  # noqa: F811
+    store = ThumbnailStore(FileArea.at(s3_server.url("t")), size=32)
+    assert store.file(HASH) is None
+    assert not store.has(HASH)
+    store.ensure(HASH, Image.new("RGB", (64, 48)))
+    assert store.has(HASH)
+    assert store.read(HASH)[:2] == b"\xff\xd8"
+    assert list(store.contents()) == [HASH]
+    assert store.discard(HASH)
+    assert not store.discard(HASH)
+    assert list(store.contents()) == []
+
+
+def test_any_store_that_fsspec_knows_is_an_area() -> None:
+    area = FileArea.at("memory://lodestone-test/e")
+    receipt = _write(area)
+    assert read_part(area, receipt, verify=True).num_rows == 8
+    assert [stored.path for stored in area.files()] == [receipt.path]
+    area.delete_folder(CORPUS)
+    assert list(area.files()) == []
