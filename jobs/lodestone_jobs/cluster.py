@@ -1,7 +1,7 @@
-"""How does a bulk job get a Ray of its own? One machine, loopback, no dashboard, quiet, its files gone afterwards.
+"""How does a bulk job get its Ray? One of its own on this machine, loopback, no dashboard, quiet; or a cluster that it joins.
 
-Another Ray on the machine, `lodestone serve`'s for one, is neither used nor disturbed, and `RAY_ADDRESS` is ignored. A Ray
-that this process runs already is used and left running.
+A Ray of its own: another on the machine, `lodestone serve`'s for one, is neither used nor disturbed, and `RAY_ADDRESS` is
+ignored. A Ray that this process is connected to already is used and left as it is.
 """
 
 from __future__ import annotations
@@ -9,27 +9,75 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import socket
 import tempfile
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Final
 
+from lodestone.errors import ServiceUnavailableError
 from lodestone.processes import sweep_folders
 
 _PREFIX: Final = "lodestone-jobs-"
 _OBJECT_STORE_BYTES: Final = 80 * 2**20  # tasks and receipts pass through it; pictures and vectors never do
+_CONNECT_SECONDS: Final = 10.0
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 # Read by Ray when it is imported, and handed down to the processes it starts. What the user has set wins.
 _ENVIRONMENT: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    # Ray rewrites 127.0.0.1 to the address of a network card unless this is off (as it is outside Linux). With any other
-    # address, of loopback too, its servers listen on every network card.
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning about a default that changes
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
 }
+# Ray rewrites 127.0.0.1 to the address of a network card unless this is off (as it is outside Linux). With any other
+# address, of loopback too, its servers listen on every network card.
+_KEEP_LOOPBACK: Final = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
-class LocalRay:
+class RayHost(ABC):
+    """The Ray of one job, from `start` to `stop`."""
+
+    def __init__(self) -> None:
+        self._started = False
+        self.folder = Path()  # of this job, for Ray's files and its workers'; removed at the end
+
+    def start(self) -> None:
+        """Connect, unless this process is connected already. Takes one to seven seconds."""
+        for name, value in self._environment().items():
+            os.environ.setdefault(name, value)
+        import ray
+
+        sweep_folders(_PREFIX)
+        # Short and outside the home: Unix sockets lie below it, and their paths end at 107 characters.
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+        if not ray.is_initialized():
+            self._connect()
+            self._started = True
+
+    @property
+    def log(self) -> Path:
+        """Where to put what Ray says that a person need not read; gone when it stops."""
+        return self.folder / "stderr.log"
+
+    def stop(self) -> None:
+        """Let go of what `start` connected to, and remove the job's files. Idempotent."""
+        if self._started:
+            import ray
+
+            ray.shutdown()
+            self._started = False
+        if self.folder != Path():
+            shutil.rmtree(self.folder, ignore_errors=True)  # a dying process may still hold a file; swept next time
+            self.folder = Path()
+
+    @abstractmethod
+    def _environment(self) -> dict[str, str]: ...
+
+    @abstractmethod
+    def _connect(self) -> None: ...
+
+
+class LocalRay(RayHost):
     """A Ray cluster on this machine for as long as one job runs.
 
     Args:
@@ -37,21 +85,15 @@ class LocalRay:
     """
 
     def __init__(self, *, workers: int) -> None:
+        super().__init__()
         self._workers = workers
-        self._started = False
-        self.folder = Path()  # of this job, for Ray's files and its workers'; removed at the end
 
-    def start(self) -> None:
-        """Start it, unless this process is connected to one. Takes two to seven seconds."""
-        for name, value in _ENVIRONMENT.items():
-            os.environ.setdefault(name, value)
+    def _environment(self) -> dict[str, str]:
+        return _ENVIRONMENT | _KEEP_LOOPBACK
+
+    def _connect(self) -> None:
         import ray
 
-        sweep_folders(_PREFIX)
-        # Short and outside the home: Unix sockets lie below it, and their paths end at 107 characters.
-        self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
-        if ray.is_initialized():
-            return
         ray.init(
             address="local",
             num_cpus=self._workers + 2,  # room for Ray Data's own tasks: actors that hold every CPU would block them
@@ -62,20 +104,40 @@ class LocalRay:
             _temp_dir=str(self.folder / "ray"),  # Ray opens its own folder to everybody, so it lies inside one that is closed
             _node_ip_address="127.0.0.1",
         )
-        self._started = True
 
-    @property
-    def log(self) -> Path:
-        """Where to put what Ray says that a person need not read; gone when it stops."""
-        return self.folder / "stderr.log"
 
-    def stop(self) -> None:
-        """Stop it, if `start` started it, and remove the job's files. Idempotent."""
-        if self._started:
-            import ray
+class JoinedRay(RayHost):
+    """A cluster that others run. Its nodes have Lodestone installed.
 
-            ray.shutdown()
-            self._started = False
-        if self.folder != Path():
-            shutil.rmtree(self.folder, ignore_errors=True)  # a dying process may still hold a file; swept next time
-            self.folder = Path()
+    Args:
+        address: `HOST:PORT` of its head (this machine is one of its nodes), `ray://HOST:PORT` (from anywhere), or `auto`.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__()
+        self.address = address
+
+    def _environment(self) -> dict[str, str]:
+        return _ENVIRONMENT | (_KEEP_LOOPBACK if self._endpoint()[0] in _LOOPBACK else {})
+
+    def _connect(self) -> None:
+        """Raises `ServiceUnavailableError` when nobody answers there, or not to us."""
+        import ray
+
+        host, port = self._endpoint()
+        try:
+            if host:  # Ray itself would try for a minute
+                socket.create_connection((host.strip("[]"), port), timeout=_CONNECT_SECONDS).close()
+            ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
+        except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
+            said = str(error).strip().splitlines()
+            raise ServiceUnavailableError(
+                f"the Ray cluster at {self.address!r} cannot be joined: {said[0] if said else type(error).__name__}",
+                hint="check the address (HOST:PORT only from a machine that is one of its nodes, else ray://HOST:10001) and, "
+                "where it asks for a token, RAY_AUTH_MODE=token with RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH",
+                address=self.address,
+            ) from error
+
+    def _endpoint(self) -> tuple[str, int]:
+        host, _, port = self.address.removeprefix("ray://").rpartition(":")
+        return (host, int(port)) if host else ("", 0)

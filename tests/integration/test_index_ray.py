@@ -21,7 +21,7 @@ from tests.support.models import model_context
 from tests.support.pictures import write_bad_files, write_photos
 from tests.support.ray_cluster import ray_cluster  # noqa: F401 - a fixture
 
-from lodestone.errors import ConfigurationError, OutOfSpaceError, RunFailedError
+from lodestone.errors import ConfigurationError, OutOfSpaceError, WorkerDiedError
 from lodestone.files.area import FileArea
 from lodestone.indexing.discover import hash_file
 from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
@@ -93,7 +93,8 @@ def test_what_ends_the_work_in_a_worker_ends_the_run_with_its_own_error(ray_clus
 def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lodestone.embeddings import slices
     from lodestone.indexing import parts
-    from lodestone_jobs.embedding import SliceWorker
+    from lodestone_jobs.attempts import FolderAttempts
+    from lodestone_jobs.workers import SliceWorker
 
     paths = write_photos(tmp_path / "photos", 3)
     rows = tuple(SliceRow(str(uuid4()), hash_file(path), str(path), path.name, path.stat().st_size, 1) for path in paths)
@@ -104,7 +105,7 @@ def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypat
         embeddings=FileArea.at(tmp_path / "embeddings"),
         thumbnails=FileArea.at(tmp_path / "thumbnails"),
     )
-    worker = SliceWorker(settings, tmp_path)
+    worker = SliceWorker(settings, FolderAttempts(tmp_path))
     task = SliceTask(str(uuid4()), str(uuid4()), "f" * 32, rows, worker.parts.names())
     write = slices.write_part
 
@@ -121,15 +122,16 @@ def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypat
 
 def test_a_slice_that_kills_its_workers_is_given_up(tmp_path: Path) -> None:
     """Ray starts dead workers again for ever; the count on disk is what ends it."""
-    from lodestone_jobs.embedding import SliceWorker
+    from lodestone_jobs.attempts import FolderAttempts
+    from lodestone_jobs.workers import SliceWorker
 
     row = SliceRow(str(uuid4()), "0" * 64, "/nowhere.jpg", "nowhere.jpg", 1, 1)
     settings = EmbedSettings((), "minilm", model_context().cache.root, FileArea.at(tmp_path / "e"), FileArea.at(tmp_path / "t"))
-    worker = SliceWorker(settings, tmp_path)
+    worker = SliceWorker(settings, FolderAttempts(tmp_path))
     task = SliceTask(str(uuid4()), str(uuid4()), "f" * 32, (row,), ("meta",))
-    (tmp_path / f"{task.slice_id}.begun").write_bytes(b"....")
+    (tmp_path / f"{task.slice_id}.begun").write_bytes(b"..")
     receipt = pickle.loads(worker({"message": [pickle.dumps(task)]})["message"][0])
-    assert isinstance(receipt.error, RunFailedError)
+    assert isinstance(receipt.error, WorkerDiedError)
     assert "nowhere.jpg" in receipt.error.message
 
 

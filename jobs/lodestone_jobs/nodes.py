@@ -1,0 +1,131 @@
+"""Can every node of a cluster do this home's work? Each is asked: does it see our embeddings, our pictures, our version?
+
+A nonce is written into the embedding area; a task pinned to each node looks for it. What one node lacks would come out later as
+thousands of failed pictures, or as slices on a disk that nobody else reads.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from lodestone import __version__
+from lodestone.config.placement import check_placement
+from lodestone.errors import ConfigurationError, RunFailedError
+
+if TYPE_CHECKING:
+    from lodestone.config.settings import Settings
+    from lodestone.files.area import FileArea
+
+_ANSWER_SECONDS: Final = 120.0
+_SHOWN: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """What one node can see.
+
+    Attributes:
+        name: Its host.
+        version: Of the Lodestone installed there.
+        nonce: Whether it sees the file that the driver wrote.
+        trouble: What went wrong while looking.
+        missing: Paths of pictures that are not there.
+    """
+
+    name: str
+    version: str
+    nonce: bool
+    trouble: str = ""
+    missing: tuple[str, ...] = ()
+
+
+def working_nodes() -> list[dict[str, Any]]:
+    """Living nodes of the cluster that this process is connected to, on which work can be placed."""
+    import ray
+
+    nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
+    return [node for node in nodes if node["Alive"] and (node["Resources"].get("CPU") or node["Resources"].get("GPU"))]
+
+
+def check_nodes(settings: Settings, embeddings: FileArea, paths: Sequence[str] = ()) -> int:
+    """Ask every node; returns how many there are. Leaves nothing behind.
+
+    Args:
+        settings: The home's.
+        embeddings: Where its slices go.
+        paths: Local files and folders that will be read.
+
+    Raises:
+        ConfigurationError: several nodes, and a catalog or store of one machine; or one of them does not see the embeddings or
+            the pictures, or has another Lodestone.
+        RunFailedError: a node did not answer.
+    """
+    nodes = working_nodes()
+    check_placement(settings, nodes=len(nodes))
+    views = _look_around(embeddings, nodes, [str(Path(path).absolute()) for path in paths])
+    if strange := [view for view in views if view.version != __version__]:
+        raise ConfigurationError(
+            f"{_named(strange)} has Lodestone {strange[0].version}; this is {__version__}",
+            hint="install the same version on every node of the cluster",
+        )
+    if blind := [view for view in views if not view.nonce]:
+        why = f" ({blind[0].trouble})" if blind[0].trouble else ""
+        raise ConfigurationError(
+            f"{_named(blind)} does not see the embeddings at {embeddings.location!r}{why}",
+            hint="set index.embeddings and index.thumbnails to an object store (s3://bucket/prefix) or to a folder on a mount "
+            "that every node has",
+        )
+    if lacking := [view for view in views if view.missing]:
+        raise ConfigurationError(
+            f"{_named(lacking)} does not see {lacking[0].missing[0]!r}",
+            hint="put the pictures on a mount that every node has, or index them from an object store",
+        )
+    return len(nodes)
+
+
+def _look_around(embeddings: FileArea, nodes: Sequence[dict[str, Any]], paths: Sequence[str]) -> list[NodeView]:
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    nonce = f"probe-{uuid4().hex}"
+    embeddings.write(nonce, nonce.encode(), durable=False)
+    try:
+        task = ray.remote(num_cpus=0, max_retries=1)(look)
+        asked = [
+            task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
+                embeddings, nonce, tuple(paths)
+            )
+            for node in nodes
+        ]
+        views: list[NodeView] = ray.get(asked, timeout=_ANSWER_SECONDS)
+    except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError) as error:
+        said = [line for line in str(error).splitlines() if line.strip()]
+        raise RunFailedError(
+            f"a node of the cluster cannot work for Lodestone: {said[-1].strip() if said else type(error).__name__}",
+            hint="Lodestone in this version, and this version of Python, must be installed on every node",
+        ) from error
+    finally:
+        embeddings.delete(nonce)
+    return views
+
+
+def look(embeddings: FileArea, nonce: str, paths: Sequence[str]) -> NodeView:
+    """What the node that this runs on can see."""
+    trouble = ""
+    try:
+        seen = embeddings.size(nonce) == len(nonce)
+    except OSError as error:
+        seen, trouble = False, str(error)
+    missing = tuple(path for path in paths if not Path(path).exists())
+    return NodeView(socket.gethostname(), __version__, seen, trouble, missing)
+
+
+def _named(views: Sequence[NodeView]) -> str:
+    names = ", ".join(repr(view.name) for view in views[:_SHOWN])
+    more = f" and {len(views) - _SHOWN} more" if len(views) > _SHOWN else ""
+    return f"{'nodes' if len(views) > 1 else 'the node'} {names}{more}"

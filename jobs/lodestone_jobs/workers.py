@@ -1,0 +1,80 @@
+"""What runs inside a Ray actor? A `SliceWorker`: an `EmbedSlice` with its models, whose every end becomes a receipt."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.errors import LodestoneError, RunFailedError
+from lodestone.indexing.tasks import EmbedSettings, RowFailure, SliceReceipt, SliceTask, this_worker
+from lodestone_jobs.attempts import MOST, Attempts, deadly
+
+if TYPE_CHECKING:
+    from lodestone.indexing.pictures import PreparedPicture
+
+MESSAGE: Final = "message"
+PIXELS: Final = "pixels"
+
+
+class SliceWorker:
+    """An `EmbedSlice` inside a Ray actor.
+
+    Args:
+        settings: What it needs to know.
+        attempts: Where it counts what it begins.
+    """
+
+    def __init__(self, settings: EmbedSettings, attempts: Attempts) -> None:
+        from lodestone.indexing.embed import EmbedSlice
+
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in metadata
+        self._attempts = attempts
+        self._embed = EmbedSlice(replace(settings, models=settings.models.expanduser()))  # as this node sees it
+        self.parts = self._embed.parts
+        self._failed: LodestoneError | None = None
+        try:
+            self._embed.warm_up()
+        except LodestoneError as error:  # told with the first receipt: an actor that fails to start is started again and again
+            self._failed = error
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        """Pickled tasks -> pickled receipts."""
+        return {MESSAGE: packed(*(self.work(pickle.loads(message)) for message in batch[MESSAGE]))}  # noqa: S301 - our driver's
+
+    def work(self, task: SliceTask, prepared: Sequence[PreparedPicture | RowFailure] | None = None) -> SliceReceipt:
+        """Embed one slice; `prepared` as `EmbedSlice` takes it."""
+        if self._failed is not None:
+            return SliceReceipt(task.slice_id, (), error=self._failed, worker=this_worker())
+        if self._attempts.begin(task.slice_id) > MOST:
+            self._attempts.end(task.slice_id)
+            return SliceReceipt(task.slice_id, (), error=deadly(task), worker=this_worker())
+        try:
+            receipt = self._embed(task, prepared)
+        except Exception as error:  # noqa: BLE001 - it crosses to the driver, which tries again and then raises it
+            receipt = SliceReceipt(task.slice_id, (), error=failure_of(task, error), worker=this_worker())
+        self._attempts.end(task.slice_id)
+        return receipt
+
+
+def failure_of(task: SliceTask, error: Exception) -> LodestoneError:
+    """An exception as an error that crosses processes and says at what it happened."""
+    if isinstance(error, LodestoneError):
+        return error
+    first = repr(task.rows[0].uri) if task.rows else "nowhere"
+    return RunFailedError(
+        f"embedding the slice from {first} failed: {type(error).__name__}: {error}",
+        hint="what is finished is kept; run the same command again",
+    )
+
+
+def packed(*messages: object) -> NDArray[np.object_]:
+    """Objects as a column of a Ray Data batch."""
+    column = np.empty(len(messages), dtype=object)
+    column[:] = [pickle.dumps(message) for message in messages]
+    return column

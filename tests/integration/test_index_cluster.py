@@ -1,0 +1,140 @@
+"""The Ray executor on a cluster of several nodes: both shapes, a lost node, a new one, and nodes that cannot do the work."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.models import model_context
+from tests.support.pictures import write_photos
+from tests.support.ray_nodes import RayNodes, run_ray_nodes
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+_SLICES = 6
+# A process of its own joins the cluster: Ray reads where it may listen when it is imported.
+_DRIVER = """
+import dataclasses, json, sys
+from pathlib import Path
+from uuid import UUID, uuid5
+from lodestone.config.cluster import ClusterSettings
+from lodestone.embeddings.slices import read_part
+from lodestone.errors import LodestoneError
+from lodestone.files.area import FileArea
+from lodestone.indexing.discover import hash_file
+from lodestone.indexing.embed import EmbedSlice
+from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
+from lodestone_jobs.embedding import RayDataExecutor
+
+options = json.loads(sys.argv[1])
+folder = Path(options["folder"])
+area = FileArea.at(folder / options["name"])
+settings = EmbedSettings(("efficientnet-lite0",), "minilm", Path(options["models"]), area, FileArea.at(folder / "thumbnails"))
+parts = EmbedSlice(settings).parts.names()
+seed = UUID(int=0)
+paths = sorted((folder / "photos").iterdir())
+rows = [SliceRow(str(uuid5(seed, p.name)), hash_file(p), str(p), p.name, p.stat().st_size, 1) for p in paths]
+count = options["slices"]
+tasks = [SliceTask(str(uuid5(seed, str(n))), str(seed), f"{n:032d}", tuple(rows[n::count]), parts) for n in range(count)]
+executor = RayDataExecutor(settings, 1, cluster=ClusterSettings(**options["cluster"]))
+answers = []
+try:
+    for receipt in executor.run(iter(tasks)):
+        tables = {one.part: read_part(area, one) for one in receipt.receipts}
+        outputs = next(table for part, table in tables.items() if part.startswith("efficientnet"))
+        vectors = {i: v for i, v in zip(outputs["image_id"].to_pylist(), outputs.column(2).to_pylist())}
+        answers.append({"slice": receipt.slice_id, "worker": receipt.worker, "embedded": receipt.embedded, "vectors": vectors,
+            "error": str(receipt.error or ""), "failures": [f.uri for f in receipt.failures]})
+        print("receipt", flush=True)
+        if options.get("wait"):
+            sys.stdin.readline()
+except LodestoneError as error:
+    answers = {"code": error.code, "message": error.message, "hint": error.hint}
+finally:
+    executor.close()
+print(json.dumps(answers), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[RayNodes]:
+    with run_ray_nodes(nodes=3, cpus=2) as cluster:
+        yield cluster
+
+
+def _driver(folder: Path, nodes: RayNodes, name: str, **options: Any) -> subprocess.Popen[str]:
+    cluster = {"address": nodes.address, "cpus_per_actor": 0.5, **options.pop("cluster", {})}
+    given = {
+        "folder": str(folder),
+        "name": name,
+        "models": str(model_context().cache.root),
+        "slices": _SLICES,
+        "cluster": cluster,
+    }
+    return subprocess.Popen(
+        [sys.executable, "-c", _DRIVER, json.dumps(given | options)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **nodes.environment},
+    )
+
+
+def _answers(driver: subprocess.Popen[str]) -> Any:
+    output, _ = driver.communicate(timeout=200)
+    assert driver.returncode == 0
+    return json.loads(output.splitlines()[-1])
+
+
+def test_both_shapes_give_the_same_vectors(nodes: RayNodes, tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos", 24)
+    (tmp_path / "photos" / "broken.jpg").write_bytes(b"no picture")
+    found = {}
+    for shape in ("fat", "split"):
+        answers = _answers(_driver(tmp_path, nodes, shape, cluster={"shape": shape, "actors": 2, "decoders": 2}))
+        assert len(answers) == _SLICES
+        assert not any(answer["error"] for answer in answers)
+        assert sum(answer["embedded"] for answer in answers) == 24
+        assert [uri for answer in answers for uri in answer["failures"]] == ["broken.jpg"]
+        found[shape] = {key: vector for answer in answers for key, vector in answer["vectors"].items()}
+    assert len(found["fat"]) == 24
+    assert found["fat"] == found["split"]
+
+
+def test_a_lost_node_costs_nothing_and_a_new_one_works(nodes: RayNodes, tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos", 36)
+    driver = _driver(tmp_path, nodes, "lost", wait=True, slices=12, cluster={"actors": 3})
+    assert driver.stdout is not None
+    assert driver.stdin is not None
+    assert driver.stdout.readline().strip() == "receipt"
+    nodes.kill(max(nodes.alive))
+    nodes.add(cpus=2)
+    driver.stdin.write("\n" * 12)
+    driver.stdin.flush()
+    answers = _answers(driver)
+    assert sorted(answer["slice"] for answer in answers) == sorted({answer["slice"] for answer in answers})
+    assert len(answers) == 12
+    assert not any(answer["error"] for answer in answers)
+    assert sum(len(answer["vectors"]) for answer in answers) == 36
+
+
+def test_an_address_where_nobody_answers_is_said_at_once(nodes: RayNodes, tmp_path: Path) -> None:
+    from tests.support.ports import free_ports
+
+    write_photos(tmp_path / "photos", 6)
+    answer = _answers(_driver(tmp_path, nodes, "nobody", cluster={"address": f"127.0.0.1:{free_ports(1)[0]}"}))
+    assert answer["code"] == "service_unavailable"
+    assert "cannot be joined" in answer["message"]
+
+
+def test_an_actor_that_fits_nowhere_is_refused(nodes: RayNodes, tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos", 6)
+    answer = _answers(_driver(tmp_path, nodes, "gpus", cluster={"gpus_per_actor": 0.5}))
+    assert answer["code"] == "bad_configuration"
+    assert "0 GPUs" in answer["message"]
