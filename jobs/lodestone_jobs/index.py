@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lodestone.indexing.executors import EmbedExecutor
 from lodestone.indexing.progress import Progress, ProgressEvent, Stage, silent
 from lodestone.indexing.report import IndexReport, IndexRequest
 from lodestone.indexing.run import SyncCall, index_paths
-from lodestone.indexing.tasks import EmbedSettings
+from lodestone_jobs.pools import ray_pool
 from lodestone_schemas.api import SyncRequest
 
 if TYPE_CHECKING:
@@ -46,14 +45,8 @@ def run_index(
     """
     request = IndexRequest(tuple(paths), corpus=corpus, captions=captions, retry_failed=retry_failed)
     synchronise = None if service is None else through(service)
-    return index_paths(runtime, request, pool=ray_executor, synchronise=synchronise, progress=progress)
-
-
-def ray_executor(settings: EmbedSettings, workers: int) -> EmbedExecutor:
-    """A `RayDataExecutor`; Ray is imported when it starts."""
-    from lodestone_jobs.embedding import RayDataExecutor
-
-    return RayDataExecutor(settings, workers)
+    with ray_pool(runtime, [str(path) for path in paths]) as pool:
+        return index_paths(runtime, request, pool=pool, synchronise=synchronise, progress=progress)
 
 
 def through(service: ServiceClient) -> SyncCall:
