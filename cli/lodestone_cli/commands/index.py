@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from lodestone.indexing.report import IndexReport
 
+_CLUSTER = "On a Ray cluster"
+
 
 def index(
     paths: Annotated[
@@ -30,13 +32,49 @@ def index(
     ] = None,
     executor: Annotated[str | None, typer.Option("--executor", help="auto, inline or ray.", show_default=False)] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try files again that failed before.")] = False,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            "--address",
+            help="Ray cluster that embeds: HOST:PORT, ray://HOST:PORT, or auto inside a Ray job.",
+            rich_help_panel=_CLUSTER,
+            show_default=False,
+        ),
+    ] = None,
+    shape: Annotated[
+        str | None,
+        typer.Option(
+            "--shape", help="fat, or split: decode apart from the models.", rich_help_panel=_CLUSTER, show_default=False
+        ),
+    ] = None,
+    actors: Annotated[
+        int | None,
+        typer.Option(
+            "--actors", min=1, help="Actors with models; default: as many as fit.", rich_help_panel=_CLUSTER, show_default=False
+        ),
+    ] = None,
+    gpus_per_actor: Annotated[
+        float | None,
+        typer.Option("--gpus-per-actor", min=0, help="E.g. 0.5.", rich_help_panel=_CLUSTER, show_default=False),
+    ] = None,
+    cpus_per_actor: Annotated[
+        float | None,
+        typer.Option("--cpus-per-actor", min=0.01, help="E.g. 2.", rich_help_panel=_CLUSTER, show_default=False),
+    ] = None,
     local: LocalOption = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Index pictures. Run it again at any time: only what is new or changed is read, and what was cut short goes on."""
-    flags = {"index": {"workers": workers, "executor": executor}}
+    cluster = {
+        "address": address,
+        "shape": shape,
+        "actors": actors,
+        "gpus_per_actor": gpus_per_actor,
+        "cpus_per_actor": cpus_per_actor,
+    }
+    flags = {"index": {"workers": workers, "executor": executor}, "cluster": cluster}
     with Session(home=home, profile=profile, output=output, purpose="lodestone index", flags=flags) as session:
         from lodestone_cli.progress import shown_progress
         from lodestone_jobs.index import run_index
