@@ -192,6 +192,10 @@ class Runtime:
 
         return standing_by(self) if self.home.exists() else {}
 
+    def promoted(self) -> dict[str, str]:
+        """Alias -> collection that is searched. Does not take an embedded store."""
+        return self.catalog.alias_table().all() if self.settings.store.kind == "edge" else self.store.aliases()
+
     def serving_projections(self) -> dict[str, Projection]:
         """Space name -> projection of the version that is loaded and promoted, for searching.
 
@@ -199,7 +203,7 @@ class Runtime:
         """
         from lodestone.swap.versions import version_in
 
-        aliases = self.catalog.alias_table().all() if self.settings.store.kind == "edge" else self.store.aliases()
+        aliases = self.promoted()
         serving = self.projections()
         for name, projection in serving.items():
             promoted = aliases.get(name)
@@ -207,13 +211,13 @@ class Runtime:
                 serving[name] = version_in(self, name, promoted) or projection
         return serving
 
-    def engine(self, projections: Mapping[str, Projection] | None = None, *, recording: bool = True) -> QueryEngine:
+    def engine(self, projections: Mapping[str, Projection] | None = None, *, shadow: bool = False) -> QueryEngine:
         """A query engine, not warmed up; takes the store.
 
         Args:
             projections: Space name -> the version to search; None for `serving_projections`. It is searched in its own
                 collection, promoted or not, as long as that is there.
-            recording: Whether queries are recorded and leave tags.
+            shadow: For comparing versions: there are no guides, and queries are neither recorded nor leave tags.
         """
         from lodestone.query.encoder import LocalEncoder
         from lodestone.query.engine import QueryEngine
@@ -232,9 +236,9 @@ class Runtime:
             ),
             profile=self.profile,
             settings=self.settings.query,
-            hub=self.hub,
+            hub=None if shadow else self.hub,
             weigher=make_weigher(projections),
-            learnt=self._learnt(recording=recording),
+            learnt=self._learnt(recording=not shadow),
         )
 
     def engine_names(self) -> list[str]:

@@ -1,0 +1,345 @@
+"""How is the model behind a space swapped while everybody goes on searching?
+
+start: the other version gets a collection of its own; what it lacks is computed (`backfill`), loaded, and compared with the
+one in force on recorded queries (`shadow`). promote: the definition is put in force and the alias follows in one step; services
+warm an engine of the new version before they change over. rollback: the same in the other direction. Until `finish`, what is
+indexed enters both collections, so that neither direction waits for anything. `cancel` gives up a swap that was not promoted.
+
+Every step is written down before it is taken and can be taken again: a killed command is finished by the same command.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from lodestone.catalog.records import RunState, SwapRecord, SwapState
+from lodestone.errors import ConfigurationError, InvalidRequestError, LodestoneError, NotFoundError, StoreLockedError
+from lodestone.indexing.progress import Progress, silent
+from lodestone.swap.backfill import KIND, ExecutorFactory, backfill, left_to_embed, left_to_load, parts_of
+from lodestone.swap.definitions import SpaceDefinition, in_force, projection_of, target_of
+from lodestone.swap.forcing import put_in_force
+from lodestone.swap.report import SHADOW, SwapReport
+from lodestone.swap.shadow import compare_versions
+from lodestone.swap.standing import NEW, OLD, Sides, has_sides, unsettled
+
+if TYPE_CHECKING:
+    from lodestone.indexing.sync import SyncReport
+    from lodestone.runtime import Runtime
+    from lodestone.spaces.base import Projection
+
+_CANCEL_WAITS_S: Final = 60.0
+_STATUS: Final = "see `lodestone models swap --status`"
+
+SyncCall = Callable[[str, Progress], "SyncReport | None"]
+"""Brings the collections in line (for a run's or swap's id), here or in the service."""
+
+ShadowCall = Callable[[str], dict[str, Any]]
+"""Compares both versions of a space, here or in the service."""
+
+
+class Swapper:
+    """Takes the steps of swaps in one home; one process at a time.
+
+    Args:
+        runtime: The opened home.
+        synchronise: Who brings the collections in line; None: this process, which then owns the store.
+        shadow: Who compares both versions; None: this process.
+        pool: Makes executors where the settings ask for Ray.
+        progress: Told of every step.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        synchronise: SyncCall | None = None,
+        shadow: ShadowCall | None = None,
+        pool: ExecutorFactory | None = None,
+        progress: Progress = silent,
+    ) -> None:
+        self._runtime = runtime
+        self._synchronise = synchronise
+        self._shadow = shadow
+        self._pool = pool
+        self._progress = progress
+
+    def start(self, space: str, target: str) -> SwapReport:
+        """Begin a swap, or go on with it after it was cut short; returns when both versions were compared.
+
+        It stays in BACKFILL while pictures are waiting that cannot be looked at.
+
+        Raises:
+            UnknownNameError: no such space, backbone or version.
+            InvalidRequestError: the space is made of that already, or another swap of it is not settled.
+            ModelUnavailableError: the model's package is not installed.
+            StoreLockedError: another process works on a swap, or owns the store.
+        """
+        runtime = self._runtime
+        wanted = target_of(runtime, space, target)
+        with self._alone():
+            swap = self._begun(wanted)
+            report = self._fill(swap, projection_of(wanted, runtime))
+            if report.waiting:
+                return report
+            return self.compared(report)
+
+    def compared(self, report: SwapReport) -> SwapReport:
+        """Ask the recorded queries of both versions, and keep what came of it with the swap."""
+        swap = report.swap
+        found = self._shadow(swap.space) if self._shadow else asyncio.run(compare_versions(self._runtime, swap.space))
+        state = SwapState.SHADOW if swap.state is SwapState.BACKFILL else swap.state
+        swap = self._runtime.catalog.update_swap(swap.swap_id, state=state, report={**swap.report, SHADOW: found}, error="")
+        return SwapReport(swap, report.embedded, report.computed, report.waiting, report.unreadable)
+
+    def compare(self, space: str | None = None) -> SwapReport:
+        """Compare once more, with what was asked since.
+
+        Raises:
+            NotFoundError: no swap is going on.
+            InvalidRequestError: its collection is not complete.
+        """
+        with self._alone():
+            swap = self._only(space, SwapState.SHADOW, SwapState.PROMOTED, instead="it can be compared")
+            return self.compared(SwapReport(swap))
+
+    def promote(self, space: str | None = None) -> SwapReport:
+        """Put the other version in force. What was indexed since is caught up first.
+
+        Raises:
+            NotFoundError: no swap is going on.
+            InvalidRequestError: it is not complete, is in force already, or the space was changed by other means since.
+        """
+        with self._alone():
+            swap = self._only(space, SwapState.SHADOW, instead="it can be promoted")
+            sides = Sides.of(swap)
+            self._check_unchanged(swap, sides)
+            report = self._fill(swap, self._made(sides.new, sides.new_collection))
+            if report.waiting:
+                raise InvalidRequestError(
+                    f"the swap of {swap.space!r} is not complete: {report.waiting:,} pictures are not in "
+                    f"{swap.new_collection!r}"
+                    f"{report.why()}",
+                    hint=f"lodestone index, then lodestone models swap --space {swap.space} --to {swap.target}",
+                    waiting=report.waiting,
+                )
+            self._change_over(swap, sides.old, sides.new, sides.new_collection)
+            done = self._runtime.catalog.update_swap(swap.swap_id, state=SwapState.PROMOTED, error="")
+            return SwapReport(done, report.embedded, report.computed)
+
+    def rollback(self, space: str | None = None) -> SwapReport:
+        """Put the former version in force again.
+
+        Raises:
+            NotFoundError: no swap is going on.
+            InvalidRequestError: it was not promoted.
+            ModelUnavailableError: the former model is not installed any more.
+        """
+        with self._alone():
+            swap = self._only(space, SwapState.PROMOTED, instead="it can be rolled back")
+            sides = Sides.of(swap)
+            report = self._fill(swap, self._made(sides.old, sides.old_collection))
+            if report.waiting:
+                raise InvalidRequestError(
+                    f"{report.waiting:,} pictures are not in {swap.old_collection!r}, the former version of {swap.space!r}"
+                    f"{report.why()}",
+                    hint="lodestone index, then the same command again",
+                    waiting=report.waiting,
+                )
+            self._change_over(swap, sides.new, sides.old, sides.old_collection)
+            done = self._runtime.catalog.update_swap(swap.swap_id, state=SwapState.ROLLED_BACK, error="")
+            return SwapReport(done, report.embedded, report.computed)
+
+    def cancel(self, space: str | None = None) -> SwapReport:
+        """Give up a swap that was not promoted: stop the process that works on it, and drop its collection.
+
+        What its backbone gave stays stored; the same swap begun again finds it.
+
+        Raises:
+            NotFoundError: no swap is going on.
+            InvalidRequestError: it was promoted.
+        """
+        catalog = self._runtime.catalog
+        swap = self._only(space, SwapState.BACKFILL, SwapState.SHADOW, instead="it can be cancelled")
+        for run in catalog.runs(100, state=RunState.RUNNING):
+            if run.kind == KIND:
+                catalog.request_cancel(run.run_id)
+        with self._alone(patience=_CANCEL_WAITS_S):
+            if has_sides(swap):
+                self._restore(swap, Sides.of(swap).old)  # a promotion may have been cut short
+            done = catalog.update_swap(swap.swap_id, state=SwapState.CANCELLED, error="")
+            self._sync(swap)
+            return SwapReport(done)
+
+    def finish(self, space: str | None = None) -> SwapReport:
+        """Settle a promoted swap for good: the former version's collection is dropped, and nothing enters it any more.
+
+        Raises:
+            NotFoundError: no swap is going on.
+            InvalidRequestError: it was not promoted.
+        """
+        with self._alone():
+            swap = self._only(space, SwapState.PROMOTED, instead="it can be finished")
+            done = self._runtime.catalog.update_swap(swap.swap_id, state=SwapState.FINISHED, error="")
+            self._sync(swap)
+            return SwapReport(done)
+
+    def status(self, limit: int = 20) -> list[SwapReport]:
+        """The latest swaps, newest first; of those not settled, how many pictures the other collection lacks."""
+        return [SwapReport(swap, waiting=self._waiting(swap)) for swap in self._runtime.catalog.swaps(limit)]
+
+    # -- steps ---------------------------------------------------------------------------------------------------------------
+
+    def _begun(self, wanted: SpaceDefinition) -> SwapRecord:
+        """The swap's row: the one that was cut short, or a new one."""
+        runtime, space = self._runtime, wanted.space
+        collection = projection_of(wanted, runtime).collection
+        known = next(iter(unsettled(runtime.catalog, space)), None)
+        if known is not None and known.state is SwapState.PROMOTED:
+            raise InvalidRequestError(
+                f"the swap of {space!r} to {known.target!r} is in force, and can still be rolled back",
+                hint=f"lodestone models swap --space {space} --finish, or --rollback, first",
+            )
+        if known is not None and (known.target, known.new_collection) != (wanted.source, collection):
+            changed = "" if known.target != wanted.source else ", whose model is another version since"
+            raise InvalidRequestError(
+                f"a swap of {space!r} to {known.target!r} is under way{changed}",
+                hint=f"lodestone models swap --space {space} --cancel first, or go on with --to {known.target}",
+            )
+        if known is not None and has_sides(known):
+            return known
+        now = in_force(runtime, space)
+        old = projection_of(now, runtime).collection
+        if collection == old:
+            raise InvalidRequestError(f"the space {space!r} is made of {wanted.source!r} already", hint="lodestone models list")
+        swap = known or runtime.catalog.add_swap(space, wanted.source, old_collection=old, new_collection=collection)
+        return runtime.catalog.update_swap(swap.swap_id, report={OLD: now.as_dict(), NEW: wanted.as_dict()})
+
+    def _fill(self, swap: SwapRecord, projection: Projection) -> SwapReport:
+        """Compute and load what a collection lacks."""
+        catalog = self._runtime.catalog
+        try:
+            done = backfill(self._runtime, projection, pool=self._pool, progress=self._progress)
+            self._sync(swap)
+        except BaseException as error:
+            catalog.update_swap(swap.swap_id, error=f"{type(error).__name__}: {error}")
+            raise
+        parts = parts_of(self._runtime, projection)
+        to_embed, to_load = left_to_embed(catalog, parts), left_to_load(catalog, parts, projection.collection)
+        counts = done.added_to(swap.counts)
+        swap = catalog.update_swap(swap.swap_id, counts=counts, error="")
+        unreadable = tuple((failure.uri, failure.code) for failure in done.unreadable[:10])
+        return SwapReport(swap, done.embedded, done.computed, to_embed + to_load, unreadable)
+
+    def _change_over(self, swap: SwapRecord, former: SpaceDefinition, wanted: SpaceDefinition, collection: str) -> None:
+        """Put a version in force: the definition, then, by the sync, the alias. If that fails, the former one stays."""
+        put_in_force(self._runtime, wanted, swap.swap_id)
+        try:
+            self._sync(swap)
+        except BaseException as error:
+            if self._promoted(swap.space) != collection:
+                put_in_force(self._runtime, former, swap.swap_id)
+            self._runtime.catalog.update_swap(swap.swap_id, error=f"{type(error).__name__}: {error}")
+            raise
+        if self._promoted(swap.space) != collection:
+            put_in_force(self._runtime, former, swap.swap_id)
+            raise InvalidRequestError(
+                f"the space {swap.space!r} was changed by another process meanwhile", hint=_STATUS, collection=collection
+            )
+
+    def _restore(self, swap: SwapRecord, former: SpaceDefinition) -> None:
+        if in_force(self._runtime, swap.space).source != former.source:
+            put_in_force(self._runtime, former, swap.swap_id)
+
+    def _promoted(self, space: str) -> str | None:
+        return self._runtime.promoted().get(space)
+
+    def _sync(self, swap: SwapRecord) -> None:
+        if self._synchronise is not None:
+            self._synchronise(swap.swap_id, self._progress)
+            return
+        from lodestone.indexing.sync import sync
+
+        sync(self._runtime, progress=self._progress)
+
+    def _only(self, space: str | None, *states: SwapState, instead: str) -> SwapRecord:
+        """The one swap that is meant.
+
+        Raises:
+            NotFoundError: there is none.
+            InvalidRequestError: there are several, or it is in another state.
+        """
+        going_on = unsettled(self._runtime.catalog, space)
+        if not going_on:
+            which = "" if space is None else f" of the space {space!r}"
+            raise NotFoundError(f"no model swap{which} is going on", hint="lodestone models swap --space SPACE --to MODEL")
+        if len(going_on) > 1:
+            spaces = ", ".join(sorted(swap.space for swap in going_on))
+            raise InvalidRequestError(f"swaps of several spaces are going on: {spaces}", hint="name one: --space SPACE")
+        swap = going_on[0]
+        if swap.state not in states:
+            raise InvalidRequestError(
+                f"the swap of {swap.space!r} to {swap.target!r} is in the state {swap.state.value!r}; {instead} "
+                f"in {' or '.join(repr(state.value) for state in states)}",
+                hint=_NEXT[swap.state].format(space=swap.space, target=swap.target),
+            )
+        return swap
+
+    def _check_unchanged(self, swap: SwapRecord, sides: Sides) -> None:
+        now = in_force(self._runtime, swap.space)
+        if now.source not in {sides.old.source, sides.new.source}:
+            raise InvalidRequestError(
+                f"the space {swap.space!r} is made of {now.source!r} since, not of {sides.old.source!r} as when the swap began",
+                hint=f"lodestone models swap --space {swap.space} --cancel, and begin it again",
+            )
+
+    def _made(self, definition: SpaceDefinition, collection: str) -> Projection:
+        projection = projection_of(definition, self._runtime)
+        if projection.collection != collection:
+            raise ConfigurationError(
+                f"the model {definition.source!r} of the space {definition.space!r} is another version than at first",
+                hint=f"install the version that made {collection!r} again, or cancel or finish the swap",
+            )
+        return projection
+
+    def _waiting(self, swap: SwapRecord) -> int:
+        if not has_sides(swap) or swap not in unsettled(self._runtime.catalog, swap.space):
+            return 0
+        sides = Sides.of(swap)
+        definition, collection = (
+            (sides.old, sides.old_collection) if swap.state is SwapState.PROMOTED else (sides.new, sides.new_collection)
+        )
+        try:
+            parts = parts_of(self._runtime, projection_of(definition, self._runtime))
+        except LodestoneError:  # its package is gone: the swap cannot go on, and says so when it is asked to
+            return 0
+        catalog = self._runtime.catalog
+        return left_to_embed(catalog, parts) + left_to_load(catalog, parts, collection)
+
+    @contextmanager
+    def _alone(self, *, patience: float = 0.0) -> Iterator[None]:
+        """Hold the home's swaps against other processes; the lock dies with its process."""
+        from filelock import FileLock, Timeout
+
+        self._runtime.home.prepare()
+        lock = FileLock(self._runtime.home.path / ".swap.lock", timeout=patience)
+        try:
+            lock.acquire()
+        except Timeout as error:
+            raise StoreLockedError(
+                "another process works on a model swap of this home",
+                hint="wait for it, or stop it: lodestone models swap --cancel; what it has computed is kept",
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+
+_NEXT: Final = {
+    SwapState.BACKFILL: "finish it first: lodestone models swap --space {space} --to {target}",
+    SwapState.SHADOW: "lodestone models swap --space {space} --promote, or --cancel",
+    SwapState.PROMOTED: "lodestone models swap --space {space} --finish, or --rollback",
+}
