@@ -315,7 +315,7 @@ def test_an_interrupted_run_is_recorded_and_continued(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_photos(tmp_path / "photos", 24)
-    from lodestone.indexing import run
+    from lodestone.indexing import waves as run
 
     recorded = 0
     original = run.record_slice

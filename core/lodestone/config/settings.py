@@ -46,7 +46,13 @@ class IndexSettings(_Section):
     slice_size: int = Field(256, ge=1, le=256, description="Pictures a slice.")
     batch_size: int = Field(4, ge=1, le=1024, description="Pictures a model pass.")
     workers: int = Field(0, ge=0, le=1024, description="Embedding workers; 0 for one a core.")
-    executor: Literal["auto", "inline", "ray"] = Field("auto", description="auto: Ray Data from two slices on.")
+    executor: Literal["auto", "inline", "processes", "ray"] = Field(
+        "auto", description="auto: processes from two slices on; with GPUs Ray Data."
+    )
+    attempts: int = Field(4, ge=1, le=100, description="Tries of a slice in one run.")
+    backoff_s: float = Field(1.0, ge=0, le=600, description="Seconds before a slice is tried again; doubled each time.")
+    wave_slices: int = Field(400, ge=1, le=100_000, description="Most slices that one wave hands out.")
+    wave_s: float = Field(300.0, gt=0, description="Seconds of a wave; after each one, what it embedded can be found.")
     embeddings: str | None = Field(None, description="Folder or URL of the Parquet slices; default: in the home.")
     thumbnails: str | None = Field(None, description="Folder or URL of the thumbnails; default: in the home.")
     thumbnail_px: int = Field(320, ge=16, le=4096, description="Longer side of thumbnails, pixels.")

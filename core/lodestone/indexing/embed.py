@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from lodestone.catalog.records import Receipt
 from lodestone.errors import LodestoneError
 from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.faults import Faults
+from lodestone.indexing.isolate import IsolatedPictures
 from lodestone.indexing.parts import PartFiles
 from lodestone.indexing.pictures import PreparedPicture, prepare_picture
 from lodestone.indexing.tasks import (
@@ -41,6 +43,7 @@ from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 
 Captions = list[tuple[str, str, str]]  # image id, source, text
+Prepare = Callable[[SliceRow], PreparedPicture | RowFailure]
 
 
 @dataclass(slots=True)
@@ -66,7 +69,6 @@ class EmbedSlice:
         self._encoder: TextEncoder = make_text_encoder(settings.text_encoder, context)
         self.parts = SliceParts.of(self._backbones, self._encoder)
         self._files = PartFiles(settings.embeddings)
-        self._thumbnails = ThumbnailStore(settings.thumbnails, size=settings.thumbnail_px)
         self._faults = Faults.from_environment()
         self._pool: ThreadPoolExecutor | None = None
 
@@ -96,7 +98,7 @@ class EmbedSlice:
         if not backbones and META_PART not in missing:
             return None
         rows = self._files.usable(task, adopted[META_PART])[0] if META_PART in adopted else task.rows
-        return list(self._prepared(rows, backbones))
+        return list(self._prepared(rows, backbones, isolate=task.isolate))
 
     def __call__(self, task: SliceTask, prepared: Sequence[PreparedPicture | RowFailure] | None = None) -> SliceReceipt:
         """Write every part that the task asks for.
@@ -137,15 +139,19 @@ class EmbedSlice:
         captions: Captions = [(row.image_id, source, text) for row in rows for source, text in row.captions]
         looked = _Looked()
         if backbones or META_PART in missing:
-            looked = self._look(rows, backbones, prepared if _fits(prepared, rows, backbones) else None)
+            if prepared is None or not _fits(prepared, rows, backbones):
+                pictures = self._prepared(rows, backbones, isolate=task.isolate)
+            else:
+                pictures = iter(prepared)
+            looked = self._look(pictures, backbones)
             written.failures.extend(looked.failures)
             written.embedded = len(looked.prepared) if backbones else 0
         if META_PART in missing:
             captions = [(p.row.image_id, *pair) for p in looked.prepared for pair in p.captions]
         for backbone in backbones:
             outputs = _joined(looked.outputs[backbone.name], backbone)
-            pictures = [p.row for p in looked.prepared]
-            self._keep(written, self._files.write_outputs(task, self.parts.backbones[backbone.name], pictures, outputs))
+            embedded = [p.row for p in looked.prepared]
+            self._keep(written, self._files.write_outputs(task, self.parts.backbones[backbone.name], embedded, outputs))
         if self.parts.captions in missing:
             vectors = self._encode([text for _, _, text in captions])
             self._keep(written, self._files.write_captions(task, self.parts.captions, captions, vectors))
@@ -156,15 +162,10 @@ class EmbedSlice:
         self._faults.reach("after-rename")
         written.receipts.append(receipt)
 
-    def _look(
-        self,
-        rows: Sequence[SliceRow],
-        backbones: Sequence[Backbone],
-        prepared: Sequence[PreparedPicture | RowFailure] | None = None,
-    ) -> _Looked:
+    def _look(self, pictures: Iterator[PreparedPicture | RowFailure], backbones: Sequence[Backbone]) -> _Looked:
         looked = _Looked(outputs={backbone.name: [] for backbone in backbones})
         batch: list[PreparedPicture] = []
-        for result in self._prepared(rows, backbones) if prepared is None else prepared:
+        for result in pictures:
             if isinstance(result, RowFailure):
                 looked.failures.append(result)
                 continue
@@ -184,26 +185,19 @@ class EmbedSlice:
         looked.prepared.extend(batch)
         self._faults.reach("embedding")
 
-    def _prepared(self, rows: Sequence[SliceRow], backbones: Sequence[Backbone]) -> Iterator[PreparedPicture | RowFailure]:
+    def _prepared(
+        self, rows: Sequence[SliceRow], backbones: Sequence[Backbone], *, isolate: bool
+    ) -> Iterator[PreparedPicture | RowFailure]:
         """Prepared pictures in the order of `rows`, at most two batches ahead of the models."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._settings.decode_threads, thread_name_prefix="decode")
-        pool = self._pool
-        min_side = max(backbone.input_size for backbone in self._backbones)
+        names = tuple(backbone.name for backbone in backbones)
+        isolated = IsolatedPictures(self._settings, names) if isolate else None
+        prepare = preparer(self._settings, names, self._backbones) if isolated is None else isolated.prepare
         ahead: deque[Future[PreparedPicture | RowFailure]] = deque()
-        waiting = iter(rows)
         try:
-            for row in waiting:
-                ahead.append(
-                    pool.submit(
-                        prepare_picture,
-                        row,
-                        backbones,
-                        min_side=min_side,
-                        max_decoded_bytes=self._settings.max_decoded_bytes,
-                        thumbnails=self._thumbnails,
-                    )
-                )
+            for row in rows:
+                ahead.append(self._pool.submit(prepare, row))
                 if len(ahead) > 2 * self._settings.batch_size:
                     yield ahead.popleft().result()
             while ahead:
@@ -211,6 +205,8 @@ class EmbedSlice:
         finally:
             for future in ahead:
                 future.cancel()
+            if isolated is not None:
+                isolated.close()
 
     def _encode(self, texts: list[str]) -> NDArray[np.float32]:
         if not texts:
@@ -228,12 +224,8 @@ class _Written:
     error: LodestoneError | None = None
 
 
-def _fits(
-    prepared: Sequence[PreparedPicture | RowFailure] | None, rows: Sequence[SliceRow], backbones: Sequence[Backbone]
-) -> bool:
+def _fits(prepared: Sequence[PreparedPicture | RowFailure], rows: Sequence[SliceRow], backbones: Sequence[Backbone]) -> bool:
     """Whether pictures prepared elsewhere are these rows, with inputs for these backbones: files may have come since."""
-    if prepared is None:
-        return False
     ids = [one.image_id if isinstance(one, RowFailure) else one.row.image_id for one in prepared]
     names = {backbone.name for backbone in backbones}
     complete = all(isinstance(one, RowFailure) or names <= one.inputs.keys() for one in prepared)
@@ -244,3 +236,37 @@ def _joined(batches: list[Outputs], backbone: Backbone) -> dict[str, NDArray[Any
     if not batches:
         return {spec.name: np.empty((0, spec.dim), np.float16) for spec in backbone.outputs}
     return {spec.name: np.concatenate([batch[spec.name] for batch in batches]) for spec in backbone.outputs}
+
+
+def preparer(settings: EmbedSettings, names: Sequence[str], made: Sequence[Backbone] | None = None) -> Prepare:
+    """`prepare_picture` with a worker's settings.
+
+    Args:
+        settings: The worker's.
+        names: Backbones whose inputs are wanted.
+        made: All the worker's backbones; None to make them, which loads nothing.
+    """
+    if made is None:
+        context = ModelContext(ModelCache(settings.models), threads=settings.model_threads)
+        made = [make_backbone(name, context) for name in settings.backbones]
+    return partial(
+        _prepare,
+        backbones=[backbone for backbone in made if backbone.name in names],
+        min_side=max(backbone.input_size for backbone in made),
+        max_decoded_bytes=settings.max_decoded_bytes,
+        thumbnails=ThumbnailStore(settings.thumbnails, size=settings.thumbnail_px),
+        faults=Faults.from_environment(),
+    )
+
+
+def _prepare(
+    row: SliceRow,
+    *,
+    backbones: Sequence[Backbone],
+    min_side: int,
+    max_decoded_bytes: int,
+    thumbnails: ThumbnailStore,
+    faults: Faults,
+) -> PreparedPicture | RowFailure:
+    faults.reach_picture(row.uri)
+    return prepare_picture(row, backbones, min_side=min_side, max_decoded_bytes=max_decoded_bytes, thumbnails=thumbnails)

@@ -7,6 +7,9 @@ costs one comparison.
 Points: `discovering` (a batch of files was entered in the catalog), `embedding` (a batch of pictures went through the models),
 `after-rename` (a Parquet file has its final name and no receipt yet), `loading` (a batch was upserted into a collection),
 `before-promotion` (everything is loaded and verified, aliases are not moved).
+
+`LODESTONE_FAULT=picture:poison.jpg` kills every process that begins to decode a picture whose uri ends so, as a broken file
+does that crashes its decoder.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import Final, Literal
 from lodestone.errors import ConfigurationError
 
 VARIABLE: Final = "LODESTONE_FAULT"
+_PICTURE: Final = "picture"
 
 FaultPoint = Literal["discovering", "embedding", "after-rename", "loading", "before-promotion"]
 POINTS: Final[tuple[FaultPoint, ...]] = ("discovering", "embedding", "after-rename", "loading", "before-promotion")
@@ -31,22 +35,26 @@ class Faults:
     Attributes:
         point: The point to die at; empty for none.
         remaining: Visits until then.
+        picture: Last part of the uri of the picture to die at instead.
     """
 
     point: str = ""
     remaining: int = 0
+    picture: str = ""
 
     @classmethod
     def from_environment(cls) -> Faults:
         """Read `LODESTONE_FAULT`, once a run.
 
         Raises:
-            ConfigurationError: it is not `point:count` with a known point and a count from 1.
+            ConfigurationError: it is neither `point:count` with a known point and a count from 1 nor `picture:name`.
         """
         asked = os.environ.get(VARIABLE, "")
         if not asked:
             return cls()
         point, _, count = asked.partition(":")
+        if point == _PICTURE and count:
+            return cls(picture=count)
         if point not in POINTS or not (count or "1").isdecimal() or int(count or 1) < 1:
             raise ConfigurationError(
                 f"{VARIABLE}={asked!r} is not a point and a count", hint=f"e.g. after-rename:3; points: {', '.join(POINTS)}"
@@ -59,4 +67,9 @@ class Faults:
             return
         self.remaining -= 1
         if self.remaining == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def reach_picture(self, uri: str) -> None:
+        """Die here, if this is the picture that was asked for."""
+        if self.picture and uri.endswith(self.picture):
             os.kill(os.getpid(), signal.SIGKILL)

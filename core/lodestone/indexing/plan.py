@@ -1,14 +1,13 @@
 """How is embedding work cut into slices, and which tasks are left of a corpus?
 
 New slices are of `slice_size` pictures, the last few smaller and even, so that workers finish together. What is unfinished,
-of this run or of one that was killed, is whatever live slices lack a receipt: finding it costs one query a part, never a
-scan.
+of this run or of one that was killed, is whatever live slices lack a receipt: the catalog streams them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -51,7 +50,7 @@ def _evenly(images: Sequence[ImageRecord], count: int) -> Iterator[list[ImageRec
         start = end
 
 
-def plan_slices(catalog: Catalog, corpus_id: str, *, size: int, workers: int, again: set[str], run_id: str) -> int:
+def plan_slices(catalog: Catalog, corpus_id: str, *, size: int, workers: int, again: Container[str], run_id: str) -> int:
     """Put every pending picture of the corpus that is in no slice into a new one; returns the number of new slices.
 
     Args:
@@ -64,22 +63,15 @@ def plan_slices(catalog: Catalog, corpus_id: str, *, size: int, workers: int, ag
         run_id: Makes those names different.
     """
     added = 0
-    slices = cut(_without_slice(catalog, corpus_id), size=size, workers=workers)
+    slices = cut(catalog.images_without_slice(corpus_id), size=size, workers=workers)
     while some := list(islice(slices, _SLICES_A_WRITE)):
         catalog.add_slices([_planned(corpus_id, images, run_id if _any_of(images, again) else "") for images in some])
         added += len(some)
     return added
 
 
-def _any_of(images: Sequence[ImageRecord], ids: set[str]) -> bool:
+def _any_of(images: Sequence[ImageRecord], ids: Container[str]) -> bool:
     return any(image.image_id in ids for image in images)
-
-
-def _without_slice(catalog: Catalog, corpus_id: str) -> Iterator[ImageRecord]:
-    for root in catalog.roots(corpus_id):
-        for image in catalog.images_of_root(root.root_id):
-            if image.state is ImageState.PENDING and image.slice_id is None:
-                yield image
 
 
 def _planned(corpus_id: str, images: Sequence[ImageRecord], salt: str) -> tuple[SliceRecord, list[str]]:
@@ -94,38 +86,29 @@ def _planned(corpus_id: str, images: Sequence[ImageRecord], salt: str) -> tuple[
     return record, [image.image_id for image in images]
 
 
-def unfinished(catalog: Catalog, corpus_id: str, parts: SliceParts) -> dict[str, SliceRecord]:
-    """Slices of the corpus that lack a receipt for any part, oldest first."""
-    found: dict[str, SliceRecord] = {}
-    for part in parts.names():
-        found.update((record.slice_id, record) for record in catalog.slices_without(part, corpus_id))
-    return dict(sorted(found.items(), key=lambda item: (item[1].created_at, item[0])))
-
-
-def tasks(catalog: Catalog, slices: Iterable[SliceRecord], roots: dict[str, Root], parts: SliceParts) -> Iterator[SliceTask]:
-    """The task of each slice, made when it is asked for."""
-    for record in slices:
-        done = catalog.receipts(record.slice_id)
-        missing = tuple(part for part in parts.names() if part not in done)
-        # once a slice has been looked at, pictures that are still pending in it cannot be embedded by finishing it
-        states = (ImageState.ACTIVE,) if META_PART in done else (ImageState.PENDING, ImageState.ACTIVE)
-        images = catalog.slice_images(record.slice_id, states=states)
-        captions = catalog.captions([image.image_id for image in images])
-        yield SliceTask(
-            slice_id=record.slice_id,
-            corpus_id=record.corpus_id,
-            fingerprint=record.fingerprint,
-            parts=missing,
-            rows=tuple(
-                SliceRow(
-                    image_id=image.image_id,
-                    hash=image.hash,
-                    path=str(path_of(Path(roots[image.root_id].path), image.uri)),
-                    uri=image.uri,
-                    size=image.size,
-                    mtime_ns=image.mtime_ns,
-                    captions=tuple((caption.source, caption.text) for caption in captions.get(image.image_id, ())),
-                )
-                for image in images
-            ),
-        )
+def task_of(catalog: Catalog, record: SliceRecord, roots: dict[str, Root], parts: SliceParts) -> SliceTask:
+    """What is left to do of one slice; made when a worker is free for it, because pictures may leave the slice meanwhile."""
+    done = catalog.receipts(record.slice_id)
+    missing = parts.missing(done)
+    # once a slice has been looked at, pictures that are still pending in it cannot be embedded by finishing it
+    states = (ImageState.ACTIVE,) if META_PART in done else (ImageState.PENDING, ImageState.ACTIVE)
+    images = catalog.slice_images(record.slice_id, states=states)
+    captions = catalog.captions([image.image_id for image in images])
+    return SliceTask(
+        slice_id=record.slice_id,
+        corpus_id=record.corpus_id,
+        fingerprint=record.fingerprint,
+        parts=missing,
+        rows=tuple(
+            SliceRow(
+                image_id=image.image_id,
+                hash=image.hash,
+                path=str(path_of(Path(roots[image.root_id].path), image.uri)),
+                uri=image.uri,
+                size=image.size,
+                mtime_ns=image.mtime_ns,
+                captions=tuple((caption.source, caption.text) for caption in captions.get(image.image_id, ())),
+            )
+            for image in images
+        ),
+    )

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from lodestone.errors import LodestoneError
 from lodestone.indexing.sync import SyncReport
@@ -20,12 +21,34 @@ class IndexRequest:
         corpus: Name that the pictures are indexed under; made when new.
         captions: Table of captions (see `CaptionTable.load`).
         retry_failed: Try unchanged pictures again that failed before.
+        resume: Finish what a run of the corpus left instead, as it was asked for: the run's id, or "" for the last one.
     """
 
-    paths: tuple[Path, ...]
+    paths: tuple[Path, ...] = ()
     corpus: str = "default"
     captions: Path | None = None
     retry_failed: bool = False
+    resume: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a run's row remembers of it, JSON-serialisable. Paths are absolute: it may be asked again from elsewhere."""
+        return {
+            "paths": [_absolute(path) for path in self.paths],
+            "corpus": self.corpus,
+            "captions": None if self.captions is None else _absolute(self.captions),
+            "retry_failed": self.retry_failed,
+        }
+
+    @classmethod
+    def remembered(cls, row: Mapping[str, Any]) -> Self:
+        """The request out of a run's row."""
+        captions = row.get("captions")
+        return cls(
+            paths=tuple(Path(path) for path in row.get("paths", ())),
+            corpus=str(row.get("corpus", "default")),
+            captions=Path(captions) if captions else None,
+            retry_failed=bool(row.get("retry_failed", False)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +63,11 @@ class IndexReport:
         images: Pictures of the corpus that can be found now.
         seconds: Of the whole run.
         embed_seconds: Of the embedding stage, start-up of workers included.
-        executor: Who embedded: inline, ray, or none.
+        executor: Who embedded: inline, processes, ray, or none.
         adopted: Parts that a killed run had left on disk and that were kept.
+        resumed: The run that this one finished, "" for none.
+        retries: Slices that were tried again.
+        deaths: Workers that died.
         problems: Paths that could not be indexed at all; the others were.
         warnings: Things that the user should know.
         sync: What happened to the collections; None when the service did it.
@@ -55,6 +81,9 @@ class IndexReport:
     embed_seconds: float = 0.0
     executor: str = "none"
     adopted: int = 0
+    resumed: str = ""
+    retries: int = 0
+    deaths: int = 0
     problems: tuple[LodestoneError, ...] = ()
     warnings: tuple[str, ...] = ()
     sync: SyncReport | None = field(default=None, repr=False)
@@ -76,6 +105,14 @@ class IndexReport:
             "images_per_second": round(self.rate, 2),
             "executor": self.executor,
             "adopted_parts": self.adopted,
+            "resumed": self.resumed,
+            "retries": self.retries,
+            "worker_deaths": self.deaths,
             "problems": [{"code": p.code, "message": p.message, "hint": p.hint} for p in self.problems],
             "warnings": list(self.warnings),
         }
+
+
+def _absolute(path: Path) -> str:
+    # not resolve(): a root that is itself a link keeps its name
+    return os.path.abspath(path)  # noqa: PTH100

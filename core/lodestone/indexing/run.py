@@ -1,7 +1,8 @@
 """How does one index run go? discover -> embed -> load -> verify -> promote, resumable at every point.
 
-Each stage leaves its results in the catalog or on disk as it goes; a run that is killed, interrupted or out of space is
-continued by the next run of the same corpus, which does only what is unfinished. Runs of one corpus exclude each other.
+Each stage leaves its results in the catalog or on disk as it goes; a run that is killed, cancelled, interrupted or out of space
+is continued by the next run of the same corpus, which does only what is unfinished (`IndexRequest.resume`: without looking for
+files again). Runs of one corpus exclude each other.
 """
 
 from __future__ import annotations
@@ -10,33 +11,41 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
-from lodestone.catalog.records import Corpus, ImageState, Root, Run, RunState
+from lodestone.catalog.records import Corpus, ImageState, Run, RunState
 from lodestone.embeddings.slices import remove_leftovers
-from lodestone.errors import InvalidRequestError, LodestoneError
+from lodestone.errors import InvalidRequestError, LodestoneError, RunCancelledError, RunFailedError
 from lodestone.indexing.captions import CaptionTable
 from lodestone.indexing.changes import ChangeFinder, Scope
 from lodestone.indexing.discard import discard_thumbnails
-from lodestone.indexing.executors import EmbedExecutor, InlineExecutor, embed_settings, worker_count
+from lodestone.indexing.executors import (
+    POOL_PAYS_SLICES,
+    EmbedExecutor,
+    InlineExecutor,
+    choose_executor,
+    embed_settings,
+    worker_count,
+)
 from lodestone.indexing.faults import Faults
+from lodestone.indexing.history import KIND, Everything, Remembered, recall
 from lodestone.indexing.locking import corpus_lock
-from lodestone.indexing.plan import plan_slices, tasks, unfinished
+from lodestone.indexing.plan import plan_slices
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, Stage, silent
+from lodestone.indexing.pulse import Pulse
 from lodestone.indexing.recaption import Recaptioner
-from lodestone.indexing.record import record_slice
 from lodestone.indexing.report import IndexReport, IndexRequest
 from lodestone.indexing.scopes import Candidate, examine, inner_scopes, uris_of
 from lodestone.indexing.sync import SyncReport, SyncResources, sync
-from lodestone.indexing.tasks import EmbedSettings, SliceParts
+from lodestone.indexing.tasks import EmbedSettings, SliceParts, this_worker
+from lodestone.indexing.waves import WaveLimits, Waves
 
 if TYPE_CHECKING:
     from lodestone.config.profiles import Profile
 
-KIND: Final = "index"
 _UNMATCHED_SHOWN: Final = 3
-_POOL_PAYS_SLICES: Final = 2  # below, starting workers takes longer than they save
 _log = logging.getLogger(__name__)
 
 SyncCall = Callable[[str, Progress], SyncReport | None]
@@ -67,7 +76,7 @@ def index_paths(
     Args:
         resources: An opened home.
         request: What to index.
-        pool: Makes the executor for work of two slices and more (unless settings say `inline`); None: everything inline.
+        pool: Makes the executor where `index.executor` comes to `ray`; None: this machine's processes instead.
         synchronise: Who brings the collections in line; None: this process.
         progress: Told of every step.
 
@@ -76,32 +85,46 @@ def index_paths(
         InvalidRequestError: none of the paths holds a picture, or the table of captions cannot be read.
         StoreLockedError: the corpus is being indexed already, or another process owns the store.
         OutOfSpaceError: the disk is full; what is finished is kept, and the next run goes on from there.
+        RunCancelledError: somebody cancelled the run.
+        RunFailedError: slices failed again and again. The others are embedded and can be found.
     """
     started = time.perf_counter()
-    candidates, problems = examine(request.paths, follow_symlinks=resources.settings.index.follow_symlinks)
-    if not candidates:
-        raise problems[0] if problems else InvalidRequestError("nothing to index", hint="name a folder with pictures")
-    table = CaptionTable.load(request.captions) if request.captions else None
     catalog = resources.catalog
-    corpus = catalog.ensure_corpus(request.corpus)
+    left = recall(catalog, request.resume, corpus=request.corpus) if request.resume is not None else Remembered(request)
+    request = left.request
+    problems: list[LodestoneError] = []
+    candidates: list[Candidate] = []
+    table: CaptionTable | None = None
+    if left.discover:
+        candidates, problems = examine(request.paths, follow_symlinks=resources.settings.index.follow_symlinks)
+        if not candidates:
+            raise problems[0] if problems else InvalidRequestError("nothing to index", hint="name a folder with pictures")
+        table = CaptionTable.load(request.captions) if request.captions else None
+    corpus = left.corpus or catalog.ensure_corpus(request.corpus)
     with corpus_lock(resources.home, corpus):
         catalog.interrupt_runs(KIND, corpus.corpus_id)  # whoever held the lock before is dead
         remove_leftovers(resources.embeddings, corpus.corpus_id)
-        run = catalog.start_run(KIND, corpus.corpus_id)
-        job = _Job(resources, request, corpus, run, progress, pool=pool)
-        try:
-            problems += job.discover(candidates, table)
-            job.embed()
-            synced = job.synchronise(synchronise)
-            job.discard()
-        except KeyboardInterrupt:
-            _finish(resources, run, RunState.INTERRUPTED, "interrupted by the user")
-            raise
-        except BaseException as error:
-            _finish(resources, run, RunState.FAILED, f"{type(error).__name__}: {error}")
-            raise
-        finally:
-            job.close()
+        run = catalog.start_run(KIND, corpus.corpus_id, request=request.as_dict(), worker=this_worker())
+        with Pulse(catalog, run.run_id) as pulse:
+            job = _Job(resources, request, corpus, run, pulse.watching(progress), pulse, pool=pool, through=synchronise)
+            try:
+                if left.discover:
+                    problems += job.discover(candidates, table)
+                job.embed(planned=left.planned)
+                synced = job.synchronise()
+                job.discard()
+                job.complain()
+            except KeyboardInterrupt:
+                _finish(resources, run, RunState.INTERRUPTED, "interrupted by the user")
+                raise
+            except RunCancelledError as error:
+                _finish(resources, run, RunState.CANCELLED, error.message)
+                raise
+            except BaseException as error:
+                _finish(resources, run, RunState.FAILED, f"{type(error).__name__}: {error}")
+                raise
+            finally:
+                job.close()
         catalog.update_run(run.run_id, stage=Stage.DONE.value, counts=dict(job.counts))
         catalog.finish_run(run.run_id, RunState.DONE)
     report = IndexReport(
@@ -112,7 +135,10 @@ def index_paths(
         seconds=time.perf_counter() - started,
         embed_seconds=job.embed_seconds,
         executor=job.executor,
-        adopted=job.adopted,
+        adopted=job.waves.adopted if job.waves else 0,
+        resumed=left.run_id,
+        retries=job.waves.retries if job.waves else 0,
+        deaths=job.waves.deaths if job.waves else 0,
         problems=tuple(problems),
         warnings=tuple(job.warnings),
         sync=synced,
@@ -128,21 +154,25 @@ class _Job:
     corpus: Corpus
     run: Run
     progress: Progress
+    pulse: Pulse
     pool: ExecutorFactory | None
+    through: SyncCall | None
     counts: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
     embed_seconds: float = 0.0
     executor: str = "none"
-    adopted: int = 0
-    _again: set[str] = field(default_factory=set)
+    waves: Waves | None = None
     _left: set[str] = field(default_factory=set)
     _parts: SliceParts | None = None
-    _started_pool: EmbedExecutor | None = None
+    _started: EmbedExecutor | None = None
+    _background: ThreadPoolExecutor | None = None
+    _syncing: Future[object] | None = None
 
     @property
     def parts(self) -> SliceParts:
         if self._parts is None:
-            self._parts = SliceParts.of(self.resources.backbones(), self.resources.text_encoder)
+            resources = self.resources
+            self._parts = SliceParts.of(resources.backbones(), resources.text_encoder, extra=resources.extra_backbones())
         return self._parts
 
     def discover(self, candidates: list[Candidate], table: CaptionTable | None) -> list[LodestoneError]:
@@ -175,8 +205,10 @@ class _Job:
         self.counts.update(finder.changes.counts)
         self.counts["found"] = meter.done
         self.counts["recaptioned"] = recaptioner.changed
-        self._again = finder.changes.fresh
         self._left = finder.changes.left
+        for scope in scopes:
+            if not scope.prefix and not scope.is_file:
+                catalog.set_root(scope.root.root_id, scanned_at=self.run.started_at)
         return problems
 
     def _apply(self, table: CaptionTable, scopes: list[Scope], recaptioner: Recaptioner) -> None:
@@ -191,43 +223,84 @@ class _Job:
             more = f" and {len(unmatched) - _UNMATCHED_SHOWN} more" if len(unmatched) > _UNMATCHED_SHOWN else ""
             self.warnings.append(f"the table of captions names files that were not found: {shown}{more}")
 
-    def embed(self) -> None:
-        catalog, settings = self.resources.catalog, self.resources.settings
+    def embed(self, *, planned: bool) -> None:
+        """Embed every slice that is unfinished; `planned` says that no picture can be waiting outside of them."""
+        catalog, index = self.resources.catalog, self.resources.settings.index
         corpus_id = self.corpus.corpus_id
-        plan_slices(
-            catalog,
-            corpus_id,
-            size=settings.index.slice_size,
-            workers=worker_count(settings),
-            again=self._again,
-            run_id=self.run.run_id,
-        )
-        waiting = unfinished(catalog, corpus_id, self.parts)
-        if not waiting:
-            return
+        if not planned:
+            plan_slices(
+                catalog,
+                corpus_id,
+                size=index.slice_size,
+                workers=worker_count(self.resources.settings),
+                again=Everything() if self.request.retry_failed else (),
+                run_id=self.run.run_id,
+            )
+        slices, rows = catalog.count_unfinished(self.parts.names(), corpus_id)
         self._stage(Stage.EMBED)
+        if not slices:
+            return
         started = time.perf_counter()
         self.progress(ProgressEvent(Stage.START))
-        executor = self._executor(len(waiting))
-        roots: dict[str, Root] = {root.root_id: root for root in catalog.roots(corpus_id)}
-        rows = {record.slice_id: record.rows for record in waiting.values()}
-        meter: Meter | None = None
-        for receipt in executor.run(tasks(catalog, waiting.values(), roots, self.parts)):
-            meter = meter or Meter(self.progress, Stage.EMBED, total=sum(rows.values()))
-            recorded = record_slice(catalog, self.resources.embeddings, receipt, run_id=self.run.run_id)
-            self.counts["embedded"] += receipt.embedded
-            self.counts["failed"] += recorded.failed
-            self.adopted += len(receipt.adopted)
-            meter.add(rows[receipt.slice_id], failures=recorded.failed)
-            if receipt.error is not None:
-                raise receipt.error
-        self.embed_seconds = time.perf_counter() - started
+        self.waves = Waves(
+            catalog,
+            self.resources.embeddings,
+            corpus_id,
+            self.run.run_id,
+            self.parts,
+            self.pulse,
+            self.progress,
+            WaveLimits(index.wave_slices, index.wave_s, index.attempts, index.backoff_s),
+        )
+        try:
+            self.waves.run(self._executor(slices), rows=rows, after_wave=self._between)
+        finally:
+            self.counts["embedded"] += self.waves.embedded
+            self.counts["failed"] += self.waves.failed
+            self.embed_seconds = time.perf_counter() - started
 
-    def synchronise(self, synchronise: SyncCall | None) -> SyncReport | None:
+    def synchronise(self) -> SyncReport | None:
+        """Bring the collections in line, once and for all of this run."""
         self._stage(Stage.LOAD)
-        if synchronise is not None:
-            return synchronise(self.run.run_id, self.progress)
-        return sync(self.resources, progress=self.progress)
+        self._wait_for_background()
+        return self._sync(self.progress)
+
+    def _sync(self, progress: Progress) -> SyncReport | None:
+        if self.through is not None:
+            return self.through(self.run.run_id, progress)
+        return sync(self.resources, progress=progress)
+
+    def _between(self) -> None:
+        """Have what is embedded so far loaded in the background, unless that goes on, or would switch a space over early."""
+        self._stage(Stage.EMBED)
+        if (self._syncing is not None and not self._syncing.done()) or self._would_switch():
+            return
+        self._wait_for_background()
+        self._background = self._background or ThreadPoolExecutor(1, thread_name_prefix="sync")
+        self._syncing = self._background.submit(self._sync, self.pulse.watching(silent))
+
+    def _would_switch(self) -> bool:
+        """Whether a space's alias points at another version: it must not move before all is embedded in the new one."""
+        served = self.through is not None and self.resources.settings.store.kind == "edge"
+        aliases = self.resources.catalog.alias_table().all() if served else self.resources.store.aliases()
+        wanted = {name: projection.collection for name, projection in self.resources.projections().items()}
+        return any(aliases.get(name, collection) != collection for name, collection in wanted.items())
+
+    def _wait_for_background(self) -> None:
+        if self._syncing is not None:
+            syncing, self._syncing = self._syncing, None
+            syncing.result()
+
+    def complain(self) -> None:
+        """Say so if slices failed to the end; everything else is done by now."""
+        given_up = self.waves.given_up if self.waves else {}
+        if given_up:
+            last = next(iter(given_up.values()))
+            raise RunFailedError(
+                f"{len(given_up)} slices could not be embedded: {last.message}",
+                hint="all others can be found; `lodestone index --resume` tries again; `lodestone runs show` has the tries",
+                slices=sorted(given_up),
+            ) from last
 
     def discard(self) -> None:
         """Remove the thumbnails of contents that this run found gone or changed, where no picture has them any more."""
@@ -235,29 +308,40 @@ class _Job:
         discard_thumbnails(resources.catalog, resources.thumbnails, self._left)
 
     def close(self) -> None:
-        if self._started_pool is not None:
-            self._started_pool.close()
+        if self._started is not None:
+            self._started.close()
+        if self._background is not None:
+            self._background.shutdown(wait=True)  # a sync that is under way ends as it should
 
     def _executor(self, slices: int) -> EmbedExecutor:
-        settings = self.resources.settings
-        wants_pool = settings.index.executor == "ray" or (settings.index.executor == "auto" and slices >= _POOL_PAYS_SLICES)
-        if wants_pool and self.pool is not None:
-            self.executor = "ray"
-            return self._pool(self.pool)
-        self.executor = "inline"
-        return InlineExecutor(self._embed_settings(model_threads=settings.models.threads))
+        chosen = choose_executor(self.resources.settings, slices)
+        if self._started is None or chosen == "inline":
+            return self._start(chosen)
+        return self._started
 
-    def _pool(self, make: ExecutorFactory) -> EmbedExecutor:
-        if self._started_pool is None:
-            settings = self.resources.settings
-            self._started_pool = make(self._embed_settings(model_threads=1), worker_count(settings))
-        return self._started_pool
+    def _start(self, chosen: str) -> EmbedExecutor:
+        settings = self.resources.settings
+        if self._started is not None:
+            self._started.close()
+        if chosen == "inline":
+            self._started = InlineExecutor(self._embed_settings(model_threads=settings.models.threads))
+        elif chosen == "ray" and self.pool is not None:
+            self._started = self.pool(self._embed_settings(model_threads=1), worker_count(settings))
+        else:
+            from lodestone.indexing.processes import ProcessExecutor
+
+            chosen = "processes"
+            self._started = ProcessExecutor(self._embed_settings(model_threads=1), worker_count(settings))
+        self.executor = chosen
+        return self._started
 
     def _expect(self, pictures: int) -> None:
-        """Have the pool get ready in the background once it is clear that there is work for it."""
+        """Have the workers get ready in the background once it is clear that there is work for them."""
         index = self.resources.settings.index
-        if self.pool is not None and index.executor != "inline" and pictures >= _POOL_PAYS_SLICES * index.slice_size:
-            self._pool(self.pool).start()
+        slices = pictures // index.slice_size
+        chosen = choose_executor(self.resources.settings, slices) if slices >= POOL_PAYS_SLICES else "inline"
+        if self._started is None and chosen != "inline":
+            self._start(chosen).start()
 
     def _embed_settings(self, *, model_threads: int) -> EmbedSettings:
         resources = self.resources
@@ -268,6 +352,7 @@ class _Job:
             thumbnails=resources.thumbnails,
             model_threads=model_threads,
             decode_threads=1,
+            extra=[backbone.name for backbone in resources.extra_backbones()],
         )
 
     def _stage(self, stage: Stage) -> None:
