@@ -141,9 +141,17 @@ def _read_lines(name: str) -> Iterator[str]:
     except OSError as error:
         _log.warning("captions beside a picture cannot be read: %s", error)
         return
-    for line in _decode_sidecar(content).splitlines():
-        if text := _clean(line):
-            yield text
+    yield from caption_lines(content)
+
+
+def caption_lines(content: bytes) -> tuple[str, ...]:
+    """The captions in a text file's content: one a line that is not empty."""
+    return cleaned(_decode_sidecar(content[:_MAX_SIDECAR_BYTES]).splitlines())
+
+
+def cleaned(texts: Iterable[str]) -> tuple[str, ...]:
+    """Texts as captions: one line each, of bounded length, each once, at most `MAX_CAPTIONS`."""
+    return tuple(dict.fromkeys(clean for text in texts if (clean := _clean(text))))[:MAX_CAPTIONS]
 
 
 def _decode_sidecar(content: bytes) -> str:

@@ -14,16 +14,18 @@ import errno
 import os
 import stat
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 
-from lodestone.errors import ImageError, InvalidRequestError, NotFoundError
+from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.imaging.failures import unreadable
 from lodestone.imaging.raw import RAW_EXTENSIONS
 from lodestone.indexing.uris import uri_of
+from lodestone.sources.base import FoundFile, Inode, UnreadablePath
+from lodestone.sources.content import hash_bytes, hash_file, hash_files
+
+__all__ = ["FoundFile", "Inode", "UnreadablePath", "discover", "hash_bytes", "hash_file", "hash_files", "is_picture_name"]
 
 PICTURE_EXTENSIONS = (
     frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"})
@@ -35,38 +37,6 @@ PICTURE_EXTENSIONS = (
 SKIPPED_FOLDERS = frozenset({"@eaDir", ".@__thumb"})
 
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})  # a broken link, one to itself, or gone since the listing
-_HASH_CHUNK_BYTES = 1 << 20
-
-Inode = tuple[int, int]
-"""(device, inode): names a folder however it is reached."""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundFile:
-    """One candidate, as the folder listing showed it.
-
-    Attributes:
-        uri: Its name inside the root (see uris.py).
-        path: Where it lies, absolute. A `str` inside may hold surrogates: hand it to the operating system, print the uri.
-        size: Bytes.
-        mtime_ns: Last change, nanoseconds since 1970-01-01T00:00:00Z.
-        inode: (device, inode): the same for hard links and for one file reached over two symbolic links.
-    """
-
-    uri: str
-    path: Path
-    size: int
-    mtime_ns: int
-    inode: Inode
-
-
-@dataclass(frozen=True, slots=True)
-class UnreadablePath:
-    """A folder or file that the operating system would not let us look at."""
-
-    uri: str
-    path: Path
-    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +75,7 @@ def discover(
     try:
         status = os.stat(base)  # noqa: PTH116
         if stat.S_ISREG(status.st_mode):
-            return iter((_found(base.name, base, status),))
+            return iter((_found(base.name, str(base), status),))
         if not stat.S_ISDIR(status.st_mode):  # a pipe would block for ever, a device never end
             raise InvalidRequestError(f"neither a folder nor a file: {root}", hint="give a folder with pictures, or a picture")
         os.scandir(base).close()
@@ -120,51 +90,6 @@ def discover(
 def is_picture_name(name: str) -> bool:
     """Whether a file of this name is a candidate: a picture's extension, not hidden."""
     return not name.startswith(".") and os.path.splitext(name)[1].lower() in PICTURE_EXTENSIONS  # noqa: PTH122
-
-
-def hash_file(path: str | os.PathLike[str]) -> str:
-    """BLAKE3 of the file's content: 64 hexadecimal digits.
-
-    Raises:
-        ImageError: The file cannot be read (reason "missing" or "unreadable").
-    """
-    import blake3
-
-    hasher = blake3.blake3()
-    try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a str path may hold surrogates
-            while chunk := file.read(_HASH_CHUNK_BYTES):
-                hasher.update(chunk)
-    except OSError as error:
-        raise unreadable(error) from error
-    return hasher.hexdigest()
-
-
-def hash_bytes(data: bytes) -> str:
-    """`hash_file` of a file with this content: who has read it already need not read it again."""
-    import blake3
-
-    return blake3.blake3(data).hexdigest()
-
-
-def hash_files(paths: Iterable[str | os.PathLike[str]], *, threads: int = 2) -> Iterator[str | ImageError]:
-    """Hash files in threads (reading and hashing release the GIL); results come in the order of `paths`, lazily.
-
-    A file that cannot be read gives its `ImageError` in place of a hash, so that one file never costs the others.
-    """
-    remaining = iter(paths)
-    with ThreadPoolExecutor(max_workers=max(threads, 1)) as pool:
-        pending = [pool.submit(_hash_or_error, path) for path in islice(remaining, 4 * max(threads, 1))]
-        while pending:
-            yield pending.pop(0).result()
-            pending.extend(pool.submit(_hash_or_error, path) for path in islice(remaining, 1))
-
-
-def _hash_or_error(path: str | os.PathLike[str]) -> str | ImageError:
-    try:
-        return hash_file(path)
-    except ImageError as error:
-        return error
 
 
 def _walk(
@@ -212,10 +137,10 @@ def _look_at(entry: os.DirEntry[str], relative: str, follow_symlinks: bool) -> F
     if not is_picture_name(entry.name):
         return None
     status = entry.stat()
-    return _found(relative, Path(entry.path), status) if stat.S_ISREG(status.st_mode) else None
+    return _found(relative, entry.path, status) if stat.S_ISREG(status.st_mode) else None
 
 
-def _found(relative: str, path: Path, status: os.stat_result) -> FoundFile:
+def _found(relative: str, path: str, status: os.stat_result) -> FoundFile:
     return FoundFile(uri_of(relative), path, status.st_size, status.st_mtime_ns, (status.st_dev, status.st_ino))
 
 

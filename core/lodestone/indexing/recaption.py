@@ -16,7 +16,7 @@ from typing import Final
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import CaptionRecord, ImageRecord
 from lodestone.indexing.captions import Caption, CaptionSource, CaptionTable, read_sidecars
-from lodestone.indexing.discover import FoundFile
+from lodestone.sources.base import FoundFile
 
 _BATCH: Final = 1000
 _SIDECAR_SUFFIX: Final = ".txt"
@@ -39,7 +39,7 @@ class Recaptioner:
 
     def compare(self, files: Sequence[tuple[ImageRecord, FoundFile]]) -> None:
         """Compare a batch of files with their sidecars."""
-        found = {image.image_id: self._sidecars(file.path) for image, file in files}
+        found = {image.image_id: self._beside(file) for image, file in files}
         self._set({image.image_id: image for image, _ in files}, found, CaptionSource.SIDECAR)
 
     def apply(self, table: CaptionTable, images: Iterable[ImageRecord]) -> None:
@@ -65,6 +65,11 @@ class Recaptioner:
             self.catalog.forget_receipts(str(slice_id), [self.part])
         self.catalog.set_captions(changed, sources=[source.value])
         self.changed += len(changed)
+
+    def _beside(self, file: FoundFile) -> tuple[Caption, ...]:
+        if file.captions is not None:
+            return tuple(Caption(text, CaptionSource.SIDECAR) for text in file.captions)
+        return self._sidecars(file.path)
 
     def _sidecars(self, path: Path) -> tuple[Caption, ...]:
         return read_sidecars(path) if self._has_texts(path.parent) else ()

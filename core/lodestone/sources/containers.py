@@ -1,0 +1,299 @@
+"""Which pictures do the archives and tables below a folder or a prefix hold? Those that have not changed are not read again."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from lodestone.catalog.records import Container
+from lodestone.errors import InvalidRequestError, ManifestChangedError, SourceError
+from lodestone.indexing.captions import cleaned
+from lodestone.sources.base import FoundFile, Report, Settled, Source, UnreadablePath
+from lodestone.sources.content import hash_bytes
+from lodestone.sources.filesystems import FileSystems, Stat
+from lodestone.sources.locators import (
+    LANCE,
+    TABLE_EXTENSIONS,
+    TAR,
+    TAR_EXTENSIONS,
+    Inside,
+    place_below,
+    split_container,
+    target_of,
+)
+from lodestone.sources.objects import list_objects
+from lodestone.sources.patterns import Pattern
+from lodestone.sources.rows import Rows, lance_version, open_rows, picture_bytes
+from lodestone.sources.tars import tar_pictures
+from lodestone.sources.trouble import Trouble, read_failure, source_error, trouble_of
+from lodestone.sources.urls import Url, is_url
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_THREADS: Final = 16  # targets of a table's rows looked at at once
+_BATCH: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerFile:
+    """One archive or table: its name below the base, where it is, what the store says of it."""
+
+    relative: str
+    where: str
+    stat: Stat
+
+    @property
+    def token(self) -> str:
+        """Names its content, as far as a listing tells."""
+        return hash_bytes(f"{self.stat.etag}\0{self.stat.size}\0{self.stat.mtime_ns}".encode())
+
+
+class ContainerSource(Source):
+    """Pictures inside the archives (`tar`) or tables (`table`) below a folder or URL.
+
+    Args:
+        base: Folder or URL that the root's uris start from.
+        kind: `tar` or `table`.
+        filesystems: Opens URLs.
+        pattern: Which of them, by their names below `base`.
+        known: Those that were listed completely before, by uri.
+        reread: Also list those that have not changed.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        kind: str,
+        filesystems: FileSystems,
+        *,
+        pattern: Pattern | None = None,
+        known: Mapping[str, Container] | None = None,
+        reread: bool = False,
+        root_id: str = "",
+    ) -> None:
+        self._base = base
+        self._kind = kind
+        self._filesystems = filesystems
+        self._pattern = pattern or Pattern("")
+        self._known = dict(known or {})
+        self._reread = reread
+        self._root_id = root_id
+        self.settled = Settled()
+
+    def containers(self) -> Iterator[ContainerFile]:
+        """The archives or tables, by name."""
+        for relative in self._names():
+            where = place_below(self._base, relative)
+            try:
+                yield ContainerFile(relative, where, self._stat(where))
+            except SourceError as error:
+                if not self._pattern.literal or error.details.get("reason") != Trouble.MISSING.value:
+                    raise  # one that was named and is not there has vanished
+
+    def _names(self) -> Iterator[str]:
+        if self._pattern.literal:
+            yield from self._pattern.text.split("\n")
+            return
+        extensions = TAR_EXTENSIONS if self._kind == TAR else TABLE_EXTENSIONS
+        deep = self._pattern.depth
+        if is_url(self._base):
+            found = _below_url(self._base, self._filesystems, extensions, deep)
+        else:
+            found = _below(self._base, extensions, deep)
+        yield from (relative for relative in found if self._pattern.matches(relative))
+
+    def items(self, report: Report) -> Iterator[FoundFile]:
+        """See `Source.items`."""
+        for container in self.containers():
+            known = self._known.get(container.relative)
+            if known is not None and known.token == container.token and not self._reread:
+                self.settled.unchanged.append(known)
+                continue
+            count, targets = 0, False
+            try:
+                for found in self._pictures(container, report):
+                    count += 1
+                    targets = found.position is None
+                    yield found
+            except SourceError as error:
+                code = str(error.details.get("reason", "unreadable"))
+                report(UnreadablePath(container.relative, container.where, error.message, code=code))
+                self.settled.incomplete.append(container.relative)
+                continue
+            if self._stat(container.where) != container.stat:
+                raise ManifestChangedError(
+                    f"{_shown(container.where)} was changed while it was being read",
+                    hint="nothing is lost: run the same command again when it is written",
+                )
+            if not targets:  # what a table points at changes without the table
+                self.settled.listed.append(Container(self._root_id, container.relative, container.token, count))
+
+    def covers(self, uri: str) -> bool:
+        """See `Source.covers`."""
+        return self._pattern.matches(split_container(uri, self._kind)[0])
+
+    def _stat(self, where: str) -> Stat:
+        try:
+            if where.lower().partition("?")[0].endswith(LANCE):
+                version, written = lance_version(where)
+                return Stat(0, written, f"lance-{version}")
+            return self._filesystems.look_at(where)
+        except OSError as error:
+            raise source_error(error, _shown(where), doing="read") from error
+
+    def _pictures(self, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
+        seen: set[int] = set()  # of one archive or table alone
+        try:
+            found = self._of_tar(container) if self._kind == TAR else self._of_table(container, report)
+            for file in found:
+                if hash(file.uri) not in seen:  # a repeated name: the first one counts
+                    seen.add(hash(file.uri))
+                    yield file
+        except OSError as error:
+            raise source_error(error, _shown(container.where), doing="read") from error
+
+    def _of_tar(self, container: ContainerFile) -> Iterator[FoundFile]:
+        if is_url(container.where):
+            system, path = self._filesystems.at(Url.stored(container.where))
+            stream: Any = system.open_input_stream(path, buffer_size=1 << 20)
+        else:
+            stream = Path(container.where).open("rb")  # noqa: SIM115 - closed just below
+        with stream:
+            yield from tar_pictures(stream, uri=container.relative, where=container.where, mtime_ns=container.stat.mtime_ns)
+
+    def _of_table(self, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
+        rows = open_rows(container.where, self._filesystems)
+        found = (
+            _stored_pictures(rows, container, report) if rows.columns.holds_bytes else self._pointed_at(rows, container, report)
+        )
+        try:
+            yield from found
+        except ValueError as error:  # ArrowInvalid: a page in the middle is damaged
+            raise SourceError(
+                f"the table {container.relative!r} is damaged: {error}", hint="write it again", reason="corrupt"
+            ) from error
+
+    def _pointed_at(self, rows: Rows, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="stat") as pool:
+            remaining = _values(rows)
+            while batch := list(islice(remaining, _BATCH)):
+                looked = pool.map(lambda item: self._look(container, *item), batch)
+                for found in looked:
+                    if isinstance(found, UnreadablePath):
+                        report(found)
+                    else:
+                        yield found
+
+    def _look(
+        self,
+        container: ContainerFile,
+        number: int,
+        value: Any,  # noqa: ANN401 - a cell
+        texts: tuple[str, ...],
+    ) -> FoundFile | UnreadablePath:
+        if not isinstance(value, str) or not value.strip():
+            return UnreadablePath(
+                f"{container.relative}/{number:09d}", container.where, "the row names no picture", code="missing"
+            )
+        uri = f"{container.relative}/{value}"
+        try:
+            target = target_of(container.where, value)
+            stat = self._filesystems.look_at(target)
+        except InvalidRequestError as error:
+            return UnreadablePath(f"{container.relative}/{number:09d}", container.where, error.message)
+        except OSError as error:
+            if trouble_of(error) in {Trouble.EXPIRED, Trouble.UNREACHABLE} and is_url(target):
+                return UnreadablePath(
+                    uri, target, source_error(error, _shown(target), doing="read").message, code="unreachable"
+                )
+            failure = read_failure(error)
+            return UnreadablePath(uri, target, failure.message, code=str(failure.details["reason"]))
+        token = Stat(stat.size, stat.mtime_ns, stat.etag).token(Url.stored(target)) if is_url(target) else ""
+        return FoundFile(uri, target, stat.size, stat.mtime_ns, token=token, captions=texts)
+
+
+def _stored_pictures(rows: Rows, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
+    columns = rows.columns
+    number = -1
+    for batch in rows.batches():
+        names = batch.column(columns.name).to_pylist() if columns.name else [""] * batch.num_rows
+        texts = batch.column(columns.text).to_pylist() if columns.text else [None] * batch.num_rows
+        for name, text, cell in zip(names, texts, batch.column(columns.picture), strict=True):
+            number += 1
+            value = cell.as_py()
+            data = picture_bytes(value)
+            inner = value.get("path") if isinstance(value, dict) else ""
+            uri = f"{container.relative}/{number:09d}{_suffix(name or inner)}"
+            if not data:
+                report(UnreadablePath(uri, container.where, "the row holds no picture", code="empty_file"))
+                continue
+            yield FoundFile(
+                uri=uri,
+                locator=str(Inside("row", number, container.where)),
+                size=len(data),
+                mtime_ns=container.stat.mtime_ns,
+                token=hash_bytes(data),
+                position=number,
+                captions=_texts(text),
+            )
+
+
+def _values(rows: Rows) -> Iterator[tuple[int, Any, tuple[str, ...]]]:
+    number = -1
+    for batch in rows.batches():
+        values: pa.Array = batch.column(rows.columns.picture)
+        texts = batch.column(rows.columns.text).to_pylist() if rows.columns.text else [None] * batch.num_rows
+        for value, text in zip(values.to_pylist(), texts, strict=True):
+            number += 1
+            yield number, value, _texts(text)
+
+
+def _suffix(name: Any) -> str:  # noqa: ANN401 - a cell: text, a number or nothing
+    base = str(name if name is not None else "").replace("\\", "/").rstrip("/").rsplit("/", 1)[-1].strip()
+    return f"-{base}" if base else ""
+
+
+def _texts(cell: Any) -> tuple[str, ...]:  # noqa: ANN401 - a cell: text, a list of texts or nothing
+    found = cell if isinstance(cell, list) else [cell]
+    return cleaned(text for text in found if isinstance(text, str))
+
+
+def _below(base: str, extensions: tuple[str, ...], depth: int | None) -> Iterator[str]:
+    """Names of archives and tables below a folder, relative to it, in order. A Lance table is a folder."""
+
+    def refused(error: OSError) -> None:
+        raise source_error(error, repr(base)) from error
+
+    for folder, inner, names in os.walk(base, onerror=refused, followlinks=True):
+        relative = os.path.relpath(folder, base)
+        prefix = "" if relative == os.curdir else f"{relative}/"
+        tables = [name for name in inner if name.lower().endswith(LANCE) and LANCE in extensions]
+        inner[:] = sorted(name for name in inner if not name.startswith(".") and name not in tables)
+        if depth is not None and prefix.count("/") >= depth:
+            inner.clear()
+        for name in sorted([*names, *tables]):
+            if name.lower().endswith(extensions) and not name.startswith("."):
+                yield f"{prefix}{name}"
+
+
+def _below_url(base: str, filesystems: FileSystems, extensions: tuple[str, ...], depth: int | None) -> Iterator[str]:
+    seen: set[str] = set()
+    is_lance = LANCE in extensions  # a folder: its files are listed to see it
+    below = None if depth is None else depth + 2 * is_lance
+    for found in list_objects(Url.stored(base), filesystems, lambda _: True, depth=below):
+        parts = found.relative.split("/")
+        table = next((number for number, part in enumerate(parts[:-1]) if part.lower().endswith(LANCE)), None)
+        name = "/".join(parts[: table + 1]) if table is not None and is_lance else found.relative
+        if name.lower().endswith(extensions) and name not in seen:
+            seen.add(name)
+            yield name
+
+
+def _shown(where: str) -> str:
+    return Url.stored(where).shown if is_url(where) else repr(where)

@@ -1,0 +1,177 @@
+"""What does the user mean by `lodestone index TEXT`? A folder or file, a bucket's prefix, or tables or archives with pictures.
+
+Looked at in this order: a URL, by its last part's extension; a path that exists, by the same, a folder without pictures by the
+tables or archives in it; a path with `*`, `?`, `[…]` or `{000..099}` in its last parts that does not exist, as a pattern.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from lodestone.errors import InvalidRequestError
+from lodestone.indexing.discover import is_picture_name
+from lodestone.sources.base import Source
+from lodestone.sources.containers import ContainerSource
+from lodestone.sources.filesystems import FileSystems
+from lodestone.sources.locators import FOLDER, LANCE, OBJECT, TABLE, TABLE_EXTENSIONS, TAR, TAR_EXTENSIONS
+from lodestone.sources.objects import ObjectSource, list_objects
+from lodestone.sources.patterns import MAGIC, Pattern
+from lodestone.sources.urls import Url, is_url
+
+_COMPRESSED: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
+_LABELS: Final = {TAR: "*.tar", TABLE: "*.parquet"}
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a text names.
+
+    Attributes:
+        kind: `folder`, `object`, `table` or `tar`.
+        base: Where uris start from: an absolute path, or a URL as roots keep it.
+        names: Names below `base`, "" for all.
+        literal: `names` are names, not patterns; one a line.
+    """
+
+    kind: str
+    base: str
+    names: str = ""
+    literal: bool = False
+
+    @property
+    def root_path(self) -> str:
+        """The path of the root that it belongs to, if it is one of its own."""
+        if self.kind not in _LABELS:
+            return self.base
+        label = _LABELS[self.kind]
+        if is_url(self.base):
+            return str(Url.stored(self.base).join(label))
+        return str(Path(self.base) / label)
+
+    @property
+    def pattern(self) -> Pattern:
+        """Which names below `base`."""
+        return Pattern(self.names, literal=self.literal)
+
+
+def locate(text: str | Path, *, filesystems: FileSystems | None = None) -> Named:
+    """What a text names. A folder on disk that holds pictures, or nothing known, is a `folder`: others look closer at these.
+
+    Raises:
+        InvalidRequestError: a URL that cannot be used or holds credentials, or an archive that must be unpacked first.
+        SourceError: the place cannot be listed.
+    """
+    text = os.fspath(text)
+    if text.lower().startswith("file://"):
+        text = text[len("file://") :]
+    if text.lower().rstrip("/").endswith(_COMPRESSED):
+        raise InvalidRequestError(
+            f"{text!r} is compressed: its pictures cannot be reached one by one",
+            hint="unpack it, or write an uncompressed .tar",
+        )
+    if is_url(text):
+        return _located_url(text, filesystems or FileSystems())
+    return _located_path(os.path.abspath(text))  # noqa: PTH100 - not resolve(): a linked root keeps its name
+
+
+def together(named: Sequence[Named]) -> list[Named]:
+    """Tables and archives of one folder, named one by one (as shells do for a pattern), as one."""
+    merged: dict[tuple[str, str, bool], Named] = {}
+    whole = {(one.kind, one.base) for one in named if not one.names}
+    for one in named:
+        if one.names and (one.kind, one.base) in whole:
+            continue
+        key = (one.kind, one.base, one.literal)
+        before = merged.get(key)
+        names = "\n".join(dict.fromkeys((*(before.names.split("\n") if before else ()), *one.names.split("\n"))))
+        merged[key] = replace(one, names=names)
+    return list(merged.values())
+
+
+def source_of(named: Named, filesystems: FileSystems) -> Source:
+    """A source that lists what is named, for a first look."""
+    if named.kind == OBJECT:
+        return ObjectSource(Url.stored(named.base), filesystems, pattern=named.pattern)
+    return ContainerSource(named.base, named.kind, filesystems, pattern=named.pattern)
+
+
+def _kind_of(name: str) -> str | None:
+    lower = name.lower()
+    return TAR if lower.endswith(TAR_EXTENSIONS) else TABLE if lower.endswith(TABLE_EXTENSIONS) else None
+
+
+def _located_url(text: str, filesystems: FileSystems) -> Named:
+    url = Url.typed(text)
+    if MAGIC.search(url.key) and not url.is_web:
+        parts = url.key.split("/")
+        first = next(number for number, part in enumerate(parts) if MAGIC.search(part))
+        base = replace(url, key="/".join(parts[:first]))
+        return Named(_kind_of(url.key) or OBJECT, str(base), "/".join(parts[first:]))
+    kind = _kind_of(url.name)
+    if kind is not None and (url.name.lower().endswith(LANCE) or not _is_prefix(url, filesystems)):
+        return Named(kind, str(url.parent), url.name, literal=True)
+    if kind is None and is_picture_name(url.name):
+        return Named(OBJECT, str(url.parent), url.name, literal=True)
+    if url.is_web:
+        raise InvalidRequestError(
+            f"{text!r}: web servers list nothing", hint="name a picture, a .tar or a .parquet, or list the addresses in a table"
+        )
+    return Named(kind or _kind_below(url, filesystems), str(url))
+
+
+def _is_prefix(url: Url, filesystems: FileSystems) -> bool:
+    """Whether a name like a table's is a folder of part files, as Spark writes them."""
+    if url.is_web:
+        return False
+    try:
+        system, path = filesystems.at(url)
+        return not system.get_file_info(path).is_file and system.get_file_info(path).type.name == "Directory"
+    except OSError:
+        return False  # listing it says why
+
+
+def _kind_below(url: Url, filesystems: FileSystems) -> str:
+    """Pictures, or else tables or archives: by the first picture, or by what there is instead."""
+    other = OBJECT
+    for found in list_objects(url, filesystems, lambda _: True):
+        if is_picture_name(found.relative.rsplit("/", 1)[-1]):
+            return OBJECT
+        other = _kind_of(found.relative) or (TABLE if f"{LANCE}/" in found.relative else other)
+    return other
+
+
+def _located_path(path: str) -> Named:
+    name = Path(path).name
+    kind = _kind_of(name)
+    if Path(path).is_dir():
+        if kind == TABLE and name.lower().endswith(LANCE):
+            return Named(TABLE, str(Path(path).parent), name, literal=True)
+        found = _kind_in(path)
+        return Named(found, path)
+    if kind is not None and Path(path).exists():
+        return Named(kind, str(Path(path).parent), name, literal=True)
+    if MAGIC.search(path) and not Path(path).exists() and _kind_of(path):
+        parts = Path(path).parts
+        first = next(number for number, part in enumerate(parts) if MAGIC.search(part))
+        return Named(_kind_of(path) or FOLDER, str(Path(*parts[:first])), "/".join(parts[first:]))
+    return Named(FOLDER, path)
+
+
+def _kind_in(folder: str) -> str:
+    """`folder` at the first picture, so that folders of pictures answer at once; else what there is instead."""
+    other = FOLDER
+    for _, inner, names in os.walk(folder, followlinks=False):
+        inner[:] = sorted(name for name in inner if not name.startswith("."))
+        if any(name.lower().endswith(LANCE) for name in inner):
+            other = TABLE
+            inner[:] = [name for name in inner if not name.lower().endswith(LANCE)]
+        for name in names:
+            if is_picture_name(name):
+                return FOLDER
+            if not name.startswith("."):
+                other = _kind_of(name) or other
+    return other

@@ -1,0 +1,117 @@
+"""Where are the bytes of a picture that the catalog knows? From its root, its uri and its position, without looking."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from lodestone.indexing.uris import path_of, relative_path_of
+from lodestone.sources.urls import Url, is_url
+
+if TYPE_CHECKING:
+    from lodestone.catalog.records import ImageRecord, Root
+
+FOLDER: Final = "folder"
+OBJECT: Final = "object"
+TABLE: Final = "table"
+TAR: Final = "tar"
+
+TABLE_EXTENSIONS: Final = (".parquet", ".parq", ".pq", ".lance")
+TAR_EXTENSIONS: Final = (".tar",)
+LANCE: Final = ".lance"
+
+_INSIDE: Final = re.compile(r"(tar|row):(\d+):(.+)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """A picture inside an archive or a table.
+
+    Attributes:
+        form: `tar` or `row`.
+        position: Byte where the content begins, or number of the row.
+        where: Path or URL of the archive or table.
+    """
+
+    form: str
+    position: int
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.form}:{self.position}:{self.where}"
+
+
+def inside(locator: str) -> Inside | None:
+    """The locator's parts, where it names something inside an archive or a table."""
+    found = _INSIDE.fullmatch(locator)
+    return Inside(found[1], int(found[2]), found[3]) if found else None
+
+
+def container_extensions(kind: str) -> tuple[str, ...]:
+    """Extensions of the archives or tables that a root of this kind has."""
+    return TAR_EXTENSIONS if kind == TAR else TABLE_EXTENSIONS if kind == TABLE else ()
+
+
+def base_of(root: Root) -> str:
+    """Folder or prefix that the root's uris start from: its path, without the pattern of roots of tables and archives."""
+    if root.kind not in {TABLE, TAR}:
+        return root.path
+    return str(Url.stored(root.path).parent) if is_url(root.path) else str(Path(root.path).parent)
+
+
+def place_below(base: str, relative: str) -> str:
+    """A path or URL below a folder or prefix."""
+    return str(Url.stored(base).join(relative)) if is_url(base) else str(Path(base) / relative)
+
+
+def split_container(uri: str, kind: str) -> tuple[str, str]:
+    """(uri of the archive or table, rest) of the uri of a picture inside one."""
+    extensions = container_extensions(kind)
+    parts = uri.split("/")
+    for number, part in enumerate(parts[:-1]):
+        if part.lower().endswith(extensions) and not parts[number + 1].lower().endswith(extensions):
+            return "/".join(parts[: number + 1]), "/".join(parts[number + 1 :])
+    return uri, ""
+
+
+def locator_of(root: Root, uri: str, position: int | None = None) -> str:
+    """The locator of a picture."""
+    if root.kind == FOLDER:
+        return str(path_of(Path(root.path), uri))
+    base = base_of(root)
+    if root.kind == OBJECT:
+        return place_below(base, relative_path_of(uri))
+    container, rest = split_container(uri, root.kind)
+    where = place_below(base, relative_path_of(container))
+    if position is None:
+        return target_of(where, rest)
+    return str(Inside("tar" if root.kind == TAR else "row", position, where))
+
+
+def locator_of_image(root: Root, image: ImageRecord) -> str:
+    """The locator of a picture that the catalog knows."""
+    return locator_of(root, image.uri, image.position)
+
+
+def target_of(table: str, value: str) -> str:
+    """What a table's row points at: a URL, an absolute path, or a name beside the table."""
+    if is_url(value):
+        return str(Url.typed(value))
+    if value.startswith("file://"):
+        return value.removeprefix("file://")
+    if value.startswith("/"):
+        return value
+    if is_url(table):
+        return str(Url.stored(table).parent.join(value))
+    import os
+
+    return os.path.normpath(Path(table).parent / value)
+
+
+def shown_place(root: Root, image: ImageRecord) -> str:
+    """For people: a path, a URL, or `archive.tar/member`."""
+    if root.kind in {TABLE, TAR}:
+        return f"{base_of(root)}/{image.uri}" if image.position is not None else locator_of_image(root, image)
+    return locator_of_image(root, image)

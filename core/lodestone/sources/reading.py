@@ -1,0 +1,225 @@
+"""How does a worker read one picture by its locator, sure that it is the one that was planned?
+
+Every read checks the content against the plan: by its BLAKE3, or for objects by the store's own version of them. Open archives,
+tables and connections are kept, a few at a time. What costs one picture is an `ImageError` (`missing`, `denied`,
+`file_changed`); what ends the work is a `SourceError` (expired credentials, nothing answers) or a `ManifestChangedError`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
+from lodestone.errors import ImageError, ManifestChangedError
+from lodestone.imaging.failures import FailureReason, image_error, unreadable
+from lodestone.sources.content import hash_bytes, hash_file, object_token
+from lodestone.sources.filesystems import FileSystems, stat_object, version_of
+from lodestone.sources.locators import Inside, inside
+from lodestone.sources.trouble import Trouble, read_failure, source_error, trouble_of
+from lodestone.sources.urls import Url, is_url
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+# Larger local files are hashed in pieces and decoded from their path, so that no thread ever holds a whole one.
+_READ_WHOLE_BYTES: Final = 64 << 20
+_MAX_BYTES: Final = 1 << 30  # of one picture that must be held in memory
+_T = TypeVar("_T")
+_OPEN: Final = 8  # archives and tables kept open
+_ATTEMPTS: Final = 4
+
+
+class _Opened(Protocol):
+    def read(self, position: int, size: int) -> bytes: ...
+
+
+class Reader:
+    """Reads pictures. Thread-safe; picklable (a copy opens everything anew)."""
+
+    def __init__(self, *, filesystems: FileSystems | None = None) -> None:
+        self._filesystems = filesystems or FileSystems()
+        self._opened: OrderedDict[Inside, _Opened] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[Reader], tuple[()]]:
+        return Reader, ()
+
+    def read(self, locator: str, *, content: str, size: int, mtime_ns: int) -> bytes | Path:
+        """The picture's bytes, or its path when a local file is too much to hold.
+
+        Args:
+            locator: Where it is.
+            content: Its hash or token, as planned.
+            size: Bytes, as planned.
+            mtime_ns: Last change, as planned.
+
+        Raises:
+            ImageError: it is missing, denied, unreadable, too large, or not the planned one any more.
+            SourceError: the store refuses everything, or does not answer.
+            ManifestChangedError: the archive or table was changed since it was listed.
+        """
+        place = inside(locator)
+        if place is not None:
+            return self._read_inside(place, content, size, mtime_ns)
+        if is_url(locator):
+            return self._read_object(Url.stored(locator), content)
+        return _read_file(locator, content, size)
+
+    def _read_object(self, url: Url, content: str) -> bytes:
+        try:
+            system, path = self._filesystems.at(url)
+            data, token = _patiently(lambda: _get(system, path, url))
+        except OSError as error:
+            raise self._explained(error, url) from error
+        if token != content:
+            raise _changed()
+        return data
+
+    def _explained(self, error: OSError, url: Url) -> Exception:
+        """The error of one picture, or of the whole source."""
+        trouble = trouble_of(error)
+        if trouble is Trouble.DENIED and (reason := self._probe(url)) is not None:
+            return reason
+        if trouble in {Trouble.MISSING, Trouble.DENIED}:
+            return read_failure(error)
+        return source_error(error, url.shown, doing="read")
+
+    def _probe(self, url: Url) -> Exception | None:
+        """A refused HEAD has no words: ask in a way that is answered with some. Is it this object, or the credentials?"""
+        from pyarrow.fs import FileSelector
+
+        if url.is_web:
+            return None
+        try:
+            system, path = self._filesystems.at(url)
+            system.get_file_info(FileSelector(path, allow_not_found=True))
+        except OSError as error:
+            return source_error(error, url.shown, doing="read") if trouble_of(error) is Trouble.EXPIRED else None
+        return None
+
+    def _read_inside(self, place: Inside, content: str, size: int, mtime_ns: int) -> bytes:
+        url = Url.stored(place.where) if is_url(place.where) else None
+        _require_room(size)
+        try:
+            data = _patiently(lambda: self._handle(place).read(place.position, size))
+        except (OSError, ValueError) as error:  # pyarrow's ArrowInvalid is a ValueError: no table any more
+            self._require_unchanged(place.where, mtime_ns)
+            if url is None and isinstance(error, OSError):
+                raise unreadable(error) from error
+            raise (self._explained(error, url) if url and isinstance(error, OSError) else _changed()) from error
+        if hash_bytes(data) != content:
+            self._require_unchanged(place.where, mtime_ns)
+            raise _changed()
+        return data
+
+    def _require_unchanged(self, where: str, mtime_ns: int) -> None:
+        """An archive or table that was edited concerns all that is left of it, not one picture."""
+        if self._changed_at(where) != mtime_ns:
+            raise ManifestChangedError(
+                f"{Url.stored(where).shown if is_url(where) else where!r} was changed while it was being indexed",
+                hint="what is finished is kept: run the same command again, and it is read anew",
+            )
+
+    def _changed_at(self, where: str) -> int | None:
+        try:
+            return self._filesystems.look_at(where).mtime_ns
+        except OSError:
+            return None  # not there any more, or out of reach: not what was planned either way
+
+    def _handle(self, place: Inside) -> _Opened:
+        key = Inside(place.form, 0, place.where)
+        with self._lock:
+            if key in self._opened:
+                self._opened.move_to_end(key)
+                return self._opened[key]
+        opened = self._open(place)
+        with self._lock:
+            opened = self._opened.setdefault(key, opened)
+            while len(self._opened) > _OPEN:
+                self._opened.popitem(last=False)  # closed when the last thread lets go of it
+        return opened
+
+    def _open(self, place: Inside) -> _Opened:
+        if place.form == "row":
+            from lodestone.sources.rows import open_rows
+
+            return open_rows(place.where, self._filesystems)
+        if is_url(place.where):
+            system, path = self._filesystems.at(Url.stored(place.where))
+            return _RemoteBytes(system, path)
+        return _LocalBytes(place.where)
+
+
+class _LocalBytes:
+    """A local archive. An archive that is replaced while it is open stays as it was for this process."""
+
+    def __init__(self, path: str) -> None:
+        self._file = open(path, "rb", buffering=0)  # noqa: PTH123, SIM115 - kept open; may hold surrogates
+
+    def read(self, position: int, size: int) -> bytes:
+        return os.pread(self._file.fileno(), size, position)
+
+
+class _RemoteBytes:
+    """An archive in an object store: one ranged GET for each picture."""
+
+    def __init__(self, system: FileSystem, path: str) -> None:
+        self._file = system.open_input_file(path)
+
+    def read(self, position: int, size: int) -> bytes:
+        return bytes(self._file.read_at(size, position))
+
+
+def _read_file(path: str, content: str, size: int) -> bytes | Path:
+    try:
+        if size > _READ_WHOLE_BYTES:
+            source: bytes | Path = Path(path)
+            found = hash_file(path)
+        else:
+            source = Path(path).read_bytes()
+            found = hash_bytes(source)
+    except OSError as error:
+        raise unreadable(error) from error
+    if found != content:
+        raise _changed()
+    return source
+
+
+def _get(system: FileSystem, path: str, url: Url) -> tuple[bytes, str]:
+    inner = getattr(getattr(system, "handler", None), "fs", None)
+    if inner is not None:
+        facts = stat_object(system, path)
+        _require_room(facts.size)
+        return bytes(inner.cat_file(path)), facts.token(url)
+    with system.open_input_file(path) as file:
+        _require_room(file.size())
+        etag = version_of(file.metadata() or {})
+        data = bytes(file.read())
+    return data, object_token(etag, len(data)) if etag else stat_object(system, path).token(url)
+
+
+def _require_room(size: int) -> None:
+    if size > _MAX_BYTES:
+        raise image_error(FailureReason.TOO_LARGE, f"{size >> 20} MB; at most {_MAX_BYTES >> 20} MB are held in memory")
+
+
+def _patiently(read: Callable[[], _T]) -> _T:
+    """Try again when nothing answers; what is denied, missing or expired stays so."""
+    retrying = Retrying(
+        retry=retry_if_exception(lambda e: isinstance(e, OSError) and trouble_of(e) is Trouble.UNREACHABLE),
+        stop=stop_after_attempt(_ATTEMPTS),
+        wait=wait_random_exponential(multiplier=0.2, max=5),
+        reraise=True,
+    )
+    done: _T = retrying(read)
+    return done
+
+
+def _changed() -> ImageError:
+    return ImageError("the file changed while it was being indexed", hint="run the same command again", reason="file_changed")

@@ -1,0 +1,94 @@
+"""Which pictures does a tar hold? Read once from its beginning, in one stream; each is hashed on the way.
+
+WebDataset's way: the files of one sample follow each other and share the name up to the first dot; `.txt` beside a picture
+holds its captions. Sorting, file times and directories inside the archive do not matter.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import IO, Final
+
+from lodestone.errors import SourceError
+from lodestone.indexing.captions import caption_lines
+from lodestone.indexing.discover import is_picture_name
+from lodestone.indexing.uris import uri_of
+from lodestone.sources.base import FoundFile
+from lodestone.sources.content import hash_bytes
+from lodestone.sources.locators import Inside
+
+_BUFFER_BYTES: Final = 1 << 20
+_MAX_TEXT_BYTES: Final = 256 << 10
+_TEXT: Final = ".txt"
+
+
+def tar_pictures(stream: IO[bytes], *, uri: str, where: str, mtime_ns: int) -> Iterator[FoundFile]:
+    """The pictures of one archive, in its order.
+
+    Args:
+        stream: Read from its beginning to its end.
+        uri: Of the archive inside the root.
+        where: Its path or URL.
+        mtime_ns: Its last change.
+
+    Raises:
+        SourceError: it is no tar, is compressed, or ends too early. What came before is given.
+    """
+    try:
+        with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER_BYTES) as archive:
+            yield from _samples(archive, uri, where, mtime_ns)
+    except (tarfile.TarError, EOFError) as error:
+        truncated = "end of" in str(error) or "truncated" in str(error)
+        raise SourceError(
+            f"the archive {uri!r} is {'cut short' if truncated else 'no uncompressed tar'}: {error}",
+            hint="copy or write it again; compressed archives must be unpacked",
+            reason="truncated" if truncated else "corrupt",
+        ) from error
+
+
+def _samples(archive: tarfile.TarFile, uri: str, where: str, mtime_ns: int) -> Iterator[FoundFile]:
+    """Held back until the sample's last file was seen: its texts may follow its pictures."""
+    key = ""
+    held: list[tuple[str, int, int, str]] = []  # name, offset, size, hash
+    texts: tuple[str, ...] = ()
+    for member in archive:
+        archive.members = []  # type: ignore[attr-defined]  # tarfile would keep them all
+        if not member.isreg():
+            continue
+        name = member.name.removeprefix("./").lstrip("/")
+        if (found := _key(name)) != key:
+            yield from _given(held, texts, uri, where, mtime_ns)
+            key, held, texts = found, [], ()
+        base = PurePosixPath(name).name
+        if is_picture_name(base):
+            held.append((name, member.offset_data, member.size, hash_bytes(_content(archive, member))))
+        elif base.lower().endswith(_TEXT) and member.size <= _MAX_TEXT_BYTES:
+            texts = (*texts, *caption_lines(_content(archive, member)))
+    yield from _given(held, texts, uri, where, mtime_ns)
+
+
+def _given(
+    held: list[tuple[str, int, int, str]], texts: tuple[str, ...], uri: str, where: str, mtime_ns: int
+) -> Iterator[FoundFile]:
+    for name, offset, size, content in held:
+        yield FoundFile(
+            uri=f"{uri}/{uri_of(name)}",
+            locator=str(Inside("tar", offset, where)),
+            size=size,
+            mtime_ns=mtime_ns,
+            token=content,
+            position=offset,
+            captions=texts,
+        )
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    file = archive.extractfile(member)
+    return b"" if file is None else file.read()
+
+
+def _key(name: str) -> str:
+    folder, _, base = name.rpartition("/")
+    return f"{folder}/{base.partition('.')[0]}"

@@ -1,0 +1,139 @@
+"""How is a place in an object store written down? As a URL without secrets, whose key stands for itself.
+
+What users and tables write is taken literally, as the stores' own tools do: `s3://bucket/100% wool.jpg?region=eu-west-1` names
+the key `100% wool.jpg`; what follows the first "?" are options of the file system. Inside roots and locators `%`, `?` and `#`
+of the key are percent-encoded, so that the text has one meaning. Web addresses (http, https) are kept exactly as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import parse_qsl
+
+from lodestone.errors import InvalidRequestError
+
+_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_WEB: Final = frozenset({"http", "https"})
+_SECRETS: Final = frozenset(
+    {
+        "access_key",
+        "secret_key",
+        "session_token",
+        "key",
+        "secret",
+        "token",
+        "password",
+        "aws_access_key_id",
+        "aws_secret_access_key",
+    }
+)
+_ENCODED: Final = {"%": "%25", "?": "%3F", "#": "%23"}
+
+
+@dataclass(frozen=True, slots=True)
+class Url:
+    """A bucket, a prefix or an object.
+
+    Attributes:
+        scheme: `s3`, `gs`, …
+        bucket: Bucket or host.
+        key: Inside it, literally, no slash at either end of a prefix.
+        query: Options of the file system: `endpoint_override=…&scheme=http`.
+    """
+
+    scheme: str
+    bucket: str
+    key: str = ""
+    query: str = ""
+
+    @staticmethod
+    def typed(text: str) -> Url:
+        """What a person or a table wrote.
+
+        Raises:
+            InvalidRequestError: it is no URL, names no bucket, or holds credentials.
+        """
+        return _checked(_parts(text), text)
+
+    @staticmethod
+    def stored(text: str) -> Url:
+        """The inverse of `str`."""
+        url = _parts(text)
+        return url if url.is_web else replace(url, key=_decoded(url.key))
+
+    def __str__(self) -> str:
+        key = self.key if self.is_web else "".join(_ENCODED.get(char, char) for char in self.key)
+        return f"{self.scheme}://{self.bucket}{'/' if key else ''}{key}{'?' if self.query else ''}{self.query}"
+
+    @property
+    def is_web(self) -> bool:
+        """Whether it is an address of the web."""
+        return self.scheme in _WEB
+
+    @property
+    def shown(self) -> str:
+        """For messages: without options."""
+        return str(replace(self, query=""))
+
+    @property
+    def name(self) -> str:
+        """The key's last part, else the bucket."""
+        return self.key.rsplit("/", 1)[-1] or self.bucket
+
+    @property
+    def parent(self) -> Url:
+        """The prefix around it."""
+        return replace(self, key=self.key.rpartition("/")[0])
+
+    def join(self, relative: str) -> Url:
+        """What lies below it."""
+        return replace(self, key=f"{self.key}/{relative}" if self.key and relative else self.key or relative)
+
+    def below(self, other: Url) -> str | None:
+        """Its key relative to `other`, "" for itself; None where it lies elsewhere."""
+        if (self.scheme, self.bucket, self.query) != (other.scheme, other.bucket, other.query):
+            return None
+        if self.key == other.key or not other.key:
+            return self.key if not other.key else ""
+        return self.key[len(other.key) + 1 :] if self.key.startswith(other.key + "/") else None
+
+
+def is_url(text: str) -> bool:
+    """Whether it is written as a URL, of whatever scheme but `file`."""
+    found = _URL.match(text)
+    return found is not None and found[1].lower() != "file"
+
+
+def _parts(text: str) -> Url:
+    found = _URL.match(text)
+    if found is None:
+        raise InvalidRequestError(f"{text!r} is no URL", hint="for example s3://bucket/prefix")
+    scheme = found[1].lower()
+    rest, query = (found[2], "") if scheme in _WEB else _halves(found[2])
+    bucket, _, key = rest.partition("/")
+    return Url(scheme, bucket, key if scheme in _WEB else key.strip("/"), query)
+
+
+def _halves(text: str) -> tuple[str, str]:
+    before, _, after = text.partition("?")
+    return before, after
+
+
+def _checked(url: Url, text: str) -> Url:
+    user = url.bucket.rpartition("@")[0]
+    options = {name.lower() for name, _ in parse_qsl(url.query)}
+    if ":" in user or (user and url.scheme not in {"abfs", "abfss"}) or options & _SECRETS:
+        clean = replace(url, bucket=url.bucket.rpartition("@")[2], query="")
+        raise InvalidRequestError(
+            f"the URL of {str(clean)!r} holds credentials",
+            hint="give them by the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, …)",
+        )
+    if not url.bucket and url.scheme != "memory":
+        raise InvalidRequestError(f"{text!r} names no bucket", hint="for example s3://bucket/prefix")
+    return url
+
+
+def _decoded(key: str) -> str:
+    return key.replace("%3F", "?").replace("%23", "#").replace("%25", "%")
