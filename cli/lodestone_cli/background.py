@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from lodestone_schemas.directories import JobInfo
 
 
-def index_now(session: Session, root: Root, corpus: str, *, reason: str) -> tuple[JobInfo | None, dict[str, int]]:
+def index_now(session: Session, root: Root, corpus: str) -> tuple[JobInfo | None, dict[str, int]]:
     """Index one directory: (the service's job, {}) or (None, counts of what was done here).
 
     A folder without pictures is no error here: pictures may come.
     """
     client = session.service()
     if client is not None:
-        return client.index_directory(root.root_id, reason=reason), {}
+        return client.index_directory(root.root_id), {}
     from lodestone.errors import InvalidRequestError
     from lodestone_cli.progress import shown_progress
     from lodestone_jobs.index import run_index

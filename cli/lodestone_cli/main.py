@@ -21,6 +21,7 @@ from lodestone.errors import LodestoneError
 # Name -> (module, function). Modules are imported when their command runs or its help is shown.
 _COMMANDS: dict[str, tuple[str, str]] = {
     "index": ("lodestone_cli.commands.index", "index"),
+    "watch": ("lodestone_cli.commands.watch", "watch"),
     "search": ("lodestone_cli.commands.search", "search"),
     "similar": ("lodestone_cli.commands.search", "similar"),
     "serve": ("lodestone_cli.commands.serve", "serve"),
@@ -34,11 +35,13 @@ _COMMANDS: dict[str, tuple[str, str]] = {
 }
 _GROUPS: dict[str, tuple[str, str]] = {
     "corpus": ("lodestone_cli.commands.corpus", "app"),
+    "directory": ("lodestone_cli.commands.directory", "app"),
     "train": ("lodestone_cli.commands.train", "app"),
     "eval": ("lodestone_cli.commands.eval", "app"),
     "tags": ("lodestone_cli.commands.tags", "app"),
     "trust": ("lodestone_cli.commands.trust", "app"),
     "generator": ("lodestone_cli.commands.generator", "app"),
+    "embeddings": ("lodestone_cli.commands.embeddings", "app"),
     "config": ("lodestone_cli.commands.config", "app"),
 }
 

@@ -33,6 +33,7 @@ from lodestone_schemas.api import (
     SyncProgress,
     SyncRequest,
 )
+from lodestone_schemas.directories import JobInfo, JobList
 from lodestone_schemas.service import Alive, ServiceStatus
 
 if TYPE_CHECKING:
@@ -180,6 +181,24 @@ class ServiceClient:
 
         path = f"/v1/corpora/{quote(name, safe='')}"
         self._request("DELETE", path, headers=self._token, timeout=_endless())
+
+    def index_directory(self, directory_id: str) -> JobInfo:
+        """Have the service bring a directory up to date in the background."""
+        path = f"/v1/directories/{directory_id}/index"
+        return JobInfo.model_validate_json(self._request("POST", path, headers=self._token, timeout=self._patience()))
+
+    def remove_directory(self, directory_id: str) -> None:
+        """Forget a directory; what is being indexed of it is stopped."""
+        self._request("DELETE", f"/v1/directories/{directory_id}", headers=self._token, timeout=_endless())
+
+    def jobs(self) -> JobList:
+        """What the service indexes in the background."""
+        return JobList.model_validate_json(self._get("/v1/jobs"))
+
+    def cancel_job(self, job_id: str) -> JobInfo:
+        """Take back or stop one piece of background indexing."""
+        answer = self._request("DELETE", f"/v1/jobs/{job_id}", headers=self._token, timeout=self._patience())
+        return JobInfo.model_validate_json(answer)
 
     def replay(self, query_id: str, *, fresh: bool) -> ReplayResult:
         """A recorded query's ranking once more; `fresh`: asked again of the collection as it is now."""

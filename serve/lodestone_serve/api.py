@@ -22,6 +22,7 @@ from lodestone_serve.context import RequestContext
 from lodestone_serve.guards import UPLOAD_SLACK_BYTES, BodyLimits, SameSite
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.routes.corpora import corpora_router
+from lodestone_serve.routes.directories import directories_router
 from lodestone_serve.routes.images import images_router
 from lodestone_serve.routes.internal import internal_router
 from lodestone_serve.routes.learning import learning_router
@@ -73,6 +74,7 @@ def create_app(
     app.include_router(search_router(services, metrics))
     app.include_router(images_router(services))
     app.include_router(corpora_router(services))
+    app.include_router(directories_router(services, token))
     app.include_router(queries_router(services))
     app.include_router(learning_router(services))
     app.include_router(operations_router(services, metrics, instance_of(token)))

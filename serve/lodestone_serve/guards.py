@@ -7,18 +7,23 @@ requests without reading the answers: their Origin and Sec-Fetch-Site give them 
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Annotated
 from urllib.parse import urlsplit
 
+from fastapi import Header
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from lodestone.service import TOKEN_HEADER
 from lodestone_serve.problems import Refusal, refusal_response
 
 MAX_JSON_BYTES = 64 * 1024
 UPLOAD_SLACK_BYTES = 256 * 1024  # multipart boundaries, the options field
 _SAFE = {"GET", "HEAD", "OPTIONS"}
+_WITH_BODY = {"POST", "PATCH"}
 
 
 def is_loopback(host: str) -> bool:
@@ -29,6 +34,16 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
+
+
+def token_guard(token: str) -> Callable[[str], None]:
+    """A dependency that lets only readers of the home's service.json through: those who know `token`."""
+
+    def check_token(given: Annotated[str, Header(alias=TOKEN_HEADER)] = "") -> None:
+        if not hmac.compare_digest(given.encode(), token.encode()):
+            raise Refusal(401, f"{TOKEN_HEADER} is missing or wrong", hint="the token is in service.json of the service's home")
+
+    return check_token
 
 
 class SameSite:
@@ -89,7 +104,7 @@ class BodyLimits:
             return Refusal(400, f"Content-Length {length[:40]!r} is not a number")
         if int(length) > limit:
             return _too_large(limit)
-        if scope["method"] != "POST" or (length == "0" and "transfer-encoding" not in headers):
+        if scope["method"] not in _WITH_BODY or (length == "0" and "transfer-encoding" not in headers):
             return None
         expected = "multipart/form-data" if scope["path"] in self._uploads else "application/json"
         given = headers.get("content-type", "").partition(";")[0].strip().lower()

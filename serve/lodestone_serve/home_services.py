@@ -18,6 +18,8 @@ import structlog
 
 from lodestone.config.settings import Settings
 from lodestone.errors import LodestoneError, ServiceUnavailableError
+from lodestone.indexing.progress import Progress, silent
+from lodestone.indexing.repair import make_missing_collections
 from lodestone_schemas.api import (
     CorpusPage,
     Event,
@@ -29,7 +31,9 @@ from lodestone_schemas.api import (
     SyncRequest,
 )
 from lodestone_schemas.service import ServiceStatus
+from lodestone_serve.background import Background
 from lodestone_serve.batching import BatchingTextEncoder
+from lodestone_serve.directory_services import DirectoryServices
 from lodestone_serve.memory_services import MemoryServices
 from lodestone_serve.pictures import Pictures
 from lodestone_serve.problems import problem_of, unexpected
@@ -48,7 +52,7 @@ _CLOSE_WAITS_S = 10.0
 _log = structlog.get_logger("lodestone.serve")
 
 
-class HomeServices(MemoryServices):
+class HomeServices(MemoryServices, DirectoryServices):
     """Meets `services.Services` for the home of `settings`; see there.
 
     Args:
@@ -71,20 +75,29 @@ class HomeServices(MemoryServices):
         self._opened: _Opened | None = None
         self._syncs: set[asyncio.Task[None]] = set()
         self._one_sync = asyncio.Lock()
+        self._background: Background | None = None
 
     async def open(self) -> None:
         """Open catalog and store, load the models that words need."""
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, thread_name_prefix="lodestone"))
         runtime = await asyncio.to_thread(self._open_runtime)
         try:
+            lost = await asyncio.to_thread(make_missing_collections, runtime)
+            if lost:
+                _log.warning("collections were lost and are loaded again from the stored embeddings", collections=lost)
             answering = await self._warm(runtime, await asyncio.to_thread(runtime.serving_projections))
         except BaseException:
             await asyncio.to_thread(runtime.close)
             raise
         self._opened = _Opened(runtime, answering, Readiness(runtime, self._started_at))
+        self._background = Background(runtime, self._load)
+        self._background.start()
 
     async def close(self) -> None:
         """Let a running sync finish for a moment, then release the store."""
+        background, self._background = self._background, None
+        if background is not None:
+            await background.close()
         if self._syncs:
             await asyncio.wait(self._syncs, timeout=_CLOSE_WAITS_S)  # what is cut off here is taken up by the next sync
         opened, self._opened = self._opened, None
@@ -134,6 +147,14 @@ class HomeServices(MemoryServices):
         async with self._one_sync:
             await asyncio.to_thread(remove_corpus, self._now.runtime, name)
 
+    async def forget_directory(self, root_id: str) -> None:
+        """See `DirectoryServices.forget_directory`."""
+        from lodestone.directories.remove import remove_directory
+
+        async with self._one_sync:
+            await asyncio.to_thread(remove_directory, self._now.runtime, root_id)
+            await self._load_and_renew(silent)
+
     async def status(self) -> ServiceStatus:
         """See `Services.status`."""
         return await self._now.readiness.status()
@@ -153,6 +174,17 @@ class HomeServices(MemoryServices):
     def opened(self) -> tuple[Runtime, QueryEngine]:
         """See `MemoryServices.opened`."""
         return self._now.runtime, self._now.answering.engine
+
+    def background(self) -> Background:
+        """See `DirectoryServices.background`."""
+        if self._background is None:
+            raise ServiceUnavailableError("the service is starting or stopping", hint="try again in a moment")
+        return self._background
+
+    async def _load(self, report: Progress) -> None:
+        """One sync of the background work."""
+        async with self._one_sync:
+            await self._load_and_renew(report)
 
     @property
     def _now(self) -> _Opened:

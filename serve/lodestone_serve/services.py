@@ -32,6 +32,15 @@ from lodestone_schemas.api import (
     TagRequest,
     TrustPage,
 )
+from lodestone_schemas.directories import (
+    DirectoryAdded,
+    DirectoryChange,
+    DirectoryInfo,
+    DirectoryPage,
+    DirectoryRequest,
+    JobInfo,
+    JobList,
+)
 from lodestone_schemas.service import ServiceStatus
 
 
@@ -97,6 +106,30 @@ class Services(Protocol):
 
     async def remove_corpus(self, name: str) -> None:
         """Remove a corpus everywhere; `UnknownNameError` lists those that exist."""
+
+    async def directories(self, offset: int, limit: int) -> DirectoryPage:
+        """One page of the directories, by corpus and name."""
+
+    async def directory(self, directory_id: str) -> DirectoryInfo:
+        """One directory; `NotFoundError` for an unknown one."""
+
+    async def add_directory(self, request: DirectoryRequest) -> DirectoryAdded:
+        """Add a folder and have it indexed in the background; one that is there already stays."""
+
+    async def change_directory(self, directory_id: str, change: DirectoryChange) -> DirectoryInfo:
+        """Switch a directory; in force with the next query."""
+
+    async def index_directory(self, directory_id: str) -> JobInfo:
+        """Have a directory brought up to date in the background."""
+
+    async def remove_directory(self, directory_id: str) -> None:
+        """Forget a directory; what is being indexed of it is stopped."""
+
+    async def jobs(self) -> JobList:
+        """Background indexing, oldest first."""
+
+    async def cancel_job(self, job_id: str) -> JobInfo:
+        """Take back or stop one job; `NotFoundError` for an unknown one."""
 
     async def queries(self, offset: int, limit: int) -> QueryPage:
         """One page of recorded queries, newest first."""

@@ -39,7 +39,7 @@ def add(
         from lodestone_cli.background import index_now
 
         root = _book(session).add(path, corpus=corpus, watch=watch)
-        job, counts = index_now(session, root, corpus, reason="added") if index else (None, {})
+        job, counts = index_now(session, root, corpus) if index else (None, {})
         told = _told(session, root)
         told |= {"job": None if job is None else job.model_dump(mode="json"), "counts": counts}
 
@@ -153,7 +153,7 @@ def index_(
         from lodestone_cli.background import index_now
 
         root = _found(session, directory, corpus)
-        job, counts = index_now(session, root, _corpus_of(session, root), reason="asked")
+        job, counts = index_now(session, root, _corpus_of(session, root))
         told = _told(session, root) | {"job": None if job is None else job.model_dump(mode="json"), "counts": counts}
         session.emit(told, lambda console: _print(console, told))
 

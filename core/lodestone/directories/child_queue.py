@@ -15,8 +15,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, Pipe
+from pathlib import PurePath
 from typing import IO, Any, Final
 from uuid import uuid4
 
@@ -111,6 +112,22 @@ class ChildQueue(RunQueue):
                 if job.info.job_id == job_id:
                     return job.info
         raise NotFoundError(f"there is no job {job_id!r}", hint="see `lodestone directory jobs`", job_id=job_id)
+
+    def withdraw(self, path: str) -> None:
+        """See `RunQueue.withdraw`."""
+        with self._changed:
+            for job in list(self._waiting):
+                left = tuple(one for one in job.order.paths if not _below(one, path))
+                if left:
+                    job.order = replace(job.order, paths=left)
+                else:
+                    self._waiting.remove(job)
+                    _set(job, state="cancelled")
+                    self._ended.append(job)
+            running = self._running
+            if running is not None and all(_below(one, path) for one in running.order.paths):
+                self._stop(running)
+                self._changed.wait_for(lambda: self._running is not running, 2 * _STOP_S)
 
     def close(self) -> None:
         """See `RunQueue.close`."""
@@ -227,6 +244,10 @@ class ChildQueue(RunQueue):
         error = WorkerDiedError(f"the indexing process {how}" + (f": {said[0]}" if said else ""))
         _log.warning("%s", error.message)
         _set(job, state="failed", error=f"{error.message} [{error.code}]")
+
+
+def _below(path: str, folder: str) -> bool:
+    return path == folder or folder in (str(parent) for parent in PurePath(path).parents)
 
 
 def _set(job: _Job, **changed: object) -> None:

@@ -64,6 +64,13 @@ class RunQueue(ABC):
         """
 
     @abstractmethod
+    def withdraw(self, path: str) -> None:
+        """Take back what is ordered below `path`, and return once nothing is at work on that alone any more. Blocks.
+
+        An order that names other paths as well goes on.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Stop what goes on (the next start takes it up), forget what waits. Idempotent."""
 

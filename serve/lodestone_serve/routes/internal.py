@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import hmac
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Header
+from fastapi import APIRouter, Depends
 from fastapi.responses import Response, StreamingResponse
 
-from lodestone.service import TOKEN_HEADER
 from lodestone_schemas.api import SyncProgress, SyncRequest
-from lodestone_serve.problems import Refusal
+from lodestone_serve.guards import token_guard
 from lodestone_serve.services import Services
 from lodestone_serve.streams import NDJSON, progress_stream
 
 
 def internal_router(services: Services, token: str) -> APIRouter:
     """Routes that only a reader of this home's service.json may use."""
-
-    def check_token(given: Annotated[str, Header(alias=TOKEN_HEADER)] = "") -> None:
-        if not hmac.compare_digest(given.encode(), token.encode()):
-            raise Refusal(401, f"{TOKEN_HEADER} is missing or wrong", hint="the token is in service.json of the service's home")
-
-    router = APIRouter(tags=["internal"], dependencies=[Depends(check_token)])
+    router = APIRouter(tags=["internal"], dependencies=[Depends(token_guard(token))])
 
     @router.post(
         "/v1/internal/sync",

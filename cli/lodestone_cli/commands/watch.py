@@ -1,0 +1,110 @@
+"""`lodestone watch`: keep directories up to date while this command (or the service) runs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.session import Session, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lodestone.catalog.records import Root
+    from lodestone.config.settings import Settings
+    from lodestone.indexing.progress import Progress
+    from lodestone_schemas.directories import JobInfo
+
+_LOOK_S = 0.5
+
+
+def watch(
+    paths: Annotated[
+        list[str] | None, typer.Argument(help="Folders to watch from now on; none: those watched already.", show_default=False)
+    ] = None,
+    corpus: Annotated[str, typer.Option("--corpus", "-c", help="Name that their pictures are indexed under.")] = "default",
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Index watched directories whenever their files change, until Ctrl-C. While the service runs, it does so itself."""
+    with Session(home=home, profile=profile, output=output, purpose="lodestone watch") as session:
+        from lodestone.directories.book import DirectoryBook
+
+        book = DirectoryBook(session.runtime.catalog, session.runtime.home)
+        for path in paths or []:
+            book.add(path, corpus=corpus, watch=True)
+        watched = [root.path for root, _ in _watched(session)]
+        by_service = session.service() is not None
+
+        def human(console: Console) -> None:
+            if not watched:
+                console.print("nothing is watched: lodestone watch ~/Pictures")
+            for path in watched:
+                console.print(printable(f"{'the service watches' if by_service else 'watching'} {path}"), markup=False)
+
+        session.emit({"watched": watched, "by": "service" if by_service else "this command"}, human)
+        if watched and not by_service:
+            _watch(session)
+
+
+def _watch(session: Session) -> None:
+    from lodestone.directories.child_queue import ChildQueue
+    from lodestone.directories.watch import DirectoryWatcher
+
+    settings = session.loaded.settings
+    queue = ChildQueue(settings, lambda run_id, progress: _synchronise(settings, run_id, progress))
+    watcher = DirectoryWatcher(lambda: _watched(session), queue.submit)
+    watcher.start()
+    told: set[str] = set()
+    try:
+        while True:
+            for job in queue.jobs():
+                if job.state in {"done", "failed"} and job.job_id not in told:
+                    told.add(job.job_id)
+                    session.messages.print(printable(_said(job)), markup=False)
+            time.sleep(_LOOK_S)
+    finally:
+        closing = [threading.Thread(target=part.close) for part in (watcher, queue)]
+        for thread in closing:
+            thread.start()
+        for thread in closing:
+            thread.join()
+
+
+def _said(job: JobInfo) -> str:
+    if job.state == "failed":
+        return f"{job.corpus}: {job.error}"
+    changes = {name: job.counts.get(name, 0) for name in ("new", "changed", "moved", "back", "gone", "failed")}
+    words = ", ".join(f"{count:,} {name}" for name, count in changes.items() if count)
+    return f"{job.corpus}: {words or 'up to date'}"
+
+
+def _watched(session: Session) -> list[tuple[Root, str]]:
+    from lodestone.directories.naming import corpus_names
+    from lodestone.directories.upkeep import FOLDER
+
+    catalog = session.runtime.catalog
+    names = corpus_names(catalog)
+    return [(root, names[root.corpus_id]) for root in catalog.roots(None) if root.watched and root.kind == FOLDER]
+
+
+def _synchronise(settings: Settings, run_id: str, progress: Progress) -> None:
+    """Through the service, if one was started meanwhile; else here, holding the store no longer than that takes."""
+    from lodestone.config.home import Home
+    from lodestone.indexing.sync import sync
+    from lodestone.runtime import Runtime
+    from lodestone.service import ServiceClient, find_service
+    from lodestone_jobs.index import through
+
+    address = find_service(Home(settings.home))
+    if address is not None:
+        with ServiceClient(address) as client:
+            through(client)(run_id, progress)
+        return
+    with Runtime.open(settings, purpose="lodestone watch") as runtime:
+        sync(runtime, progress=progress)
