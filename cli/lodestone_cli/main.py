@@ -34,6 +34,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("lodestone_cli.commands.demo", "demo"),
 }
 _GROUPS: dict[str, tuple[str, str]] = {
+    "runs": ("lodestone_cli.commands.runs", "app"),
     "corpus": ("lodestone_cli.commands.corpus", "app"),
     "directory": ("lodestone_cli.commands.directory", "app"),
     "train": ("lodestone_cli.commands.train", "app"),

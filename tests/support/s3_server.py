@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pytest
@@ -53,10 +54,21 @@ class _Recorder(logging.Handler):
             self._server.requests.append(f"{found['method']} {found['path']}")
 
 
+@cache
+def _running() -> S3Server:
+    """One server a process; its thread ends with the process."""
+    from moto.server import ThreadedMotoServer
+
+    running = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    running.start()
+    host, port = running.get_host_and_port()
+    return S3Server(f"http://{host}:{port}")
+
+
 @pytest.fixture
 def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
     """A server with an empty bucket `BUCKET`; credentials for it are in the environment."""
-    from moto.server import ThreadedMotoServer
+    import httpx
 
     for name, value in {
         "AWS_ACCESS_KEY_ID": "testing",
@@ -67,24 +79,17 @@ def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
         monkeypatch.setenv(name, value)
     log = logging.getLogger("werkzeug")
     level, propagate = log.level, log.propagate
-    running = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    server = S3Server(f"http://{host}:{port}")
+    server = _running()
     recorder = _Recorder(server)
     log.setLevel(logging.INFO)
     log.propagate = False
     log.addHandler(recorder)
     try:
-        client = server.client()
-        client.create_bucket(Bucket=BUCKET)
+        server.client().create_bucket(Bucket=BUCKET)
         server.requests.clear()
         yield server
     finally:
+        httpx.post(f"{server.endpoint}/moto-api/reset")
         log.removeHandler(recorder)
         log.setLevel(level)
         log.propagate = propagate
-        import httpx
-
-        httpx.post(f"{server.endpoint}/moto-api/reset")  # the server's state is the process's
-        running.stop()

@@ -6,7 +6,7 @@ iterators over pages, which hold no transaction between them). Methods take and 
     CatalogError     the database cannot be read or written (also: a row that breaks a constraint)
     OutOfSpaceError  the disk is full; the transaction left nothing behind
 
-Each subject has its module: corpora, images, captions, slices (receipts, loads), attempts, deletions (tombstones), runs
+Each subject has its module: corpora, images, captions, slices (receipts, loads), compaction, attempts, deletions (tombstones), runs
 (failures), artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events), guide_engines, duplicates,
 swaps (overrides), containers.
 
@@ -26,6 +26,7 @@ from sqlalchemy.engine import Engine
 from lodestone.catalog.artifacts import ArtifactRows
 from lodestone.catalog.attempts import AttemptRows
 from lodestone.catalog.captions import CaptionRows
+from lodestone.catalog.compaction import CompactionRows
 from lodestone.catalog.containers import ContainerRows
 from lodestone.catalog.corpora import CorpusRows
 from lodestone.catalog.deletions import DeletionRows
@@ -37,7 +38,6 @@ from lodestone.catalog.images import ImageRows
 from lodestone.catalog.migrate import ensure_head
 from lodestone.catalog.queries import QueryRows
 from lodestone.catalog.runs import RunRows
-from lodestone.catalog.slices import SliceRows
 from lodestone.catalog.swaps import SwapRows
 from lodestone.catalog.tags import TagRows
 from lodestone.catalog.trust import TrustRows
@@ -47,7 +47,7 @@ class Catalog(
     CorpusRows,
     ImageRows,
     CaptionRows,
-    SliceRows,
+    CompactionRows,
     AttemptRows,
     DeletionRows,
     RunRows,

@@ -1,0 +1,93 @@
+"""`lodestone embeddings …`: what is stored of the pictures, and compaction."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.session import Session, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lodestone.embeddings.compaction import CompactionReport
+
+app = typer.Typer(help="The Parquet files that hold what the models saw.", no_args_is_help=True)
+
+_CorpusOption = Annotated[
+    str | None, typer.Option("--corpus", "-c", help="Only this corpus; default: all.", show_default=False)
+]
+
+
+@app.command()
+def show(
+    corpus: _CorpusOption = None,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Show where the embeddings are, and what each part of them takes."""
+    with Session(home=home, profile=profile, output=output) as session:
+        runtime = session.runtime
+        corpus_id = None if corpus is None else runtime.catalog.corpus(corpus).corpus_id
+        usage = runtime.catalog.part_usage(corpus_id)
+        from lodestone.indexing.tasks import SliceParts
+
+        in_use = set(SliceParts.of(runtime.backbones(), runtime.text_encoder).names())
+        value = {
+            "location": runtime.embeddings.location,
+            "parts": [{**asdict(part), "in_use": part.part in in_use} for part in usage],
+        }
+
+        def human(console: Console) -> None:
+            console.print(printable(f"embeddings in {runtime.embeddings.location}"), markup=False)
+            if not usage:
+                console.print("nothing is embedded yet: lodestone index ~/Pictures")
+            for part in usage:
+                unused = "" if part.part in in_use else "  (of a model that the profile does not use)"
+                size = part.bytes / (1 << 20)
+                console.print(f"  {part.part}: {part.files:,} files, {part.rows:,} rows, {size:,.1f} MB{unused}", markup=False)
+
+        session.emit(value, human)
+
+
+@app.command()
+def compact(
+    corpus: _CorpusOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")] = False,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Rewrite slices that hold rows of changed and vanished pictures, and join small ones. Searches are not affected."""
+    with Session(home=home, profile=profile, output=output, purpose="lodestone embeddings compact") as session:
+        from lodestone.indexing.compact import compact_corpus
+
+        runtime = session.runtime
+        names = [corpus] if corpus else [known.name for known in runtime.catalog.corpora(offset=0, limit=10_000)]
+        reports = {name: compact_corpus(runtime, name, dry_run=dry_run) for name in names}
+
+        def human(console: Console) -> None:
+            if not reports:
+                console.print("no corpus yet: lodestone index ~/Pictures")
+            for name, report in reports.items():
+                console.print(printable(f"{name}: {_said(report, dry_run=dry_run)}"), markup=False)
+
+        session.emit({name: asdict(report) for name, report in reports.items()}, human)
+
+
+def _said(report: CompactionReport, *, dry_run: bool) -> str:
+    if not (report.replaced or report.files_deleted or report.waiting or report.damaged):
+        return "nothing to compact"
+    would = "would replace" if dry_run else "replaced"
+    said = f"{would} {report.replaced:,} slices by {report.written:,}, {report.rows_dropped:,} rows dropped"
+    if not dry_run:
+        said += f", {report.files_deleted:,} files deleted ({report.bytes_freed / (1 << 20):+,.1f} MB freed)"
+    if report.waiting:
+        said += f"; {report.waiting:,} old slices are kept while a run is going on: compact again later"
+    if report.damaged:
+        said += f"; {report.damaged:,} damaged files: run `lodestone index` again, then compact"
+    return said

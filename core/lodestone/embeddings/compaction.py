@@ -1,0 +1,228 @@
+"""How do slices lose the rows that no picture needs any more? What is left of several goes into new, immutable slices.
+
+Pictures that changed, moved to another slice or are gone leave rows behind, and small runs leave small slices. Compaction reads
+no picture and runs no model: it copies the rows that are needed. New files first, then one catalog transaction a slice, then
+the old files: killed at any point, the same command goes on. The collections are not touched, for they hold the same pictures.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+from uuid import uuid4
+
+from lodestone.catalog.records import ImageRecord, ImageState, Receipt, RunState, SliceRecord
+from lodestone.catalog.sql import chunks
+from lodestone.embeddings.slices import fingerprint, read_part, write_part
+from lodestone.errors import CatalogError, EmbeddingsDamagedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from lodestone.catalog.catalog import Catalog
+    from lodestone.catalog.compaction import SliceUsage
+    from lodestone.files.area import FileArea
+
+KIND: Final = "compact"
+_KEPT: Final = (ImageState.ACTIVE, ImageState.FAILED)
+_WASTE: Final = 0.2  # a slice with more rows to spare than this share is rewritten
+_SMALL: Final = 0.5  # as is one with fewer pictures than this share of a full slice, where another can be added
+_ALIVE: Final = timedelta(minutes=10)  # a run without a sign of life for longer is over
+_SWEEP_BATCH: Final = 1000
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionReport:
+    """What compaction did, or with `dry_run` would do.
+
+    Attributes:
+        replaced: Slices whose place others took.
+        written: Those others.
+        rows_dropped: Rows that no picture needs any more.
+        files_deleted: Files of superseded slices, and of killed writers.
+        bytes_freed: Their size less that of the new files; negative while the old ones wait.
+        waiting: Superseded slices that are kept because a run is going on; the next compaction drops them.
+        damaged: Slices left alone because a file of theirs is damaged: the next index run makes it again.
+    """
+
+    replaced: int = 0
+    written: int = 0
+    rows_dropped: int = 0
+    files_deleted: int = 0
+    bytes_freed: int = 0
+    waiting: int = 0
+    damaged: int = 0
+
+
+@dataclass(slots=True)
+class Compactor:
+    """Compacts the slices of one corpus, whose lock the caller holds.
+
+    Attributes:
+        catalog: Read and written.
+        area: Where the embeddings are.
+        slice_size: Pictures a slice at most.
+        told: Called with the number of slices dealt with and their total number.
+    """
+
+    catalog: Catalog
+    area: FileArea
+    slice_size: int = 256
+    told: Callable[[int, int], None] | None = None
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def run(self, corpus_id: str, *, dry_run: bool = False) -> CompactionReport:
+        """Compact a corpus. Doing it twice changes nothing more.
+
+        Raises:
+            OutOfSpaceError: no space for the new files; what is finished is kept.
+            CatalogError: the catalog failed.
+        """
+        self._counts = Counter()
+        groups = list(self._groups(corpus_id))
+        total, done = sum(len(group) for group in groups), 0
+        for group in groups:
+            if dry_run:
+                self._count(group)
+            else:
+                self._replace_or_leave(corpus_id, group)
+            done += len(group)
+            if self.told is not None:
+                self.told(done, total)
+        if not dry_run:
+            if self._others_run():
+                self._counts["waiting"] = self.catalog.count_superseded(corpus_id)
+            else:
+                self._drop(corpus_id)
+                self._sweep(corpus_id)
+        return CompactionReport(**self._counts)
+
+    def _groups(self, corpus_id: str) -> Iterator[list[SliceUsage]]:
+        """Slices whose pictures fit into one, each group worth rewriting: by parts, for a row must keep all that it has."""
+        open_groups: dict[frozenset[str], list[SliceUsage]] = {}
+        empty: list[SliceUsage] = []
+        for usage in self.catalog.slice_usage(corpus_id):
+            if usage.pending:
+                continue  # being embedded, or waiting for it
+            if usage.kept == 0:
+                empty.append(usage)
+                continue
+            spare = 1 - usage.kept / max(1, usage.rows)
+            if not usage.rows or (spare <= _WASTE and usage.kept >= _SMALL * self.slice_size):
+                continue
+            group = open_groups.setdefault(usage.parts, [])
+            if sum(member.kept for member in group) + usage.kept > self.slice_size:
+                yield from self._worth(group)
+                group = open_groups[usage.parts] = []
+            group.append(usage)
+        for group in open_groups.values():
+            yield from self._worth(group)
+        for some in chunks(empty, self.slice_size):
+            # members that are in no other slice: gone ones, which stores may have yet to forget
+            needed = [usage for usage in some if not self.catalog.is_droppable(usage.record.slice_id)]
+            if any(usage.record.rows for usage in needed):  # what compaction itself put there has none
+                yield needed
+
+    def _worth(self, group: list[SliceUsage]) -> Iterator[list[SliceUsage]]:
+        if len(group) > 1 or any(usage.rows - usage.kept > _WASTE * usage.rows for usage in group):
+            yield group
+
+    def _count(self, group: Sequence[SliceUsage]) -> None:
+        self._counts["replaced"] += len(group)
+        self._counts["written"] += any(usage.kept for usage in group)
+        self._counts["rows_dropped"] += sum(usage.rows - usage.kept for usage in group)
+
+    def _replace_or_leave(self, corpus_id: str, group: list[SliceUsage]) -> None:
+        try:
+            self._replace(corpus_id, group)
+        except EmbeddingsDamagedError as error:
+            slice_id, part = str(error.details["slice_id"]), str(error.details["part"])
+            _log.warning("slice %s is left as it is: %s", slice_id, error.message)
+            self.catalog.forget_receipts(slice_id, [part])
+            self._counts["damaged"] += 1
+        except CatalogError as error:
+            _log.warning("%d slices are left as they are: %s", len(group), error.message)
+
+    def _replace(self, corpus_id: str, group: list[SliceUsage]) -> None:
+        pictures = {usage.record.slice_id: self.catalog.slice_images(usage.record.slice_id, states=_KEPT) for usage in group}
+        images = [image for members in pictures.values() for image in members]
+        slice_id = str(uuid4())
+        name = fingerprint([(image.image_id, image.hash) for image in images], f"compacted {slice_id}")
+        new = SliceRecord(slice_id, corpus_id, name, len(images), datetime.now(UTC))
+        receipts: list[Receipt] = []
+        if images:
+            of_old = {old: self.catalog.receipts(old) for old in pictures}
+            for part in sorted(group[0].parts):
+                tables = [_rows_of(read_part(self.area, of_old[old][part]), pictures[old]) for old in pictures if pictures[old]]
+                written = write_part(self.area, corpus_id, name, part, _joined(tables))
+                receipts.append(Receipt(slice_id, part, written.path, written.rows, written.size, written.checksum, 0.0))
+        self.catalog.replace_slices(new, [image.image_id for image in images], receipts, old=list(pictures))
+        self._count(group)
+        self._counts["bytes_freed"] -= sum(receipt.size for receipt in receipts)
+
+    def _others_run(self) -> bool:
+        """Whether another run may be reading the old slices just now."""
+        now = datetime.now(UTC)
+        running = self.catalog.runs(1000, state=RunState.RUNNING)
+        return any(run.kind != KIND and now - (run.heartbeat_at or run.started_at) < _ALIVE for run in running)
+
+    def _drop(self, corpus_id: str) -> None:
+        while paths := self.catalog.drop_superseded(corpus_id):
+            for path in paths:
+                self._delete(path)
+
+    def _sweep(self, corpus_id: str) -> None:
+        """Delete files that no receipt names and no slice may yet adopt: a killed compaction's, or of slices just dropped."""
+        for some in chunks(self.area.files(corpus_id), _SWEEP_BATCH):
+            names = {stored.path: stored.path.rpartition("/")[2].partition(".")[0] for stored in some}
+            known, planned = self.catalog.known_files(corpus_id, list(names), list(set(names.values())))
+            for stored in some:
+                if stored.path not in known and names[stored.path] not in planned:
+                    self._delete(stored.path)
+
+    def _delete(self, path: str) -> None:
+        size = self.area.size(path)
+        if self.area.delete(path):
+            self._counts["files_deleted"] += 1
+            self._counts["bytes_freed"] += size or 0
+
+
+def _rows_of(table: pa.Table, images: Sequence[ImageRecord]) -> pa.Table:
+    """The rows of these pictures; `meta` rows with the place where the picture is now."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kept = table.filter(
+        pc.is_in(table.column("image_id"), value_set=pa.array([image.image_id for image in images], pa.string()))
+    )
+    if "uri" not in table.column_names:
+        return kept
+    by_id = {image.image_id: image for image in images}
+    now = [by_id[image_id] for image_id in kept.column("image_id").to_pylist()]
+    columns: dict[str, list[Any]] = {
+        "uri": [image.uri for image in now],
+        "size": [image.size for image in now],
+        "mtime_ns": [image.mtime_ns for image in now],
+    }
+    for name, values in columns.items():
+        number = kept.schema.get_field_index(name)
+        kept = kept.set_column(number, kept.schema.field(number), pa.array(values, kept.schema.field(number).type))
+    return kept
+
+
+def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """One table, each column one chunk, with all that the tables' schemas say of their origin."""
+    import pyarrow as pa
+
+    facts: dict[bytes, set[bytes]] = {}
+    for table in tables:
+        for key, value in (table.schema.metadata or {}).items():
+            facts.setdefault(key, set()).update(value.split(b","))
+    plain = [table.replace_schema_metadata(None) for table in tables]
+    joined = pa.concat_tables(plain).combine_chunks()
+    return joined.replace_schema_metadata({key: b",".join(sorted(values)) for key, values in facts.items()})
