@@ -21,15 +21,16 @@ _STAGES = {stage.value: stage for stage in Stage}
 
 def run_index(
     runtime: Runtime,
-    paths: Sequence[Path],
+    paths: Sequence[Path] = (),
     *,
     corpus: str = "default",
     captions: Path | None = None,
     retry_failed: bool = False,
+    resume: str | None = None,
     service: ServiceClient | None = None,
     progress: Progress = silent,
 ) -> IndexReport:
-    """Index paths. `auto` embeds in this process below two slices; from there on, starting a Ray of its own pays.
+    """Index paths. `auto` embeds in this process below two slices, else in processes of its own, on GPUs and clusters with Ray.
 
     Args:
         runtime: The opened home.
@@ -37,13 +38,14 @@ def run_index(
         corpus: Name of the corpus.
         captions: Table of captions.
         retry_failed: Try unchanged files again that failed before.
+        resume: Finish what this run of the corpus left instead; "" for the last one.
         service: The running service of this home: it owns the store and loads what is embedded here. None: this process does.
         progress: Told of every step.
 
     Raises:
         LodestoneError: as `index_paths`.
     """
-    request = IndexRequest(tuple(paths), corpus=corpus, captions=captions, retry_failed=retry_failed)
+    request = IndexRequest(tuple(paths), corpus=corpus, captions=captions, retry_failed=retry_failed, resume=resume)
     synchronise = None if service is None else through(service)
     with ray_pool(runtime, [str(path) for path in paths]) as pool:
         return index_paths(runtime, request, pool=pool, synchronise=synchronise, progress=progress)

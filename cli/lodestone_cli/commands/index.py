@@ -21,8 +21,9 @@ _CLUSTER = "On a Ray cluster"
 
 def index(
     paths: Annotated[
-        list[str], typer.Argument(help="Folders or files; folders are searched for pictures.", show_default=False)
-    ],
+        list[str] | None,
+        typer.Argument(help="Folders or files; folders are searched for pictures. With --resume a run.", show_default=False),
+    ] = None,
     corpus: Annotated[str, typer.Option("--corpus", "-c", help="Name that these pictures are indexed under.")] = "default",
     captions: Annotated[
         Path | None, typer.Option("--captions", help="Table with the columns file and caption.", show_default=False)
@@ -30,8 +31,13 @@ def index(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Embedding workers; default: one a core.", show_default=False)
     ] = None,
-    executor: Annotated[str | None, typer.Option("--executor", help="auto, inline or ray.", show_default=False)] = None,
+    executor: Annotated[
+        str | None, typer.Option("--executor", help="auto, inline, processes or ray.", show_default=False)
+    ] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try files again that failed before.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Finish what the corpus's last run, or the run named, left; find no files again.")
+    ] = False,
     address: Annotated[
         str | None,
         typer.Option(
@@ -82,21 +88,33 @@ def index(
         with shown_progress(session) as progress:
             report = run_index(
                 session.runtime,
-                _named(paths),
+                () if resume else _named(paths or []),
                 corpus=corpus,
                 captions=captions.expanduser() if captions else None,
                 retry_failed=retry_failed,
+                resume=_run_named(paths or []) if resume else None,
                 service=None if local else session.service(),
                 progress=progress,
             )
 
         def human(console: Console) -> None:
-            _print(console, report)
+            print_report(console, report)
 
         session.emit(report.as_dict(), human)
 
 
+def _run_named(arguments: list[str]) -> str:
+    if len(arguments) > 1:
+        raise InvalidRequestError(
+            f"--resume takes one run, not {len(arguments)}",
+            hint="lodestone index --resume, or --resume RUN (`lodestone runs list`)",
+        )
+    return arguments[0] if arguments else ""
+
+
 def _named(paths: list[str]) -> list[Path]:
+    if not paths:
+        raise InvalidRequestError("nothing to index", hint="name a folder with pictures, or --resume the last run")
     if "" in paths:  # an unset variable in a script; `Path("")` would be the current folder
         raise InvalidRequestError("one of the paths is empty", hint="name a folder with pictures; `.` is the current one")
     return [Path(path).expanduser() for path in paths]
@@ -113,7 +131,8 @@ _CHANGES = {
 }
 
 
-def _print(console: Console, report: IndexReport) -> None:
+def print_report(console: Console, report: IndexReport) -> None:
+    """What a run did, for people."""
     from rich.markup import escape
 
     changes = ", ".join(f"{report.counts[key]:,} {words}" for key, words in _CHANGES.items() if report.counts.get(key))
@@ -124,6 +143,10 @@ def _print(console: Console, report: IndexReport) -> None:
         console.print(
             f"embedded {embedded:,} in {report.seconds:.1f} s: {report.rate:.0f} images/s ({report.executor})", style="dim"
         )
+    if report.resumed:
+        console.print(f"finished what run {report.resumed[:8]} left", style="dim")
+    if report.deaths:
+        console.print(f"[yellow]{report.deaths} workers died[/]; {report.retries} slices were tried again", style="dim")
     if failed := report.counts.get("failed", 0):
         console.print(f"[yellow]{failed:,} files could not be used[/]: lodestone status --failures")
     for warning in report.warnings:

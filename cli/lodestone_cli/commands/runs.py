@@ -1,0 +1,295 @@
+"""`lodestone runs …`: which runs were made, what came of each, and stop or repeat one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lodestone.errors import InvalidRequestError
+from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
+from lodestone_cli.session import Session, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lodestone.catalog.catalog import Catalog
+    from lodestone.catalog.records import Failure, Run, SliceAttempt
+
+app = typer.Typer(help="Index runs: list, show, cancel, try failures again.", no_args_is_help=True)
+
+RunArgument = Annotated[
+    str | None, typer.Argument(help="Id of a run, or its beginning; default: the last one.", show_default=False)
+]
+_TRIES_SHOWN = 20
+_FAILURE_FIELDS = ("run_id", "corpus", "root", "path", "uri", "code", "message", "image_id")
+
+
+@app.command("list")
+def list_(
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="Runs to show, newest first.")] = 20,
+    corpus: Annotated[str | None, typer.Option("--corpus", "-c", help="Only of this corpus.", show_default=False)] = None,
+    state: Annotated[
+        str | None,
+        typer.Option("--state", help="Only running, done, failed, interrupted or cancelled ones.", show_default=False),
+    ] = None,
+    home: HomeOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """List runs, newest first."""
+    with Session(home=home, output=output) as session:
+        catalog = session.runtime.catalog
+        corpus_id = None if corpus is None else catalog.corpus(corpus).corpus_id
+        rows = [_facts(catalog, run) for run in catalog.runs(limit, corpus_id=corpus_id, state=_state(state))]
+        session.emit(rows, lambda console: _print_list(console, rows))
+
+
+@app.command()
+def show(
+    run: RunArgument = None,
+    home: HomeOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Show one run: what was asked for, what became of it, its tries at slices and its failures."""
+    with Session(home=home, output=output) as session:
+        catalog = session.runtime.catalog
+        found = _find(catalog, run)
+        tries = [_try(attempt, over=found.finished_at is not None) for attempt in catalog.attempts(run_id=found.run_id)]
+        facts = {
+            **_facts(catalog, found),
+            "request": found.request,
+            "failures": catalog.count_failures(run_id=found.run_id),
+            "attempts": tries,
+        }
+        session.emit(facts, lambda console: _print_run(console, facts))
+
+
+@app.command()
+def cancel(run: RunArgument = None, home: HomeOption = None, output: OutputOption = Output.HUMAN) -> None:
+    """Ask a running run to stop. It stops within seconds, keeps what it finished, and can be resumed."""
+    with Session(home=home, output=output) as session:
+        catalog = session.runtime.catalog
+        found = _running(catalog) if run is None else _find(catalog, run)
+        after = catalog.request_cancel(found.run_id)
+        facts = {"run_id": after.run_id, "state": after.state.value, "cancel_requested": after.cancel_requested}
+
+        def human(console: Console) -> None:
+            if after.cancel_requested:
+                lost = "" if _is_heard_of(after) else " Nothing was heard of it for a minute: it may be dead already."
+                console.print(f"run {after.run_id[:8]} was asked to stop.{lost}")
+            else:
+                console.print(f"run {after.run_id[:8]} has ended already ({after.state.value})")
+
+        session.emit(facts, human)
+
+
+@app.command("retry-failed")
+def retry_failed(
+    run: RunArgument = None,
+    local: LocalOption = False,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Ask for the same again, trying the files that failed once more."""
+    with Session(home=home, profile=profile, output=output, purpose="lodestone runs retry-failed") as session:
+        from lodestone.indexing.history import recall
+        from lodestone_cli.commands.index import print_report
+        from lodestone_cli.progress import shown_progress
+        from lodestone_jobs.index import run_index
+
+        found = _find(session.runtime.catalog, run)
+        request = recall(session.runtime.catalog, found.run_id, corpus="").request
+        if not request.paths:
+            raise InvalidRequestError(
+                f"run {found.run_id} does not say what was indexed", hint="lodestone index --retry-failed FOLDER"
+            )
+        with shown_progress(session) as progress:
+            report = run_index(
+                session.runtime,
+                request.paths,
+                corpus=request.corpus,
+                captions=request.captions,
+                retry_failed=True,
+                service=None if local else session.service(),
+                progress=progress,
+            )
+        session.emit(report.as_dict(), lambda console: print_report(console, report))
+
+
+@app.command("export-failures")
+def export_failures(
+    file: Annotated[Path, typer.Argument(help="File to write: .csv, .tsv or .jsonl.", show_default=False)],
+    run: Annotated[
+        str | None,
+        typer.Option("--run", help="Only what failed last in this run; default: all that stands.", show_default=False),
+    ] = None,
+    corpus: Annotated[str | None, typer.Option("--corpus", "-c", help="Only of this corpus.", show_default=False)] = None,
+    home: HomeOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Write the files that could not be used, with the reasons, to a table."""
+    with Session(home=home, output=output) as session:
+        catalog = session.runtime.catalog
+        run_id = None if run is None else _find(catalog, run).run_id
+        corpus_id = None if corpus is None else catalog.corpus(corpus).corpus_id
+        rows = _failures(catalog, catalog.failures(run_id=run_id, corpus_id=corpus_id))
+        count = _write(file.expanduser(), rows)
+        session.emit(
+            {"file": str(file), "failures": count},
+            lambda console: console.print(f"{count:,} failures written to {file}", markup=False),
+        )
+
+
+def _state(text: str | None) -> Any:  # noqa: ANN401 - RunState, imported late
+    from lodestone.catalog.records import RunState
+
+    if text is None:
+        return None
+    try:
+        return RunState(text)
+    except ValueError:
+        raise InvalidRequestError(f"no such state: {text!r}", hint=f"one of {', '.join(RunState)}") from None
+
+
+def _find(catalog: Catalog, text: str | None) -> Run:
+    from lodestone.indexing.history import KIND, find_run
+
+    if text is not None:
+        return find_run(catalog, text)
+    found = next((run for run in catalog.runs(1_000) if run.kind == KIND), None)
+    if found is None:
+        raise InvalidRequestError("no run was made yet", hint="lodestone index FOLDER")
+    return found
+
+
+def _running(catalog: Catalog) -> Run:
+    from lodestone.catalog.records import RunState
+
+    running = catalog.runs(20, state=RunState.RUNNING)
+    if len(running) != 1:
+        shown = ", ".join(run.run_id[:8] for run in running) or "none"
+        raise InvalidRequestError(f"which run is meant? Running: {shown}", hint="lodestone runs cancel RUN")
+    return running[0]
+
+
+def _is_heard_of(run: Run) -> bool:
+    from lodestone.indexing.pulse import BEAT_SECONDS, LOST_BEATS
+
+    return run.heartbeat_at is None or (datetime.now(UTC) - run.heartbeat_at).total_seconds() < LOST_BEATS * BEAT_SECONDS
+
+
+def _facts(catalog: Catalog, run: Run) -> dict[str, Any]:
+    names = {corpus.corpus_id: corpus.name for corpus in catalog.corpora(limit=10_000)}
+    until = run.finished_at or run.heartbeat_at or run.started_at
+    return {
+        "run_id": run.run_id,
+        "kind": run.kind,
+        "corpus": names.get(run.corpus_id or ""),
+        "state": run.state.value,
+        "stage": run.stage,
+        "started_at": run.started_at,
+        "finished_at": run.finished_at,
+        "heartbeat_at": run.heartbeat_at,
+        "heard_of": run.finished_at is not None or _is_heard_of(run),
+        "cancel_requested": run.cancel_requested,
+        "worker": run.worker,
+        "seconds": round((until - run.started_at).total_seconds(), 3),
+        "counts": run.counts,
+        "error": run.error,
+    }
+
+
+def _try(attempt: SliceAttempt, *, over: bool) -> dict[str, Any]:
+    state = attempt.state.value
+    return {
+        "slice_id": attempt.slice_id,
+        "attempt": attempt.attempt,
+        "state": "cut short" if over and state == "running" else state,
+        "worker": attempt.worker,
+        "embedded": attempt.embedded,
+        "failed": attempt.failed,
+        "started_at": attempt.started_at,
+        "seconds": round(attempt.seconds, 3),
+        "error": attempt.error,
+    }
+
+
+def _failures(catalog: Catalog, failures: Iterator[Failure]) -> Iterator[dict[str, Any]]:
+    corpora = {corpus.corpus_id: corpus.name for corpus in catalog.corpora(limit=10_000)}
+    roots = {root.root_id: root for root in catalog.roots(None)}
+    for failure in failures:
+        root = roots[failure.root_id]
+        yield {
+            "run_id": failure.run_id,
+            "corpus": corpora[root.corpus_id],
+            "root": root.name,
+            "path": root.path,
+            "uri": failure.uri,
+            "code": failure.code,
+            "message": failure.message,
+            "image_id": failure.image_id,
+        }
+
+
+def _write(file: Path, rows: Iterator[dict[str, Any]]) -> int:
+    """Write rows as they come, under a temporary name first; returns how many."""
+    import csv
+    import json
+
+    kind = file.suffix.lower()
+    if kind not in {".csv", ".tsv", ".jsonl"}:
+        raise InvalidRequestError(
+            f"{file.name!r} is no table that can be written", hint="end the name with .csv, .tsv or .jsonl"
+        )
+    count = 0
+    temporary = file.with_name(f".{file.name}.part")
+    try:
+        with temporary.open("w", encoding="utf-8", errors="replace", newline="") as out:
+            table = csv.DictWriter(out, _FAILURE_FIELDS, dialect="excel-tab" if kind == ".tsv" else "excel")
+            if kind != ".jsonl":
+                table.writeheader()
+            for count, row in enumerate(rows, start=1):  # noqa: B007 - the last number is the answer
+                if kind == ".jsonl":
+                    out.write(json.dumps(row, ensure_ascii=False) + "\n")
+                else:
+                    table.writerow(row)
+        temporary.replace(file)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise InvalidRequestError(f"{str(file)!r} cannot be written: {error.strerror}", hint="name another file") from error
+    return count
+
+
+def _print_list(console: Console, rows: list[dict[str, Any]]) -> None:
+    if not rows:
+        console.print("no run was made yet: lodestone index ~/Pictures")
+    for row in rows:
+        lost = "" if row["heard_of"] else ", not heard of since " + f"{row['heartbeat_at']:%H:%M:%S}"
+        embedded = row["counts"].get("embedded", 0)
+        line = (
+            f"{row['run_id'][:8]}  {row['started_at']:%Y-%m-%d %H:%M:%S}  {row['kind']:<6} {row['corpus'] or '':<12}"
+            f" {row['state']} ({row['stage']}{lost})  {embedded:,} embedded  {row['seconds']:.0f} s  {row['error']}"
+        )
+        console.print(printable(" ".join(line.split("\n"))).rstrip(), markup=False)
+
+
+def _print_run(console: Console, facts: dict[str, Any]) -> None:
+    for name in ("run_id", "kind", "corpus", "state", "stage", "worker", "started_at", "finished_at", "heartbeat_at", "error"):
+        if facts[name]:
+            console.print(printable(f"{name:<13} {facts[name]}"), markup=False)
+    if paths := facts["request"].get("paths"):
+        console.print(printable(f"{'paths':<13} {', '.join(paths)}"), markup=False)
+    counts = ", ".join(f"{count:,} {name}" for name, count in facts["counts"].items() if count)
+    console.print(f"{'counts':<13} {counts or 'nothing'}")
+    console.print(f"{'failures':<13} {facts['failures']:,}")
+    tries = facts["attempts"]
+    bad = [one for one in tries if one["state"] != "done"]
+    console.print(f"{'tries':<13} {len(tries):,}, of which {len(bad):,} came to nothing")
+    for one in bad[:_TRIES_SHOWN]:
+        console.print(printable(f"  {one['slice_id'][:8]} try {one['attempt']} {one['state']}: {one['error']}"), markup=False)
+    if len(bad) > _TRIES_SHOWN:
+        console.print(f"  and {len(bad) - _TRIES_SHOWN:,} more (--output json)")
