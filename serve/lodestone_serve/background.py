@@ -49,8 +49,9 @@ class Background:
 
     def start(self) -> None:
         """Begin; returns at once."""
-        self._check.start()
-        self.watcher.start()
+        if self._runtime.settings.serve.upkeep:
+            self._check.start()
+            self.watcher.start()
 
     async def close(self) -> None:
         """Stop. What is cut off is taken up at the next start. Idempotent."""
@@ -59,7 +60,8 @@ class Background:
 
     def repaired(self, timeout_s: float) -> bool:
         """Wait for the check at the start, its sync included; whether it ended in time."""
-        self._check.join(timeout_s)
+        if self._check.ident is not None:
+            self._check.join(timeout_s)
         return not self._check.is_alive()
 
     def _close(self) -> None:

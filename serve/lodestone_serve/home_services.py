@@ -31,6 +31,7 @@ from lodestone_schemas.api import (
     SyncRequest,
 )
 from lodestone_schemas.service import ServiceStatus
+from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 from lodestone_serve.background import Background
 from lodestone_serve.batching import BatchingTextEncoder
 from lodestone_serve.directory_services import DirectoryServices
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 
 THREADS = 32  # mostly waiting: for the store, the catalog, or the encoder's next pass; it also bounds a text batch
 _CLOSE_WAITS_S = 10.0
+_FOLLOW_S = 2.0  # between two looks at what other processes promoted
 _log = structlog.get_logger("lodestone.serve")
 
 
@@ -76,6 +78,7 @@ class HomeServices(MemoryServices, DirectoryServices):
         self._syncs: set[asyncio.Task[None]] = set()
         self._one_sync = asyncio.Lock()
         self._background: Background | None = None
+        self._follower: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Open catalog and store, load the models that words need."""
@@ -92,9 +95,15 @@ class HomeServices(MemoryServices, DirectoryServices):
         self._opened = _Opened(runtime, answering, Readiness(runtime, self._started_at))
         self._background = Background(runtime, self._load)
         self._background.start()
+        if self._settings.store.kind != "edge":  # others than this service may promote collections
+            self._follower = asyncio.create_task(self._follow())
 
     async def close(self) -> None:
         """Let a running sync finish for a moment, then release the store."""
+        follower, self._follower = self._follower, None
+        if follower is not None:
+            follower.cancel()
+            await asyncio.wait([follower])
         background, self._background = self._background, None
         if background is not None:
             await background.close()
@@ -158,6 +167,15 @@ class HomeServices(MemoryServices, DirectoryServices):
     async def status(self) -> ServiceStatus:
         """See `Services.status`."""
         return await self._now.readiness.status()
+
+    async def shadow(self, request: ShadowRequest) -> ShadowResult:
+        """See `Services.shadow`."""
+        from lodestone.swap.shadow import compare_versions
+
+        report = await compare_versions(
+            self._now.runtime, request.space, queries=request.queries, k=request.k, pictures=request.pictures
+        )
+        return ShadowResult(report=report)
 
     async def sync(self, request: SyncRequest) -> AsyncIterator[SyncProgress]:
         """See `Services.sync`."""
@@ -226,8 +244,8 @@ class HomeServices(MemoryServices, DirectoryServices):
         from lodestone.indexing.sync import sync
 
         now = self._now
-        # Another version of a space is in force: its engine is warm before the sync promotes that version, so that the moment
-        # in which the promoted collection has no engine is short (a query then leaves the space out, and says so).
+        # Another version of a space is in force: its engine is warm before the sync promotes that version. Until it takes over,
+        # queries go on with the former engine in the former collection, which no sync drops that retires it.
         wanted = await asyncio.to_thread(now.runtime.projections)
         renewed, former = None, None
         if _collections(wanted) != now.answering.collections:
@@ -239,6 +257,22 @@ class HomeServices(MemoryServices, DirectoryServices):
             await self._renew(now, renewed)
             if former is not None:
                 await former.close()
+
+    async def _follow(self) -> None:
+        """Notice that another process promoted a version of a space, and go over to it."""
+        while True:
+            await asyncio.sleep(_FOLLOW_S)
+            now = self._now
+            try:
+                aliases = await asyncio.to_thread(now.runtime.promoted)
+                if any(aliases.get(space, name) != name for space, name in now.answering.collections.items()):
+                    async with self._one_sync:
+                        former = now.runtime.forget_hub()
+                        await self._renew(now, None)
+                        if former is not None:
+                            await former.close()
+            except LodestoneError as error:  # the store restarts, say: the queries will tell whoever asks
+                _log.warning("cannot see which collections are promoted", code=error.code, detail=error.message)
 
     async def _renew(self, now: _Opened, renewed: _Answering | None) -> None:
         """Let queries use an engine of the promoted versions: the one in use, `renewed`, or else a new one."""

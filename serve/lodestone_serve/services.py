@@ -42,6 +42,7 @@ from lodestone_schemas.directories import (
     JobList,
 )
 from lodestone_schemas.service import ServiceStatus
+from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +164,9 @@ class Services(Protocol):
 
     async def status(self) -> ServiceStatus:
         """What answers right now. Never raises: a part that fails is a check that is not ok."""
+
+    async def shadow(self, request: ShadowRequest) -> ShadowResult:
+        """Compare both versions of a space that is being swapped; `NotFoundError` when none is."""
 
     def sync(self, request: SyncRequest) -> AsyncIterator[SyncProgress]:
         """Bring the collections in line with catalog and Parquet; ends with `done` or `error`. One runs at a time."""

@@ -105,6 +105,7 @@ class ServeSettings(_Section):
     max_ongoing: int = Field(64, ge=1, description="Queries worked on at once.")
     max_queued: int = Field(256, ge=0, description="Queries waiting before the service sheds load.")
     max_upload_mb: int = Field(32, ge=1, description="Largest uploaded picture.")
+    upkeep: bool = Field(True, description="Check at the start that everything fits, and repair it; watch directories.")
 
 
 class Settings(BaseSettings):

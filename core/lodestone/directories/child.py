@@ -26,6 +26,7 @@ from lodestone.indexing.progress import Progress, ProgressEvent, Stage
 _NICE: Final = 10
 _ABANDONED: Final = 3
 _PROGRESS_S: Final = 0.2  # between two reports of one stage
+_WAVE_S: Final = 60.0  # at most between two moments at which what is embedded becomes searchable
 _log = logging.getLogger(__name__)
 
 
@@ -34,6 +35,7 @@ class _Parent:
 
     def __init__(self, channel: Connection) -> None:
         self._channel = channel
+        self._sending = threading.Lock()  # a sync between two waves is asked for in a thread of its own
         self._answers: queue.SimpleQueue[Synced] = queue.SimpleQueue()
         self._stage: Stage | None = None
         self._told = 0.0
@@ -52,17 +54,22 @@ class _Parent:
                 self._cancelled = True
                 _thread.interrupt_main()  # as Ctrl-C would: the run's row says that it was interrupted
 
+    def tell(self, message: object) -> None:
+        """Send one message; from any thread."""
+        with self._sending:
+            self._channel.send(message)
+
     def progress(self, event: ProgressEvent) -> None:
         """Pass a step on, a few a second."""
         now = time.monotonic()
         if event.stage is self._stage and now - self._told < _PROGRESS_S and event.done < event.total:
             return
         self._stage, self._told = event.stage, now
-        self._channel.send(Progressed(event))
+        self.tell(Progressed(event))
 
     def synchronise(self, run_id: str, _progress: Progress) -> None:
         """Have the collections brought in line there."""
-        self._channel.send(WantsSync(run_id))
+        self.tell(WantsSync(run_id))
         while True:
             try:
                 answer = self._answers.get(timeout=0.2)  # a wait without end could not be interrupted
@@ -84,17 +91,25 @@ def work(channel: Connection) -> None:
         from lodestone.runtime import Runtime
 
         order = start.order
-        request = IndexRequest(tuple(Path(path) for path in order.paths), corpus=order.corpus, retry_failed=order.retry_failed)
-        with Runtime.open(start.settings, purpose="background indexing") as runtime:
+        request = IndexRequest(
+            tuple(Path(path) for path in order.paths),
+            corpus=order.corpus,
+            retry_failed=order.retry_failed,
+            resume="" if order.resume else None,
+        )
+        index = start.settings.index
+        often = index.model_copy(update={"wave_s": min(index.wave_s, _WAVE_S)})
+        settings = start.settings.model_copy(update={"index": often})
+        with Runtime.open(settings, purpose="background indexing") as runtime:
             report = index_paths(runtime, request, synchronise=parent.synchronise, progress=parent.progress)
-        channel.send(Finished(report))
+        parent.tell(Finished(report))
     except KeyboardInterrupt:
-        channel.send(Failed(None))
+        parent.tell(Failed(None))
     except LodestoneError as error:
-        channel.send(Failed(error))
+        parent.tell(Failed(error))
     except Exception as error:  # noqa: BLE001 - it crosses to the parent, which records it
         _log.exception("background indexing failed")
-        channel.send(Failed(RunFailedError(f"indexing failed: {type(error).__name__}: {error}")))
+        parent.tell(Failed(RunFailedError(f"indexing failed: {type(error).__name__}: {error}")))
 
 
 def main(arguments: list[str]) -> int:

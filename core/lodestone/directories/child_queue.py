@@ -24,7 +24,14 @@ from uuid import uuid4
 from lodestone.config.settings import Settings
 from lodestone.directories.messages import Cancel, Failed, Finished, Progressed, Start, Synced, WantsSync
 from lodestone.directories.queue import IndexOrder, RunQueue
-from lodestone.errors import LodestoneError, NotFoundError, ServiceUnavailableError, StoreLockedError, WorkerDiedError
+from lodestone.errors import (
+    LodestoneError,
+    NotFoundError,
+    RunCancelledError,
+    ServiceUnavailableError,
+    StoreLockedError,
+    WorkerDiedError,
+)
 from lodestone.indexing.progress import Progress
 from lodestone_schemas.directories import JobInfo
 
@@ -116,7 +123,7 @@ class ChildQueue(RunQueue):
     def withdraw(self, path: str) -> None:
         """See `RunQueue.withdraw`."""
         with self._changed:
-            for job in list(self._waiting):
+            for job in [job for job in self._waiting if job.order.paths]:
                 left = tuple(one for one in job.order.paths if not _below(one, path))
                 if left:
                     job.order = replace(job.order, paths=left)
@@ -125,7 +132,7 @@ class ChildQueue(RunQueue):
                     _set(job, state="cancelled")
                     self._ended.append(job)
             running = self._running
-            if running is not None and all(_below(one, path) for one in running.order.paths):
+            if running is not None and running.order.paths and all(_below(one, path) for one in running.order.paths):
                 self._stop(running)
                 self._changed.wait_for(lambda: self._running is not running, 2 * _STOP_S)
 
@@ -221,7 +228,7 @@ class ChildQueue(RunQueue):
         return None
 
     def _failed(self, job: _Job, error: LodestoneError | None) -> None:
-        if error is None or job.cancelled:
+        if error is None or job.cancelled or isinstance(error, RunCancelledError):
             _set(job, state="cancelled")
         elif isinstance(error, StoreLockedError):  # another process indexes the corpus: its turn comes
             job.not_before = time.monotonic() + job.pause

@@ -26,18 +26,21 @@ class IndexOrder:
         paths: Folders, files or URLs, as `lodestone index` takes them.
         reason: Why: shown to people.
         retry_failed: Try unchanged files again that failed before.
+        resume: Finish what the last run of the corpus left instead of looking for files; `paths` are not needed then.
     """
 
     corpus: str
     paths: tuple[str, ...]
     reason: Reason = "asked"
     retry_failed: bool = False
+    resume: bool = False
 
     def joined(self, other: Self) -> Self | None:
         """One order that does what both ask for; None when they cannot be one."""
         if (self.corpus, self.retry_failed) != (other.corpus, other.retry_failed):
             return None
-        return replace(self, paths=outermost((*self.paths, *other.paths)))
+        paths = outermost((*self.paths, *other.paths))
+        return replace(self, paths=paths, resume=self.resume and other.resume)  # looking for files finishes what is left, too
 
 
 class RunQueue(ABC):

@@ -23,10 +23,14 @@ def order_for(catalog: Catalog, root: Root, *, reason: Reason) -> IndexOrder:
 
 def repair_orders(catalog: Catalog, found: Consistency) -> list[IndexOrder]:
     """What an index run has to put right: one order a corpus, of the directories concerned that can be reached."""
-    named = {finding.root_id for finding in found.findings if finding.remedy == "index" and finding.root_id}
-    whole = {finding.corpus_id for finding in found.findings if finding.remedy == "index" and not finding.root_id}
+    indexed = [finding for finding in found.findings if finding.remedy == "index"]
+    named = {finding.root_id for finding in indexed if finding.root_id}
+    whole = {finding.corpus_id for finding in indexed if not finding.root_id}
     wanted = [root for root in catalog.roots(None) if root.root_id in named or root.corpus_id in whole or "" in whole]
-    return _orders(catalog, wanted)
+    orders = _orders(catalog, wanted)
+    names, looked_through = corpus_names(catalog), {order.corpus for order in orders}
+    resumed = {names[finding.corpus_id] for finding in found.findings if finding.remedy == "resume"} - looked_through
+    return [*orders, *(IndexOrder(name, (), reason="repair", resume=True) for name in sorted(resumed))]
 
 
 def _orders(catalog: Catalog, roots: list[Root]) -> list[IndexOrder]:

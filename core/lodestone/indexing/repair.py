@@ -27,7 +27,8 @@ _STATS_A_ROOT: Final = 20_000  # pictures of one directory whose files are looke
 _REMOTE_SLICES: Final = 200  # slices whose files are looked for where that takes a request each
 _SHOWN: Final = 3
 
-Remedy = Literal["sync", "index", "none"]
+Remedy = Literal["sync", "resume", "index", "none"]
+"""A sync; an index run that finishes what is planned; one that looks for files as well; nothing but the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Finding:
     Attributes:
         part: Where: files, work, embeddings or store.
         what: In a sentence.
-        remedy: What puts it right; `none` where only the user can.
+        remedy: What puts it right.
         corpus_id: Of the pictures concerned, where there is one corpus.
         root_id: Of the directory concerned, where there is one.
     """
@@ -65,11 +66,6 @@ class Consistency:
     def needs(self, remedy: Remedy) -> bool:
         """Whether anything has this remedy."""
         return any(finding.remedy == remedy for finding in self.findings)
-
-    @property
-    def corpora(self) -> set[str]:
-        """Ids of the corpora that an index run would put right."""
-        return {finding.corpus_id for finding in self.findings if finding.remedy == "index"}
 
 
 def examine_home(resources: SyncResources, *, files: bool = True, store: bool = True) -> Consistency:
@@ -154,7 +150,8 @@ def _unfinished(resources: SyncResources) -> Iterator[Finding]:
             slices, rows = catalog.count_unfinished(parts, corpus.corpus_id)
             if waiting or slices:
                 what = f"{max(waiting, rows):,} pictures of the corpus {corpus.name!r} are not embedded yet"
-                yield Finding("work", what, "index", corpus_id=corpus.corpus_id)
+                planned = waiting <= rows  # a run that was cut short before it had planned all leaves pictures without a slice
+                yield Finding("work", what, "resume" if planned else "index", corpus_id=corpus.corpus_id)
 
 
 def _files(resources: SyncResources, root: Root) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""Which routes are for Lodestone's own commands? Syncing and removing, with the token that service.json holds."""
+"""Which routes are for Lodestone's own commands? Syncing, comparing, removing; with the token of service.json."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import Response, StreamingResponse
 
 from lodestone_schemas.api import SyncProgress, SyncRequest
+from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 from lodestone_serve.guards import token_guard
 from lodestone_serve.services import Services
 from lodestone_serve.streams import NDJSON, progress_stream
@@ -23,6 +24,12 @@ def internal_router(services: Services, token: str) -> APIRouter:
     async def sync(body: SyncRequest) -> StreamingResponse:
         """Bring the collections in line with the catalog and the Parquet files, then answer from what is new."""
         return progress_stream(services.sync(body))
+
+    @router.post("/v1/internal/shadow", response_model=ShadowResult)
+    async def shadow(body: ShadowRequest) -> Response:
+        """Answer recorded queries by both versions of a space that is being swapped, beside those of users; compare."""
+        found = await services.shadow(body)
+        return Response(content=found.model_dump_json(), media_type="application/json")
 
     @router.delete("/v1/corpora/{name:path}", status_code=204)
     async def remove_corpus(name: str) -> Response:
