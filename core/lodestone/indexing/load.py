@@ -1,299 +1,85 @@
-"""How do stored outputs become points? Slices are read in groups, projected, and upserted with their filter fields.
+"""How do stored outputs get into a collection? In groups of slices: read, projected, upserted, and then marked as loaded.
 
-Memory holds one group whatever the collection's size. A group counts as loaded once the store has it durably; killed in
-between, it is upserted again, which changes nothing. Neither does a slice count whose pictures another run changed meanwhile.
+While one group is upserted the next is read and projected. Memory holds these two whatever the collection's size: a store that
+is slow makes the reading wait. A group counts as loaded once the store has it durably; killed in between, it is upserted again,
+which changes nothing. Neither does a slice count whose pictures another run changed meanwhile.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import islice
-from typing import Any, ClassVar, Final
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from typing import Final, TypeVar
 
-import numpy as np
-from numpy.typing import NDArray
-
-from lodestone.backbones.base import BackboneOutputs, OutputKey
-from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.identity import caption_id
-from lodestone.catalog.records import ImageRecord, ImageState, SliceRecord
-from lodestone.embeddings.slices import read_part
-from lodestone.embeddings.tables import matrix_of
-from lodestone.files.area import FileArea
+from lodestone.catalog.records import SliceRecord
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter, Progress, Stage
-from lodestone.indexing.tasks import META_PART, SliceParts
-from lodestone.indexing.uris import folders_of
-from lodestone.language.base import TextEncoder
-from lodestone.spaces.base import Projection
-from lodestone.store.base import Filter, MatchAny, PointBatch, VectorStore
-from lodestone_schemas.collections import CAPTION_FIELDS, PAYLOAD_FIELDS, FieldKind
+from lodestone.indexing.targets import CAPTIONS_ALIAS, CaptionTarget, SpaceTarget, Target
+from lodestone.store.base import PointBatch, VectorStore
 
-CAPTIONS_ALIAS: Final = "captions"
+__all__ = ["CAPTIONS_ALIAS", "CaptionTarget", "SpaceTarget", "Target", "groups", "load"]
+
 _GROUP_ROWS: Final = 2048
 
-
-class Target(ABC):
-    """One collection, and how its points come out of catalog and Parquet files."""
-
-    fields: ClassVar[tuple[tuple[str, FieldKind], ...]]
-    promoted = True  # its alias shall point at it
-
-    def __init__(
-        self, *, catalog: Catalog, embeddings: FileArea, alias: str, collection: str, dim: int, required: tuple[str, ...]
-    ) -> None:
-        self.catalog = catalog
-        self.embeddings = embeddings
-        self.alias = alias
-        self.collection = collection
-        self.dim = dim
-        self.required = required  # parts that a slice must have before it can be loaded
-
-    @abstractmethod
-    def points(self, slices: Sequence[SliceRecord]) -> PointBatch:
-        """The points of the slices' pictures that can be found now."""
-
-    @abstractmethod
-    def delete(self, store: VectorStore, image_ids: Sequence[str]) -> None:
-        """Remove all points of these pictures."""
-
-    @abstractmethod
-    def strangers(self, points: PointBatch) -> list[str]:
-        """Ids of those points that the catalog does not know."""
-
-    @abstractmethod
-    def expected(self) -> tuple[int, int]:
-        """How many points there must be at least and may be at most; they differ while pictures wait to be embedded again."""
-
-    def replace(self, store: VectorStore, slices: Sequence[SliceRecord]) -> int:
-        """Upsert the slices' points; returns how many."""
-        batch = self.points(slices)
-        if len(batch):
-            store.upsert(self.collection, batch)
-        return len(batch)
+_T = TypeVar("_T")
+_R = TypeVar("_R")
 
 
 def load(store: VectorStore, target: Target, *, progress: Progress, faults: Faults) -> int:
     """Upsert every slice that the collection does not hold; returns the number of points."""
-    waiting = list(target.catalog.unloaded_slices(target.collection, parts=target.required))
-    if not waiting:
+    catalog, collection = target.catalog, target.collection
+    slices, rows = catalog.count_unloaded(collection, parts=target.required)
+    if not slices:
         return 0
-    meter = Meter(progress, Stage.LOAD, total=sum(record.rows for record in waiting), detail=target.collection)
+    target.warm_up()
+    fresh = store.count(collection) == 0  # then no picture can have older points
+    meter = Meter(progress, Stage.LOAD, total=rows, detail=collection)
+
+    def read(group: Sequence[SliceRecord]) -> PointBatch:
+        catalog.begin_loading(collection, [record.slice_id for record in group])  # before anything of the pictures is read
+        return target.points(group)
+
     loaded = 0
-    for group in _groups(waiting):
-        slice_ids = [record.slice_id for record in group]
-        target.catalog.begin_loading(target.collection, slice_ids)  # before anything of the pictures is read
-        loaded += target.replace(store, group)
-        faults.reach("loading")
-        target.catalog.mark_loaded(target.collection, slice_ids)
-        meter.add(sum(record.rows for record in group))
+    waiting = catalog.unloaded_slices(collection, parts=target.required)
+    with closing(_read_ahead(groups(waiting), read)) as ready:
+        # Written in the order in which they were read: what a picture became meanwhile comes after what it was.
+        for group, points in ready:
+            target.write(store, group, points, fresh=fresh)
+            loaded += len(points)
+            faults.reach("loading")
+            catalog.mark_loaded(collection, [record.slice_id for record in group])
+            meter.add(sum(record.rows for record in group))
     return loaded
 
 
-def _groups(slices: Sequence[SliceRecord]) -> Iterator[list[SliceRecord]]:
+def groups(slices: Iterable[SliceRecord]) -> Iterator[list[SliceRecord]]:
+    """Slices in groups of about 2048 pictures."""
     group: list[SliceRecord] = []
+    rows = 0
     for record in slices:
-        if group and sum(member.rows for member in group) + record.rows > _GROUP_ROWS:
+        if group and rows + record.rows > _GROUP_ROWS:
             yield group
-            group = []
+            group, rows = [], 0
         group.append(record)
+        rows += record.rows
     if group:
         yield group
 
 
-class SpaceTarget(Target):
-    """The collection of one (space, version).
-
-    Args:
-        catalog: Which pictures there are.
-        embeddings: Where their outputs are.
-        parts: Names of the parts that hold them.
-        projection: Makes vectors of them.
-        promoted: False for a version that a model swap keeps beside the one that is searched.
-    """
-
-    fields = PAYLOAD_FIELDS
-
-    def __init__(
-        self, *, catalog: Catalog, embeddings: FileArea, parts: SliceParts, projection: Projection, promoted: bool = True
-    ) -> None:
-        self.promoted = promoted
-        backbones = dict.fromkeys(key.backbone for key in projection.requires)
-        super().__init__(
-            catalog=catalog,
-            embeddings=embeddings,
-            alias=projection.name,
-            collection=projection.collection,
-            dim=projection.dim,
-            required=(*(parts.backbones[name] for name in backbones), META_PART),
-        )
-        self._parts = parts
-        self._projection = projection
-
-    def points(self, slices: Sequence[SliceRecord]) -> PointBatch:
-        """See `Target.points`."""
-        images: list[ImageRecord] = []
-        columns: dict[OutputKey, list[NDArray[np.float16]]] = {key: [] for key in self._projection.requires}
-        for record in slices:
-            members, outputs = self._outputs(record)
-            images += members
-            for key, rows in outputs.items():
-                columns[key].append(rows)
-        if not images:
-            return PointBatch([], np.empty((0, self.dim), np.float32), [])
-        joined = BackboneOutputs({key: np.concatenate(rows) for key, rows in columns.items()})
-        self._projection.warm_up()
-        return PointBatch([image.image_id for image in images], self._projection.project(joined), payloads(images))
-
-    def delete(self, store: VectorStore, image_ids: Sequence[str]) -> None:
-        """See `Target.delete`."""
-        store.delete(self.collection, image_ids)
-
-    def strangers(self, points: PointBatch) -> list[str]:
-        """See `Target.strangers`."""
-        known = self.catalog.images(points.ids)
-        living = {image_id for image_id, image in known.items() if image.state in {ImageState.ACTIVE, ImageState.PENDING}}
-        return [image_id for image_id in points.ids if image_id not in living]
-
-    def expected(self) -> tuple[int, int]:
-        """See `Target.expected`."""
-        active = self.catalog.count_images(state=ImageState.ACTIVE)
-        waiting = sum(
-            len(self.catalog.slice_images(record.slice_id, states=(ImageState.ACTIVE,)))
-            for part in self.required
-            for record in self.catalog.slices_without(part)
-        )
-        return active - waiting, active + self.catalog.count_images(state=ImageState.PENDING)
-
-    def _outputs(self, record: SliceRecord) -> tuple[list[ImageRecord], Mapping[OutputKey, NDArray[np.float16]]]:
-        """The slice's findable pictures, and their rows of each output in the same order."""
-        receipts = self.catalog.receipts(record.slice_id)
-        tables = {
-            backbone: read_part(
-                self.embeddings,
-                receipts[self._parts.backbones[backbone]],
-                columns=["image_id", *(key.output for key in self._projection.requires if key.backbone == backbone)],
-            )
-            for backbone in dict.fromkeys(key.backbone for key in self._projection.requires)
-        }
-        ids: dict[str, list[str]] = {backbone: table.column("image_id").to_pylist() for backbone, table in tables.items()}
-        rows = {backbone: {image_id: row for row, image_id in enumerate(column)} for backbone, column in ids.items()}
-        active = self.catalog.slice_images(record.slice_id, states=(ImageState.ACTIVE,))
-        images = [image for image in active if all(image.image_id in known for known in rows.values())]
-        wanted = [image.image_id for image in images]
-        outputs: dict[OutputKey, NDArray[np.float16]] = {}
-        for key in self._projection.requires:
-            matrix = matrix_of(tables[key.backbone], key.output)
-            if ids[key.backbone] != wanted:  # pictures have left the slice since, or their rows stand in another order
-                known = rows[key.backbone]
-                matrix = matrix[np.array([known[image_id] for image_id in wanted], np.intp)]
-            outputs[key] = matrix
-        return images, outputs
-
-
-class CaptionTarget(Target):
-    """The collection of captions in one version of the text encoder: one point a caption.
-
-    Args:
-        catalog: Which captions there are.
-        embeddings: Where their vectors are.
-        parts: Names of the parts that hold them.
-        encoder: Whose vectors they are; is not loaded.
-    """
-
-    fields = CAPTION_FIELDS
-
-    def __init__(self, *, catalog: Catalog, embeddings: FileArea, parts: SliceParts, encoder: TextEncoder) -> None:
-        super().__init__(
-            catalog=catalog,
-            embeddings=embeddings,
-            alias=CAPTIONS_ALIAS,
-            collection=f"{CAPTIONS_ALIAS}-{encoder.version}",
-            dim=encoder.dim,
-            required=(parts.captions, META_PART),
-        )
-        self._part = parts.captions
-
-    def replace(self, store: VectorStore, slices: Sequence[SliceRecord]) -> int:
-        """Upsert the slices' captions, and remove those that their pictures no longer have."""
-        if store.count(self.collection):
-            for record in slices:
-                ids = [image.image_id for image in self.catalog.slice_images(record.slice_id)]
-                self.delete(store, ids)
-        batch = self.points(slices)
-        if len(batch):
-            store.upsert(self.collection, batch)
-        return len(batch)
-
-    def points(self, slices: Sequence[SliceRecord]) -> PointBatch:
-        """See `Target.points`."""
-        ids: list[str] = []
-        vectors: list[NDArray[np.float32]] = []
-        found: list[Mapping[str, Any]] = []
-        for record in slices:
-            receipt = self.catalog.receipts(record.slice_id)[self._part]
-            if receipt.rows == 0:
-                continue
-            images = {i.image_id: i for i in self.catalog.slice_images(record.slice_id, states=(ImageState.ACTIVE,))}
-            current = _caption_ids(self.catalog, images)
-            table = read_part(self.embeddings, receipt)
-            captions: list[str] = table.column("caption_id").to_pylist()
-            of: list[str] = table.column("image_id").to_pylist()
-            sources: list[str] = table.column("source").to_pylist()
-            rows = [row for row, key in enumerate(captions) if key in current and of[row] in images]
-            fields = dict(zip(images, payloads(list(images.values())), strict=True))
-            ids += [captions[row] for row in rows]
-            found += [{**fields[of[row]], "image": of[row], "source": sources[row]} for row in rows]
-            vectors.append(_unit(matrix_of(table, "vector")[rows].astype(np.float32)))
-        if not ids:
-            return PointBatch([], np.empty((0, self.dim), np.float32), [])
-        return PointBatch(ids, np.concatenate(vectors), found)
-
-    def delete(self, store: VectorStore, image_ids: Sequence[str]) -> None:
-        """See `Target.delete`."""
-        if image_ids:
-            store.delete_matching(self.collection, Filter(must=(MatchAny("image", tuple(image_ids)),)))
-
-    def strangers(self, points: PointBatch) -> list[str]:
-        """See `Target.strangers`."""
-        known = _caption_ids(self.catalog, {str(payload["image"]) for payload in points.payloads})
-        return [key for key in points.ids if key not in known]
-
-    def expected(self) -> tuple[int, int]:
-        """See `Target.expected`."""
-        active, pending = 0, 0
-        captioned = (image_id for image_id, _ in self.catalog.captioned_images())
-        while ids := list(islice(captioned, _GROUP_ROWS)):
-            images = self.catalog.images(ids)
-            for image_id, records in self.catalog.captions(ids).items():
-                count = len({(record.source, record.text) for record in records})
-                if images[image_id].state is ImageState.ACTIVE:
-                    active += count
-                else:
-                    pending += count
-        unfinished = any(self.catalog.slices_without(part) for part in self.required)
-        return 0 if unfinished else active, active + pending
-
-
-def payloads(images: Sequence[ImageRecord]) -> list[dict[str, Any]]:
-    """Filter fields of pictures (`PAYLOAD_FIELDS`)."""
-    return [
-        {"corpus": image.corpus_id, "root": image.root_id, "folders": list(folders_of(image.uri))}
-        | ({} if image.taken_at is None else {"taken_at": image.taken_at})
-        for image in images
-    ]
-
-
-def _caption_ids(catalog: Catalog, image_ids: Collection[str]) -> set[str]:
-    return {
-        caption_id(image_id, record.source, record.text)
-        for image_id, records in catalog.captions(image_ids).items()
-        for record in records
-    }
-
-
-def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Half floats are not quite of length 1 any more."""
-    unit: NDArray[np.float32] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    return unit
+def _read_ahead(items: Iterable[_T], read: Callable[[_T], _R]) -> Generator[tuple[_T, _R]]:
+    """Each item with what `read` makes of it, in their order; the next is read while the caller works on one."""
+    pool = ThreadPoolExecutor(1, thread_name_prefix="lodestone-load")
+    running: deque[tuple[_T, Future[_R]]] = deque()
+    try:
+        for item in items:
+            running.append((item, pool.submit(read, item)))
+            if len(running) > 1:
+                first, result = running.popleft()
+                yield first, result.result()
+        while running:
+            first, result = running.popleft()
+            yield first, result.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
