@@ -38,6 +38,7 @@ _GROUPS: dict[str, tuple[str, str]] = {
     "corpus": ("lodestone_cli.commands.corpus", "app"),
     "directory": ("lodestone_cli.commands.directory", "app"),
     "train": ("lodestone_cli.commands.train", "app"),
+    "models": ("lodestone_cli.commands.models", "app"),
     "eval": ("lodestone_cli.commands.eval", "app"),
     "tags": ("lodestone_cli.commands.tags", "app"),
     "trust": ("lodestone_cli.commands.trust", "app"),

@@ -35,6 +35,7 @@ from lodestone_schemas.api import (
 )
 from lodestone_schemas.directories import JobInfo, JobList
 from lodestone_schemas.service import Alive, ServiceStatus
+from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
 if TYPE_CHECKING:
     import httpx
@@ -220,6 +221,14 @@ class ServiceClient:
     def status(self) -> ServiceStatus:
         """What answers in the service right now."""
         return ServiceStatus.model_validate_json(self._get("/v1/status"))
+
+    def shadow(self, request: ShadowRequest) -> ShadowResult:
+        """Have the service compare both versions of a space that is being swapped; may take minutes."""
+        headers = {"Content-Type": "application/json", **self._token}
+        answer = self._request(
+            "POST", "/v1/internal/shadow", content=request.model_dump_json(), headers=headers, timeout=_endless()
+        )
+        return ShadowResult.model_validate_json(answer)
 
     def sync(self, request: SyncRequest | None = None) -> Iterator[SyncProgress]:
         """Have the service bring its collections in line; yields every step, the last one `done`."""

@@ -42,6 +42,7 @@ from lodestone_serve.readiness import Readiness
 from lodestone_serve.services import StoredFile
 
 if TYPE_CHECKING:
+    from lodestone.directories.watch import Patience
     from lodestone.generators.asking import HubObserver
     from lodestone.indexing.progress import ProgressEvent
     from lodestone.query.engine import QueryEngine
@@ -61,6 +62,7 @@ class HomeServices(MemoryServices, DirectoryServices):
         settings: Of the home to open.
         observe_batch: Told the number of texts of every pass of the text encoder.
         observe_engines: Told what happens to guide engines.
+        patience: Of the watcher of directories.
     """
 
     def __init__(
@@ -69,8 +71,10 @@ class HomeServices(MemoryServices, DirectoryServices):
         *,
         observe_batch: Callable[[int], None] = lambda _: None,
         observe_engines: HubObserver | None = None,
+        patience: Patience | None = None,
     ) -> None:
         self._settings = settings
+        self._patience = patience
         self._observe_engines = observe_engines
         self._observe_batch = observe_batch
         self._started_at = datetime.now(UTC)
@@ -93,7 +97,7 @@ class HomeServices(MemoryServices, DirectoryServices):
             await asyncio.to_thread(runtime.close)
             raise
         self._opened = _Opened(runtime, answering, Readiness(runtime, self._started_at))
-        self._background = Background(runtime, self._load)
+        self._background = Background(runtime, self._load, patience=self._patience)
         self._background.start()
         if self._settings.store.kind != "edge":  # others than this service may promote collections
             self._follower = asyncio.create_task(self._follow())

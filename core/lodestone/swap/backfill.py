@@ -102,7 +102,7 @@ def backfill(runtime: Runtime, projection: Projection, *, pool: ExecutorFactory 
     Args:
         runtime: The opened home.
         projection: The version.
-        pool: Makes the executor where the settings ask for Ray.
+        pool: Makes the executor where the settings ask for Ray; None: this machine's processes instead.
         progress: Told of every slice.
 
     Raises:
@@ -171,8 +171,6 @@ def _findable(catalog: Catalog, failures: Sequence[RowFailure]) -> list[RowFailu
 def _executor(runtime: Runtime, parts: OnlyOutputs, slices: int, pool: ExecutorFactory | None) -> EmbedExecutor:
     settings = runtime.settings
     kind = choose_executor(settings, slices)
-    if kind == "ray" and pool is None:
-        kind = "inline"
     alone = kind == "inline"
     made = embed_settings(
         settings,

@@ -1,0 +1,61 @@
+"""What are the spaces of a home made of, and what could they be made of instead? Opens no model and no embedded store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lodestone.errors import InvalidRequestError, ModelUnavailableError
+from lodestone.swap.definitions import BRIDGE, SHIPPED, in_force
+from lodestone.swap.standing import unsettled
+
+if TYPE_CHECKING:
+    from lodestone.runtime import Runtime
+
+
+def models_overview(runtime: Runtime) -> dict[str, Any]:
+    """JSON-serialisable: `spaces` with source, backbones, collection, the promoted one, the swap going on; `backbones`."""
+    exists = runtime.home.exists()
+    promoted = runtime.promoted() if exists else {}
+    swaps = {swap.space: swap for swap in unsettled(runtime.catalog)} if exists else {}
+    spaces = []
+    for space, projection in runtime.projections().items():
+        swap = swaps.get(space)
+        spaces.append(
+            {
+                "space": space,
+                **_made_of(runtime, space),
+                "collection": projection.collection,
+                "promoted": promoted.get(space),
+                "overridden": exists and space in runtime.catalog.overrides(),
+                "swap": None if swap is None else {"to": swap.target, "state": swap.state.value},
+                "versions": _versions(runtime) if space == BRIDGE and exists else [],
+            }
+        )
+    return {"spaces": spaces, "backbones": _backbones(runtime)}
+
+
+def _made_of(runtime: Runtime, space: str) -> dict[str, Any]:
+    try:
+        definition = in_force(runtime, space)
+    except InvalidRequestError:  # another package's
+        return {"kind": "package", "source": "an installed package", "backbones": []}
+    return {"kind": definition.kind, "source": definition.source, "backbones": list(definition.backbones)}
+
+
+def _versions(runtime: Runtime) -> list[str]:
+    learnt = [artifact.version for artifact in runtime.catalog.artifacts(BRIDGE)]
+    return [SHIPPED, *learnt] if learnt else []
+
+
+def _backbones(runtime: Runtime) -> list[dict[str, Any]]:
+    from lodestone.backbones.registry import BACKBONES, make_backbone
+
+    context = runtime.models()
+    found = []
+    for name in dict.fromkeys([*BACKBONES, *runtime.profile.backbones]):
+        try:
+            version: str | None = make_backbone(name, context).version
+        except ModelUnavailableError:
+            version = None
+        found.append({"name": name, "installed": version is not None, "version": version})
+    return found
