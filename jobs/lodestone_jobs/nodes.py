@@ -6,12 +6,15 @@ thousands of failed pictures, or as slices on a disk that nobody else reads.
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
+
+import psutil
 
 from lodestone import __version__
 from lodestone.config.placement import check_placement
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
 
 _ANSWER_SECONDS: Final = 120.0
 _SHOWN: Final = 3
+_PROBE: Final = "probe-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,8 @@ def _look_around(embeddings: FileArea, nodes: Sequence[dict[str, Any]], paths: S
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    nonce = f"probe-{uuid4().hex}"
+    _sweep(embeddings)
+    nonce = f"{_PROBE}{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:12]}"
     embeddings.write(nonce, nonce.encode(), durable=False)
     try:
         task = ray.remote(num_cpus=0, max_retries=1)(look)
@@ -123,6 +128,15 @@ def look(embeddings: FileArea, nonce: str, paths: Sequence[str]) -> NodeView:
         seen, trouble = False, str(error)
     missing = tuple(path for path in paths if not Path(path).exists())
     return NodeView(socket.gethostname(), __version__, seen, trouble, missing)
+
+
+def _sweep(embeddings: FileArea) -> None:
+    """Delete what drivers on this machine left that were killed while they asked."""
+    ours = f"{_PROBE}{socket.gethostname()}-"
+    for file in embeddings.names()[1]:
+        pid = file.path.removeprefix(ours).partition("-")[0]
+        if file.path.startswith(ours) and pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            embeddings.delete(file.path)
 
 
 def _named(views: Sequence[NodeView]) -> str:

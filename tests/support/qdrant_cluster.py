@@ -52,7 +52,19 @@ class QdrantNode:
         Raises:
             OSError: it does not answer.
         """
-        with urllib.request.urlopen(f"{self.url}{path}", timeout=5) as reply:
+        return self._ask(urllib.request.Request(f"{self.url}{path}"))
+
+    def post(self, path: str, body: Any) -> Any:
+        """The `result` of a POST of JSON to this node; `OSError` as `get`."""
+        data, kind = json.dumps(body).encode(), {"Content-Type": "application/json"}
+        return self._ask(urllib.request.Request(f"{self.url}{path}", data=data, headers=kind))
+
+    def delete(self, path: str) -> Any:
+        """The `result` of a DELETE on this node; `OSError` as `get`."""
+        return self._ask(urllib.request.Request(f"{self.url}{path}", method="DELETE"))
+
+    def _ask(self, request: urllib.request.Request) -> Any:
+        with urllib.request.urlopen(request, timeout=30) as reply:
             return json.load(reply)["result"]
 
 
@@ -146,7 +158,11 @@ def run_qdrant_cluster(binary: Path, home: Path, *, nodes: int = NODES) -> Itera
     """Run a cluster that keeps its files under `home`, whole inside the block, killed at its end."""
     ports = free_ports(3 * nodes)
     cluster = QdrantCluster(
-        binary, [QdrantNode(number, home / f"node-{number}", *ports[3 * number : 3 * number + 3]) for number in range(nodes)]
+        binary,
+        [
+            QdrantNode(n, home / f"node-{n}", http_port=ports[3 * n], grpc_port=ports[3 * n + 1], p2p_port=ports[3 * n + 2])
+            for n in range(nodes)
+        ],
     )
     try:
         for number in range(nodes):

@@ -1,7 +1,8 @@
 """Which process are a test's Ray nodes the children of? This one: it starts and kills them as it is told on standard input.
 
 A process of its own, because Ray reads its settings when it is imported, and its nodes die with the thread that started them.
-`add CPUS` prints a node's number, address and processes as JSON; `kill NUMBER` sends SIGKILL to all of them.
+`add CPUS` prints a node's number, address and processes as JSON; `kill NUMBER` sends SIGKILL to
+all of them; after `kill all` the next one is the head of a new cluster.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ def main(folder: str) -> None:
         if command == "add":
             nodes.append(_start(folder, nodes[0] if nodes else None, cpus=int(value)))
             answer: Any = {"number": len(nodes) - 1, "address": nodes[0].gcs_address, "pids": _pids(nodes[-1])}
+        elif value == "all":
+            answer = {"killed": sum(_kill(node) for node in nodes)}
+            nodes.clear()
         else:
             answer = {"killed": _kill(nodes[int(value)])}
         print(json.dumps(answer), flush=True)

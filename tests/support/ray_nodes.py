@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -49,6 +50,7 @@ class RayNodes:
     host: subprocess.Popen[str]
     alive: set[int] = field(default_factory=set)
     address: str = ""
+    _telling: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, *, cpus: int = 2) -> int:
         """Start one more node; its number."""
@@ -62,15 +64,23 @@ class RayNodes:
         self._tell(f"kill {number}")
         self.alive.discard(number)
 
+    def restart(self, *, nodes: int = NODES, cpus: int = 2) -> None:
+        """Kill what is left, and start a new cluster at another address: one whose head is gone does not come back."""
+        self._tell("kill all")
+        self.alive.clear()
+        for _ in range(nodes):
+            self.add(cpus=cpus)
+
     def _tell(self, command: str) -> dict[str, Any]:
         assert self.host.stdin is not None
         assert self.host.stdout is not None
-        self.host.stdin.write(command + "\n")
-        self.host.stdin.flush()
-        while line := self.host.stdout.readline():
-            if line.startswith("{"):
-                answer: dict[str, Any] = json.loads(line)
-                return answer
+        with self._telling:
+            self.host.stdin.write(command + "\n")
+            self.host.stdin.flush()
+            while line := self.host.stdout.readline():
+                if line.startswith("{"):
+                    answer: dict[str, Any] = json.loads(line)
+                    return answer
         raise AssertionError(f"the host of the Ray nodes died at {command!r}: {(self.folder / 'host.log').read_text()[-2000:]}")
 
 

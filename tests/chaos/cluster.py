@@ -1,0 +1,205 @@
+"""What does a round of chaos happen to? Three Ray nodes, a Qdrant cluster of three, PostgreSQL, and homes that use them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+from scripts.fetch_qdrant import fetch
+from tests.support.models import model_context
+from tests.support.pictures import write_bad_files, write_photos
+from tests.support.postgres_server import PostgresServer, run_postgres
+from tests.support.qdrant_cluster import QdrantCluster, run_qdrant_cluster
+from tests.support.ray_nodes import RayNodes, run_ray_nodes
+
+from lodestone.catalog.catalog import Catalog
+
+PICTURES, SLICE = 40, 8
+CORPUS = "chaos"
+_RUN_SECONDS = 240.0
+_WORKER = "MapWorker"  # in the title of a Ray Data actor's process
+_SETTINGS = """
+profile = "small"
+catalog_url = "{catalog}"
+[profiles.small]
+direct = {{ pixels = "efficientnet-lite0#features" }}
+[models]
+cache = "{models}"
+threads = 1
+[index]
+slice_size = {slice_size}
+[store]
+kind = "server"
+url = {urls}
+grpc_port = {grpc_ports}
+shards = 3
+replication = 2
+timeout_s = 5
+[cluster]
+address = "{ray}"
+shape = "{shape}"
+actors = 2
+decoders = 2
+cpus_per_actor = 0.5
+cpus_per_decoder = 0.5
+"""
+_DRIVER_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # a driver whose head node is gone gives up after so long, not a minute
+}
+
+
+@dataclass
+class Driver:
+    """A driver's process and the steps that it has told so far."""
+
+    process: subprocess.Popen[str]
+    lines: list[str] = field(default_factory=list)
+    steps: int = 0
+    _changed: threading.Condition = field(default_factory=threading.Condition)
+
+    def listen(self) -> None:
+        """Read what it tells, until it ends."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with self._changed:
+                self.lines.append(line.rstrip())
+                self.steps += line.startswith("step ")
+                self._changed.notify_all()
+        self.process.wait()
+        with self._changed:
+            self._changed.notify_all()
+
+    def wait_for_step(self, number: int) -> bool:
+        """Return when it has told so many steps; False: it ended before."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.steps >= number or self.process.poll() is not None, timeout=_RUN_SECONDS)
+            return self.steps >= number and self.process.poll() is None
+
+
+@dataclass
+class ChaosCluster:
+    """The servers, and where the pictures are."""
+
+    folder: Path
+    postgres: PostgresServer
+    qdrant: QdrantCluster
+    ray: RayNodes
+    photos: Path
+    template: str  # name of a database with the corpus in it: its id is part of every picture's
+    shape: str = "fat"
+
+    def new_home(self, name: str) -> Path:
+        """A home of its own with an empty catalog, in which pictures get the ids that they get in every other."""
+        home = self.folder / name
+        home.mkdir()
+        self._configure(home, self.postgres.create_database(self.template))
+        return home
+
+    def reconfigure(self, home: Path) -> None:
+        """Write the settings again: a new Ray has a new address."""
+        catalog = next(line for line in (home / "lodestone.toml").read_text().splitlines() if line.startswith("catalog_url"))
+        self._configure(home, catalog.partition('"')[2].rstrip('"'))
+
+    def _configure(self, home: Path, catalog: str) -> None:
+        text = _SETTINGS.format(
+            catalog=catalog,
+            models=model_context().cache.root,
+            slice_size=SLICE,
+            urls=self.qdrant.urls,
+            grpc_ports=self.qdrant.grpc_ports,
+            ray=self.ray.address,
+            shape=self.shape,
+        )
+        (home / "lodestone.toml").write_text(text.replace("'", '"'))
+
+    @contextmanager
+    def driver(self, home: Path, *, resume: bool = False) -> Iterator[Driver]:
+        """A driver on its way; dead at the end of the block."""
+        arguments = [str(home), CORPUS] + ([] if resume else [str(self.photos)])
+        with (home / "driver.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.chaos.driver", *arguments],
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=Path(__file__).resolve().parents[2],
+                env={**os.environ, **_DRIVER_ENVIRONMENT, **self.ray.environment},
+            )
+        driver = Driver(process)
+        listener = threading.Thread(target=driver.listen, daemon=True)
+        listener.start()
+        try:
+            yield driver
+        finally:
+            process.kill()
+            listener.join()
+
+    def workers(self) -> list[psutil.Process]:
+        """Processes of Ray actors that decode or embed now."""
+        found = []
+        for process in psutil.Process(self.ray.host.pid).children(recursive=True):
+            try:
+                if _WORKER in " ".join(process.cmdline()):
+                    found.append(process)
+            except psutil.Error:  # it ended meanwhile
+                continue
+        return found
+
+    def mend(self) -> None:
+        """Have every server and node run again that does not."""
+        if self.postgres.process.poll() is not None:
+            self.postgres.start()
+        if 0 not in self.ray.alive:  # the head was lost, and with it the cluster
+            self.ray.restart()
+        while len(self.ray.alive) < 3:
+            self.ray.add()
+        self.qdrant.restart_dead()
+
+    def forget(self, home: Path) -> None:
+        """Remove a home's collections from the servers, so that later rounds are not slowed down by them."""
+        from lodestone.config.home import Home
+
+        prefix = f"{Home(home).id}."
+        node = self.qdrant.nodes[0]
+        for collection in node.get("/collections")["collections"]:
+            if collection["name"].startswith(prefix):
+                node.delete(f"/collections/{collection['name']}")
+
+
+@contextmanager
+def chaos_cluster(folder: Path, *, shape: str = "fat") -> Iterator[ChaosCluster]:
+    """All servers, started side by side."""
+    photos = folder / "photos"
+    write_photos(photos, PICTURES)
+    write_bad_files(photos / "bad")
+    for number in range(0, PICTURES, 5):
+        (photos / f"{number:06}.txt").write_text(f"a made up picture, number {number}", encoding="utf-8")
+    with ExitStack() as stack, ThreadPoolExecutor(3) as pool:
+
+        def enter(context: Any) -> Any:
+            return stack.enter_context(context)
+
+        starting = [
+            pool.submit(enter, context)
+            for context in (
+                run_postgres(folder / "postgres"),
+                run_qdrant_cluster(fetch(), folder / "qdrant"),
+                run_ray_nodes(),
+            )
+        ]
+        postgres, qdrant, ray = [each.result() for each in starting]
+        template = postgres.create_database()
+        catalog = Catalog.open(template)
+        catalog.ensure_corpus(CORPUS)
+        catalog.close()
+        yield ChaosCluster(folder, postgres, qdrant, ray, photos, template.rpartition("/")[2], shape)

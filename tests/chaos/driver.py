@@ -1,0 +1,43 @@
+"""What does the process do that a round of chaos indexes with? One run on the cluster, telling each step on standard output.
+
+`python -m tests.chaos.driver HOME CORPUS FOLDER` indexes a folder; without the folder it resumes the last run.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from lodestone.config.settings import load_settings
+from lodestone.errors import LodestoneError
+from lodestone.indexing.progress import ProgressEvent
+from lodestone.indexing.report import IndexRequest
+from lodestone.indexing.run import index_paths
+from lodestone.runtime import Runtime
+
+
+def tell(event: ProgressEvent) -> None:
+    """One line a step."""
+    print("step", event.stage, event.done, event.detail, flush=True)
+
+
+def main(home: str, corpus: str, *folders: str) -> int:
+    """Index or resume; 0 when it went well."""
+    from lodestone_jobs.pools import ray_pool
+
+    print("step begin 0", flush=True)
+    paths = tuple(Path(folder) for folder in folders)
+    request = IndexRequest(paths, corpus=corpus) if paths else IndexRequest(corpus=corpus, resume="")
+    try:
+        settings = load_settings({"home": home}).settings
+        with Runtime.open(settings, purpose="chaos") as runtime, ray_pool(runtime, folders) as pool:
+            report = index_paths(runtime, request, pool=pool, progress=tell)
+    except LodestoneError as error:
+        print(f"failed {error.code}: {error.message} ({error.hint})", flush=True)
+        return error.exit_code
+    print(f"done {report.images} pictures, embedded {report.counts.get('embedded', 0)}, retries {report.retries}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,224 @@
+"""Does an index run on a cluster survive anything? Rounds of SIGKILL at random moments, each compared with an undisturbed run.
+
+`python -m tests.chaos.rounds --rounds 20 --seed 1` (or `make chaos`) prints each round's seed; `--seed N --rounds 1` plays the
+faults of one round again. In each, one to three of these die at moments drawn over the whole run: a worker, the driver, a Ray
+node (the head too), a Qdrant node, PostgreSQL. What died comes back, the run is resumed where it failed, and then ids, counts
+and vectors must be those of the run that nobody disturbed: nothing lost, nothing twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+from tests.chaos.cluster import ChaosCluster, Driver, chaos_cluster
+from tests.chaos.state import State, differences, state_of
+
+KINDS = ("worker", "driver", "ray", "qdrant", "postgres")
+_MOST_RESUMES = 5
+_LONGEST_DELAY_S = 6.0
+_OUTAGE_S = (0.2, 3.0)
+_RUN_S = 240.0
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One SIGKILL.
+
+    Attributes:
+        kind: Whose.
+        step: It falls after the driver has told so many steps,
+        delay_s: and so many seconds.
+        victim: Which of several, as a draw from 0 to 1.
+        outage_s: Until the victim is started again.
+    """
+
+    kind: str
+    step: int
+    delay_s: float
+    victim: float
+    outage_s: float
+
+
+@dataclass
+class Undisturbed:
+    """The run that nothing happened to: its result, and when (seconds) it told each step."""
+
+    state: State
+    steps: list[float] = field(default_factory=list)
+
+
+def undisturbed(cluster: ChaosCluster) -> Undisturbed:
+    """Index once in peace."""
+    home = cluster.new_home("undisturbed")
+    began = time.monotonic()
+    steps: list[float] = []
+    with cluster.driver(home) as driver:
+        while driver.wait_for_step(len(steps) + 1):
+            steps.append(time.monotonic() - began)
+        assert driver.process.wait(_RUN_S) == 0, _told(driver, home)
+    state = state_of(cluster, home)
+    assert not (state.strays or state.doubles), (state.strays, state.doubles)
+    cluster.forget(home)
+    return Undisturbed(state, steps)
+
+
+def kinds_of(seed: int) -> list[str]:
+    """What dies in a round: each kind first in every fifth, and up to two others."""
+    draw = random.Random(seed)
+    first = KINDS[seed % len(KINDS)]
+    return [first, *draw.sample([kind for kind in KINDS if kind != first], k=draw.choice((0, 1, 1, 2)))]
+
+
+def faults_of(seed: int, kinds: Sequence[str], steps: Sequence[float]) -> list[Fault]:
+    """The faults of a round, at moments spread over a run that told `steps`."""
+    draw = random.Random(seed)
+    faults = []
+    for kind in kinds:
+        moment = draw.uniform(steps[1] * 0.8, steps[-1] * 0.98)  # imports take half of the time before the first step
+        step = max(sum(told <= moment for told in steps), 1)
+        if kind == "worker":  # there are none before the first slice is on its way, and none after the last
+            embed = len([told for told in steps if told <= steps[-1] * 0.9])
+            step = min(step, embed)
+        delay = min(max(moment - steps[step - 1], 0.0), _LONGEST_DELAY_S)
+        faults.append(Fault(kind, step, delay, draw.random(), draw.uniform(*_OUTAGE_S)))
+    return sorted(faults, key=lambda fault: (fault.step, fault.delay_s))
+
+
+def play(cluster: ChaosCluster, name: str, faults: list[Fault], wanted: Undisturbed) -> tuple[list[str], list[str]]:
+    """One round: (what happened, what is wrong afterwards)."""
+    home = cluster.new_home(name)
+    happened: list[str] = []
+    left = list(faults)
+    begun, runs, code = False, 0, -1
+    while code != 0:
+        assert runs <= _MOST_RESUMES, f"{happened}: not finished after {runs} runs: {_told(driver, home)}"
+        mending: list[threading.Thread] = []
+        # before discovery was over there is nothing to resume: then the same command again
+        with cluster.driver(home, resume=begun and runs % 2 == 1) as driver:
+            while left and driver.process.poll() is None:
+                fault = left[0]
+                if not driver.wait_for_step(fault.step):
+                    break
+                time.sleep(fault.delay_s)
+                if strike(cluster, driver, fault, mending):
+                    happened.append(f"{fault.kind} at step {fault.step} + {fault.delay_s:.1f} s")
+                    left.pop(0)
+            code = driver.process.wait(_RUN_S)
+        for thread in mending:
+            thread.join()
+        runs += 1
+        begun = begun or any(line.startswith("step start") for line in driver.lines)
+        if code != 0:
+            happened.append(f"driver ended with {code}{': ' + driver.lines[-1] if code > 0 and driver.lines else ''}")
+            cluster.mend()
+            cluster.reconfigure(home)
+    cluster.mend()
+    happened += [f"{fault.kind} missed" for fault in left]
+    happened.append(f"{runs} runs; {driver.lines[-1]}")
+    problems = differences(state_of(cluster, home), wanted.state)
+    cluster.forget(home)
+    return happened, problems
+
+
+def strike(cluster: ChaosCluster, driver: Driver, fault: Fault, mending: list[threading.Thread]) -> bool:
+    """Kill; False when there was nothing to kill any more. What is to come back does so in a thread of `mending`."""
+    if driver.process.poll() is not None:
+        return False
+    if fault.kind == "driver":
+        driver.process.send_signal(signal.SIGKILL)
+    elif fault.kind == "worker":
+        workers = _wait_for_workers(cluster, driver)
+        if not workers:
+            return False
+        with suppress(psutil.NoSuchProcess):
+            os.kill(workers[int(fault.victim * len(workers))].pid, signal.SIGKILL)
+    elif fault.kind == "ray":
+        nodes = sorted(cluster.ray.alive)
+        node = nodes[int(fault.victim * len(nodes))]
+        cluster.ray.kill(node)
+        if node != 0:
+            _later(mending, fault, cluster.ray.add)
+    elif fault.kind == "qdrant":
+        living = [node.number for node in cluster.qdrant.nodes if node.alive]
+        number = living[int(fault.victim * len(living))]
+        cluster.qdrant.kill(number)
+        _later(mending, fault, lambda: cluster.qdrant.start(number))
+    else:
+        cluster.postgres.kill()
+        _later(mending, fault, cluster.postgres.start)
+    return True
+
+
+def run_rounds(cluster: ChaosCluster, seeds: Sequence[int], kinds: Callable[[int], Sequence[str]] = kinds_of) -> list[str]:
+    """Play rounds, telling of each; returns what was wrong in any."""
+    began = time.monotonic()
+    wanted = undisturbed(cluster)
+    images = Counter(state for _, state, _ in wanted.state.images.values())
+    print(f"undisturbed: {dict(images)}, {len(wanted.steps)} steps in {wanted.steps[-1]:.0f} s", flush=True)
+    wrong: list[str] = []
+    struck: Counter[str] = Counter()
+    for seed in seeds:
+        at = time.monotonic()
+        faults = faults_of(seed, kinds(seed), wanted.steps)
+        happened, problems = play(cluster, f"round-{seed}", faults, wanted)
+        struck.update(kind for kind in KINDS for what in happened if what.startswith(f"{kind} at step"))
+        verdict = "FAILED" if problems else "equal"
+        print(f"seed {seed}: {verdict} in {time.monotonic() - at:.0f} s; {'; '.join(happened)}", flush=True)
+        for problem in problems:
+            print(f"  {problem}", flush=True)
+        wrong += [f"seed {seed}: {problem}" for problem in problems]
+    kills = ", ".join(f"{kind} {struck[kind]}" for kind in KINDS)
+    print(f"{len(seeds)} rounds in {time.monotonic() - began:.0f} s; killed: {kills}; {len(wrong)} differences", flush=True)
+    return wrong
+
+
+def _later(mending: list[threading.Thread], fault: Fault, mend: Callable[[], object]) -> None:
+    def wait_and_mend() -> None:
+        time.sleep(fault.outage_s)
+        mend()
+
+    thread = threading.Thread(target=wait_and_mend, daemon=True)
+    mending.append(thread)
+    thread.start()
+
+
+def _wait_for_workers(cluster: ChaosCluster, driver: Driver) -> list[psutil.Process]:
+    while not (found := cluster.workers()) and driver.process.poll() is None:
+        time.sleep(0.05)
+    return found
+
+
+def _told(driver: Driver, home: Path) -> str:
+    log = (home / "driver.log").read_text(errors="replace")[-3000:]
+    return f"{driver.lines[-5:]}\n{log}"
+
+
+def main() -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.rounds", description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--seed", type=int, default=0, help="of the first round; the others count on")
+    parser.add_argument("--shape", choices=("fat", "split"), default="fat")
+    parser.add_argument("--folder", type=Path, help="keep everything here")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="chaos-") as temporary:
+        folder = given.folder or Path(temporary)
+        with chaos_cluster(folder, shape=given.shape) as cluster:
+            return 1 if run_rounds(cluster, range(given.seed, given.seed + given.rounds)) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
