@@ -8,6 +8,7 @@ or the service.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from lodestone.indexing.faults import Faults
 from lodestone.indexing.load import CaptionTarget, SpaceTarget, Target, load
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, Stage, silent
 from lodestone.indexing.tasks import SliceParts
-from lodestone.indexing.verify import verify
+from lodestone.indexing.verify import delete_strangers, verify
 from lodestone.swap.definitions import BRIDGE
 from lodestone.swap.standing import held
 from lodestone.tags.delivery import deliver
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from lodestone.spaces.base import Projection
     from lodestone.store.base import VectorStore
 
+_log = logging.getLogger(__name__)
 _UNINDEXED_SHARE: Final = 0.2  # a graph is made again when more of the points than this lie outside it
 _DELETE_BATCH: Final = 1000
 _ROUNDS: Final = 10  # of catching up with other runs; each is as long as what they recorded during the last
@@ -124,6 +126,11 @@ def sync(resources: SyncResources, *, progress: Progress = silent) -> SyncReport
         EmbeddingsDamagedError: a stored file is missing or damaged; the next index run makes it again.
         OutOfSpaceError: no space left for the store.
     """
+    with resources.store.patient():
+        return _sync(resources, progress)
+
+
+def _sync(resources: SyncResources, progress: Progress) -> SyncReport:
     started = time.perf_counter()
     faults = Faults.from_environment()
     chosen = _chosen(resources.catalog)
@@ -148,6 +155,7 @@ def sync(resources: SyncResources, *, progress: Progress = silent) -> SyncReport
             if target.promoted and before.get(target.alias) != target.collection:
                 resources.store.set_alias(target.alias, target.collection)
         dropped = _drop_retired(resources, targets, keep=set(before.values()) | held(resources.catalog))
+        _drop_dangling(resources.store)
     deliver(resources.catalog, resources.store)
     return SyncReport(tuple(reports), tuple(dropped), time.perf_counter() - started)
 
@@ -197,7 +205,7 @@ def _bring_in_line(
         deleted=deleted,
         points=store.count(target.collection),
         built=built,
-        promoted=aliases.get(target.alias) != target.collection,
+        promoted=target.promoted and aliases.get(target.alias) != target.collection,
         seconds=time.perf_counter() - started,
     )
 
@@ -239,12 +247,8 @@ def _batches(ids: Iterable[str]) -> Iterator[list[str]]:
 
 def _repair(resources: SyncResources, target: Target) -> None:
     """Have everything loaded again, and delete what the catalog does not know: a lost disk, or hands in the store's folder."""
-    catalog, store = resources.catalog, resources.store
-    catalog.forget_loads(target.collection)
-    for batch in store.scroll(target.collection, batch_size=_DELETE_BATCH):
-        strangers = target.strangers(batch)
-        if strangers:
-            store.delete(target.collection, strangers)
+    resources.catalog.forget_loads(target.collection)
+    delete_strangers(resources.store, target)
 
 
 def _build_if_large(store: VectorStore, target: Target, settings: StoreSettings, progress: Progress) -> bool:
@@ -256,6 +260,15 @@ def _build_if_large(store: VectorStore, target: Target, settings: StoreSettings,
     store.build(target.collection)
     meter.add(info.points)
     return True
+
+
+def _drop_dangling(store: VectorStore) -> None:
+    """Forget aliases of collections that are not there: by now every space in use has its own."""
+    there = set(store.collections())
+    for alias, collection in store.aliases().items():
+        if collection not in there:
+            _log.warning("alias %s pointed at collection %s, which is not there; forgotten", alias, collection)
+            store.drop_alias(alias)
 
 
 def _drop_retired(resources: SyncResources, targets: Iterable[Target], *, keep: set[str]) -> list[str]:
