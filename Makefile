@@ -14,7 +14,7 @@ export RAY_USAGE_STATS_ENABLED := 0
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help setup demo test check format lint types unit docs docs-serve bench openapi clean ci
+.PHONY: help setup demo test chaos check format lint types unit docs docs-serve bench openapi clean ci
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ endif
 
 test: setup  ## every test, with a real Ray and a real Qdrant server
 	$(BIN)/python -m pytest
+
+chaos: setup  ## kill everything at random moments, 20 rounds (ROUNDS=…, SEED=…): ten minutes and more
+	$(BIN)/python -m tests.chaos.rounds --rounds $(or $(ROUNDS),20) --seed $(or $(SEED),0)
 
 check: setup format-check lint types unit  ## format, lint, types, unit tests: under two minutes
 

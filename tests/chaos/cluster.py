@@ -177,8 +177,10 @@ class ChaosCluster:
 
 
 @contextmanager
-def chaos_cluster(folder: Path, *, shape: str = "fat") -> Iterator[ChaosCluster]:
-    """All servers, started side by side."""
+def chaos_cluster(
+    folder: Path, *, shape: str = "fat", qdrant: Path | None = None, postgres: Path | None = None
+) -> Iterator[ChaosCluster]:
+    """All servers, started side by side; `qdrant` and `postgres` are where their binaries are, if that is known."""
     photos = folder / "photos"
     write_photos(photos, PICTURES)
     write_bad_files(photos / "bad")
@@ -192,14 +194,14 @@ def chaos_cluster(folder: Path, *, shape: str = "fat") -> Iterator[ChaosCluster]
         starting = [
             pool.submit(enter, context)
             for context in (
-                run_postgres(folder / "postgres"),
-                run_qdrant_cluster(fetch(), folder / "qdrant"),
+                run_postgres(folder / "postgres", binaries=postgres),
+                run_qdrant_cluster(qdrant or fetch(), folder / "qdrant"),
                 run_ray_nodes(),
             )
         ]
-        postgres, qdrant, ray = [each.result() for each in starting]
-        template = postgres.create_database()
+        database, store, ray = [each.result() for each in starting]
+        template = database.create_database()
         catalog = Catalog.open(template)
         catalog.ensure_corpus(CORPUS)
         catalog.close()
-        yield ChaosCluster(folder, postgres, qdrant, ray, photos, template.rpartition("/")[2], shape)
+        yield ChaosCluster(folder, database, store, ray, photos, template.rpartition("/")[2], shape)

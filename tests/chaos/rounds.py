@@ -104,9 +104,8 @@ def play(cluster: ChaosCluster, name: str, faults: list[Fault], wanted: Undistur
     left = list(faults)
     begun, runs, code = False, 0, -1
     while code != 0:
-        assert runs <= _MOST_RESUMES, f"{happened}: not finished after {runs} runs: {_told(driver, home)}"
         mending: list[threading.Thread] = []
-        # before discovery was over there is nothing to resume: then the same command again
+        # before the run was on record there is nothing to resume: then the same command again
         with cluster.driver(home, resume=begun and runs % 2 == 1) as driver:
             while left and driver.process.poll() is None:
                 fault = left[0]
@@ -120,9 +119,10 @@ def play(cluster: ChaosCluster, name: str, faults: list[Fault], wanted: Undistur
         for thread in mending:
             thread.join()
         runs += 1
-        begun = begun or any(line.startswith("step start") for line in driver.lines)
+        begun = begun or any(line.startswith("step discover") for line in driver.lines)
         if code != 0:
             happened.append(f"driver ended with {code}{': ' + driver.lines[-1] if code > 0 and driver.lines else ''}")
+            assert runs <= _MOST_RESUMES, f"{happened}: not finished after {runs} runs: {_told(driver, home)}"
             cluster.mend()
             cluster.reconfigure(home)
     cluster.mend()

@@ -1,0 +1,28 @@
+"""Three rounds of chaos on a cluster, each kind of SIGKILL in one of them: ids, counts and vectors as if nothing had happened.
+
+`make chaos` plays twenty.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.chaos.cluster import chaos_cluster
+from tests.chaos.rounds import run_rounds
+from tests.support.postgres_server import postgres_binaries  # noqa: F401 - a fixture
+from tests.support.qdrant_server import qdrant_binary  # noqa: F401 - a fixture
+
+pytestmark = [pytest.mark.chaos, pytest.mark.ray, pytest.mark.server, pytest.mark.slow]
+
+_ROUNDS = {101: ("worker", "driver"), 102: ("ray", "postgres"), 103: ("qdrant", "driver")}
+
+
+@pytest.mark.timeout(600)
+def test_nothing_is_lost_or_doubled_whatever_dies(
+    qdrant_binary: Path,  # noqa: F811
+    postgres_binaries: Path,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    with chaos_cluster(tmp_path, qdrant=qdrant_binary, postgres=postgres_binaries) as cluster:
+        assert run_rounds(cluster, list(_ROUNDS), _ROUNDS.__getitem__) == []
