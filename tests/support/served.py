@@ -1,0 +1,54 @@
+"""A home served over real HTTP by this process: the app of a replica, without Ray. Commands find it as they find any."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import uvicorn
+
+from lodestone.config.home import Home
+from lodestone.config.settings import Settings
+from lodestone.service import ServiceAddress, ServiceClient
+from lodestone_serve.api import create_app
+from lodestone_serve.home_services import HomeServices
+
+TOKEN = "a-token-of-tests"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A served home."""
+
+    services: HomeServices
+    address: ServiceAddress
+
+    def client(self) -> ServiceClient:
+        return ServiceClient(self.address)
+
+
+@contextmanager
+def served_here(settings: Settings) -> Iterator[Served]:
+    """Serve the home of `settings` on a free port of loopback until the block ends."""
+    services = HomeServices(settings)
+    app = create_app(services, settings=settings.serve, token=TOKEN)
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="on"))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive(), "the service did not start"
+        thread.join(0.05)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    address = ServiceAddress(f"http://127.0.0.1:{port}", os.getpid(), TOKEN, "test", datetime.now(UTC))
+    address.write(Home(settings.home))
+    try:
+        yield Served(services, address)
+    finally:
+        address.withdraw(Home(settings.home))
+        server.should_exit = True
+        thread.join(60)
