@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -245,6 +246,11 @@ class VectorStore(ABC):
     @abstractmethod
     def ping(self) -> None:
         """Return when the engine answers; raise `StoreError` when it does not (readiness)."""
+
+    @contextmanager
+    def patient(self) -> Iterator[None]:
+        """Calls of this thread inside the block outlast an engine that is away for a while; questions otherwise fail soon."""
+        yield
 
     @abstractmethod
     def close(self) -> None:

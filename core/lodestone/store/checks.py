@@ -164,7 +164,8 @@ def other_vectors(name: str, *, dim: int, sparse: bool, wanted: CollectionSpec) 
     asked = "sparse ones" if wanted.sparse else f"dense ones of length {wanted.dim}" if sparse else str(wanted.dim)
     return StoreError(
         f"collection {name!r} holds {there}, not {asked}",
-        hint="use another name: each space version has its own collection",
+        hint="each space version has a collection of its own name: if this one is Lodestone's, drop it and run "
+        "`lodestone index` again, which loads stored outputs and reads no picture; else use another Qdrant server",
         dim=dim,
         wanted=wanted.dim,
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -277,6 +278,12 @@ class ServerStore(VectorStore):
     def ping(self) -> None:
         """See `VectorStore.ping`. Asks once."""
         self._server.call("asking for readiness", self._client.info, patience=0.0)
+
+    @contextmanager
+    def patient(self) -> Iterator[None]:
+        """See `VectorStore.patient`."""
+        with self._server.patient():
+            yield
 
     def close(self) -> None:
         """See `VectorStore.close`."""

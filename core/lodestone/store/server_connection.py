@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TypeVar, cast
 
@@ -80,6 +81,7 @@ class ServerConnection:
         self._url = ", ".join(urls)
         self._prefix = f"{check_namespace(namespace)}{_SEPARATOR}" if namespace else ""
         self._closed = threading.Event()
+        self._own = threading.local()
         self._nodes = Nodes(
             urls,
             ports if len(ports) == len(urls) else ports * len(urls),
@@ -110,7 +112,7 @@ class ServerConnection:
             StoreError: Anything else.
         """
         self._require_open()
-        until = time.monotonic() + patience
+        until = time.monotonic() + (self.patience if patience and getattr(self._own, "patient", False) else patience)
 
         def is_over(state: RetryCallState) -> bool:
             return state.attempt_number >= len(self._nodes) and time.monotonic() >= until
@@ -126,6 +128,15 @@ class ServerConnection:
             if is_present_already(error):
                 raise CollectionExistsError(doing) from error
             raise as_lodestone_error(error, doing=doing, url=self._url) from error
+
+    @contextmanager
+    def patient(self) -> Iterator[None]:
+        """Calls of this thread inside the block have the patience of writes."""
+        before, self._own.patient = getattr(self._own, "patient", False), True
+        try:
+            yield
+        finally:
+            self._own.patient = before
 
     def write(self, doing: str, method: Callable[[], _T], *, name: str | None = None) -> _T:
         """`call` with the patience of writes."""

@@ -1,0 +1,126 @@
+"""`lodestone verify`: do the collections hold what catalog and Parquet files say?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.session import Session, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lodestone.errors import LodestoneError
+    from lodestone.indexing.verify import Verification
+
+
+def verify(
+    sample: Annotated[
+        int,
+        typer.Option("--sample", min=0, help="Points of each collection whose vectors are compared with the Parquet files."),
+    ] = 1000,
+    everything: Annotated[bool, typer.Option("--all", help="Compare every vector.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Load again what is wrong; no model runs.")] = False,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Compare catalog, Parquet files and vector store: by count, slice by slice, and by sampled vectors and filter fields."""
+    with Session(home=home, profile=profile, output=output) as session:
+        _require_home(session)
+        found = _examine(session, sample=None if everything else sample)
+        mended = 0
+        if repair and not all(one.ok for one in found):
+            mended = _mend(session, found)
+            found = _examine(session, sample=None if everything else sample)
+        rows = [_facts(one) for one in found]
+        facts = {"ok": all(one.ok for one in found), "reloaded": mended, "collections": rows}
+        session.emit(facts, lambda console: _print(console, rows, mended))
+        if wrong := [one.collection for one in found if not one.ok]:
+            raise _differ(wrong)
+
+
+def _examine(session: Session, *, sample: int | None) -> list[Verification]:
+    from lodestone.indexing.sync import make_targets
+    from lodestone.indexing.verify import examine
+    from lodestone_cli.progress import shown_progress
+
+    runtime = session.runtime
+    with shown_progress(session) as progress, runtime.store.patient():
+        return [examine(runtime.store, target, progress=progress, sample=sample) for target in make_targets(runtime)]
+
+
+def _mend(session: Session, found: list[Verification]) -> int:
+    from lodestone.indexing.sync import make_targets, sync
+    from lodestone.indexing.verify import mend
+    from lodestone_cli.progress import shown_progress
+
+    runtime = session.runtime
+    written = 0
+    with runtime.store.patient():
+        for target, one in zip(make_targets(runtime), found, strict=True):
+            if one.exists:
+                written += mend(runtime.store, target, one)
+    with shown_progress(session) as progress:
+        report = sync(runtime, progress=progress)
+    return written + sum(collection.loaded for collection in report.collections)
+
+
+def _require_home(session: Session) -> None:
+    from lodestone.config.home import Home
+    from lodestone.errors import NotFoundError
+
+    home = Home(session.loaded.settings.home)
+    if not home.exists():
+        raise NotFoundError(f"nothing is indexed in {home.path} yet", hint="lodestone index ~/Pictures")
+
+
+def _facts(found: Verification) -> dict[str, Any]:
+    facts = asdict(found)
+    facts["slices"] = len(found.slices)
+    return {"ok": found.ok, **facts}
+
+
+def _differ(collections: list[str]) -> LodestoneError:
+    from lodestone.errors import StoreError
+
+    return StoreError(
+        f"{len(collections)} collections differ from catalog and Parquet files: {', '.join(collections)}",
+        hint="lodestone verify --repair loads what is wrong again; a damaged file is made again by lodestone index",
+        collections=collections,
+    )
+
+
+_WRONG = {
+    "missing": "points missing",
+    "surplus": "points that the catalog does not know",
+    "differing": "vectors that are not their Parquet rows'",
+    "stale": "points with other filter fields",
+}
+
+
+def _print(console: Console, rows: list[dict[str, Any]], mended: int) -> None:
+    if mended:
+        console.print(f"{mended:,} points loaded again", style="dim")
+    for row in rows:
+        mark = "[green]ok[/]" if row["ok"] else "[red]differs[/]"
+        console.print(
+            f"{row['alias']}: {mark}  {row['points']:,} of {row['expected']:,} points, {row['compared']:,} vectors compared  "
+            f"[dim]{row['collection']}[/]"
+        )
+        if not row["exists"]:
+            console.print("  [yellow]there is no such collection[/]")
+        elif not row["promoted"]:
+            console.print("  [yellow]searches use another version[/]")
+        for key, words in _WRONG.items():
+            if row[key]:
+                console.print(f"  [yellow]{row[key]:,}[/] {words}")
+        if row["unloaded"]:
+            console.print(f"  {row['unloaded']:,} pictures wait to be loaded: lodestone index")
+        for path in row["damaged"]:
+            console.print(printable(f"  damaged: {path}"), markup=False)
+        if row["examples"]:
+            console.print(f"  e.g. {', '.join(row['examples'])}", style="dim")
