@@ -16,7 +16,6 @@ import threading
 import time
 import warnings
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Final
 
 from lodestone.directories.messages import Cancel, Failed, Finished, Progressed, Start, Synced, WantsSync
@@ -92,7 +91,7 @@ def work(channel: Connection) -> None:
 
         order = start.order
         request = IndexRequest(
-            tuple(Path(path) for path in order.paths),
+            tuple(order.paths),
             corpus=order.corpus,
             retry_failed=order.retry_failed,
             resume="" if order.resume else None,

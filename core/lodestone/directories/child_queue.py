@@ -169,6 +169,8 @@ class ChildQueue(RunQueue):
                 _log.exception("background indexing of the corpus %r failed unexpectedly", job.order.corpus)
                 _set(job, state="failed", error="unexpected error; the log has the details")
             with self._changed:
+                if job.cancelled and job.info.state == "waiting":  # taken back just after it had found the corpus locked
+                    _set(job, state="cancelled")
                 self._running = None
                 (self._waiting if job.info.state == "waiting" else self._ended).append(job)
                 self._changed.notify_all()

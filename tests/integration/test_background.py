@@ -1,0 +1,164 @@
+"""Does the service index, watch and repair in the background, while every query is answered?"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.support.home import image_ids, settings_for
+from tests.support.pictures import write_photo, write_photos
+from tests.support.upkeep import asked_meanwhile, copied, found, serving, settled, until
+
+from lodestone.config.settings import Settings
+from lodestone.directories.naming import find_directory
+from lodestone.errors import NotFoundError
+from lodestone.indexing.locking import corpus_lock
+from lodestone.indexing.report import IndexRequest
+from lodestone.indexing.run import index_paths
+from lodestone.runtime import Runtime
+from lodestone_schemas.directories import DirectoryChange, DirectoryRequest
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("indexed")
+    write_photos(folder / "pictures", 6)
+    with Runtime.open(settings_for(folder)) as runtime:
+        index_paths(runtime, IndexRequest((folder / "pictures",), corpus="photos"))
+    return folder
+
+
+@pytest.fixture
+def settings(indexed: Path, tmp_path: Path) -> Settings:
+    return copied(indexed, tmp_path)
+
+
+async def test_an_added_directory_is_indexed_while_queries_are_answered(settings: Settings, tmp_path: Path) -> None:
+    write_photos(tmp_path / "more", 20)
+    (tmp_path / "more" / "broken.jpg").write_bytes(b"no picture")
+    async with serving(settings) as services:
+        async with asked_meanwhile(services):
+            added = await services.add_directory(DirectoryRequest(path=str(tmp_path / "more"), corpus="photos"))
+            assert added.job is not None
+            assert (await services.directory(added.directory.directory_id)).indexing
+            await settled(services)
+        (job,) = (await services.jobs()).jobs
+        assert (job.state, job.counts["new"], job.error) == ("done", 21, "")
+        described = await services.directory(added.directory.directory_id)
+        assert (described.images, described.failed, described.indexing) == (20, 1, False)
+        assert len(await found(services)) == 26
+
+        await services.change_directory(added.directory.directory_id, DirectoryChange(enabled=False))
+        assert len(await found(services)) == 6
+        await services.remove_directory(added.directory.directory_id)
+        assert len(await found(services)) == 6
+        with pytest.raises(NotFoundError):
+            await services.directory(added.directory.directory_id)
+
+
+async def test_a_watched_directory_follows_its_files(settings: Settings, tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    (first, second, third, *_) = sorted(path.name for path in folder.iterdir())
+    async with serving(settings) as services:
+        catalog = services.opened()[0].catalog
+        root = find_directory(catalog, "pictures")
+        before = image_ids(services.opened()[0], "photos")
+        await services.change_directory(root.root_id, DirectoryChange(watched=True))
+        await until(lambda: services.background().watcher.paths() == [str(folder)])
+        await settled(services)
+
+        write_photo(folder / "new" / "added.jpg", seed=900)
+        (folder / first).unlink()
+        (folder / "albums").mkdir()
+        (folder / second).rename(folder / "albums" / second)
+        write_photo(folder / third, seed=901)
+        expected = set(before) - {f"pictures/{first}", f"pictures/{second}"}
+        expected |= {"pictures/new/added.jpg", f"pictures/albums/{second}"}
+        await until(lambda: set(image_ids(services.opened()[0], "photos")) == expected)
+        await settled(services)
+        assert await found(services) == expected
+
+        after = image_ids(services.opened()[0], "photos")
+        assert after[f"pictures/albums/{second}"] == before[f"pictures/{second}"]
+        done = [job for job in (await services.jobs()).jobs if job.counts.get("embedded")]
+        assert sum(job.counts["embedded"] for job in done) == 2, "only the new and the changed picture are embedded"
+
+
+async def test_a_store_that_was_deleted_is_rebuilt_from_parquet_without_a_model(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.rmtree(tmp_path / "home" / "store")
+    monkeypatch.setattr("lodestone.runtime.Runtime.backbones", _unloadable(Runtime.backbones))
+    async with serving(settings) as services:
+        async with asked_meanwhile(services):
+            await settled(services)
+        assert len(await found(services)) == 6
+        assert (await services.jobs()).jobs == []
+
+
+async def test_a_stored_file_that_was_deleted_is_made_again(settings: Settings, tmp_path: Path) -> None:
+    (stored, *_) = (tmp_path / "home" / "embeddings").rglob("*efficientnet*.parquet")
+    stored.unlink()
+    async with serving(settings) as services:
+        async with asked_meanwhile(services):
+            await settled(services)
+        (job,) = (await services.jobs()).jobs
+        assert (job.state, job.reason) == ("done", "repair")
+        assert len(await found(services)) == 6
+    assert stored.exists()
+
+
+async def test_a_folder_that_is_not_there_loses_nothing_and_is_caught_up_with_when_it_is_back(
+    settings: Settings, tmp_path: Path
+) -> None:
+    with Runtime.open(settings) as runtime:
+        runtime.catalog.set_root(find_directory(runtime.catalog, "pictures").root_id, watched=True)
+    (tmp_path / "pictures").rename(tmp_path / "unplugged")
+    async with serving(settings) as services:
+        await settled(services)
+        assert (await services.jobs()).jobs == []
+        assert len(await found(services)) == 6
+        write_photo(tmp_path / "unplugged" / "later.jpg", seed=700)
+        (tmp_path / "unplugged").rename(tmp_path / "pictures")
+        await until(lambda: "pictures/later.jpg" in image_ids(services.opened()[0], "photos"))
+        await settled(services)
+        assert len(await found(services)) == 7
+
+
+async def test_an_order_waits_while_another_process_indexes_the_corpus_and_can_be_taken_back(
+    settings: Settings, tmp_path: Path
+) -> None:
+    write_photos(tmp_path / "more", 2)
+    async with serving(settings) as services:
+        await settled(services)
+        runtime, _ = services.opened()
+        with corpus_lock(runtime.home, runtime.catalog.corpus("photos")):
+            added = await services.add_directory(DirectoryRequest(path=str(tmp_path / "more"), corpus="photos"))
+            assert added.job is not None
+            await until(lambda: "another process" in services.background().queue.jobs()[-1].error)
+            assert services.background().queue.jobs()[-1].state == "waiting"
+        await settled(services)
+        assert (await services.directory(added.directory.directory_id)).images == 2
+
+        with corpus_lock(runtime.home, runtime.catalog.corpus("photos")):
+            job = await services.index_directory(added.directory.directory_id)
+            await until(lambda: services.background().queue.jobs()[-1].error)
+            await services.cancel_job(job.job_id)
+            await until(lambda: services.background().queue.jobs()[-1].state == "cancelled")
+        with pytest.raises(NotFoundError, match="there is no job"):
+            await services.cancel_job("nothing")
+
+
+def _unloadable(backbones: object) -> object:
+    def wrapped(self: Runtime) -> object:
+        made = backbones(self)  # type: ignore[operator]
+        for backbone in made:
+            backbone.warm_up = _refuse
+        return made
+
+    return wrapped
+
+
+def _refuse(*_: object) -> None:
+    raise AssertionError("a model was loaded")
