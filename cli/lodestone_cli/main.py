@@ -30,6 +30,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "feedback": ("lodestone_cli.commands.queries", "feedback"),
     "explain": ("lodestone_cli.commands.queries", "explain"),
     "replay": ("lodestone_cli.commands.queries", "replay"),
+    "verify": ("lodestone_cli.commands.verify", "verify"),
     "plan": ("lodestone_cli.commands.plan", "plan"),
     "demo": ("lodestone_cli.commands.demo", "demo"),
 }
