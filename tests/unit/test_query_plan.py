@@ -54,6 +54,26 @@ def test_ten_thousand_characters_are_refused_and_a_thousand_are_not():
     assert normalise_query("a" + " " * 5000 + "b") == "a b"
 
 
+def test_the_loaded_version_is_searched_in_its_own_collection_while_another_is_promoted_until_it_is_dropped(catalog):
+    def made(*present):
+        return make_plan(
+            SearchRequest(query="x"),
+            settings=QuerySettings(),
+            profile=PROFILE,
+            aliases={**LIVE, "bridge": "bridge-2"},
+            known_spaces=LIVE,
+            known_generators=["exemplar"],
+            catalog=catalog,
+            present=lambda: present,
+        )
+
+    promoting = made("bridge-1", "bridge-2", "labels-1")
+    assert (promoting.spaces, promoting.warnings) == (LIVE, ())
+    dropped = made("bridge-2", "labels-1")
+    assert dropped.spaces == {"labels": "labels-1"}
+    assert "'bridge-2' is of another version" in dropped.warnings[0]
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [

@@ -234,7 +234,10 @@ class QueryEngine:
             )
 
         with stopwatch.stage("plan"):
-            return await asyncio.to_thread(read)
+            plan = await asyncio.to_thread(read)
+        if mixed := plan.spaces.items() - self._encoder.collections.items():
+            raise AssertionError(f"vectors of one version would be compared with those of another: {sorted(mixed)}")
+        return plan
 
     async def _encode(self, plan: QueryPlan) -> EncodedTexts:
         if not plan.spaces:
