@@ -41,7 +41,7 @@ def doctor(home: HomeOption = None, profile: ProfileOption = None, output: Outpu
         checks += [_try("home", lambda: _home(session)), _try("disk", lambda: _disk(session))]
         checks += [_try("text encoder", lambda: _text_encoder(session)), _try("image models", lambda: _backbones(session))]
         checks += [_try("catalog", lambda: _catalog(session)), _try("vector store", lambda: _store(session))]
-        checks += [_try("service", lambda: _service(session))]
+        checks += [_try("service", lambda: _service(session)), *_consistency(session)]
 
         def human(console: Console) -> None:
             from rich.markup import escape
@@ -136,6 +136,29 @@ def _store(session: Session) -> str:
     store.ping()
     facts = store.capabilities()
     return f"{facts.engine} {facts.version}, {len(store.collections())} collections"
+
+
+def _consistency(session: Session) -> list[Check]:
+    """Do files, catalog, stored embeddings and collections tell the same story?"""
+    if not _has_home(session):
+        return []
+    from lodestone.indexing.repair import examine_home
+
+    remedies = {
+        "sync": "lodestone index on any folder, or lodestone serve: it is loaded again, no picture is read",
+        "resume": "lodestone index --resume, or lodestone serve",
+        "index": "lodestone index on the folder, or lodestone serve",
+        "none": "connect the disk, or lodestone directory remove",
+    }
+    try:
+        served = session.loaded.settings.store.kind == "edge" and session.service() is not None
+        found = examine_home(session.runtime, store=not served)
+    except LodestoneError as error:
+        return [Check("consistency", False, f"{error.message} [{error.code}]", error.hint)]
+    if found.ok:
+        left_out = " (the service looks after its store)" if served else ""
+        return [Check("consistency", True, f"files, catalog and embeddings fit{left_out}" if served else "all fits")]
+    return [Check("consistency", False, f"{one.part}: {one.what}", remedies[one.remedy]) for one in found.findings]
 
 
 def _service(session: Session) -> str:
