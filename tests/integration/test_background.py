@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import httpx
 import pytest
 from tests.support.home import image_ids, settings_for
 from tests.support.pictures import write_photo, write_photos
@@ -17,7 +18,9 @@ from lodestone.indexing.locking import corpus_lock
 from lodestone.indexing.report import IndexRequest
 from lodestone.indexing.run import index_paths
 from lodestone.runtime import Runtime
+from lodestone.service import TOKEN_HEADER
 from lodestone_schemas.directories import DirectoryChange, DirectoryRequest
+from lodestone_serve.api import create_app
 
 
 @pytest.fixture(scope="module")
@@ -162,3 +165,54 @@ def _unloadable(backbones: object) -> object:
 
 def _refuse(*_: object) -> None:
     raise AssertionError("a model was loaded")
+
+
+async def test_directories_are_managed_over_http_by_those_who_hold_the_token(settings: Settings, tmp_path: Path) -> None:
+    write_photos(tmp_path / "more", 2)
+    headers = {TOKEN_HEADER: "a-secret"}
+    async with serving(settings) as services:
+        app = create_app(services, settings=settings.serve, token="a-secret")
+        transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7860") as http:
+            (listed,) = (await http.get("/v1/directories")).json()["directories"]
+            assert (listed["name"], listed["corpus"], listed["images"], listed["enabled"]) == ("pictures", "photos", 6, True)
+            place = f"/v1/directories/{listed['directory_id']}"
+            body = {"path": str(tmp_path / "more"), "corpus": "photos"}
+            for method, path, sent in (
+                ("POST", "/v1/directories", body),
+                ("PATCH", place, {"enabled": False}),
+                ("POST", f"{place}/index", None),
+                ("DELETE", place, None),
+                ("DELETE", "/v1/jobs/x", None),
+            ):
+                refused = await http.request(method, path, json=sent)
+                assert (refused.status_code, refused.json()["code"]) == (401, "unauthorized"), path
+
+            switched = await http.patch(place, json={"enabled": False, "watched": True}, headers=headers)
+            assert (switched.json()["enabled"], switched.json()["watched"]) == (False, True)
+            assert await found(services) == set()
+            assert (await http.get(place)).json() == switched.json() | {"indexing": (await http.get(place)).json()["indexing"]}
+
+            added = await http.post("/v1/directories", json=body, headers=headers)
+            assert added.status_code == 201
+            await settled(services)
+            assert await found(services) == {"more/000000.jpg", "more/000001.jpg"}
+            assert (await http.get("/v1/jobs")).json()["jobs"][-1]["state"] == "done"
+            asked = await http.post(f"/v1/directories/{added.json()['directory']['directory_id']}/index", headers=headers)
+            assert asked.status_code == 202
+            await settled(services)
+
+            for method, path, sent, status, code in (
+                ("POST", "/v1/directories", {"path": str(tmp_path / "nowhere")}, 404, "not_found"),
+                ("POST", "/v1/directories", {"path": str(tmp_path)}, 422, "invalid_request"),
+                ("POST", "/v1/directories", {"path": ""}, 422, "invalid_request"),
+                ("PATCH", place, {"colour": "red"}, 422, "invalid_request"),
+                ("PATCH", "/v1/directories/nothing", {"enabled": True}, 404, "not_found"),
+                ("DELETE", "/v1/directories/nothing", None, 404, "not_found"),
+                ("DELETE", "/v1/jobs/nothing", None, 404, "not_found"),
+            ):
+                wrong = await http.request(method, path, json=sent, headers=headers)
+                assert (wrong.status_code, wrong.json()["code"]) == (status, code), (path, wrong.text)
+                assert wrong.headers["content-type"] == "application/problem+json"
+            assert (await http.delete(place, headers=headers)).status_code == 204
+            assert [one["name"] for one in (await http.get("/v1/directories")).json()["directories"]] == ["more"]

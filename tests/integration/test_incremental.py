@@ -1,0 +1,112 @@
+"""When a few of many files are added, changed, moved and deleted, does the next run touch those alone, and search follow?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from tests.support.home import image_ids, open_runtime, vectors_of
+from tests.support.pictures import write_photo, write_photos
+
+from lodestone.indexing.report import IndexReport, IndexRequest
+from lodestone.indexing.run import index_paths
+from lodestone.runtime import Runtime
+from lodestone_schemas.api import SearchOptions, SearchRequest
+
+PICTURES = 48
+EACH = 2  # files that are added, changed, moved, deleted
+
+
+@dataclass(frozen=True)
+class Before:
+    ids: dict[str, str]
+    vectors: dict[str, bytes]
+    files: dict[str, int]  # Parquet file -> time of its last change
+    parts: set[tuple[str, str]]  # receipts
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[Runtime]:
+    write_photos(tmp_path / "pictures", PICTURES)
+    with open_runtime(tmp_path) as opened:
+        index(opened, tmp_path)
+        yield opened
+
+
+def index(runtime: Runtime, folder: Path) -> IndexReport:
+    return index_paths(runtime, IndexRequest((folder / "pictures",)))
+
+
+def look(runtime: Runtime) -> Before:
+    parts = {
+        (record.slice_id, part) for record in runtime.catalog.slices() for part in runtime.catalog.receipts(record.slice_id)
+    }
+    return Before(
+        ids=image_ids(runtime),
+        vectors={image_id: vector.tobytes() for image_id, vector in vectors_of(runtime, "bridge").items()},
+        files={str(path): path.stat().st_mtime_ns for path in (runtime.home.embeddings).rglob("*.parquet")},
+        parts=parts,
+    )
+
+
+async def test_a_run_after_a_few_changes_touches_these_alone(runtime: Runtime, tmp_path: Path) -> None:
+    folder = tmp_path / "pictures"
+    names = sorted(path.name for path in folder.iterdir())
+    changed, moved, deleted = names[:EACH], names[10 : 10 + EACH], names[20 : 20 + EACH]
+    before = look(runtime)
+    runtime.tags.add([before.ids[f"pictures/{moved[0]}"]], "a moved treasure")
+    runtime.deliver_tags()
+
+    for number in range(EACH):
+        write_photo(folder / "added" / f"{number}.jpg", seed=1000 + number)
+        write_photo(folder / changed[number], seed=2000 + number)
+        (folder / "elsewhere").mkdir(exist_ok=True)
+        (folder / moved[number]).rename(folder / "elsewhere" / moved[number])
+        (folder / deleted[number]).unlink()
+    report = index(runtime, tmp_path)
+
+    wanted = {"new": EACH, "changed": EACH, "moved": EACH, "unchanged": PICTURES - 3 * EACH, "embedded": 2 * EACH}
+    assert {name: report.counts.get(name) for name in wanted} == wanted
+    assert report.counts["gone"] == 2 * EACH  # a moved file has gone from where it was
+    after = look(runtime)
+    # Only new and changed pictures have new vectors; every other point is what it was, bit by bit.
+    same = {image_id for image_id, vector in after.vectors.items() if before.vectors.get(image_id) == vector}
+    touched = {after.ids[f"pictures/{name}"] for name in changed} | {after.ids[f"pictures/added/{n}.jpg"] for n in range(EACH)}
+    assert set(after.vectors) - same == touched
+    assert set(before.vectors) - set(after.vectors) == {before.ids[f"pictures/{name}"] for name in deleted}
+    # No file that was there was written again, and what is new is one slice.
+    assert {path: after.files[path] for path in before.files} == before.files
+    assert len({slice_id for slice_id, _ in after.parts - before.parts}) == 1
+
+    for name in moved:
+        assert after.ids[f"pictures/elsewhere/{name}"] == before.ids[f"pictures/{name}"]
+    again = index(runtime, tmp_path)
+    assert again.counts["unchanged"] == PICTURES
+    assert again.counts.get("embedded", 0) == 0
+    assert again.sync is not None
+    assert all(one.loaded == 0 for one in again.sync.collections)
+
+    engine = runtime.engine()
+    await engine.warm_up()
+    found = {hit.uri: hit.image_id for hit in (await engine.answer(SearchRequest(query="dots", limit=200, guides=0))).hits}
+    assert {f"pictures/{uri}": image_id for uri, image_id in found.items()} == after.ids
+    tagged = await engine.answer(SearchRequest(query="a moved treasure", limit=3, guides=0))
+    assert tagged.hits[0].uri == f"elsewhere/{moved[0]}"
+    like = await engine.similar(found["added/0.jpg"], SearchOptions(limit=PICTURES))
+    assert {hit.uri for hit in like.hits} == set(found) - {"added/0.jpg"}
+
+
+async def test_a_folder_that_is_renamed_keeps_every_id(runtime: Runtime, tmp_path: Path) -> None:
+    inner = tmp_path / "pictures" / "album"
+    inner.mkdir()
+    for path in sorted((tmp_path / "pictures").glob("*.jpg"))[:4]:
+        path.rename(inner / path.name)
+    index(runtime, tmp_path)
+    before = image_ids(runtime)
+    inner.rename(tmp_path / "pictures" / "an album")
+    report = index(runtime, tmp_path)
+    assert report.counts["moved"] == 4
+    assert report.counts.get("embedded", 0) == 0
+    assert image_ids(runtime) == {name.replace("/album/", "/an album/"): image_id for name, image_id in before.items()}
