@@ -44,6 +44,7 @@ _GROUPS: dict[str, tuple[str, str]] = {
     "tags": ("lodestone_cli.commands.tags", "app"),
     "trust": ("lodestone_cli.commands.trust", "app"),
     "generator": ("lodestone_cli.commands.generator", "app"),
+    "backup": ("lodestone_cli.commands.backup", "app"),
     "embeddings": ("lodestone_cli.commands.embeddings", "app"),
     "config": ("lodestone_cli.commands.config", "app"),
 }

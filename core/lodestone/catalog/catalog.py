@@ -6,9 +6,9 @@ iterators over pages, which hold no transaction between them). Methods take and 
     CatalogError     the database cannot be read or written (also: a row that breaks a constraint)
     OutOfSpaceError  the disk is full; the transaction left nothing behind
 
-Each subject has its module: corpora, images, captions, slices (receipts, loads), compaction, attempts, deletions (tombstones), runs
-(failures), artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events), guide_engines, duplicates,
-swaps (overrides), containers.
+Each subject has its module: corpora, images, captions, slices (receipts, loads), compaction, attempts, deletions (tombstones),
+runs (failures), artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events), guide_engines,
+duplicates, swaps (overrides), containers, export.
 
 Example:
     >>> catalog = Catalog.open(home.catalog)  # doctest: +SKIP
@@ -32,6 +32,7 @@ from lodestone.catalog.corpora import CorpusRows
 from lodestone.catalog.deletions import DeletionRows
 from lodestone.catalog.duplicates import DuplicateRows
 from lodestone.catalog.engine import make_engine
+from lodestone.catalog.export import ExportRows
 from lodestone.catalog.guide_engines import EngineRows
 from lodestone.catalog.identity import mint_image_id
 from lodestone.catalog.images import ImageRows
@@ -59,6 +60,7 @@ class Catalog(
     DuplicateRows,
     SwapRows,
     ContainerRows,
+    ExportRows,
 ):
     """See the module's docstring. Make one with `Catalog.open`."""
 

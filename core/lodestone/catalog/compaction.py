@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from lodestone.catalog import tables
+from lodestone.catalog.reader import Reader
 from lodestone.catalog.records import ImageState, Receipt, SliceRecord
 from lodestone.catalog.slices import SliceRows, _claim
 from lodestone.catalog.sql import PAGE, chunks, insert_ignoring
@@ -192,11 +193,11 @@ class CompactionRows(SliceRows):
     def _superseded(self, corpus_id: str, limit: int) -> list[str]:
         images, slices = tables.images, tables.slices
         empty = ~exists().where(images.c.slice_id == slices.c.slice_id)
-        query = select(slices.c.slice_id).where(slices.c.corpus_id == corpus_id, empty).order_by(slices.c.created_at)
+        query = select(slices.c.slice_id).where(slices.c.corpus_id == corpus_id, empty).order_by(slices.c.seq)
         with self._reading() as connection:
             return list(connection.execute(query.limit(limit)).scalars())
 
-    def _is_needed(self, connection: Connection, slice_id: str) -> bool:
+    def _is_needed(self, connection: Connection | Reader, slice_id: str) -> bool:
         images, members, others = tables.images, tables.slice_members, tables.slice_members.alias("others")
         elsewhere = exists().where(others.c.image_id == members.c.image_id, others.c.slice_id != slice_id)
         reasons = (

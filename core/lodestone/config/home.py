@@ -122,6 +122,17 @@ class Home:
                 hint="set LODESTONE_HOME to a folder you may write",
             ) from error
 
+    def adopt(self, home_id: str) -> None:
+        """Take the place of a lost home: what is kept outside the folder under its id belongs to this one now.
+
+        Raises:
+            ConfigurationError: that is no id.
+        """
+        if not (home_id.isascii() and home_id.isalnum()):
+            raise ConfigurationError(f"{home_id!r} is no id of a home", hint="the backup's manifest is damaged")
+        with self._marking():
+            self._mark({**self._marked(), _ID: home_id})
+
     def check(self) -> None:
         """Raise `HomeVersionError` if a newer Lodestone wrote this home, `ConfigurationError` if its marker cannot be read."""
         written = self._marked()

@@ -1,0 +1,187 @@
+"""`lodestone backup …`: keep a copy of a whole home or cluster, look at it, bring it back."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.progress import shown_progress
+from lodestone_cli.session import Session, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lodestone.backup.snapshots import Manifest
+
+app = typer.Typer(help="Copies of everything that cannot be made again.", no_args_is_help=True)
+
+_Where = Annotated[str, typer.Argument(help="Folder, or URL of a bucket (s3://bucket/backups).", show_default=False)]
+_SnapshotOption = Annotated[str | None, typer.Option("--snapshot", help="Its name; default: the last.", show_default=False)]
+
+
+@app.command()
+def create(
+    to: _Where,
+    thumbnails: Annotated[bool, typer.Option("--thumbnails", help="Take thumbnails too; else they are made again.")] = False,
+    settings: Annotated[bool, typer.Option("--settings", help="Take lodestone.toml too; it may hold secrets.")] = False,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Add a snapshot: catalog, embeddings, what was learnt. Only new files are copied. Indexing and searching may go on."""
+    with Session(home=home, profile=profile, output=output, purpose="lodestone backup create") as session:
+        from lodestone.backup.create import create_backup
+        from lodestone.files.area import FileArea
+
+        with shown_progress(session) as progress:
+            report = create_backup(
+                session.runtime, FileArea.at(to), thumbnails=thumbnails, settings=settings, progress=progress
+            )
+        manifest = report.manifest
+
+        def human(console: Console) -> None:
+            console.print(
+                printable(
+                    f"snapshot {manifest.name} in {report.location}: {manifest.images:,} pictures, "
+                    f"{report.copied:,} new files ({report.copied_bytes / (1 << 20):,.1f} MB) of "
+                    f"{manifest.embedding_files + len(manifest.others):,}"
+                ),
+                markup=False,
+            )
+            if manifest.lacking:
+                console.print(
+                    f"{len(manifest.lacking):,} damaged files were left out: run `lodestone index`, then back up again",
+                    markup=False,
+                )
+
+        session.emit({**_facts(manifest), "copied": report.copied, "copied_bytes": report.copied_bytes}, human)
+
+
+@app.command("list")
+def list_(where: _Where, output: OutputOption = Output.HUMAN) -> None:
+    """List the snapshots of a backup, oldest first."""
+    with Session(output=output) as session:
+        from lodestone.backup.snapshots import snapshots
+        from lodestone.files.area import FileArea
+
+        found = snapshots(FileArea.at(where))
+
+        def human(console: Console) -> None:
+            if not found:
+                console.print("no snapshot yet: lodestone backup create")
+            for manifest in found:
+                size = manifest.embedding_bytes / (1 << 20)
+                console.print(
+                    f"{manifest.name}  {manifest.images:,} pictures, {size:,.1f} MB of embeddings, profile {manifest.profile}",
+                    markup=False,
+                )
+
+        session.emit([_facts(manifest) for manifest in found], human)
+
+
+@app.command()
+def verify(
+    where: _Where,
+    snapshot: _SnapshotOption = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Compare only sizes of embeddings.")] = False,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Read every file of a snapshot and compare it with its checksum."""
+    with Session(output=output) as session:
+        from lodestone.backup.verify import verify_backup
+        from lodestone.errors import EmbeddingsDamagedError
+        from lodestone.files.area import FileArea
+
+        with shown_progress(session) as progress:
+            found = verify_backup(FileArea.at(where), name=snapshot, quick=quick, progress=progress)
+        if found.damaged:
+            raise EmbeddingsDamagedError(
+                f"snapshot {found.manifest.name}: {found.damaged:,} of {found.files:,} files are damaged: {found.problems[0]}",
+                hint="make a new snapshot while the home is there; a restore embeds again what is damaged",
+                problems=list(found.problems),
+            )
+
+        def human(console: Console) -> None:
+            size = found.bytes / (1 << 20)
+            console.print(f"snapshot {found.manifest.name} is whole: {found.files:,} files, {size:,.1f} MB", markup=False)
+
+        session.emit({**_facts(found.manifest), "files": found.files, "bytes": found.bytes, "damaged": 0}, human)
+
+
+@app.command()
+def restore(
+    where: _Where,
+    snapshot: _SnapshotOption = None,
+    new_id: Annotated[
+        bool, typer.Option("--new-id", help="The restored home is a copy beside the living one: it gets its own collections.")
+    ] = False,
+    load: Annotated[bool, typer.Option("--load/--no-load", help="Make the collections of vectors at once.")] = True,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Fill an empty home from a snapshot, and load its vectors. No picture is read and no model runs."""
+    with Session(home=home, profile=profile, output=output, purpose="lodestone backup restore") as session:
+        from lodestone.backup.restore import restore_backup
+        from lodestone.files.area import FileArea
+
+        runtime = session.runtime
+        with shown_progress(session) as progress:
+            report = restore_backup(runtime, FileArea.at(where), name=snapshot, new_id=new_id, progress=progress)
+            points = None
+            if load and report.images:
+                from lodestone.indexing.sync import sync
+
+                points = sum(one.points for one in sync(runtime, progress=progress).collections)
+
+        def human(console: Console) -> None:
+            console.print(
+                printable(
+                    f"restored {report.images:,} pictures and {report.embedding_files:,} embeddings files of snapshot "
+                    f"{report.manifest.name} into {runtime.home.path}"
+                ),
+                markup=False,
+            )
+            if report.lacking:
+                console.print(
+                    f"{report.lacking:,} embeddings files were lost: `lodestone index` makes them again", markup=False
+                )
+            if points is None:
+                console.print("the collections are made by the next `lodestone index`", markup=False)
+
+        value: dict[str, Any] = {"snapshot": report.manifest.name, "home": str(runtime.home.path), "home_id": report.home_id}
+        value |= {
+            "images": report.images,
+            "embedding_files": report.embedding_files,
+            "lacking": report.lacking,
+            "points": points,
+        }
+        session.emit(value, human)
+
+
+@app.command()
+def prune(
+    where: _Where,
+    keep: Annotated[int, typer.Option("--keep", min=1, help="Snapshots to keep, the last ones.")],
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Delete old snapshots and the files that only they need. Not while a backup is being made."""
+    with Session(output=output) as session:
+        from lodestone.backup.verify import prune_backup
+        from lodestone.files.area import FileArea
+
+        snapshots, files = prune_backup(FileArea.at(where), keep=keep)
+
+        def human(console: Console) -> None:
+            console.print(f"deleted {snapshots:,} snapshots and {files:,} files", markup=False)
+
+        session.emit({"snapshots": snapshots, "files": files}, human)
+
+
+def _facts(manifest: Manifest) -> dict[str, Any]:
+    """What a list says of a snapshot."""
+    facts = {name: value for name, value in asdict(manifest).items() if name not in {"tables", "others"}}
+    return {**facts, "created_at": manifest.created_at.isoformat()}

@@ -1,0 +1,222 @@
+"""How is a snapshot made while everything goes on? The catalog as of one moment, then every file that it names.
+
+No lock is taken. Embeddings are immutable and named by the catalog; where compaction or repair took one away meanwhile, the
+catalog is read once more. A file that is damaged is named in the manifest: a restored home embeds that slice again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+import pyarrow as pa
+from blake3 import blake3
+
+from lodestone import __version__
+from lodestone.backup.snapshots import (
+    MANIFEST,
+    THUMBNAILS,
+    LackingPart,
+    Manifest,
+    OtherFile,
+    folder_of,
+    new_name,
+    pooled,
+    total,
+)
+from lodestone.backup.tables import read_tables, write_tables
+from lodestone.catalog.records import Receipt
+from lodestone.config.settings import CONFIG_NAME
+from lodestone.errors import NotFoundError, RunFailedError
+from lodestone.files.area import FileArea
+from lodestone.indexing.progress import Progress, ProgressEvent, Stage, silent
+
+if TYPE_CHECKING:
+    from lodestone.catalog.catalog import Catalog
+    from lodestone.config.home import Home
+    from lodestone.config.settings import Settings
+    from lodestone.imaging.thumbnails import ThumbnailStore
+
+_ROUNDS: Final = 3  # of reading the catalog anew, when files that it named are taken away meanwhile
+_AT_ONCE: Final = 256
+_THREADS: Final = 8
+
+
+class Stored(Protocol):
+    """What is backed up, and restored into; a `Runtime` has it all."""
+
+    @property
+    def settings(self) -> Settings:
+        """The home's settings."""
+
+    @property
+    def home(self) -> Home:
+        """The home's folders."""
+
+    @property
+    def embeddings(self) -> FileArea:
+        """Where the Parquet slices are."""
+
+    @property
+    def thumbnails(self) -> ThumbnailStore:
+        """Where the thumbnails are."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackupReport:
+    """One snapshot: `copied` files (`copied_bytes`) were not there from an earlier one."""
+
+    manifest: Manifest
+    location: str
+    copied: int
+    copied_bytes: int
+
+
+class _ChangedMeanwhile(Exception):  # noqa: N818 (a signal, handled here)
+    pass
+
+
+def create_backup(
+    resources: Stored, area: FileArea, *, thumbnails: bool = False, settings: bool = False, progress: Progress = silent
+) -> BackupReport:
+    """Add a snapshot of a home to a backup.
+
+    Args:
+        resources: The opened home; it may be in use.
+        area: The backup; made if it is new.
+        thumbnails: Take the thumbnails too; they are made again without.
+        settings: Take `lodestone.toml` too. It may hold secrets.
+        progress: Told of copied files.
+
+    Raises:
+        NotFoundError: there is no home to back up.
+        OutOfSpaceError: the backup's disk is full. What is copied helps the next one.
+        SourceError: the bucket cannot be written or read.
+        RunFailedError: files were taken away again and again while they were copied.
+    """
+    if not resources.home.exists():
+        raise NotFoundError(
+            f"there is no home in {str(resources.home.path)!r}", hint="set LODESTONE_HOME, or index something first"
+        )
+    for _ in range(_ROUNDS):
+        try:
+            return _Backup(resources, area, progress).make(thumbnails=thumbnails, settings=settings)
+        except _ChangedMeanwhile:
+            continue
+    raise RunFailedError(
+        "embeddings were replaced again and again while they were backed up",
+        hint="back up while no `lodestone embeddings compact` and no index run is going on",
+    )
+
+
+class _Backup:
+    def __init__(self, resources: Stored, area: FileArea, progress: Progress) -> None:
+        self._from = resources
+        self._area = area
+        self._progress = progress
+        self._copied = 0
+        self._copied_bytes = 0
+
+    def make(self, *, thumbnails: bool, settings: bool) -> BackupReport:
+        name = new_name(self._area)
+        folder = folder_of(name)
+        with self._from.catalog.exporting() as export:
+            tables = tuple(write_tables(export, self._area, f"{folder}/catalog"))
+        count, size, lacking = 0, 0, []
+        expected = total(tables, "receipts")
+        for receipt, damage in self._pool(_receipts(self._area, tables)):
+            if damage is not None:
+                lacking.append(LackingPart(receipt.slice_id, receipt.part, damage))
+            count, size = count + 1, size + receipt.size
+            if count % _AT_ONCE == 0 or count == expected:
+                self._progress(
+                    ProgressEvent(Stage.LOAD, done=count, total=expected, failures=len(lacking), detail="embeddings")
+                )
+        if thumbnails:
+            self._copy_thumbnails()
+        manifest = Manifest(
+            name=name,
+            created_at=datetime.now(UTC),
+            lodestone=__version__,
+            home_id=self._from.home.id,
+            profile=self._from.settings.profile,
+            revision=export.revision,
+            tables=tables,
+            others=tuple(self._others(settings=settings)),
+            lacking=tuple(lacking),
+            images=total(tables, "images"),
+            embedding_files=count - len(lacking),
+            embedding_bytes=size,
+            thumbnails=thumbnails,
+        )
+        self._area.write(f"{folder}/{MANIFEST}", manifest.to_json())
+        return BackupReport(manifest, self._area.location, self._copied, self._copied_bytes)
+
+    def _pool(self, receipts: Iterator[Receipt]) -> Iterator[tuple[Receipt, str | None]]:
+        """Copy what is not there yet; with each receipt, what is wrong with its file."""
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="backup") as pool:
+            while some := list(islice(receipts, _AT_ONCE)):
+                waiting: list[Future[tuple[str | None, int]]] = [pool.submit(self._copy, receipt) for receipt in some]
+                for receipt, future in zip(some, waiting, strict=True):
+                    damage, copied = future.result()
+                    if damage is not None:
+                        now = self._from.catalog.receipts(receipt.slice_id).get(receipt.part)
+                        if now is None or now.checksum != receipt.checksum:
+                            raise _ChangedMeanwhile
+                    self._copied += copied > 0
+                    self._copied_bytes += copied
+                    yield receipt, damage
+
+    def _copy(self, receipt: Receipt) -> tuple[str | None, int]:
+        target = pooled(receipt.checksum)
+        if self._area.size(target) == receipt.size:
+            return None, 0
+        try:
+            content = self._from.embeddings.read(receipt.path)
+        except FileNotFoundError:
+            return "is missing", 0
+        except (OSError, pa.ArrowException) as error:
+            return f"cannot be read ({error})", 0
+        if content.size != receipt.size or blake3(content).hexdigest() != receipt.checksum:
+            return f"is damaged ({content.size} bytes of {receipt.size})", 0
+        self._area.write(target, content)
+        return None, int(content.size)
+
+    def _others(self, *, settings: bool) -> Iterator[OtherFile]:
+        home = self._from.home
+        found = sorted(path for path in home.artifacts.rglob("*") if path.is_file() and not path.name.startswith("."))
+        if settings and (home.path / CONFIG_NAME).is_file():
+            found.append(home.path / CONFIG_NAME)
+        for path in found:
+            content = path.read_bytes()
+            checksum = str(blake3(content).hexdigest())
+            if self._area.size(pooled(checksum)) != len(content):
+                self._area.write(pooled(checksum), content)
+                self._copied += 1
+                self._copied_bytes += len(content)
+            yield OtherFile(path.relative_to(home.path).as_posix(), len(content), checksum)
+
+    def _copy_thumbnails(self) -> None:
+        store = self._from.thumbnails
+        for number, content in enumerate(store.contents(), start=1):
+            target = f"{THUMBNAILS}/{store.key(content)}"
+            if not self._area.size(target):
+                data = store.read(content)
+                self._area.write(target, data, durable=False)
+                self._copied += 1
+                self._copied_bytes += len(data)
+            if number % _AT_ONCE == 0:
+                self._progress(ProgressEvent(Stage.VERIFY, done=number, detail="thumbnails"))
+
+
+def _receipts(area: FileArea, tables: Iterable[Any]) -> Iterator[Receipt]:
+    for _, rows in read_tables(area, list(tables), only=("receipts",)):
+        yield from (Receipt(**row) for row in rows)

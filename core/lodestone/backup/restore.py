@@ -1,0 +1,152 @@
+"""How does a backup become a home again? Files first, the catalog last, in one transaction; collections are made from these.
+
+Killed at any point, the same command goes on: until the catalog is filled, the home counts as empty. A catalog of SQLite can be
+restored into PostgreSQL and the other way round, embeddings from a folder into a bucket and back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+
+from lodestone.backup.create import Stored
+from lodestone.backup.snapshots import THUMBNAILS, Manifest, pooled, read_checked, snapshot, total
+from lodestone.backup.tables import read_tables
+from lodestone.catalog.migrate import REVISIONS
+from lodestone.catalog.records import RunState
+from lodestone.errors import ConfigurationError, EmbeddingsDamagedError
+from lodestone.files.area import FileArea
+from lodestone.indexing.progress import Progress, ProgressEvent, Stage, silent
+
+if TYPE_CHECKING:
+    from sqlalchemy import Table
+
+_NOT_RESTORED: Final = frozenset(
+    {"loads", "deletions", "aliases", "tag_outbox"}
+)  # what they say of collections is true no more
+_AT_ONCE: Final = 256
+_THREADS: Final = 8
+_Pages = Iterator[tuple["Table", Sequence[Mapping[str, Any]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreReport:
+    """What was restored. `lacking` parts are embedded again by the next index run."""
+
+    manifest: Manifest
+    images: int
+    embedding_files: int
+    lacking: int
+    home_id: str
+
+
+def restore_backup(
+    resources: Stored, area: FileArea, *, name: str | None = None, new_id: bool = False, progress: Progress = silent
+) -> RestoreReport:
+    """Fill an empty home from a snapshot. The collections are made by the next sync.
+
+    Args:
+        resources: The home to fill, with its settings: they say which database and which areas.
+        area: The backup.
+        name: A snapshot; None for the last.
+        new_id: The home is a copy beside the living one, and must not share its collections on a Qdrant server.
+        progress: Told of copied files.
+
+    Raises:
+        NotFoundError: there is no such snapshot.
+        ConfigurationError: the home or its catalog is not empty, or another version of Lodestone made the backup.
+        EmbeddingsDamagedError: a file of the catalog, or an artifact, is damaged in the backup. Nothing was restored.
+        OutOfSpaceError: no space for the home.
+    """
+    manifest = snapshot(area, name)
+    if manifest.revision != REVISIONS[-1]:
+        raise ConfigurationError(
+            f"the snapshot {manifest.name!r} has catalog schema {manifest.revision!r}, not {REVISIONS[-1]!r}",
+            hint=f"restore it with Lodestone {manifest.lodestone}, then upgrade",
+        )
+    catalog = resources.catalog  # makes the home
+    if any(catalog.count_rows().values()):
+        raise ConfigurationError(
+            f"the home {str(resources.home.path)!r} is not empty",
+            hint="restore into a new home (LODESTONE_HOME) and an empty database; remove the old ones first if they are lost",
+        )
+    for _ in read_tables(area, manifest.tables):
+        pass  # all there and whole, before anything is written
+    _restore_others(resources, area, manifest)
+    lacking = _restore_embeddings(resources, area, manifest, progress)
+    if manifest.thumbnails:
+        _restore_thumbnails(resources, area)
+    if not new_id:
+        resources.home.adopt(manifest.home_id)
+    done = catalog.import_rows(_changed(read_tables(area, manifest.tables), lacking))
+    catalog.reset_tag_outbox()
+    return RestoreReport(
+        manifest=manifest,
+        images=done.get("images", 0),
+        embedding_files=done.get("receipts", 0),
+        lacking=len(lacking),
+        home_id=resources.home.id,
+    )
+
+
+def _changed(pages: _Pages, lacking: set[tuple[str, str]]) -> _Pages:
+    """The rows as they are true in the restored home."""
+    for table, rows in pages:
+        if table.name in _NOT_RESTORED:
+            continue
+        if table.name == "receipts":
+            kept = [row for row in rows if (row["slice_id"], row["part"]) not in lacking]
+            yield table, kept
+        elif table.name == "runs":
+            over = {"state": RunState.INTERRUPTED.value, "error": "restored from a backup while it ran"}
+            yield table, [{**row, **over} if row["state"] == RunState.RUNNING.value else row for row in rows]
+        else:
+            yield table, rows
+
+
+def _restore_others(resources: Stored, area: FileArea, manifest: Manifest) -> None:
+    home = FileArea.at(resources.home.path)
+    for other in manifest.others:
+        if other.path.startswith("/") or ".." in other.path.split("/"):
+            raise ConfigurationError(
+                f"the backup names a file outside the home: {other.path!r}", hint="the manifest is damaged"
+            )
+        home.write(other.path, read_checked(area, pooled(other.checksum), size=other.size, checksum=other.checksum))
+
+
+def _restore_embeddings(resources: Stored, area: FileArea, manifest: Manifest, progress: Progress) -> set[tuple[str, str]]:
+    """Copy what is not there; returns (slice id, part) of what cannot be had."""
+    lacking: set[tuple[str, str]] = set()
+    target, done, expected = resources.embeddings, 0, total(manifest.tables, "receipts")
+
+    def copy(row: Mapping[str, Any]) -> bool:
+        if target.size(row["path"]) == row["size"]:
+            return True
+        try:
+            content = read_checked(area, pooled(row["checksum"]), size=row["size"], checksum=row["checksum"])
+        except EmbeddingsDamagedError:
+            return False
+        target.write(row["path"], content)
+        return True
+
+    rows = (row for _, page in read_tables(area, manifest.tables, only=("receipts",)) for row in page)
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="restore") as pool:
+        while some := list(islice(rows, _AT_ONCE)):
+            for row, there in zip(some, pool.map(copy, some), strict=True):
+                if not there:
+                    lacking.add((row["slice_id"], row["part"]))
+            done += len(some)
+            progress(ProgressEvent(Stage.LOAD, done=done, total=expected, failures=len(lacking), detail="embeddings"))
+    return lacking
+
+
+def _restore_thumbnails(resources: Stored, area: FileArea) -> None:
+    target = resources.thumbnails.area
+    write: Callable[..., None] = target.write
+    for stored in area.files(THUMBNAILS):
+        path = stored.path.removeprefix(f"{THUMBNAILS}/")
+        if target.size(path) != stored.size:
+            write(path, area.read(stored.path), durable=False)

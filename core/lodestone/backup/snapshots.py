@@ -1,0 +1,205 @@
+"""How is a backup laid out?
+
+    snapshots/<name>/manifest.json            written last: a snapshot without one does not exist
+    snapshots/<name>/catalog/<table>-00000.parquet
+    files/<ab>/<checksum>                     embeddings and artifacts of all snapshots, by BLAKE3 of their content
+    thumbnails/<ab>/<hash>.jpg                where they were asked for
+
+A backup is a folder or a bucket. A file that an earlier snapshot brought is not copied again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Self
+from uuid import uuid4
+
+import pyarrow as pa
+from blake3 import blake3
+
+from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, HomeVersionError, NotFoundError
+from lodestone.files.area import FileArea
+
+FORMAT: Final = 1
+MANIFEST: Final = "manifest.json"
+SNAPSHOTS: Final = "snapshots"
+FILES: Final = "files"
+THUMBNAILS: Final = "thumbnails"
+_TIME: Final = "%Y%m%dT%H%M%S.%f"
+
+
+@dataclass(frozen=True, slots=True)
+class TableFile:
+    """Some rows of one table, as Parquet."""
+
+    table: str
+    path: str
+    rows: int
+    size: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class OtherFile:
+    """A file of the home's: an artifact, or its settings. `path` is relative to the home."""
+
+    path: str
+    size: int
+    checksum: str
+
+
+@dataclass(frozen=True, slots=True)
+class LackingPart:
+    """An embeddings file that could not be backed up: a restored home embeds the slice again."""
+
+    slice_id: str
+    part: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What one snapshot holds."""
+
+    name: str
+    created_at: datetime
+    lodestone: str
+    home_id: str
+    profile: str
+    revision: str  # of the catalog's schema
+    tables: tuple[TableFile, ...]
+    others: tuple[OtherFile, ...] = ()
+    lacking: tuple[LackingPart, ...] = ()
+    images: int = 0
+    embedding_files: int = 0
+    embedding_bytes: int = 0
+    thumbnails: bool = False
+    format: int = field(default=FORMAT)
+
+    def to_json(self) -> bytes:
+        """As the manifest's file."""
+        return json.dumps(asdict(self), default=lambda value: value.isoformat(), ensure_ascii=False, indent=1).encode()
+
+    @classmethod
+    def from_json(cls, content: bytes, *, where: str) -> Self:
+        """Read a manifest's file.
+
+        Raises:
+            HomeVersionError: a newer Lodestone wrote it.
+            ConfigurationError: it is damaged.
+        """
+        try:
+            written: dict[str, Any] = json.loads(content)
+            found = int(written["format"])
+            if found > FORMAT:
+                raise HomeVersionError(
+                    f"the backup {where!r} has format {found}; this Lodestone reads {FORMAT}", hint="upgrade Lodestone"
+                )
+            return cls(
+                **{
+                    **written,
+                    "created_at": datetime.fromisoformat(written["created_at"]),
+                    "tables": tuple(TableFile(**entry) for entry in written["tables"]),
+                    "others": tuple(OtherFile(**entry) for entry in written["others"]),
+                    "lacking": tuple(LackingPart(**entry) for entry in written["lacking"]),
+                }
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigurationError(
+                f"the manifest of {where!r} cannot be read: {error}",
+                hint="take another snapshot (`lodestone backup list`): this one is damaged",
+            ) from error
+
+
+def new_name(area: FileArea) -> str:
+    """Name of a snapshot of now. Names sort by time, also where the clock went back."""
+    moment = datetime.now(UTC)
+    names = area.names(SNAPSHOTS)[0]
+    with suppress(IndexError, ValueError):
+        last = datetime.strptime(names[-1].partition("Z")[0], _TIME).replace(tzinfo=UTC)
+        moment = max(moment, last + timedelta(microseconds=1))
+    return f"{moment.strftime(_TIME)}Z-{uuid4().hex[:6]}"
+
+
+def folder_of(name: str) -> str:
+    """The snapshot's folder."""
+    return f"{SNAPSHOTS}/{name}"
+
+
+def pooled(checksum: str) -> str:
+    """Where a file of this content lies.
+
+    Raises:
+        ValueError: that is no checksum.
+    """
+    if len(checksum) < 16 or not set("0123456789abcdef").issuperset(checksum):
+        raise ValueError(f"not a checksum: {checksum!r}")
+    return f"{FILES}/{checksum[:2]}/{checksum}"
+
+
+def snapshots(area: FileArea) -> list[Manifest]:
+    """All finished snapshots, oldest first."""
+    names, _ = area.names(SNAPSHOTS)
+    return [found for name in names if (found := _manifest(area, name)) is not None]
+
+
+def snapshot(area: FileArea, name: str | None = None) -> Manifest:
+    """The snapshot of that name, or the last one.
+
+    Raises:
+        NotFoundError: there is none.
+    """
+    names = [name] if name else list(reversed(area.names(SNAPSHOTS)[0]))
+    for each in names:
+        found = _manifest(area, each)
+        if found is not None:
+            return found
+    what = f"snapshot {name!r}" if name else "snapshot"
+    raise NotFoundError(
+        f"there is no finished {what} in {area.location!r}",
+        hint="`lodestone backup list` shows what is there; `lodestone backup create` makes one",
+    )
+
+
+def read_checked(area: FileArea, path: str, *, size: int, checksum: str) -> pa.Buffer:
+    """A file's content, which must be what it was.
+
+    Raises:
+        EmbeddingsDamagedError: it is missing, or another.
+    """
+    try:
+        content = area.read(path)
+    except FileNotFoundError as error:
+        raise _damaged(area, path, "is missing") from error
+    except (OSError, pa.ArrowException) as error:
+        raise _damaged(area, path, f"cannot be read ({error})") from error
+    if content.size != size:
+        raise _damaged(area, path, f"has {content.size} bytes instead of {size}")
+    if blake3(content).hexdigest() != checksum:
+        raise _damaged(area, path, "has another checksum")
+    return content
+
+
+def total(files: Sequence[TableFile], table: str) -> int:
+    """Rows of one table."""
+    return sum(file.rows for file in files if file.table == table)
+
+
+def _manifest(area: FileArea, name: str) -> Manifest | None:
+    try:
+        content = area.read(f"{folder_of(name)}/{MANIFEST}")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return Manifest.from_json(bytes(content), where=f"{area.location}/{folder_of(name)}")
+
+
+def _damaged(area: FileArea, path: str, what: str) -> EmbeddingsDamagedError:
+    return EmbeddingsDamagedError(
+        f"the file {f'{area.location}/{path}'!r} {what}",
+        hint="`lodestone backup verify` lists what is damaged; `lodestone backup create` makes a new snapshot",
+        path=path,
+    )

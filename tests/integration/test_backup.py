@@ -1,0 +1,294 @@
+"""Does a backup bring a whole home back, in whatever database and area, without reading a picture?"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.home import image_ids, open_runtime, settings_for, vectors_of
+from tests.support.pictures import write_photos
+from tests.support.postgres_server import postgres_binaries, postgres_catalog, postgres_server, postgres_url  # noqa: F401
+from tests.support.s3_server import S3Server, s3_server  # noqa: F401 (a fixture)
+
+from lodestone.backup import create as creating
+from lodestone.backup.create import create_backup
+from lodestone.backup.restore import restore_backup
+from lodestone.backup.snapshots import snapshots
+from lodestone.backup.verify import prune_backup, verify_backup
+from lodestone.catalog.records import RunState, TagRecord
+from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, NotFoundError, RunFailedError
+from lodestone.files.area import FileArea
+from lodestone.indexing.report import IndexRequest
+from lodestone.indexing.run import index_paths
+from lodestone.indexing.sync import sync
+from lodestone.runtime import Runtime
+
+_NOT_RESTORED = {"loads", "deletions", "aliases", "tag_outbox"}
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an indexed home of 10 pictures, a tag and an artifact; not to be changed."""
+    folder = tmp_path_factory.mktemp("original")
+    write_photos(folder / "photos", 10)
+    (folder / "photos" / "broken.jpg").write_bytes(b"\xff\xd8\xff no picture")
+    with open_runtime(folder) as runtime:
+        index_paths(runtime, IndexRequest((folder / "photos",)))
+        first = next(iter(image_ids(runtime).values()))
+        runtime.catalog.add_tags([TagRecord.new(first, "Ein Hund 🐕", "user")])
+        runtime.deliver_tags()
+        artifact = runtime.home.artifacts / "bridge" / "v1" / "weights.bin"
+        artifact.parent.mkdir(parents=True)
+        artifact.write_bytes(b"learnt")
+        runtime.catalog.start_run("index", runtime.catalog.corpus("default").corpus_id)
+    return folder
+
+
+@pytest.fixture
+def runtime(original: Path, tmp_path: Path) -> Iterator[Runtime]:
+    """A copy of its home."""
+    shutil.copytree(original / "home", tmp_path / "home")
+    with open_runtime(tmp_path) as opened:
+        yield opened
+
+
+def _restored(folder: Path, area: FileArea, **options: Any) -> Runtime:
+    runtime = open_runtime(folder)
+    restore_backup(runtime, area, **options)
+    return runtime
+
+
+def _content(runtime: Runtime) -> dict[str, list[dict[str, Any]]]:
+    """All rows of the catalog that a restored one must have."""
+    from lodestone.catalog.export import TABLES
+
+    with runtime.catalog.exporting() as export:
+        return {
+            table.name: [row for page in export.rows(table) for row in page]
+            for table in TABLES
+            if table.name not in _NOT_RESTORED | {"runs"}
+        }
+
+
+def _files(area: FileArea) -> dict[str, bytes]:
+    return {stored.path: bytes(area.read(stored.path)) for stored in area.files()}
+
+
+def test_a_restored_home_answers_as_the_lost_one_did(runtime: Runtime, tmp_path: Path) -> None:
+    area = FileArea.at(tmp_path / "backup")
+    made = create_backup(runtime, area)
+    assert (made.manifest.images, made.manifest.lacking) == (11, ())
+    with open_runtime(tmp_path / "new") as new:
+        report = restore_backup(new, area)
+        assert (report.images, report.lacking) == (11, 0)
+        assert _content(new) == _content(runtime)
+        assert _files(new.embeddings) == _files(runtime.embeddings)
+        assert (new.home.artifacts / "bridge" / "v1" / "weights.bin").read_bytes() == b"learnt"
+        assert new.home.id == runtime.home.id
+        assert new.catalog.runs(state=RunState.RUNNING) == []
+        synced = sync(new)
+        assert all(one.promoted for one in synced.collections)
+        for space in ("bridge", "labels"):
+            before, after = vectors_of(runtime, space), vectors_of(new, space)
+            assert before.keys() == after.keys()
+            assert all(np.allclose(before[key], after[key], atol=1e-5) for key in before)
+        assert new.store.count(new.store.aliases()["tags"]) == 1
+
+
+def test_a_second_snapshot_copies_only_what_is_new(runtime: Runtime, original: Path, tmp_path: Path) -> None:
+    area = FileArea.at(tmp_path / "backup")
+    first = create_backup(runtime, area)
+    assert first.copied == first.manifest.embedding_files + 1
+    assert create_backup(runtime, area).copied == 0
+    assert len(snapshots(area)) == 2
+    assert [manifest.name for manifest in snapshots(area)] == sorted(manifest.name for manifest in snapshots(area))
+    assert verify_backup(area, name=first.manifest.name).damaged == 0
+
+
+def test_the_last_snapshot_is_the_last_one_made_even_where_the_clock_went_back(runtime: Runtime, tmp_path: Path) -> None:
+    area = FileArea.at(tmp_path / "backup")
+    first = create_backup(runtime, area).manifest.name
+    late = tmp_path / "backup" / "snapshots" / "29991231T235959.999999Z-000000"
+    (tmp_path / "backup" / "snapshots" / first).rename(late)
+    assert create_backup(runtime, area).manifest.name > late.name
+
+
+def test_pruning_keeps_what_the_last_snapshots_need(runtime: Runtime, tmp_path: Path) -> None:
+    area = FileArea.at(tmp_path / "backup")
+    create_backup(runtime, area)
+    (runtime.home.artifacts / "bridge" / "v1" / "weights.bin").write_bytes(b"learnt more")
+    last = create_backup(runtime, area)
+    assert last.copied == 1
+    (tmp_path / "backup" / "snapshots" / "20200101T000000.000000Z-000000" / "catalog").mkdir(parents=True)
+    (tmp_path / "backup" / "snapshots" / "20200101T000000.000000Z-000000" / "catalog" / "x.parquet").write_bytes(b"killed")
+    assert prune_backup(area, keep=1) == (2, 1)
+    assert [manifest.name for manifest in snapshots(area)] == [last.manifest.name]
+    assert verify_backup(area).damaged == 0
+
+
+def test_thumbnails_and_settings_are_taken_where_asked_for(runtime: Runtime, tmp_path: Path) -> None:
+    (runtime.home.path / "lodestone.toml").write_text("[serve]\nport = 1\n")
+    area = FileArea.at(tmp_path / "backup")
+    create_backup(runtime, area)
+    assert area.names("thumbnails") == ([], [])
+    create_backup(runtime, area, thumbnails=True, settings=True)
+    with _restored(tmp_path / "new", area) as new:
+        assert set(new.thumbnails.contents()) == set(runtime.thumbnails.contents())
+        assert len(set(new.thumbnails.contents())) == 10
+        assert (new.home.path / "lodestone.toml").read_text() == "[serve]\nport = 1\n"
+
+
+def test_damage_in_the_home_is_left_out_and_embedded_again_after_a_restore(
+    runtime: Runtime, original: Path, tmp_path: Path
+) -> None:
+    victim = next(runtime.home.embeddings.rglob("*.efficientnet-lite0-*.parquet"))
+    victim.write_bytes(victim.read_bytes()[:-100])
+    area = FileArea.at(tmp_path / "backup")
+    made = create_backup(runtime, area)
+    assert [part.part.split("-")[1] for part in made.manifest.lacking] == ["lite0"]
+    assert verify_backup(area).damaged == 0
+    with open_runtime(tmp_path / "new") as new:
+        assert restore_backup(new, area).lacking == 1
+        report = index_paths(new, IndexRequest((original / "photos",)))
+        assert 0 < report.counts["embedded"] <= 8
+        assert len(vectors_of(new, "bridge")) == 10
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "flipped"])
+def test_verify_finds_every_damaged_file(runtime: Runtime, tmp_path: Path, damage: str) -> None:
+    area = FileArea.at(tmp_path / "backup")
+    create_backup(runtime, area)
+    for victim in (next((tmp_path / "backup" / "files").rglob("*")), *(tmp_path / "backup" / "snapshots").rglob("images-*")):
+        path = victim if victim.is_file() else next(path for path in victim.rglob("*") if path.is_file())
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 0xFF
+        if damage == "missing":
+            path.unlink()
+        else:
+            path.write_bytes(content if damage == "flipped" else content[:-5])
+    found = verify_backup(area)
+    assert found.damaged == len(found.problems) == 2
+    with open_runtime(tmp_path / "new") as new, pytest.raises(EmbeddingsDamagedError, match="images-"):
+        restore_backup(new, area)
+
+
+def test_a_lost_file_of_the_backup_costs_one_slice(runtime: Runtime, tmp_path: Path) -> None:
+    area = FileArea.at(tmp_path / "backup")
+    create_backup(runtime, area)
+    receipts = [r for record in runtime.catalog.slices() for r in runtime.catalog.receipts(record.slice_id).values()]
+    lost = next(receipt for receipt in receipts if receipt.part.startswith("efficientnet-lite0"))
+    (tmp_path / "backup" / "files" / lost.checksum[:2] / lost.checksum).unlink()
+    with open_runtime(tmp_path / "new") as new:
+        assert restore_backup(new, area).lacking == 1
+        assert lost.part not in new.catalog.receipts(lost.slice_id)
+
+
+def test_a_home_with_something_in_it_is_never_overwritten(runtime: Runtime, tmp_path: Path) -> None:
+    area = FileArea.at(tmp_path / "backup")
+    create_backup(runtime, area)
+    before = _content(runtime)
+    with pytest.raises(ConfigurationError, match="not empty") as caught:
+        restore_backup(runtime, area)
+    assert "LODESTONE_HOME" in caught.value.hint
+    assert _content(runtime) == before
+
+
+def test_a_restore_that_was_killed_is_finished_by_the_next(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    area = FileArea.at(tmp_path / "backup")
+    create_backup(runtime, area)
+
+    class Killed(BaseException):
+        pass
+
+    with open_runtime(tmp_path / "new") as new:
+        insert = new.catalog.import_rows
+
+        def dying(pages: Any) -> Any:
+            def some() -> Any:
+                for number, page in enumerate(pages):
+                    if number == 4:
+                        raise Killed
+                    yield page
+
+            return insert(some())
+
+        monkeypatch.setattr(new.catalog, "import_rows", dying)
+        with pytest.raises(Killed):
+            restore_backup(new, area)
+        monkeypatch.undo()
+        assert not any(new.catalog.count_rows().values())
+        restore_backup(new, area)
+        assert _content(new) == _content(runtime)
+
+
+def test_a_copy_beside_the_living_home_has_an_id_of_its_own(runtime: Runtime, tmp_path: Path) -> None:
+    area = FileArea.at(tmp_path / "backup")
+    create_backup(runtime, area)
+    with _restored(tmp_path / "copy", area, new_id=True) as copy:
+        assert copy.home.id != runtime.home.id
+
+
+def test_a_file_that_is_replaced_while_it_is_copied_makes_a_new_snapshot(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lodestone.indexing.compact import compact_corpus
+
+    runtime.catalog.interrupt_runs("index", runtime.catalog.corpus("default").corpus_id)
+    area = FileArea.at(tmp_path / "backup")
+    write, rounds = creating.write_tables, 0
+
+    def compacted_after(*arguments: Any) -> Any:
+        nonlocal rounds
+        rounds += 1
+        yield from write(*arguments)
+        if rounds <= compactions:
+            assert compact_corpus(runtime, "default").files_deleted > 0
+
+    monkeypatch.setattr("lodestone.embeddings.compaction._WASTE", -1.0)  # every slice is worth it
+    monkeypatch.setattr(creating, "write_tables", compacted_after)
+    compactions = 1
+    made = create_backup(runtime, area)
+    assert rounds == 2
+    assert made.manifest.lacking == ()
+    assert [manifest.name for manifest in snapshots(area)] == [made.manifest.name]
+    compactions = 100
+    with pytest.raises(RunFailedError, match="again and again"):
+        create_backup(runtime, FileArea.at(tmp_path / "other"))
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    with open_runtime(tmp_path) as runtime:
+        with pytest.raises(NotFoundError, match="no home"):
+            create_backup(runtime, FileArea.at(tmp_path / "backup"))
+        with pytest.raises(NotFoundError, match="no finished snapshot"):
+            restore_backup(runtime, FileArea.at(tmp_path / "backup"))
+
+
+def test_a_cluster_comes_back_from_a_bucket(
+    runtime: Runtime,
+    tmp_path: Path,
+    s3_server: S3Server,  # noqa: F811
+    postgres_url: str,  # noqa: F811
+) -> None:
+    """SQLite and folders -> a bucket -> PostgreSQL with embeddings in a bucket -> a bucket -> SQLite."""
+    first, second = FileArea.at(s3_server.url("backups/home")), FileArea.at(s3_server.url("backups/cluster"))
+    create_backup(runtime, first)
+    base = settings_for(tmp_path / "cluster")
+    index = base.index.model_copy(update={"embeddings": s3_server.url("embeddings")})
+    with Runtime.open(base.model_copy(update={"catalog_url": postgres_url, "index": index})) as cluster:
+        restore_backup(cluster, first)
+        assert _content(cluster) == _content(runtime)
+        assert _files(cluster.embeddings) == _files(runtime.embeddings)
+        create_backup(cluster, second)
+    assert verify_backup(second).damaged == 0
+    with _restored(tmp_path / "again", second) as again:
+        assert _content(again) == _content(runtime)
+        sync(again)
+        assert len(vectors_of(again, "bridge")) == 10
+    assert s3_server.uploads() == []
