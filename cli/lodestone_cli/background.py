@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lodestone_cli.session import Session, printable
@@ -26,7 +25,7 @@ def index_now(session: Session, root: Root, corpus: str) -> tuple[JobInfo | None
 
     with shown_progress(session) as progress:
         try:
-            report = run_index(session.runtime, [Path(root.path)], corpus=corpus, progress=progress)
+            report = run_index(session.runtime, [root.path], corpus=corpus, progress=progress)
         except InvalidRequestError as error:
             session.messages.print(printable(f"note: {error.message}"), markup=False)
             return None, {}

@@ -80,17 +80,13 @@ def id_among(text: str, ids: Collection[str], *, what: str, hint: str) -> str:
 
 
 def paths_of(session: Session, image_ids: Iterable[str]) -> dict[str, str]:
-    """Image id -> path on this machine: the command line runs where the files are, the API never shows paths."""
-    from lodestone.indexing.uris import path_of
+    """Image id -> path on this machine, or URL: the command line runs where the files are, the API never shows paths."""
+    from lodestone.sources.locators import shown_place
 
     catalog = session.runtime.catalog
     images = catalog.images(dict.fromkeys(image_ids))
-    folders = {root.root_id: Path(root.path) for root in catalog.roots(None)} if images else {}
-    return {
-        image_id: str(path_of(folders[image.root_id], image.uri))
-        for image_id, image in images.items()
-        if image.root_id in folders
-    }
+    roots = {root.root_id: root for root in catalog.roots(None)} if images else {}
+    return {image_id: shown_place(roots[image.root_id], image) for image_id, image in images.items() if image.root_id in roots}
 
 
 def pictures_named(session: Session, name: str) -> list[str]:

@@ -21,7 +21,7 @@ _STAGES = {stage.value: stage for stage in Stage}
 
 def run_index(
     runtime: Runtime,
-    paths: Sequence[Path] = (),
+    paths: Sequence[Path | str] = (),
     *,
     corpus: str = "default",
     captions: Path | None = None,
@@ -34,7 +34,7 @@ def run_index(
 
     Args:
         runtime: The opened home.
-        paths: Folders or files.
+        paths: Folders, files, URLs, tables, archives.
         corpus: Name of the corpus.
         captions: Table of captions.
         retry_failed: Try unchanged files again that failed before.

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING
 
 from lodestone.catalog.records import ImageRecord, ImageState, Root
 from lodestone.errors import NotFoundError
+from lodestone.sources.locators import FOLDER
+from lodestone.sources.originals import open_original
+from lodestone.sources.reading import Reader
 from lodestone_schemas.api import CorpusPage, ImageInfo
 from lodestone_serve.services import StoredFile
 
@@ -42,6 +45,7 @@ class Pictures:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
+        self._reader = Reader()
 
     def info(self, image_id: str) -> ImageInfo:
         """What is known about a picture; `NotFoundError` for an unknown id."""
@@ -66,7 +70,7 @@ class Pictures:
     def content(self, image_id: str) -> StoredFile:
         """The picture's own file; `NotFoundError` when it is gone, has changed or lies outside its root."""
         image, root = self._find(image_id)
-        return StoredFile(self._file_of(image, root), _MEDIA_TYPES.get(image.format, _UNKNOWN_TYPE), image.hash)
+        return StoredFile(self._original(image, root), _MEDIA_TYPES.get(image.format, _UNKNOWN_TYPE), image.hash)
 
     def thumbnail(self, image_id: str) -> StoredFile:
         """The picture's thumbnail, made from its file if it is missing."""
@@ -79,7 +83,7 @@ class Pictures:
             from lodestone.imaging.decode import decode
 
             limit = settings.max_decoded_mb << 20
-            picture = decode(self._file_of(image, root), min_side=settings.thumbnail_px, max_decoded_bytes=limit)
+            picture = decode(self._original(image, root), min_side=settings.thumbnail_px, max_decoded_bytes=limit)
             thumbnails.ensure(image.hash, picture.image)
         file = thumbnails.file(image.hash)
         return StoredFile(thumbnails.read(image.hash) if file is None else file, MEDIA_TYPE, f"{image.hash}-thumbnail")
@@ -99,6 +103,9 @@ class Pictures:
         if image is None or image.state not in _SHOWN:
             raise NotFoundError(f"no indexed picture has the id {image_id!r}", hint="take an id from a search")
         return image, catalog.root(image.root_id)
+
+    def _original(self, image: ImageRecord, root: Root) -> Path | bytes:
+        return self._file_of(image, root) if root.kind == FOLDER else open_original(root, image, self._reader)
 
     def _file_of(self, image: ImageRecord, root: Root) -> Path:
         from lodestone.indexing.uris import path_of

@@ -22,7 +22,10 @@ _CLUSTER = "On a Ray cluster"
 def index(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(help="Folders or files; folders are searched for pictures. With --resume a run.", show_default=False),
+        typer.Argument(
+            help="Folders, files, URLs (s3://…, gs://…), tables (.parquet, .lance), archives (.tar); with --resume a run.",
+            show_default=False,
+        ),
     ] = None,
     corpus: Annotated[str, typer.Option("--corpus", "-c", help="Name that these pictures are indexed under.")] = "default",
     captions: Annotated[
@@ -112,12 +115,12 @@ def _run_named(arguments: list[str]) -> str:
     return arguments[0] if arguments else ""
 
 
-def _named(paths: list[str]) -> list[Path]:
+def _named(paths: list[str]) -> list[Path | str]:
     if not paths:
         raise InvalidRequestError("nothing to index", hint="name a folder with pictures, or --resume the last run")
     if "" in paths:  # an unset variable in a script; `Path("")` would be the current folder
         raise InvalidRequestError("one of the paths is empty", hint="name a folder with pictures; `.` is the current one")
-    return [Path(path).expanduser() for path in paths]
+    return [path if "://" in path else Path(path).expanduser() for path in paths]
 
 
 _CHANGES = {

@@ -96,8 +96,7 @@ class CorpusRows(CatalogBase):
         by_path = select(roots).where(roots.c.corpus_id == corpus_id, roots.c.path == path)
 
         def change(connection: Connection) -> Root:
-            corpus = select(tables.corpora.c.name).where(tables.corpora.c.corpus_id == corpus_id).with_for_update()
-            if connection.execute(corpus).first() is None:  # (the row lock keeps two from choosing the same name)
+            if connection.execute(select(tables.corpora.c.name).where(tables.corpora.c.corpus_id == corpus_id)).first() is None:
                 raise NotFoundError(f"there is no corpus with id {corpus_id!r}", hint="see `lodestone corpus list`")
             if found := connection.execute(by_path).first():
                 return Root(*found)
@@ -184,6 +183,7 @@ def _base_name(path: str) -> str:
     """The last part of a path or URL; `root` where there is none."""
     if "://" in path:
         path = path.split("://", 1)[1].split("?", 1)[0].split("#", 1)[0]
+    path = path.partition("/**/")[0]  # roots of tables and archives end with a pattern
     return PurePath(path).name or "root"
 
 

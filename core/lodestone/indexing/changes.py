@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -18,19 +19,22 @@ from typing import Final
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import Failure, ImageRecord, ImageState, Root
-from lodestone.errors import ImageError
-from lodestone.indexing.discover import FoundFile, Inode, UnreadablePath, discover, hash_files
+from lodestone.errors import ImageError, LodestoneError, ManifestChangedError, SourceError
+from lodestone.indexing.discover import discover
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter
 from lodestone.indexing.recaption import Recaptioner
+from lodestone.indexing.survey import Survey
 from lodestone.indexing.uris import path_of, relative_path_of, uri_of
+from lodestone.sources.base import FoundFile, Inode, Source, UnreadablePath
+from lodestone.sources.reading import Reader
 
 BATCH: Final = 1000  # files that are compared with the catalog at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One path of a run: a root, or a folder or file inside one.
+    """One path of a run: a root, or a part of one.
 
     Attributes:
         root: The root.
@@ -39,6 +43,7 @@ class Scope:
         is_file: Whether it is one file.
         others: Paths below `path` that are roots of their own: left to these.
         vanished: Nothing is there any more; its pictures are gone.
+        source: Lists it, where it is no folder on disk; then `prefix` is "" for all of the root, else whatever says which part.
     """
 
     root: Root
@@ -47,15 +52,25 @@ class Scope:
     is_file: bool = False
     others: tuple[Path, ...] = ()
     vanished: bool = False
+    source: Source | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of its root."""
+        return not self.prefix and not self.is_file
 
     def uri(self, found: FoundFile) -> str:
         """The file's uri inside the root."""
+        if self.source is not None:
+            return found.uri
         if self.is_file:
             return uri_of(self.prefix)
         return uri_of(f"{self.prefix}/{relative_path_of(found.uri)}") if self.prefix else found.uri
 
     def covers(self, uri: str) -> bool:
         """Whether the uri lies under the path."""
+        if self.source is not None:
+            return self.source.covers(uri)
         return not self.prefix or relative_path_of(uri).startswith(self.prefix + os.sep)
 
     def leaves(self, path: Path) -> bool:
@@ -90,6 +105,7 @@ class ChangeFinder:
         retry_failed: Also try pictures again that failed and have not changed.
         follow_symlinks: As in `discover`.
         threads: Files hashed at once.
+        reader: Asks object stores.
     """
 
     catalog: Catalog
@@ -99,19 +115,53 @@ class ChangeFinder:
     retry_failed: bool = False
     follow_symlinks: bool = True
     threads: int = 2
+    reader: Reader = field(default_factory=Reader)
     changes: Changes = field(default_factory=Changes)
+    _denied: int = 0
+    _readable: int = 0
 
-    def scan(self, scope: Scope, files: Iterable[FoundFile], meter: Meter, expect: Callable[[int], None]) -> None:
-        """Enter the scope's files in the catalog, after `bury` of all the run's scopes: so moved files are recognised.
+    def update(self, scopes: Sequence[Scope], meter: Meter, expect: Callable[[int], None]) -> None:
+        """Bring the catalog in line with all scopes of a run: list them, mark what vanished, enter what is there.
+
+        Where a listing breaks off, what was listed is entered and nothing of that scope is called gone.
 
         Args:
-            scope: Where.
-            files: As `walk` gives them.
+            scopes: Parts of roots that do not overlap.
             meter: Told of every batch.
             expect: Told after every batch how many pictures of this run will have to be embedded.
+
+        Raises:
+            SourceError: a source cannot be listed to its end, or every read of one is denied.
+            ManifestChangedError: a table or archive changed while it was read.
         """
-        remaining = iter(files)
-        while batch := list(islice(remaining, BATCH)):
+        broken: list[LodestoneError] = []
+        with ExitStack() as stack:
+            surveys: list[tuple[Scope, Survey, bool]] = []
+            for scope in scopes:
+                survey = stack.enter_context(Survey())
+                whole = True
+                try:
+                    survey.take(self.walk(scope), scope.uri, step=lambda _: meter.add(0))
+                except (SourceError, ManifestChangedError) as error:
+                    broken.append(error)
+                    whole = False
+                surveys.append((scope, survey, whole))
+            for scope, survey, whole in surveys:
+                if whole:
+                    self.bury(scope, survey)
+            for scope, survey, whole in surveys:
+                self._denied = self._readable = 0
+                self.scan(scope, survey, meter, expect)
+                if self._denied and not self._readable:
+                    broken.append(_all_denied(scope, self._denied))
+                if whole and scope.source is not None:
+                    meter.add(self._settle(scope, scope.source))
+        if broken:
+            raise broken[0]
+
+    def scan(self, scope: Scope, survey: Survey, meter: Meter, expect: Callable[[int], None]) -> None:
+        """Enter the scope's files in the catalog, after `bury` of all the run's scopes: so moved files are recognised."""
+        for batch in survey.batches(BATCH):
             failures = self._enter(scope, batch)
             self.faults.reach("discovering")
             meter.add(len(batch), failures=failures)
@@ -121,6 +171,10 @@ class ChangeFinder:
         """The scope's files; folders that cannot be read become failure rows."""
         if scope.vanished:
             return iter(())
+        if scope.source is not None:
+            return scope.source.items(
+                lambda found: self._fail(scope.root, found.uri, found.code, found.message), reread=self.retry_failed
+            )
 
         def report(unreadable: UnreadablePath) -> None:
             relative = relative_path_of(unreadable.uri)
@@ -130,23 +184,40 @@ class ChangeFinder:
         skip = [inode for other in scope.others if (inode := _inode(other)) is not None]
         return discover(scope.path, follow_symlinks=self.follow_symlinks, on_unreadable=report, skip=skip)
 
-    def bury(self, scope: Scope) -> None:
+    def bury(self, scope: Scope, survey: Survey) -> None:
         """Mark the scope's pictures that vanished, or that belong to another root by now."""
         if scope.is_file:
             return
-        folder = Path(scope.root.path)
-        gone: list[ImageRecord] = []
-        for image in self.catalog.images_of_root(scope.root.root_id):
-            if image.state is not ImageState.GONE and scope.covers(image.uri):
-                path = path_of(folder, image.uri)
-                if scope.leaves(path) or _vanished(path):
-                    gone.append(image)
-            if len(gone) >= BATCH:
-                self._bury_some(scope, gone)
-                gone = []
-        self._bury_some(scope, gone)
+        images = self.catalog.images_of_root(scope.root.root_id)
+        while batch := list(islice(images, BATCH)):
+            covered = [image for image in batch if image.state is not ImageState.GONE and scope.covers(image.uri)]
+            seen = survey.saw([image.uri for image in covered])
+            unseen = [image for image, listed in zip(covered, seen, strict=True) if not listed]
+            self._bury_some(scope, [image for image in unseen if self._is_gone(scope, image.uri)])
+
+    def _is_gone(self, scope: Scope, uri: str) -> bool:
+        """Whether a picture that was not listed is not there. On disk it may be hidden behind a folder that cannot be read."""
+        if scope.source is not None:
+            return not scope.source.settled.keeps(uri)
+        path = path_of(Path(scope.root.path), uri)
+        return scope.leaves(path) or _vanished(path)
+
+    def _settle(self, scope: Scope, source: Source) -> int:
+        """Remember the archives and tables that were listed completely, forget those that are gone.
+
+        Returns how many pictures are in those that were not listed again.
+        """
+        root_id = scope.root.root_id
+        settled = source.settled
+        self.catalog.put_containers([replace(container, root_id=root_id) for container in settled.listed])
+        self.catalog.remove_containers(root_id, source.vanished_containers(self.catalog.containers(root_id)))
+        unchanged = sum(container.items for container in settled.unchanged)
+        self.changes.counts["unchanged"] += unchanged
+        return unchanged
 
     def _bury_some(self, scope: Scope, gone: Sequence[ImageRecord]) -> None:
+        if not gone:
+            return
         self.catalog.mark_gone([image.image_id for image in gone])
         self.catalog.clear_failures(scope.root.root_id, [image.uri for image in gone])
         self.changes.counts["gone"] += len(gone)
@@ -167,15 +238,18 @@ class ChangeFinder:
                 self.changes.counts["retried"] += 1
             else:
                 self.changes.counts["unchanged"] += 1
+        self._readable += len(batch) - len(to_hash)
         hashed: list[tuple[str, FoundFile, str]] = []
         failed = 0
-        hashes = hash_files([found.path for _, found in to_hash], threads=self.threads) if to_hash else iter(())
+        hashes = self.reader.identify([found for _, found in to_hash], threads=self.threads) if to_hash else iter(())
         for (uri, found), result in zip(to_hash, hashes, strict=True):
             if isinstance(result, ImageError):
                 failed += 1
+                self._denied += result.details.get("reason") == "denied"
                 self.changes.counts["unreadable"] += 1
                 self._fail(scope.root, uri, str(result.details.get("reason", result.code)), result.message, known.get(uri))
             else:
+                self._readable += 1
                 hashed.append((uri, found, result))
         new = self._decide(scope, hashed, known, updates)
         self.catalog.update_images(list(updates.values()))
@@ -202,7 +276,7 @@ class ChangeFinder:
                 if image.image_id in updates:  # it moved elsewhere a moment ago, and a copy stands in its old place
                     fresh.append((uri, found, content))
                     continue
-                kept = replace(image, size=found.size, mtime_ns=found.mtime_ns)
+                kept = replace(image, size=found.size, mtime_ns=found.mtime_ns, position=found.position)
                 if image.state is ImageState.GONE:
                     counts["back"] += 1
                     kept = self._revived(kept)
@@ -218,7 +292,14 @@ class ChangeFinder:
             candidates = [c for c in movable.get(content, ()) if c.image_id not in updates]
             if candidates:
                 counts["moved"] += 1
-                moved = replace(candidates[0], root_id=root.root_id, uri=uri, size=found.size, mtime_ns=found.mtime_ns)
+                moved = replace(
+                    candidates[0],
+                    root_id=root.root_id,
+                    uri=uri,
+                    size=found.size,
+                    mtime_ns=found.mtime_ns,
+                    position=found.position,
+                )
                 updates[moved.image_id] = self._revived(moved)
             elif image is not None and image.image_id not in updates:  # other content where a vanished picture was
                 counts["changed"] += 1
@@ -238,6 +319,7 @@ class ChangeFinder:
                 size=found.size,
                 mtime_ns=found.mtime_ns,
                 state=ImageState.PENDING,
+                position=found.position,
             )
             for uri, found, content in fresh
         ]
@@ -268,6 +350,15 @@ def _changed(image: ImageRecord, found: FoundFile, content: str) -> ImageRecord:
         slice_id=None,
         width=0,
         height=0,
+        position=found.position,
+    )
+
+
+def _all_denied(scope: Scope, count: int) -> SourceError:
+    return SourceError(
+        f"reading is denied for all {count:,} pictures that are new in {scope.root.path}",
+        hint="grant these credentials the right to read objects, not to list alone, and run the same command again",
+        reason="denied",
     )
 
 

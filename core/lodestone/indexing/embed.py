@@ -26,7 +26,7 @@ from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.isolate import IsolatedPictures
 from lodestone.indexing.parts import PartFiles
-from lodestone.indexing.pictures import PreparedPicture, prepare_picture
+from lodestone.indexing.pictures import PreparedPicture, prepare_picture, require_some_readable
 from lodestone.indexing.tasks import (
     META_PART,
     EmbedSettings,
@@ -41,6 +41,7 @@ from lodestone.language.base import TextEncoder
 from lodestone.language.registry import make_text_encoder
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
+from lodestone.sources.reading import Reader
 
 Captions = list[tuple[str, str, str]]  # image id, source, text
 Prepare = Callable[[SliceRow], PreparedPicture | RowFailure]
@@ -71,6 +72,7 @@ class EmbedSlice:
         self._files = PartFiles(settings.embeddings)
         self._faults = Faults.from_environment()
         self._pool: ThreadPoolExecutor | None = None
+        self._reader = Reader()
 
     def warm_up(self) -> None:
         """Load the image models. The text encoder waits for the first caption.
@@ -144,6 +146,7 @@ class EmbedSlice:
             else:
                 pictures = iter(prepared)
             looked = self._look(pictures, backbones)
+            require_some_readable(looked.failures, len(rows), self._reader)
             written.failures.extend(looked.failures)
             written.embedded = len(looked.prepared) if backbones else 0
         if META_PART in missing:
@@ -193,7 +196,7 @@ class EmbedSlice:
             self._pool = ThreadPoolExecutor(self._settings.decode_threads, thread_name_prefix="decode")
         names = tuple(backbone.name for backbone in backbones)
         isolated = IsolatedPictures(self._settings, names) if isolate else None
-        prepare = preparer(self._settings, names, self._backbones) if isolated is None else isolated.prepare
+        prepare = preparer(self._settings, names, self._backbones, self._reader) if isolated is None else isolated.prepare
         ahead: deque[Future[PreparedPicture | RowFailure]] = deque()
         try:
             for row in rows:
@@ -238,13 +241,16 @@ def _joined(batches: list[Outputs], backbone: Backbone) -> dict[str, NDArray[Any
     return {spec.name: np.concatenate([batch[spec.name] for batch in batches]) for spec in backbone.outputs}
 
 
-def preparer(settings: EmbedSettings, names: Sequence[str], made: Sequence[Backbone] | None = None) -> Prepare:
+def preparer(
+    settings: EmbedSettings, names: Sequence[str], made: Sequence[Backbone] | None = None, reader: Reader | None = None
+) -> Prepare:
     """`prepare_picture` with a worker's settings.
 
     Args:
         settings: The worker's.
         names: Backbones whose inputs are wanted.
         made: All the worker's backbones; None to make them, which loads nothing.
+        reader: Reads the pictures; None: one of its own.
     """
     if made is None:
         context = ModelContext(ModelCache(settings.models), threads=settings.model_threads)
@@ -256,6 +262,7 @@ def preparer(settings: EmbedSettings, names: Sequence[str], made: Sequence[Backb
         max_decoded_bytes=settings.max_decoded_bytes,
         thumbnails=ThumbnailStore(settings.thumbnails, size=settings.thumbnail_px),
         faults=Faults.from_environment(),
+        reader=reader or Reader(),
     )
 
 
@@ -267,6 +274,9 @@ def _prepare(
     max_decoded_bytes: int,
     thumbnails: ThumbnailStore,
     faults: Faults,
+    reader: Reader,
 ) -> PreparedPicture | RowFailure:
     faults.reach_picture(row.uri)
-    return prepare_picture(row, backbones, min_side=min_side, max_decoded_bytes=max_decoded_bytes, thumbnails=thumbnails)
+    return prepare_picture(
+        row, backbones, min_side=min_side, max_decoded_bytes=max_decoded_bytes, thumbnails=thumbnails, reader=reader
+    )

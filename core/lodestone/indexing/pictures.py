@@ -1,27 +1,23 @@
 """How does one file become model inputs, a thumbnail and what is known about it? Read once, decoded once, in a thread.
 
-Everything that can be wrong with one picture ends as a `RowFailure`; only a full disk ends the run.
+Everything that can be wrong with one picture ends as a `RowFailure`; what ends the run is a full disk, or a source that has
+changed or refuses as a whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
 
 from lodestone.backbones.base import Backbone, Pixels
-from lodestone.errors import ConfigurationError, ImageError
+from lodestone.errors import ConfigurationError, ImageError, SourceError
 from lodestone.imaging.decode import decode
-from lodestone.imaging.failures import unreadable
 from lodestone.imaging.metadata import PhotoMetadata, read_metadata
 from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.captions import embedded_captions
-from lodestone.indexing.discover import hash_bytes, hash_file
 from lodestone.indexing.tasks import EMBEDDED_SOURCES, RowFailure, SliceRow
-
-# Larger files are hashed in pieces and decoded from their path, so that no thread ever holds a whole one.
-_READ_WHOLE_BYTES: Final = 64 << 20
+from lodestone.sources.reading import Reader
+from lodestone.sources.trouble import Trouble
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +44,24 @@ class PreparedPicture:
 
 
 def prepare_picture(
-    row: SliceRow, backbones: Sequence[Backbone], *, min_side: int, max_decoded_bytes: int, thumbnails: ThumbnailStore
+    row: SliceRow,
+    backbones: Sequence[Backbone],
+    *,
+    min_side: int,
+    max_decoded_bytes: int,
+    thumbnails: ThumbnailStore,
+    reader: Reader,
 ) -> PreparedPicture | RowFailure:
     """Read, check, decode and prepare one picture.
 
     Raises:
+        SourceError: the store that it is in refuses everything (expired credentials), or does not answer.
+        ManifestChangedError: the archive or table that it is in was changed since it was listed.
         OutOfSpaceError: no space left for its thumbnail.
         ConfigurationError: the folder of thumbnails cannot be written to.
     """
     try:
-        source = _read(row)
+        source = reader.read(row.path, content=row.hash, size=row.size, mtime_ns=row.mtime_ns)
         decoded = decode(source, min_side=min_side, max_decoded_bytes=max_decoded_bytes)
         inputs = {backbone.name: backbone.prepare(decoded.image) for backbone in backbones}
         thumbnails.ensure(row.hash, decoded.image)
@@ -81,20 +85,20 @@ def prepare_picture(
     )
 
 
-def _read(row: SliceRow) -> bytes | Path:
-    """The file's content, or its path when that is too much to hold; in either case of the planned hash."""
-    path = Path(row.path)
-    try:
-        if row.size > _READ_WHOLE_BYTES:
-            source: bytes | Path = path
-            found = hash_file(path)
-        else:
-            source = path.read_bytes()
-            found = hash_bytes(source)
-    except OSError as error:
-        raise unreadable(error) from error
-    if found != row.hash:
-        raise ImageError(
-            "the file changed while it was being indexed", hint="run the same command again", reason="file_changed"
+def require_some_readable(failures: Sequence[RowFailure], rows: int, reader: Reader) -> None:
+    """Where nothing could be read yet, denied reads are about the rights, not about the pictures: none of them is given up.
+
+    Raises:
+        SourceError: every read was denied.
+    """
+    if (
+        rows
+        and not reader.has_read
+        and len(failures) == rows
+        and all(failure.code == Trouble.DENIED.value for failure in failures)
+    ):
+        raise SourceError(
+            f"reading is denied for all {rows:,} pictures of a slice, from {failures[0].uri!r} on: {failures[0].message}",
+            hint="grant these credentials the right to read, and run the same command again; what is finished is kept",
+            reason=Trouble.DENIED.value,
         )
-    return source

@@ -10,7 +10,6 @@ import math
 from collections.abc import Container, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import islice
-from pathlib import Path
 from typing import Final
 from uuid import uuid4
 
@@ -19,7 +18,7 @@ from lodestone.catalog.records import ImageRecord, ImageState, Root, SliceRecord
 from lodestone.embeddings.slices import fingerprint
 from lodestone.imaging.decode import DECODER_VERSION
 from lodestone.indexing.tasks import META_PART, SliceParts, SliceRow, SliceTask
-from lodestone.indexing.uris import path_of
+from lodestone.sources.locators import locator_of_image
 
 _TAIL_SLICES: Final = 2  # slices a worker whose work is dealt out evenly at the end
 _SLICES_A_WRITE: Final = 16
@@ -103,7 +102,7 @@ def task_of(catalog: Catalog, record: SliceRecord, roots: dict[str, Root], parts
             SliceRow(
                 image_id=image.image_id,
                 hash=image.hash,
-                path=str(path_of(Path(roots[image.root_id].path), image.uri)),
+                path=locator_of_image(roots[image.root_id], image),
                 uri=image.uri,
                 size=image.size,
                 mtime_ns=image.mtime_ns,

@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from lodestone.errors import LodestoneError
 from lodestone.indexing.sync import SyncReport
+from lodestone.sources.urls import is_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,14 +18,14 @@ class IndexRequest:
     """What to index.
 
     Attributes:
-        paths: Folders, or single files.
+        paths: Folders, single files, tables, archives, patterns of these; URLs (as text).
         corpus: Name that the pictures are indexed under; made when new.
         captions: Table of captions (see `CaptionTable.load`).
         retry_failed: Try unchanged pictures again that failed before.
         resume: Finish what a run of the corpus left instead, as it was asked for: the run's id, or "" for the last one.
     """
 
-    paths: tuple[Path, ...] = ()
+    paths: tuple[Path | str, ...] = ()
     corpus: str = "default"
     captions: Path | None = None
     retry_failed: bool = False
@@ -44,7 +45,7 @@ class IndexRequest:
         """The request out of a run's row."""
         captions = row.get("captions")
         return cls(
-            paths=tuple(Path(path) for path in row.get("paths", ())),
+            paths=tuple(path if is_url(path) else Path(path) for path in row.get("paths", ())),
             corpus=str(row.get("corpus", "default")),
             captions=Path(captions) if captions else None,
             retry_failed=bool(row.get("retry_failed", False)),
@@ -113,6 +114,8 @@ class IndexReport:
         }
 
 
-def _absolute(path: Path) -> str:
+def _absolute(path: Path | str) -> str:
+    if is_url(str(path)):
+        return str(path)
     # not resolve(): a root that is itself a link keeps its name
     return os.path.abspath(path)  # noqa: PTH100

@@ -37,7 +37,8 @@ from lodestone.indexing.progress import Meter, Progress, ProgressEvent, Stage, s
 from lodestone.indexing.pulse import Pulse
 from lodestone.indexing.recaption import Recaptioner
 from lodestone.indexing.report import IndexReport, IndexRequest
-from lodestone.indexing.scopes import Candidate, examine, inner_scopes, uris_of
+from lodestone.indexing.scopes import Candidate, examine, scopes_of, uris_of
+from lodestone.indexing.source_scopes import SourceCandidate
 from lodestone.indexing.sync import SyncReport, SyncResources, sync
 from lodestone.indexing.tasks import EmbedSettings, SliceParts, this_worker
 from lodestone.indexing.waves import WaveLimits, Waves
@@ -93,7 +94,7 @@ def index_paths(
     left = recall(catalog, request.resume, corpus=request.corpus) if request.resume is not None else Remembered(request)
     request = left.request
     problems: list[LodestoneError] = []
-    candidates: list[Candidate] = []
+    candidates: list[Candidate | SourceCandidate] = []
     table: CaptionTable | None = None
     if left.discover:
         candidates, problems = examine(request.paths, follow_symlinks=resources.settings.index.follow_symlinks)
@@ -175,7 +176,7 @@ class _Job:
             self._parts = SliceParts.of(resources.backbones(), resources.text_encoder, extra=resources.extra_backbones())
         return self._parts
 
-    def discover(self, candidates: list[Candidate], table: CaptionTable | None) -> list[LodestoneError]:
+    def discover(self, candidates: list[Candidate | SourceCandidate], table: CaptionTable | None) -> list[LodestoneError]:
         """Returns what is wrong with roots inside the candidates; they keep what was indexed from them."""
         catalog, index = self.resources.catalog, self.resources.settings.index
         self._stage(Stage.DISCOVER)
@@ -192,14 +193,10 @@ class _Job:
         scopes: list[Scope] = []
         problems: list[LodestoneError] = []
         for candidate in candidates:
-            scopes.append(candidate.scope(catalog, self.corpus))
-            inner, wrong = inner_scopes(catalog, scopes[-1], follow_symlinks=index.follow_symlinks)
-            scopes += inner
+            found, wrong = scopes_of(candidate, catalog, self.corpus, follow_symlinks=index.follow_symlinks)
+            scopes += found
             problems += wrong
-        for scope in scopes:
-            finder.bury(scope)
-        for scope in scopes:
-            finder.scan(scope, finder.walk(scope), meter, self._expect)
+        finder.update(scopes, meter, self._expect)
         if table is not None:
             self._apply(table, scopes, recaptioner)
         self.counts.update(finder.changes.counts)
@@ -207,7 +204,7 @@ class _Job:
         self.counts["recaptioned"] = recaptioner.changed
         self._left = finder.changes.left
         for scope in scopes:
-            if not scope.prefix and not scope.is_file:
+            if scope.is_whole:
                 catalog.set_root(scope.root.root_id, scanned_at=self.run.started_at)
         return problems
 

@@ -19,6 +19,10 @@ from lodestone.imaging.failures import unreadable
 from lodestone.imaging.sniff import HEAD_BYTES
 from lodestone.indexing.changes import Scope
 from lodestone.indexing.discover import discover, is_picture_name
+from lodestone.indexing.source_scopes import SourceCandidate, require_pictures
+from lodestone.sources.filesystems import FileSystems
+from lodestone.sources.locate import Named, locate, together
+from lodestone.sources.locators import FOLDER
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +39,8 @@ class Candidate:
 
     def scope(self, catalog: Catalog, corpus: Corpus) -> Scope:
         """The part of a root that this is; makes the root where there is none."""
-        root = _holder(catalog.roots(corpus.corpus_id), self.path) or catalog.ensure_root(corpus.corpus_id, str(self.folder))
+        folders = [root for root in catalog.roots(corpus.corpus_id) if root.kind == FOLDER]
+        root = _holder(folders, self.path) or catalog.ensure_root(corpus.corpus_id, str(self.folder))
         prefix = os.path.relpath(self.path, root.path)
         return Scope(
             root,
@@ -46,11 +51,51 @@ class Candidate:
         )
 
 
-def examine(paths: Sequence[Path], *, follow_symlinks: bool) -> tuple[list[Candidate], list[LodestoneError]]:
-    """Split paths into those that hold pictures, outer folders first, and what is wrong with the others.
+def examine(
+    paths: Sequence[Path | str], *, follow_symlinks: bool
+) -> tuple[list[Candidate | SourceCandidate], list[LodestoneError]]:
+    """Split paths, URLs and patterns into those that hold pictures, outer folders first, and what is wrong with the others.
 
     Nothing is changed: a folder that is empty today (an unmounted disk, say) does not cost what was indexed from it.
     """
+    folders: list[Path] = []
+    named: list[Named] = []
+    problems: list[LodestoneError] = []
+    filesystems = FileSystems()
+    for path in paths:
+        try:
+            found = locate(path, filesystems=filesystems)
+        except LodestoneError as error:
+            problems.append(error)
+            continue
+        if found.kind == FOLDER:
+            folders.append(Path(found.base))
+        else:
+            named.append(found)
+    candidates, wrong = _examine_folders(folders, follow_symlinks=follow_symlinks)
+    others: list[SourceCandidate] = []
+    for one in together(named):
+        try:
+            require_pictures(one, filesystems)
+        except LodestoneError as error:
+            problems.append(error)
+        else:
+            others.append(SourceCandidate(one, filesystems))
+    return [*candidates, *others], [*problems, *wrong]
+
+
+def scopes_of(
+    candidate: Candidate | SourceCandidate, catalog: Catalog, corpus: Corpus, *, follow_symlinks: bool
+) -> tuple[list[Scope], list[LodestoneError]]:
+    """The parts of roots that a candidate is, roots inside it included, and what is wrong with those that are left."""
+    if isinstance(candidate, SourceCandidate):
+        return candidate.scopes(catalog, corpus), []
+    scope = candidate.scope(catalog, corpus)
+    inner, wrong = inner_scopes(catalog, scope, follow_symlinks=follow_symlinks)
+    return [scope, *inner], wrong
+
+
+def _examine_folders(paths: Sequence[Path], *, follow_symlinks: bool) -> tuple[list[Candidate], list[LodestoneError]]:
     candidates: list[Candidate] = []
     problems: list[LodestoneError] = []
     absolute = {Path(os.path.abspath(path)) for path in paths}  # noqa: PTH100 - not resolve(): a linked root keeps its name
@@ -122,7 +167,7 @@ def _require_picture(path: Path) -> None:
 
 
 def _roots_inside(catalog: Catalog, corpus_id: str, path: Path) -> list[Root]:
-    return [root for root in catalog.roots(corpus_id) if _is_inside(Path(root.path), path)]
+    return [root for root in catalog.roots(corpus_id) if root.kind == FOLDER and _is_inside(Path(root.path), path)]
 
 
 def _holder(roots: Sequence[Root], path: Path) -> Root | None:

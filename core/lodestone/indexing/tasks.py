@@ -32,7 +32,8 @@ class SliceRow:
     Attributes:
         image_id: Its id.
         hash: BLAKE3 hex of the content that was planned; other content on disk is a `file_changed` failure.
-        path: Where the file is, for the operating system (may hold surrogates).
+        path: Its locator (see sources/base.py): a path for the operating system (may hold surrogates), a URL, or a place inside
+            an archive or table.
         uri: Its name inside the root.
         size: Bytes.
         mtime_ns: Last change, nanoseconds since the epoch.

@@ -43,6 +43,7 @@ _log = logging.getLogger(__name__)
 # What may be otherwise the next time. Everything else (no space, no model, wrong settings) ends the run at once.
 _PASSING: Final = (RunFailedError, SourceError, ServiceUnavailableError, CatalogError, EmbeddingsDamagedError)
 _LONGEST_BACKOFF_S: Final = 30.0
+_DENIED_TRIES: Final = 2  # another worker may have been let in meanwhile
 _ABANDONED: Final = 2  # drivers that died one after the other at a slice: it is no accident
 
 
@@ -177,9 +178,10 @@ class Waves:
     def _retry_or_give_up(self, one: _Try, error: LodestoneError) -> None:
         died = isinstance(error, WorkerDiedError)
         self.deaths += died
-        if not isinstance(error, _PASSING):
+        refused = error.details.get("reason") if isinstance(error, SourceError) else None
+        if not isinstance(error, _PASSING) or refused == "expired":
             raise error
-        if one.number < self.limits.attempts:
+        if one.number < (self.limits.attempts if refused != "denied" else min(self.limits.attempts, _DENIED_TRIES)):
             _log.info("slice %s failed and is tried again: %s", one.record.slice_id, error)
             self.retries += 1
             self._again.append(_Try(one.record, one.number + 1, died=one.died or died))

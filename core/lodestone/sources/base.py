@@ -92,11 +92,12 @@ class Source(ABC):
     settled: Settled
 
     @abstractmethod
-    def items(self, report: Report) -> Iterator[FoundFile]:
+    def items(self, report: Report, *, reread: bool = False) -> Iterator[FoundFile]:
         """List the pictures, in no particular order.
 
         Args:
             report: Told of what cannot be looked at; the listing goes on.
+            reread: Also list what lies in archives and tables that have not changed.
 
         Raises:
             SourceError: nothing can be listed: denied, expired credentials, out of reach, not there.

@@ -63,7 +63,6 @@ class ContainerSource(Source):
         filesystems: Opens URLs.
         pattern: Which of them, by their names below `base`.
         known: Those that were listed completely before, by uri.
-        reread: Also list those that have not changed.
     """
 
     def __init__(
@@ -74,16 +73,12 @@ class ContainerSource(Source):
         *,
         pattern: Pattern | None = None,
         known: Mapping[str, Container] | None = None,
-        reread: bool = False,
-        root_id: str = "",
     ) -> None:
         self._base = base
         self._kind = kind
         self._filesystems = filesystems
         self._pattern = pattern or Pattern("")
         self._known = dict(known or {})
-        self._reread = reread
-        self._root_id = root_id
         self.settled = Settled()
 
     def containers(self) -> Iterator[ContainerFile]:
@@ -108,11 +103,11 @@ class ContainerSource(Source):
             found = _below(self._base, extensions, deep)
         yield from (relative for relative in found if self._pattern.matches(relative))
 
-    def items(self, report: Report) -> Iterator[FoundFile]:
+    def items(self, report: Report, *, reread: bool = False) -> Iterator[FoundFile]:
         """See `Source.items`."""
         for container in self.containers():
             known = self._known.get(container.relative)
-            if known is not None and known.token == container.token and not self._reread:
+            if known is not None and known.token == container.token and not reread:
                 self.settled.unchanged.append(known)
                 continue
             count, targets = 0, False
@@ -132,7 +127,7 @@ class ContainerSource(Source):
                     hint="nothing is lost: run the same command again when it is written",
                 )
             if not targets:  # what a table points at changes without the table
-                self.settled.listed.append(Container(self._root_id, container.relative, container.token, count))
+                self.settled.listed.append(Container("", container.relative, container.token, count))
 
     def covers(self, uri: str) -> bool:
         """See `Source.covers`."""

@@ -17,13 +17,12 @@ from lodestone.indexing.discover import is_picture_name
 from lodestone.sources.base import Source
 from lodestone.sources.containers import ContainerSource
 from lodestone.sources.filesystems import FileSystems
-from lodestone.sources.locators import FOLDER, LANCE, OBJECT, TABLE, TABLE_EXTENSIONS, TAR, TAR_EXTENSIONS
+from lodestone.sources.locators import FOLDER, LABELS, LANCE, OBJECT, TABLE, TABLE_EXTENSIONS, TAR, TAR_EXTENSIONS, root_path
 from lodestone.sources.objects import ObjectSource, list_objects
 from lodestone.sources.patterns import MAGIC, Pattern
 from lodestone.sources.urls import Url, is_url
 
 _COMPRESSED: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
-_LABELS: Final = {TAR: "*.tar", TABLE: "*.parquet"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +44,7 @@ class Named:
     @property
     def root_path(self) -> str:
         """The path of the root that it belongs to, if it is one of its own."""
-        if self.kind not in _LABELS:
-            return self.base
-        label = _LABELS[self.kind]
-        if is_url(self.base):
-            return str(Url.stored(self.base).join(label))
-        return str(Path(self.base) / label)
+        return root_path(self.kind, self.base)
 
     @property
     def pattern(self) -> Pattern:
@@ -110,7 +104,7 @@ def _located_url(text: str, filesystems: FileSystems) -> Named:
         parts = url.key.split("/")
         first = next(number for number, part in enumerate(parts) if MAGIC.search(part))
         base = replace(url, key="/".join(parts[:first]))
-        return Named(_kind_of(url.key) or OBJECT, str(base), "/".join(parts[first:]))
+        return _matching(_kind_of(url.key) or OBJECT, str(base), "/".join(parts[first:]))
     kind = _kind_of(url.name)
     if kind is not None and (url.name.lower().endswith(LANCE) or not _is_prefix(url, filesystems)):
         return Named(kind, str(url.parent), url.name, literal=True)
@@ -157,8 +151,13 @@ def _located_path(path: str) -> Named:
     if MAGIC.search(path) and not Path(path).exists() and _kind_of(path):
         parts = Path(path).parts
         first = next(number for number, part in enumerate(parts) if MAGIC.search(part))
-        return Named(_kind_of(path) or FOLDER, str(Path(*parts[:first])), "/".join(parts[first:]))
+        return _matching(_kind_of(path) or FOLDER, str(Path(*parts[:first])), "/".join(parts[first:]))
     return Named(FOLDER, path)
+
+
+def _matching(kind: str, base: str, names: str) -> Named:
+    """A root's own pattern means all that is there."""
+    return Named(kind, base, "" if names == LABELS.get(kind) else names)
 
 
 def _kind_in(folder: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -21,6 +21,7 @@ TAR: Final = "tar"
 TABLE_EXTENSIONS: Final = (".parquet", ".parq", ".pq", ".lance")
 TAR_EXTENSIONS: Final = (".tar",)
 LANCE: Final = ".lance"
+LABELS: Final = {TAR: "**/*.tar", TABLE: "**/*.parquet"}
 
 _INSIDE: Final = re.compile(r"(tar|row):(\d+):(.+)", re.DOTALL)
 
@@ -56,9 +57,19 @@ def container_extensions(kind: str) -> tuple[str, ...]:
 
 def base_of(root: Root) -> str:
     """Folder or prefix that the root's uris start from: its path, without the pattern of roots of tables and archives."""
-    if root.kind not in {TABLE, TAR}:
+    label = LABELS.get(root.kind)
+    if label is None:
         return root.path
-    return str(Url.stored(root.path).parent) if is_url(root.path) else str(Path(root.path).parent)
+    if not is_url(root.path):
+        return root.path.removesuffix(label).rstrip("/") or "/"
+    url = Url.stored(root.path)
+    return str(replace(url, key=url.key.removesuffix(label).strip("/")))
+
+
+def root_path(kind: str, base: str) -> str:
+    """The inverse: the path of a root of this kind. Pictures and archives of one folder are two roots."""
+    label = LABELS.get(kind)
+    return base if label is None else place_below(base, label)
 
 
 def place_below(base: str, relative: str) -> str:

@@ -63,7 +63,7 @@ class ObjectSource(Source):
         self._others = tuple(others)
         self.settled = Settled()
 
-    def items(self, report: Report) -> Iterator[FoundFile]:  # noqa: ARG002 - a store lists all of a prefix or nothing
+    def items(self, report: Report, *, reread: bool = False) -> Iterator[FoundFile]:  # noqa: ARG002 - see `Source.items`
         """See `Source.items`."""
         for found in self._listed():
             relative = f"{self._prefix}/{found.relative}".strip("/") if self._prefix else found.relative

@@ -53,6 +53,9 @@ def _regex(pattern: str) -> str:
     found, at = "", 0
     while at < len(pattern):
         char = pattern[at]
+        if pattern.startswith("**/", at):
+            found, at = f"{found}(?:.*/)?", at + 3
+            continue
         if pattern.startswith("**", at):
             found, at = f"{found}.*", at + 2
             continue

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
@@ -27,12 +28,15 @@ from lodestone.sources.urls import Url, is_url
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
+    from lodestone.sources.base import FoundFile
+
 # Larger local files are hashed in pieces and decoded from their path, so that no thread ever holds a whole one.
 _READ_WHOLE_BYTES: Final = 64 << 20
 _MAX_BYTES: Final = 1 << 30  # of one picture that must be held in memory
 _T = TypeVar("_T")
 _OPEN: Final = 8  # archives and tables kept open
 _ATTEMPTS: Final = 4
+_ASKED_AT_ONCE: Final = 16  # requests for facts about objects
 
 
 class _Opened(Protocol):
@@ -40,12 +44,17 @@ class _Opened(Protocol):
 
 
 class Reader:
-    """Reads pictures. Thread-safe; picklable (a copy opens everything anew)."""
+    """Reads pictures. Thread-safe; picklable (a copy opens everything anew).
+
+    Attributes:
+        has_read: Whether a read from an object store, a table or an archive has succeeded yet.
+    """
 
     def __init__(self, *, filesystems: FileSystems | None = None) -> None:
         self._filesystems = filesystems or FileSystems()
         self._opened: OrderedDict[Inside, _Opened] = OrderedDict()
         self._lock = threading.Lock()
+        self.has_read = False
 
     def __reduce__(self) -> tuple[type[Reader], tuple[()]]:
         return Reader, ()
@@ -71,12 +80,41 @@ class Reader:
             return self._read_object(Url.stored(locator), content)
         return _read_file(locator, content, size)
 
+    def identify(self, files: Sequence[FoundFile], *, threads: int = 2) -> Iterator[str | ImageError]:
+        """What each file's content is called (see content.py), in their order; in place of one that cannot be read, its error.
+
+        Args:
+            files: Some hundreds.
+            threads: Local files hashed at once. Object stores are asked by more.
+
+        Raises:
+            SourceError: the store refuses everything, or does not answer.
+        """
+        remote = any(not file.token and is_url(file.locator) for file in files)
+        with ThreadPoolExecutor(_ASKED_AT_ONCE if remote else max(threads, 1), thread_name_prefix="identify") as pool:
+            yield from pool.map(self._identified, files)
+
+    def _identified(self, file: FoundFile) -> str | ImageError:
+        try:
+            if file.token:
+                return file.token
+            if not is_url(file.locator):
+                return hash_file(file.locator)
+            url = Url.stored(file.locator)
+            try:
+                return _patiently(lambda: self._filesystems.look_at(file.locator)).token(url)
+            except OSError as error:
+                raise self._explained(error, url) from error
+        except ImageError as error:
+            return error
+
     def _read_object(self, url: Url, content: str) -> bytes:
         try:
             system, path = self._filesystems.at(url)
             data, token = _patiently(lambda: _get(system, path, url))
         except OSError as error:
             raise self._explained(error, url) from error
+        self.has_read = True
         if token != content:
             raise _changed()
         return data
@@ -113,6 +151,7 @@ class Reader:
             if url is None and isinstance(error, OSError):
                 raise unreadable(error) from error
             raise (self._explained(error, url) if url and isinstance(error, OSError) else _changed()) from error
+        self.has_read = True
         if hash_bytes(data) != content:
             self._require_unchanged(place.where, mtime_ns)
             raise _changed()

@@ -1,0 +1,109 @@
+"""What was listed, before anything is decided? Kept on disk in the listing's order, with a digest of every name in memory.
+
+A picture may only be called gone once everything was listed, and a moved one only be recognised once the gone ones are known:
+so a listing is gone through twice, and a bucket is listed once. A name takes eight bytes of memory.
+"""
+
+from __future__ import annotations
+
+import errno
+import marshal
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from tempfile import SpooledTemporaryFile
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.errors import OutOfSpaceError
+from lodestone.sources.base import FoundFile
+
+_BATCH: Final = 1000
+_IN_MEMORY_BYTES: Final = 4 << 20
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Survey:
+    """The files of one scope. A context manager: its file, which has no name on disk, is gone at the end."""
+
+    def __init__(self) -> None:
+        self._file = SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - closed in __exit__
+        self._names = array("q")
+        self._sorted: NDArray[np.int64] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._file.close()
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def take(self, files: Iterable[FoundFile], uri: Callable[[FoundFile], str], *, step: Callable[[int], None]) -> None:
+        """Add files.
+
+        Args:
+            files: As they are listed; an error of the listing passes, what came before it stays.
+            uri: Their names inside the root.
+            step: Told after every batch how many it had.
+
+        Raises:
+            OutOfSpaceError: no space for temporary files.
+        """
+        self._sorted = None
+        batch: list[FoundFile] = []
+        try:
+            for file in files:
+                batch.append(file)
+                if len(batch) == _BATCH:
+                    self._keep(batch, uri)
+                    step(len(batch))
+                    batch = []
+        finally:
+            self._keep(batch, uri)
+        step(len(batch))
+
+    def __iter__(self) -> Iterator[FoundFile]:
+        self._file.seek(0)
+        while True:
+            try:
+                rows = marshal.load(self._file)  # noqa: S302 - written by this object
+            except EOFError:
+                return
+            for row in rows:
+                yield FoundFile(*row)
+
+    def batches(self, size: int) -> Iterator[list[FoundFile]]:
+        """The files, `size` at a time."""
+        files = iter(self)
+        while batch := list(islice(files, size)):
+            yield batch
+
+    def saw(self, uris: Sequence[str]) -> NDArray[np.bool_]:
+        """Which of the names were listed: (n,) bool. Two names share a digest once in 2^64 pairs."""
+        if self._sorted is None:
+            self._sorted = np.sort(np.frombuffer(self._names, np.int64)) if self._names else np.empty(0, np.int64)
+        wanted = np.fromiter((hash(uri) for uri in uris), np.int64, len(uris))
+        if not len(self._sorted):
+            return np.zeros(len(uris), np.bool_)
+        at = np.minimum(np.searchsorted(self._sorted, wanted), len(self._sorted) - 1)
+        found: NDArray[np.bool_] = self._sorted[at] == wanted
+        return found
+
+    def _keep(self, batch: Sequence[FoundFile], uri: Callable[[FoundFile], str]) -> None:
+        if not batch:
+            return
+        self._names.extend(hash(uri(file)) for file in batch)
+        rows = [(f.uri, f.locator, f.size, f.mtime_ns, f.inode, f.token, f.position, f.captions) for f in batch]
+        try:
+            marshal.dump(rows, self._file)
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            raise OutOfSpaceError(
+                "no space left for temporary files", hint="free some space, or set TMPDIR to a folder that has some"
+            ) from error
