@@ -27,7 +27,8 @@ from lodestone.config.settings import IndexSettings, ModelSettings, Settings
 from lodestone.indexing.report import IndexReport, IndexRequest
 from lodestone.indexing.run import index_paths
 from lodestone.runtime import Runtime
-from lodestone_schemas.api import SearchOptions, SearchRequest
+from lodestone.tags.search import TagSearch
+from lodestone_schemas.api import SearchOptions
 
 _SHARE = 0.01
 
@@ -125,15 +126,15 @@ def _check(settings: Settings, report: IndexReport, moved: dict[str, str], each:
         if runtime.store.count(runtime.store.aliases()[runtime.profile.spaces[0]]) != len(ids):
             raise SystemExit("the collection does not hold what the catalog says")
         added = [image_id for uri, image_id in ids.items() if uri.startswith("added/")]
-        asyncio.run(_ask(runtime, added[-1], next(iter(moved))))
+        asyncio.run(_ask(runtime, added[-1], next(iter(moved.values()))))
 
 
 async def _ask(runtime: Runtime, added: str, moved: str) -> None:
     engine = runtime.engine()
     await engine.warm_up()
     like = await engine.similar(added, SearchOptions(limit=5))
-    tagged = await engine.answer(SearchRequest(query="kept through round", limit=100, guides=0))
-    if not like.hits or moved not in {hit.uri for hit in tagged.hits}:
+    tagged = TagSearch(runtime.store).search("kept through round", runtime.store.aliases()["tags"], limit=1_000)
+    if not like.hits or moved not in tagged.ids:
         raise SystemExit("search does not find an added picture, or a tagged one that moved")
 
 

@@ -152,6 +152,9 @@ def test_what_cannot_be_a_directory_is_refused_with_the_reason(tmp_path: Path) -
             known.add(str(tmp_path / "nowhere"))
         with pytest.raises(InvalidRequestError, match="holds the home"):
             known.add(str(tmp_path))
+        with pytest.raises(InvalidRequestError, match="is no folder of this machine") as url:
+            known.add("s3://bucket/photos")
+        assert "lodestone index s3://bucket/photos" in url.value.hint
         for path in ("", " ", "a\0b"):
             with pytest.raises(InvalidRequestError, match="is no path"):
                 known.add(path)

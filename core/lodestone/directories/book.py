@@ -113,6 +113,10 @@ class DirectoryBook:
     def _checked(self, path: str) -> Path:
         if not path.strip() or "\0" in path:
             raise InvalidRequestError(f"{path!r} is no path", hint="name a folder; `.` is the current one")
+        if "://" in path:
+            raise InvalidRequestError(
+                f"{path!r} is no folder of this machine", hint=f"lodestone index {path}: what is indexed is a directory, too"
+            )
         folder = Path(os.path.abspath(Path(path).expanduser()))  # noqa: PTH100 - not resolve(): a link keeps its name
         try:
             str(folder).encode("utf-8")
