@@ -74,19 +74,19 @@ def check_nodes(settings: Settings, embeddings: FileArea, paths: Sequence[str] =
     views = _look_around(embeddings, nodes, [str(Path(path).absolute()) for path in paths])
     if strange := [view for view in views if view.version != __version__]:
         raise ConfigurationError(
-            f"{_named(strange)} has Lodestone {strange[0].version}; this is {__version__}",
+            f"{_named(strange, 'has', 'have')} Lodestone {strange[0].version}; this is {__version__}",
             hint="install the same version on every node of the cluster",
         )
     if blind := [view for view in views if not view.nonce]:
         why = f" ({blind[0].trouble})" if blind[0].trouble else ""
         raise ConfigurationError(
-            f"{_named(blind)} does not see the embeddings at {embeddings.location!r}{why}",
+            f"{_named(blind, 'does', 'do')} not see the embeddings at {embeddings.location!r}{why}",
             hint="set index.embeddings and index.thumbnails to an object store (s3://bucket/prefix) or to a folder on a mount "
             "that every node has",
         )
     if lacking := [view for view in views if view.missing]:
         raise ConfigurationError(
-            f"{_named(lacking)} does not see {lacking[0].missing[0]!r}",
+            f"{_named(lacking, 'does', 'do')} not see {lacking[0].missing[0]!r}",
             hint="put the pictures on a mount that every node has, or index them from an object store",
         )
     return len(nodes)
@@ -139,7 +139,7 @@ def _sweep(embeddings: FileArea) -> None:
             embeddings.delete(file.path)
 
 
-def _named(views: Sequence[NodeView]) -> str:
+def _named(views: Sequence[NodeView], one: str, several: str) -> str:
     names = ", ".join(repr(view.name) for view in views[:_SHOWN])
     more = f" and {len(views) - _SHOWN} more" if len(views) > _SHOWN else ""
-    return f"{'nodes' if len(views) > 1 else 'the node'} {names}{more}"
+    return f"nodes {names}{more} {several}" if len(views) > 1 else f"the node {names} {one}"

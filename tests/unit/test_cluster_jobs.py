@@ -1,0 +1,177 @@
+"""What may be spread over nodes, how many actors fit, and pixels that cross from decoders to models unchanged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from lodestone.config.cluster import ClusterSettings
+from lodestone.config.placement import check_placement
+from lodestone.config.settings import Settings, StoreSettings
+from lodestone.errors import ConfigurationError
+from lodestone.files.area import FileArea
+from lodestone.imaging.metadata import PhotoMetadata
+from lodestone.indexing.pictures import PreparedPicture
+from lodestone.indexing.tasks import RowFailure, SliceRow, SliceTask
+from lodestone_jobs import nodes
+from lodestone_jobs.attempts import FolderAttempts
+from lodestone_jobs.pipeline import Pools, pools_for
+from lodestone_jobs.split import join, part
+
+
+def settings(home: Path, *, catalog: str | None = None, store: str = "edge") -> Settings:
+    return Settings(home=home, catalog_url=catalog, store=StoreSettings(kind=store))
+
+
+def test_one_node_may_have_everything_local(tmp_path: Path) -> None:
+    check_placement(settings(tmp_path), nodes=1)
+
+
+def test_several_nodes_with_sqlite_and_an_embedded_store_are_refused_with_both_reasons(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"3 nodes: its catalog is an SQLite file.* and its store is embedded"
+    ) as raised:
+        check_placement(settings(tmp_path), nodes=3)
+    assert "postgresql" in raised.value.hint
+    assert "store.kind = server" in raised.value.hint
+    with pytest.raises(ConfigurationError, match="SQLite") as raised:
+        check_placement(settings(tmp_path, catalog="sqlite:////shared/catalog.sqlite", store="server"), nodes=2)
+    assert "store" not in raised.value.hint
+    check_placement(settings(tmp_path, catalog="postgresql+psycopg://db/lodestone", store="server"), nodes=2)
+
+
+@pytest.mark.parametrize("address", ["head", "head:", "http://head:8265", "ray://head", "head:1:2", "head:123456"])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(ValidationError, match=r"HOST:PORT, ray://HOST:PORT or auto"):
+        ClusterSettings(address=address)
+
+
+def test_addresses_and_shares_of_gpus() -> None:
+    for address in ("auto", "10.0.0.1:6379", "ray://head.example:10001", "[::1]:6379"):
+        assert ClusterSettings(address=address).address == address
+    assert ClusterSettings(gpus_per_actor=0.5).gpus_per_actor == 0.5
+    with pytest.raises(ValidationError, match="share below 1, or whole GPUs"):
+        ClusterSettings(gpus_per_actor=1.5)
+
+
+def test_as_many_actors_as_fit() -> None:
+    assert pools_for(ClusterSettings(), cpus=6, gpus=0) == Pools(5, 1.0)
+    assert pools_for(ClusterSettings(gpus_per_actor=0.5), cpus=64, gpus=4) == Pools(8, 1.0, 0.5)
+    split = pools_for(ClusterSettings(shape="split", gpus_per_actor=0.5), cpus=64, gpus=4)
+    assert split == Pools(8, 1.0, 0.5, decoders=55, decoder_cpus=1.0)  # one CPU is left for Ray Data's own tasks
+    assert pools_for(ClusterSettings(actors=3), cpus=6, gpus=0).actors == 3
+    tight = pools_for(ClusterSettings(shape="split"), cpus=2, gpus=0)
+    assert (tight.actors, tight.decoders) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "has"),
+    [({"gpus_per_actor": 1.0}, (8.0, 0.0)), ({"cpus_per_actor": 4.0}, (2.0, 0.0)), ({"shape": "split"}, (1.0, 0.0))],
+)
+def test_an_actor_that_fits_nowhere_is_refused(asked: dict[str, Any], has: tuple[float, float]) -> None:
+    with pytest.raises(ConfigurationError, match=f"it has {has[0]:g} CPUs and {has[1]:g} GPUs"):
+        pools_for(ClusterSettings(**asked), cpus=has[0], gpus=has[1])
+
+
+def prepared(names: tuple[str, ...], *, side: int = 4) -> tuple[SliceTask, list[PreparedPicture | RowFailure]]:
+    draw = np.random.default_rng(7)
+    rows = tuple(SliceRow(f"id-{n}", "0" * 64, f"/{n}.jpg", f"{n}.jpg", 1, 1) for n in range(3))
+    made: list[PreparedPicture | RowFailure] = [
+        PreparedPicture(
+            row=row,
+            inputs={name: draw.integers(0, 255, (side, side, 3), dtype=np.uint8) for name in names},
+            width=10,
+            height=20,
+            format="JPEG",
+            metadata=PhotoMetadata(),
+            captions=(("sidecar", "words"),),
+        )
+        for row in rows[:2]
+    ]
+    made.append(RowFailure("id-2", "2.jpg", "truncated", "it ends"))
+    return SliceTask("slice", "corpus", "f" * 32, rows, ("meta",)), made
+
+
+def test_pixels_cross_from_decoder_to_model_as_one_row_and_unchanged() -> None:
+    task, made = prepared(("small", "large"))
+    handed, pixels = join(task, made)
+    assert (pixels.dtype, pixels.ndim, pixels.nbytes) == (np.uint8, 1, 2 * 2 * 4 * 4 * 3)
+    assert handed.prepared is not None
+    assert all(not one.inputs for one in handed.prepared if isinstance(one, PreparedPicture))  # else they would travel twice
+    again = part(handed, pixels)
+    assert again is not None
+    assert again[2] == made[2]
+    for one, other in zip(again[:2], made[:2], strict=True):
+        assert isinstance(one, PreparedPicture)
+        assert isinstance(other, PreparedPicture)
+        assert (one.row, one.captions, one.width) == (other.row, other.captions, other.width)
+        assert all(np.array_equal(one.inputs[name], other.inputs[name]) for name in ("small", "large"))
+
+
+def test_a_slice_whose_pixels_are_too_many_for_a_block_is_read_where_it_is_embedded() -> None:
+    task, made = prepared(("small",))
+    handed, pixels = join(task, made, most=2 * 4 * 4 * 3)
+    assert handed.prepared is None
+    assert part(handed, pixels) is None
+    assert pixels.nbytes == 1
+
+
+def test_a_slice_without_a_good_picture_crosses_too() -> None:
+    task, made = prepared(("small",))
+    handed, pixels = join(task, made[2:])
+    assert part(handed, pixels) == made[2:]
+
+
+def test_attempts_are_counted_over_the_deaths_of_who_counts(tmp_path: Path) -> None:
+    assert FolderAttempts(tmp_path).begin("slice") == 1
+    assert FolderAttempts(tmp_path).begin("slice") == 2
+    FolderAttempts(tmp_path).end("slice")
+    assert FolderAttempts(tmp_path).begin("slice") == 1
+
+
+@pytest.fixture
+def three_nodes(monkeypatch: pytest.MonkeyPatch) -> list[nodes.NodeView]:
+    """What three nodes answer; change it to change what they see."""
+    views = [nodes.NodeView(f"node-{n}", nodes.__version__, nonce=True) for n in range(3)]
+    monkeypatch.setattr(nodes, "working_nodes", lambda: [{"NodeID": str(n)} for n in range(3)])
+    monkeypatch.setattr(nodes, "_look_around", lambda *_: views)
+    return views
+
+
+def shared(home: Path) -> Settings:
+    return settings(home, catalog="postgresql+psycopg://db/lodestone", store="server")
+
+
+def test_nodes_that_see_everything_are_counted(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
+    assert nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path)) == len(three_nodes)
+
+
+def test_a_node_that_does_not_see_the_embeddings_is_named(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
+    three_nodes[1] = nodes.NodeView("node-1", nodes.__version__, nonce=False)
+    with pytest.raises(ConfigurationError, match="the node 'node-1' does not see the embeddings") as raised:
+        nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path))
+    assert "index.embeddings" in raised.value.hint
+
+
+def test_a_node_with_another_version_is_named(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
+    three_nodes[2] = nodes.NodeView("node-2", "0.0.9", nonce=True)
+    with pytest.raises(ConfigurationError, match=r"the node 'node-2' has Lodestone 0\.0\.9"):
+        nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path))
+
+
+def test_nodes_that_do_not_see_the_pictures_are_named(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
+    three_nodes[:2] = [nodes.NodeView(f"node-{n}", nodes.__version__, nonce=True, missing=("/photos",)) for n in range(2)]
+    with pytest.raises(ConfigurationError, match="nodes 'node-0', 'node-1' do not see '/photos'"):
+        nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path), ["/photos"])
+
+
+def test_a_node_looks_for_the_nonce_and_the_pictures_itself(tmp_path: Path) -> None:
+    FileArea.at(tmp_path / "mounted").write("probe-1", b"probe-1")
+    seen = nodes.look(FileArea.at(tmp_path / "mounted"), "probe-1", [str(tmp_path)])
+    assert (seen.nonce, seen.missing, seen.version) == (True, (), nodes.__version__)
+    blind = nodes.look(FileArea.at(tmp_path / "elsewhere"), "probe-1", [str(tmp_path / "none")])
+    assert (blind.nonce, blind.missing) == (False, (str(tmp_path / "none"),))
