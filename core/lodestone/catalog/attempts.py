@@ -46,9 +46,7 @@ class AttemptRows(CatalogBase):
             known: set[str] = set()
             last: dict[str, int] = {}
             for chunk in chunks(slice_ids):
-                # (the row locks keep two from taking one number)
-                of_slices = select(slices.c.slice_id).where(slices.c.slice_id.in_(chunk)).order_by(slices.c.slice_id)
-                known.update(connection.execute(of_slices.with_for_update()).scalars())
+                known.update(connection.execute(select(slices.c.slice_id).where(slices.c.slice_id.in_(chunk))).scalars())
                 highest = select(table.c.slice_id, func.max(table.c.attempt)).where(table.c.slice_id.in_(chunk))
                 last.update((row[0], row[1]) for row in connection.execute(highest.group_by(table.c.slice_id)))
             unknown = next((slice_id for slice_id in slice_ids if slice_id not in known), None)

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, delete, func, insert, literal, select, tuple_
 
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
+from lodestone.catalog.reader import Reader
 from lodestone.catalog.records import DuplicateRecord, ImageState
 from lodestone.catalog.sql import PAGE, chunks
 
@@ -119,7 +120,7 @@ class DuplicateRows(CatalogBase):
         return groups
 
 
-def _group_ids(connection: Connection, image_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
+def _group_ids(connection: Connection | Reader, image_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
     table = tables.duplicates
     found: dict[str, dict[str, Any]] = {}
     for chunk in chunks(image_ids):

@@ -1,8 +1,13 @@
 """How does the catalog reach its database, and what happens when two processes write at once?
 
 SQLite: write-ahead log, 30 s of patience, foreign keys on; a writing transaction takes the write lock at its start (BEGIN
-IMMEDIATE), so that it waits for its turn instead of failing half way. Other databases: their own defaults. Driver errors leave
-here as `LodestoneError`s.
+IMMEDIATE), so that it waits for its turn instead of failing half way.
+
+PostgreSQL: a writing transaction is serialisable, so that the same code loses no update there either; one that got into
+another's way is run again. A server that restarts, or a connection that dies, is waited for, for a minute: a statement that
+reads is asked again, a transaction that writes is run again unless its commit went through (see once.py).
+
+Driver errors leave here as `LodestoneError`s.
 """
 
 from __future__ import annotations
@@ -16,13 +21,28 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
-from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, wait_random_exponential
 
+from lodestone.catalog.once import Once
+from lodestone.catalog.reader import Reader, is_lost
 from lodestone.errors import CatalogError, ConfigurationError, OutOfSpaceError
 
 _T = TypeVar("_T")
 _BUSY_SECONDS = 30
+_SERVER_SECONDS = 60
 _ATTEMPTS = 5
+# 40001: two transactions could not both be as if alone; 40P01: they waited for each other. 23505: a key is taken, perhaps by a
+# transaction that overlapped with this one, which then sees it when it is run again.
+_IN_THE_WAY, _TAKEN = frozenset({"40001", "40P01"}), "23505"
+_TAKEN_ATTEMPTS = 3
+# libpq's: a server that vanished without a word (its machine lost power) is noticed within a minute.
+_POSTGRES = {
+    "connect_timeout": 5,
+    "keepalives_idle": 20,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 50_000,
+}
 _WRITES = "lodestone_writes"
 
 
@@ -35,7 +55,9 @@ def make_engine(location: str | Path) -> Engine:
     try:
         url = URL.create("sqlite", database=str(location)) if isinstance(location, Path) else make_url(location)
         if url.get_backend_name() != "sqlite":
-            return create_engine(url, pool_pre_ping=True)
+            known = _POSTGRES if url.get_driver_name() in {"psycopg", "psycopg2"} else {}
+            mine = {name: value for name, value in known.items() if name not in url.query}
+            return create_engine(url, pool_pre_ping=True, connect_args=mine)
         if not url.database or url.database == ":memory:":
             raise ConfigurationError(
                 f"the catalog {str(location)!r} is not a file", hint="use sqlite:////absolute/path or leave it to the home"
@@ -75,6 +97,14 @@ def _is_locked(error: BaseException) -> bool:
     return isinstance(error, DBAPIError) and "locked" in str(error.orig)
 
 
+def _is_in_the_way(error: BaseException) -> bool:
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _IN_THE_WAY
+
+
+def _is_taken(error: BaseException) -> bool:
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) == _TAKEN
+
+
 @contextmanager
 def translated_errors() -> Iterator[None]:
     """Turn driver errors into `OutOfSpaceError` or `CatalogError`."""
@@ -99,10 +129,25 @@ def translated_errors() -> Iterator[None]:
                 f"another process kept the catalog locked for over {_BUSY_SECONDS} s",
                 hint="wait for the other lodestone command to finish, or stop it, and try again",
             ) from error
+        if isinstance(error, DBAPIError) and is_lost(error):
+            raise CatalogError(
+                f"the catalog's server does not answer: {reason.strip()}",
+                hint="see that it runs and can be reached, then run the same command again; what was finished is kept",
+            ) from error
         raise CatalogError(
             f"the catalog failed: {reason}",
             hint="`lodestone doctor` checks the file; if it is damaged, restore catalog.sqlite from a backup",
         ) from error
+
+
+def _stop(state: RetryCallState) -> bool:
+    error = state.outcome.exception() if state.outcome else None
+    if error is not None and (is_lost(error) or _is_in_the_way(error)):
+        return bool(stop_after_delay(_SERVER_SECONDS)(state))
+    return bool(stop_after_attempt(_TAKEN_ATTEMPTS if error is not None and _is_taken(error) else _ATTEMPTS)(state))
+
+
+_TRANSIENT = (_is_locked, _is_in_the_way, _is_taken, is_lost)
 
 
 class CatalogBase:
@@ -112,35 +157,34 @@ class CatalogBase:
         self._engine = engine
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with translated_errors(), self._engine.connect() as connection:
-            yield connection
+    def _reading(self) -> Iterator[Reader]:
+        with translated_errors(), Reader(self._engine, patience=_SERVER_SECONDS) as reader:
+            yield reader
 
-    def _write(self, change: Callable[[Connection], _T]) -> _T:
-        """Run `change` in one transaction, again from its start if another writer was in the way."""
+    def _write(
+        self, change: Callable[[Connection], _T], *, attempt: Callable[[Callable[[Connection], _T]], _T] | None = None
+    ) -> _T:
+        """Run `change` in one transaction, again from its start if another writer, or the server's death, was in the way."""
+        if attempt is None:
+            attempt = Once(self._engine).attempt if self._engine.dialect.name == "postgresql" else self._attempt
         retrying = Retrying(
-            retry=retry_if_exception(_is_locked),
-            stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_random_exponential(multiplier=0.1, max=2),
+            retry=retry_if_exception(lambda error: any(test(error) for test in _TRANSIENT)),
+            stop=_stop,
+            wait=wait_random_exponential(multiplier=0.1, max=1),
             reraise=True,
         )
         with translated_errors():
-            done: _T = retrying(self._attempt, change)
+            done: _T = retrying(attempt, change)
             return done
 
     def _attempt(self, change: Callable[[Connection], _T]) -> _T:
         with self._engine.connect().execution_options(**{_WRITES: True}) as connection, connection.begin():
             return change(connection)
 
-    def _one_at_a_time(self, connection: Connection, what: str) -> None:
-        """Let one transaction at a time do `what`, the others waiting for its end; SQLite does so with all writes."""
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended(:what, 0))"), {"what": f"lodestone {what}"})
-
     def ping(self) -> None:
-        """Return when the database answers; raise `CatalogError` when it does not."""
-        with self._reading() as connection:
-            connection.execute(text("SELECT 1"))
+        """Return when the database answers; raise `CatalogError` when it does not, at once."""
+        with translated_errors(), Reader(self._engine, patience=0) as reader:
+            reader.execute(text("SELECT 1"))
 
     def close(self) -> None:
         """Release all connections. Idempotent."""

@@ -96,4 +96,6 @@ def _upgrade(engine: Engine) -> None:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 
-    CatalogBase(engine)._write(run)  # noqa: SLF001 (the same transaction rules as every other write)
+    # As every other write, but not serialisable: who waited for another's migration must see what that did.
+    base = CatalogBase(engine)
+    base._write(run, attempt=base._attempt)  # noqa: SLF001

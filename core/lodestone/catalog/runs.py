@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -18,7 +18,8 @@ from lodestone.errors import NotFoundError
 
 _FAILURE_COLUMNS = tuple(tables.failures.c[name] for name in ("run_id", "root_id", "uri", "code", "message", "image_id"))
 
-_NEWEST = (tables.runs.c.started_at.desc(), tables.runs.c.run_id)
+_NEWEST = (tables.runs.c.seq.desc(), tables.runs.c.run_id)
+_COLUMNS = tuple(tables.runs.c[field.name] for field in fields(Run))
 
 
 class RunRows(CatalogBase):
@@ -92,7 +93,7 @@ class RunRows(CatalogBase):
     def run(self, run_id: str) -> Run:
         """One run by its id; `NotFoundError` when there is none."""
         with self._reading() as connection:
-            found = connection.execute(select(tables.runs).where(tables.runs.c.run_id == run_id)).first()
+            found = connection.execute(select(*_COLUMNS).where(tables.runs.c.run_id == run_id)).first()
         if found is None:
             raise _no_run(run_id)
         return _run(found)
@@ -124,7 +125,7 @@ class RunRows(CatalogBase):
         def change(connection: Connection) -> Run:
             running = (runs.c.run_id == run_id, runs.c.state == RunState.RUNNING.value)
             connection.execute(update(runs).where(*running).values(cancel_requested=True))
-            found = connection.execute(select(runs).where(runs.c.run_id == run_id)).first()
+            found = connection.execute(select(*_COLUMNS).where(runs.c.run_id == run_id)).first()
             if found is None:
                 raise _no_run(run_id)
             return _run(found)
@@ -135,14 +136,14 @@ class RunRows(CatalogBase):
         """The run of a kind and corpus that was started last; None when there was none."""
         runs = tables.runs
         same_corpus = runs.c.corpus_id.is_(None) if corpus_id is None else runs.c.corpus_id == corpus_id
-        query = select(runs).where(runs.c.kind == kind, same_corpus).order_by(*_NEWEST).limit(1)
+        query = select(*_COLUMNS).where(runs.c.kind == kind, same_corpus).order_by(*_NEWEST).limit(1)
         with self._reading() as connection:
             found = connection.execute(query).first()
         return None if found is None else _run(found)
 
     def runs(self, limit: int = 20, *, corpus_id: str | None = None, state: RunState | None = None) -> list[Run]:
         """The latest runs of one corpus (or of all and none) in one state (or any), newest first."""
-        query = select(tables.runs).order_by(*_NEWEST).limit(limit)
+        query = select(*_COLUMNS).order_by(*_NEWEST).limit(limit)
         if corpus_id is not None:
             query = query.where(tables.runs.c.corpus_id == corpus_id)
         if state is not None:

@@ -7,7 +7,7 @@ A slice is planned first (`add_slices`), then embedded (a receipt for every part
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,6 +15,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Exists,
+    Row,
     Select,
     bindparam,
     delete,
@@ -33,7 +34,8 @@ from lodestone.catalog.records import ImageRecord, ImageState, Receipt, SliceRec
 from lodestone.catalog.sql import PAGE, chunks, insert_ignoring, upsert
 
 LIVING = (ImageState.PENDING, ImageState.ACTIVE)
-_ORDER = (tables.slices.c.created_at, tables.slices.c.slice_id)
+_ORDER = (tables.slices.c.seq, tables.slices.c.slice_id)
+_COLUMNS = tuple(tables.slices.c[field.name] for field in fields(SliceRecord))
 _LIVE = exists().where(tables.images.c.slice_id == tables.slices.c.slice_id, tables.images.c.state.in_(LIVING))
 
 
@@ -53,7 +55,9 @@ class SliceRows(CatalogBase):
         ]
 
         def change(connection: Connection) -> None:
-            connection.execute(insert(tables.slices), [asdict(record) for record, _ in planned])
+            first = connection.execute(select(func.coalesce(func.max(tables.slices.c.seq), 0) + 1)).scalar_one()
+            rows = [asdict(record) | {"seq": first + place} for place, (record, _) in enumerate(planned)]
+            connection.execute(insert(tables.slices), rows)
             if members:
                 connection.execute(insert(tables.slice_members), members)
                 connection.execute(_SET_SLICE, [{"of_image": m["image_id"], "to_slice": m["slice_id"]} for m in members])
@@ -63,14 +67,14 @@ class SliceRows(CatalogBase):
 
     def slices(self, corpus_id: str | None = None) -> Iterator[SliceRecord]:
         """All slices of a corpus (or of all), superseded ones too, oldest first, a page at a time."""
-        return self._paged(select(tables.slices).where(*_in_corpus(corpus_id)))
+        return self._paged(select(*_COLUMNS, tables.slices.c.seq).where(*_in_corpus(corpus_id)))
 
     def unfinished_slices(self, parts: Collection[str], corpus_id: str | None = None) -> Iterator[SliceRecord]:
         """Live slices of a corpus (or of all) that lack a receipt for any of `parts`, oldest first, a page at a time.
 
         Slices may be finished while they are listed; one that is finished before its page is read is left out.
         """
-        return self._paged(select(tables.slices).where(*_unfinished(parts, corpus_id)))
+        return self._paged(select(*_COLUMNS, tables.slices.c.seq).where(*_unfinished(parts, corpus_id)))
 
     def count_unfinished(self, parts: Collection[str], corpus_id: str | None = None) -> tuple[int, int]:
         """How many slices `unfinished_slices` would yield, and how many rows they were planned with."""
@@ -83,12 +87,12 @@ class SliceRows(CatalogBase):
     def _paged(self, query: Select[Any]) -> Iterator[SliceRecord]:
         """The slices that a query over `slices` gives, oldest first."""
         query = query.order_by(*_ORDER).limit(PAGE)
-        page: list[SliceRecord] = []
+        page: Sequence[Row[Any]] = []
         while True:
-            after = [tuple_(*_ORDER) > tuple_(page[-1].created_at, page[-1].slice_id)] if page else []
+            after = [tuple_(*_ORDER) > tuple_(page[-1].seq, page[-1].slice_id)] if page else []
             with self._reading() as connection:
-                page = [SliceRecord(*row) for row in connection.execute(query.where(*after))]
-            yield from page
+                page = connection.execute(query.where(*after)).all()
+            yield from (SliceRecord(*tuple(row)[:-1]) for row in page)
             if len(page) < PAGE:
                 return
 
@@ -164,7 +168,7 @@ class SliceRows(CatalogBase):
 
         A page at a time; mark them as you go.
         """
-        return self._paged(select(tables.slices).where(*_unloaded(collection, parts)))
+        return self._paged(select(*_COLUMNS, tables.slices.c.seq).where(*_unloaded(collection, parts)))
 
     def count_unloaded(self, collection: str, *, parts: Collection[str] = ("meta",)) -> tuple[int, int]:
         """How many slices `unloaded_slices` would yield, and how many rows they were planned with."""

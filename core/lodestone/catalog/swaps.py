@@ -43,7 +43,6 @@ class SwapRows(CatalogBase):
         open_ones = select(table.c.swap_id).where(table.c.space == space, table.c.state.in_(_OPEN))
 
         def change(connection: Connection) -> SwapRecord:
-            self._one_at_a_time(connection, f"swap of {space}")
             other = connection.execute(open_ones).scalar()
             if other is not None:
                 raise InvalidRequestError(

@@ -73,6 +73,12 @@ def _parent(column: str, *, on_delete: str = "CASCADE") -> ForeignKey:
     return ForeignKey(column, ondelete=on_delete)
 
 
+def _next_seq(table: str) -> Column[int]:
+    """One more than the highest so far; who inserts several rows at once says it, or they would share one."""
+    one_more = text(f"(SELECT coalesce(max(seq), 0) + 1 FROM {table})")  # noqa: S608 (a name from below)
+    return Column("seq", BigInteger, nullable=False, default=one_more, server_default="0")
+
+
 corpora = Table(
     "corpora",
     metadata,
@@ -105,6 +111,7 @@ containers = Table(
     Column("items", BigInteger, nullable=False),
 )
 
+# `seq` says which slice was added first, whatever the clocks of the machines said; so it does in `runs`.
 slices = Table(
     "slices",
     metadata,
@@ -113,6 +120,9 @@ slices = Table(
     Column("fingerprint", String(64), nullable=False, index=True),
     Column("rows", Integer, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
+    _next_seq("slices"),
+    Index(None, "seq", "slice_id"),
+    Index(None, "corpus_id", "seq", "slice_id"),
 )
 
 # Columns stand in the order of `ImageRecord`'s fields.
@@ -210,6 +220,8 @@ runs = Table(
     Column("worker", String(200), nullable=False, server_default=text("''")),
     Column("heartbeat_at", UtcDateTime),
     Column("cancel_requested", Boolean, nullable=False, server_default=false()),
+    _next_seq("runs"),
+    Index(None, "seq"),
 )
 
 # Every try at a slice, whatever came of it.
@@ -375,4 +387,12 @@ space_overrides = Table(
     Column("space", _NAME, primary_key=True),
     Column("definition", JSON, nullable=False),
     Column("swap_id", _ID, nullable=False),
+)
+
+# Proofs of commits, for writers whose connection died before they were told (see once.py). Pruned after an hour.
+write_tokens = Table(
+    "write_tokens",
+    metadata,
+    Column("token", _ID, primary_key=True),
+    Column("written_at", UtcDateTime, nullable=False),
 )

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, delete, func, select, update
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
 from lodestone.catalog.queries import feedback_row
+from lodestone.catalog.reader import Reader
 from lodestone.catalog.records import FeedbackRecord, TopicRecord, TrustEvent
 from lodestone.catalog.sql import chunks, insert_ignoring, upsert
 
@@ -105,5 +106,5 @@ class TrustRows(CatalogBase):
             return [TrustEvent(*row) for row in connection.execute(query)]
 
 
-def _last(connection: Connection) -> int:
+def _last(connection: Connection | Reader) -> int:
     return int(connection.execute(select(func.coalesce(func.max(tables.trust_events.c.seq), 0))).scalar_one())

@@ -13,6 +13,7 @@ depends_on = None
 _NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 _ROOTS = ("kind", "enabled", "watched", "scanned_at")
 _RUNS = ("request", "worker", "heartbeat_at", "cancel_requested")
+_SEQ_INDEXES = (("slices", ["seq", "slice_id"]), ("slices", ["corpus_id", "seq", "slice_id"]), ("runs", ["seq"]))
 
 
 def upgrade() -> None:
@@ -27,6 +28,15 @@ def upgrade() -> None:
         runs.add_column(sa.Column("worker", sa.String(length=200), nullable=False, server_default=sa.text("''")))
         runs.add_column(sa.Column("heartbeat_at", sa.DateTime(timezone=True), nullable=True))
         runs.add_column(sa.Column("cancel_requested", sa.Boolean(), nullable=False, server_default=sa.false()))
+
+    for table, key, started in (("slices", "slice_id", "created_at"), ("runs", "run_id", "started_at")):
+        op.add_column(table, sa.Column("seq", sa.BigInteger(), nullable=False, server_default="0"))
+        op.execute(
+            f"UPDATE {table} SET seq = ordered.place FROM (SELECT {key} AS id, row_number() OVER (ORDER BY {started}, {key}) "  # noqa: S608
+            f"AS place FROM {table}) AS ordered WHERE ordered.id = {table}.{key}"
+        )
+    for table, columns in _SEQ_INDEXES:
+        op.create_index(op.f(f"ix_{table}_{'_'.join(columns)}"), table, columns, unique=False)
 
     with op.batch_alter_table("images", recreate="never") as images:
         images.add_column(sa.Column("position", sa.BigInteger(), nullable=True))
@@ -96,12 +106,22 @@ def upgrade() -> None:
         sa.Column("swap_id", sa.String(length=36), nullable=False),
         sa.PrimaryKeyConstraint("space", name=op.f("pk_space_overrides")),
     )
+    op.create_table(
+        "write_tokens",
+        sa.Column("token", sa.String(length=36), nullable=False),
+        sa.Column("written_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("token", name=op.f("pk_write_tokens")),
+    )
 
 
 def downgrade() -> None:
     """Drop what was added; pictures, slices and receipts stay."""
-    for table in ("space_overrides", "model_swaps", "duplicates", "slice_attempts", "containers"):
+    for table in ("write_tokens", "space_overrides", "model_swaps", "duplicates", "slice_attempts", "containers"):
         op.drop_table(table)
+    for table, indexed in _SEQ_INDEXES:
+        op.drop_index(op.f(f"ix_{table}_{'_'.join(indexed)}"), table_name=table)
+    for table in ("slices", "runs"):
+        op.drop_column(table, "seq")
     for table, columns in (("runs", _RUNS), ("roots", _ROOTS), ("images", ("position",))):
         for column in columns:
             op.drop_column(table, column)
