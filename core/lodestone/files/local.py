@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _TEMPORARY: Final = ".part"  # suffix of unfinished files, whose names begin with a dot
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+_TRIES: Final = 3
 
 
 class LocalArea(FileArea):
@@ -47,6 +48,16 @@ class LocalArea(FileArea):
     def write(self, path: str, content: bytes | pa.Buffer, *, durable: bool = True) -> None:
         """See `FileArea.write`: temporary name, sync, rename, sync of the folder."""
         final = self._folder / path
+        for remaining in reversed(range(_TRIES)):
+            try:
+                self._write(final, content, durable=durable)
+            except FileNotFoundError:  # an index run swept the unfinished file away: a model swap writes beside it
+                if not remaining:
+                    raise
+            else:
+                return
+
+    def _write(self, final: Path, content: bytes | pa.Buffer, *, durable: bool) -> None:
         with _space_for(final):
             _make_folder(final.parent, below=self._folder, durable=durable)
             temporary = final.with_name(f".{final.name}.{uuid4().hex[:12]}{_TEMPORARY}")
