@@ -112,6 +112,33 @@ async def test_a_stored_file_that_was_deleted_is_made_again(settings: Settings, 
     assert stored.exists()
 
 
+async def test_what_is_embedded_is_found_before_the_directory_is_finished_and_a_killed_process_costs_nothing(
+    indexed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_photos(tmp_path / "more", 32)
+    settings = copied(indexed, tmp_path, wave_slices=1)
+    async with serving(settings) as services:
+        await settled(services)
+        monkeypatch.setenv("LODESTONE_FAULT", "embedding:7")  # batches of four pictures: killed in the last of four slices
+        added = await services.add_directory(DirectoryRequest(path=str(tmp_path / "more"), corpus="photos"))
+        await settled(services)
+        job = (await services.jobs()).jobs[-1]
+        assert job.state == "failed"
+        assert "killed by signal 9" in job.error
+        partial = await services.directory(added.directory.directory_id)
+        assert 8 <= partial.images <= 24
+        assert partial.images + partial.waiting == 32
+        shown = {name for name in await found(services) if name.startswith("more/")}
+        assert len(shown) >= 8
+
+        monkeypatch.delenv("LODESTONE_FAULT")
+        await services.index_directory(added.directory.directory_id)
+        await settled(services)
+        job = (await services.jobs()).jobs[-1]
+        assert job.counts["embedded"] == partial.waiting
+        assert len({name for name in await found(services) if name.startswith("more/")}) == 32
+
+
 async def test_a_folder_that_is_not_there_loses_nothing_and_is_caught_up_with_when_it_is_back(
     settings: Settings, tmp_path: Path
 ) -> None:

@@ -22,12 +22,12 @@ IMPATIENT = Patience(quiet=0.3, longest=5.0, look=0.2)
 _WAIT_S = 120.0
 
 
-def copied(indexed: Path, folder: Path) -> Settings:
+def copied(indexed: Path, folder: Path, **index: int) -> Settings:
     """Settings of a copy of `indexed` (folders `home` and `pictures`) in `folder`; embeds nothing."""
     shutil.copytree(indexed, folder, dirs_exist_ok=True)
     with closing(sqlite3.connect(folder / "home" / "catalog.sqlite")) as catalog, catalog:
         catalog.execute("UPDATE roots SET path = ?", (str(folder / "pictures"),))
-    return settings_for(folder)
+    return settings_for(folder, **index)
 
 
 @asynccontextmanager

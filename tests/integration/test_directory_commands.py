@@ -1,0 +1,133 @@
+"""Can somebody who only has the command line add, switch, watch, describe and remove directories, and see what does not fit?"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from tests.support.cli import Finished, command, environment, run_here
+from tests.support.homes import wait_until
+from tests.support.pictures import write_photo, write_photos
+
+SETTINGS = {"LODESTONE_MODELS__THREADS": "1", "LODESTONE_INDEX__EXECUTOR": "inline"}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home with one directory of four pictures."""
+    folder = tmp_path_factory.mktemp("commands")
+    write_photos(folder / "pictures", 4)
+    added = run(folder, "directory", "add", folder / "pictures", "--corpus", "family", "-o", "json")
+    assert added.code == 0, added.err
+    assert (added.json["images"], added.json["enabled"], added.json["counts"]["new"]) == (4, True, 4)
+    return folder
+
+
+def run(place: Path, *arguments: str | Path) -> Finished:
+    return run_here(*arguments, home=place / "home", **SETTINGS)
+
+
+def hits(place: Path) -> int:
+    done = run(place, "search", "coloured dots", "--local", "-o", "json")
+    assert done.code == 0, done.err
+    return len(done.json["hits"])
+
+
+def test_a_directory_is_switched_off_and_on(place: Path) -> None:
+    assert hits(place) == 4
+    off = run(place, "directory", "disable", "pictures")
+    assert "family/pictures  (disabled)" in off.out
+    assert hits(place) == 0
+    listed = run(place, "directory", "list")
+    assert "disabled" in listed.out and str(place / "pictures") in listed.out.replace("\n", "")
+    assert run(place, "directory", "enable", place / "pictures", "-o", "json").json["enabled"] is True
+    assert hits(place) == 4
+
+
+def test_a_directory_is_described_with_its_runs(place: Path) -> None:
+    described = run(place, "directory", "describe", "family/pictures", "-o", "json").json
+    assert (described["path"], described["images"], described["waiting"]) == (str(place / "pictures"), 4, 0)
+    assert described["runs"][0]["state"] == "done"
+    assert described["scanned_at"]
+    assert "4 pictures, 0 waiting, 0 failed" in run(place, "directory", "describe", "pictures").out
+
+
+def test_an_empty_folder_can_be_added_and_removed(place: Path) -> None:
+    (place / "later").mkdir()
+    added = run(place, "directory", "add", place / "later", "--watch")
+    assert (added.code, "watched" in added.out) == (0, True), added.err
+    assert "there are no pictures" in added.err
+    assert run(place, "directory", "watch", "later", "--off", "-o", "json").json["watched"] is False
+    removed = run(place, "directory", "remove", "later", "--yes", "-o", "json")
+    assert removed.json["removed"] == "later"
+    assert [one["name"] for one in run(place, "directory", "list", "-o", "json").json] == ["pictures"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("describe", "nowhere"), 2, "known: family/pictures"),
+        (("add", "{place}/nowhere"), 3, "no such folder"),
+        (("add", "{place}"), 2, "holds the home"),
+        (("disable", ""), 2, "unknown directory"),
+    ],
+)
+def test_wrong_directories_are_refused_with_the_next_step(
+    place: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    done = run(place, "directory", *(text.replace("{place}", str(place)) for text in arguments))
+    assert (done.code, said in done.err) == (code, True), done.err
+
+
+def test_a_home_without_directories_says_what_to_type(tmp_path: Path) -> None:
+    assert "lodestone directory add" in run(tmp_path, "directory", "list").out
+    assert run(tmp_path, "directory", "jobs").out.strip() == "no service is running"
+    assert not (tmp_path / "home").exists()
+
+
+def test_doctor_shows_what_does_not_fit_and_an_index_run_repairs_it(place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place, tmp_path, dirs_exist_ok=True)
+
+    def findings() -> list[str]:
+        checks = run(tmp_path, "doctor", "-o", "json").json
+        return [one["finding"] for one in checks if one["name"] == "consistency"]
+
+    assert findings() == ["all fits"]
+    shutil.rmtree(tmp_path / "home" / "store")
+    (lost, *more) = findings()
+    assert "is not there: 4 pictures to load" in lost
+    assert more
+    assert run(tmp_path, "index", place / "pictures", "--corpus", "family").code == 0
+    assert findings() == ["all fits"]
+    assert hits(tmp_path) == 4
+
+
+def test_watching_without_a_service_follows_files_until_it_is_stopped(tmp_path: Path) -> None:
+    write_photos(tmp_path / "pictures", 2)
+    process = subprocess.Popen(
+        command("watch", tmp_path / "pictures"),
+        env=environment(tmp_path / "home", **SETTINGS, PYTHONUNBUFFERED="1"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+    def images() -> int:
+        listed = run(tmp_path, "directory", "list", "-o", "json")
+        return sum(one["images"] for one in listed.json) if listed.code == 0 else -1
+
+    try:
+        wait_until(lambda: images() == 2, seconds=200, every=0.5)
+        write_photo(tmp_path / "pictures" / "more" / "new.jpg", seed=99)
+        wait_until(lambda: images() == 3, seconds=200, every=0.5)
+    finally:
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert f"watching {tmp_path / 'pictures'}" in out
+    assert "1 new" in err or "2 new" in err
+    assert not (tmp_path / "home" / "service.json").exists()
+    assert hits(tmp_path) == 3
