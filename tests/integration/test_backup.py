@@ -12,7 +12,7 @@ import pytest
 from tests.support.home import image_ids, open_runtime, settings_for, vectors_of
 from tests.support.pictures import write_photos
 from tests.support.postgres_server import postgres_binaries, postgres_catalog, postgres_server, postgres_url  # noqa: F401
-from tests.support.s3_server import S3Server, s3_server  # noqa: F401 (a fixture)
+from tests.support.s3_bucket import S3Server, s3_server  # noqa: F401 (a fixture)
 
 from lodestone.backup import create as creating
 from lodestone.backup.create import create_backup

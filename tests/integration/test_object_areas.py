@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from tests.support.s3_server import BUCKET, S3Server, s3_server  # noqa: F401 (a fixture)
+from tests.support.s3_bucket import BUCKET, S3Server, s3_server  # noqa: F401 (a fixture)
 
 from lodestone.catalog.records import Receipt
 from lodestone.embeddings.slices import find_part, read_part, remove_corpus_files, remove_leftovers, write_part
