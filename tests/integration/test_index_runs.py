@@ -1,0 +1,301 @@
+"""Runs that are disturbed: workers die, pictures kill, somebody cancels, sources fail. What is finished stays and is resumed."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.support.cli import run_here
+from tests.support.home import image_ids, open_runtime, vectors_of
+from tests.support.pictures import write_photos
+
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.records import AttemptState, RunState
+from lodestone.errors import (
+    InvalidRequestError,
+    LodestoneError,
+    NotFoundError,
+    RunCancelledError,
+    RunFailedError,
+    SourceError,
+    WorkerDiedError,
+)
+from lodestone.indexing import run as index_run
+from lodestone.indexing.executors import EmbedExecutor, InlineExecutor
+from lodestone.indexing.faults import VARIABLE
+from lodestone.indexing.history import find_run
+from lodestone.indexing.progress import Progress, ProgressEvent, Stage
+from lodestone.indexing.pulse import Pulse
+from lodestone.indexing.report import IndexReport, IndexRequest
+from lodestone.indexing.run import index_paths
+from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
+from lodestone.runtime import Runtime
+
+
+class Disturbed:
+    """An executor in this process whose tasks fail as `trouble` says: None lets one through.
+
+    The pool of a run whose `index.executor` is `ray`, so that no Ray is started.
+    """
+
+    def __init__(self, trouble: Callable[[SliceTask], LodestoneError | None]) -> None:
+        self.trouble = trouble
+        self.tasks: list[SliceTask] = []
+        self.waves: list[int] = []
+
+    def __call__(self, settings: EmbedSettings, _workers: int) -> EmbedExecutor:
+        self._inline = InlineExecutor(settings)
+        return self
+
+    def start(self) -> None:
+        return
+
+    def run(self, tasks: Iterable[SliceTask]) -> Iterator[SliceReceipt]:
+        self.waves.append(0)
+        for task in tasks:
+            self.tasks.append(task)
+            self.waves[-1] += 1
+            error = self.trouble(task)
+            if error is not None:
+                yield SliceReceipt(task.slice_id, (), error=error, worker="elsewhere:1")
+            else:
+                yield from self._inline.run([task])
+
+    def close(self) -> None:
+        self._inline.close()
+
+
+def disturbed(folder: Path, pool: Disturbed, **index: object) -> tuple[Runtime, Callable[[], IndexReport]]:
+    runtime = open_runtime(folder, executor="ray", backoff_s=0, **index)
+    return runtime, lambda: index_paths(runtime, IndexRequest((folder / "photos",)), pool=pool)
+
+
+def test_processes_give_what_this_process_gives(tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos", 24)
+    found = {}
+    for executor in ("inline", "processes"):
+        with open_runtime(tmp_path / executor, executor=executor, workers=2) as runtime:
+            report = index_paths(runtime, IndexRequest((tmp_path / "photos",)))
+            assert (report.executor, report.images, report.deaths) == (executor, 24, 0)
+            uris = {image_id: uri for uri, image_id in image_ids(runtime).items()}
+            found[executor] = {uris[key]: vector for key, vector in vectors_of(runtime, "bridge").items()}
+    assert found["inline"].keys() == found["processes"].keys()
+    assert all(float(vector @ found["processes"][uri]) >= 0.99999 for uri, vector in found["inline"].items())
+
+
+def test_a_worker_that_is_killed_costs_nothing_and_leaves_a_trace(tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos", 48)
+    killed: list[int] = []
+
+    def kill_one(event: ProgressEvent) -> None:
+        if event.stage is Stage.EMBED and event.done and not killed:
+            workers = [p for p in psutil.Process().children() if "lodestone.indexing.worker" in p.cmdline()]
+            killed.append(workers[0].pid)
+            os.kill(workers[0].pid, signal.SIGKILL)
+
+    with open_runtime(tmp_path, executor="processes", workers=2) as runtime:
+        report = index_paths(runtime, IndexRequest((tmp_path / "photos",)), progress=kill_one)
+        assert report.images == len(vectors_of(runtime, "bridge")) == 48
+        assert (report.deaths, report.retries) == (1, 1)
+        died = [one for one in runtime.catalog.attempts() if one.state is AttemptState.DIED]
+        assert [one.worker.rpartition(":")[2] for one in died] == [str(pid) for pid in killed]
+        assert [one.state for one in runtime.catalog.attempts(slice_id=died[0].slice_id)] == ["died", "done"]
+    assert not [p for p in psutil.Process().children() if "lodestone.indexing.worker" in p.cmdline()]
+
+
+def test_a_picture_that_kills_its_workers_becomes_a_failure_and_its_neighbours_are_embedded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_photos(tmp_path / "photos", 24)
+    monkeypatch.setenv(VARIABLE, "picture:000013.jpg")
+    with open_runtime(tmp_path, executor="processes", workers=2) as runtime:
+        report = index_paths(runtime, IndexRequest((tmp_path / "photos",)))
+        assert report.images == 23
+        assert [(f.uri, f.code) for f in runtime.catalog.failures()] == [("000013.jpg", "kills_worker")]
+        monkeypatch.delenv(VARIABLE)
+        assert index_paths(runtime, IndexRequest((tmp_path / "photos",))).images == 23  # not tried again by itself
+        mended = index_paths(runtime, IndexRequest((tmp_path / "photos",), retry_failed=True))
+        assert mended.images == 24
+        assert runtime.catalog.count_failures() == 0
+
+
+def test_workers_that_cannot_start_end_the_run_with_what_they_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_photos(tmp_path / "photos", 16)
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "sitecustomize.py").write_text(
+        "import os, sys\nsys.stderr.write('no such luck\\n')\nsys.stderr.flush()\nos._exit(3)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(broken))
+    with open_runtime(tmp_path, executor="processes", workers=1) as runtime:
+        with pytest.raises(RunFailedError, match=r"3 workers died.*status 3.*no such luck"):
+            index_paths(runtime, IndexRequest((tmp_path / "photos",)))
+        assert runtime.catalog.runs(1)[0].state is RunState.FAILED
+
+
+def test_a_slice_whose_worker_died_is_tried_again_with_its_pictures_isolated(tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos", 16)
+    pool = Disturbed(lambda task: WorkerDiedError("gone") if "000000.jpg" in task.rows[0].uri and task.attempt == 1 else None)
+    runtime, index = disturbed(tmp_path, pool)
+    with runtime:
+        assert index().images == 16
+    tried = [(task.attempt, task.isolate) for task in pool.tasks if "000000.jpg" in task.rows[0].uri]
+    assert tried == [(1, False), (2, True)]
+    assert not any(task.isolate for task in pool.tasks if "000008.jpg" in task.rows[0].uri)
+
+
+def test_a_slice_that_kills_to_the_end_is_given_up_and_all_others_can_be_found(tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos", 24)
+    pool = Disturbed(lambda task: WorkerDiedError("gone") if "000008.jpg" in task.rows[0].uri else None)
+    runtime, index = disturbed(tmp_path, pool, attempts=3)
+    with runtime:
+        with pytest.raises(RunFailedError, match="1 slices could not be embedded: gone"):
+            index()
+        assert len(vectors_of(runtime, "bridge")) == 16
+        assert [task.attempt for task in pool.tasks if "000008.jpg" in task.rows[0].uri] == [1, 2, 3]
+        assert runtime.catalog.runs(1)[0].state is RunState.FAILED
+        pool.trouble = lambda _: None
+        report = index_paths(runtime, IndexRequest(resume=""), pool=pool)
+        assert (report.images, report.counts["embedded"]) == (24, 8)
+
+
+@pytest.mark.parametrize(("failures", "images"), [(2, 16), (4, None)])
+def test_a_source_that_stays_away_for_a_while_is_waited_for(tmp_path: Path, failures: int, images: int | None) -> None:
+    write_photos(tmp_path / "photos", 16)
+    pool = Disturbed(lambda task: SourceError("the bucket is away") if task.attempt <= failures else None)
+    runtime, index = disturbed(tmp_path, pool, attempts=4)
+    with runtime:
+        if images is None:
+            with pytest.raises(SourceError):
+                index()
+            return
+        report = index()
+        assert (report.images, report.retries) == (images, 2 * failures)
+        states = [one.state.value for one in runtime.catalog.attempts()]
+        assert sorted(states) == ["done"] * 2 + ["failed"] * 4
+
+
+def test_each_wave_can_be_found_before_the_next_is_embedded(tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos", 48)
+    pool = Disturbed(lambda _: None)
+    synced: list[str] = []
+
+    def synchronise(run_id: str, _: Progress) -> None:
+        synced.append(run_id)
+
+    with open_runtime(tmp_path, executor="ray", wave_slices=2) as runtime:
+        report = index_paths(runtime, IndexRequest((tmp_path / "photos",)), pool=pool, synchronise=synchronise)
+    assert pool.waves == [2, 2, 2]
+    assert len(synced) >= 2
+    assert set(synced) == {report.run_id}
+
+
+@pytest.fixture
+def pulses(monkeypatch: pytest.MonkeyPatch) -> list[Pulse]:
+    """Of the runs of the test, beating quickly."""
+    made: list[Pulse] = []
+
+    def pulse(catalog: Catalog, run_id: str) -> Pulse:
+        made.append(Pulse(catalog, run_id, seconds=0.02))
+        return made[-1]
+
+    monkeypatch.setattr(index_run, "Pulse", pulse)
+    return made
+
+
+def cancel_at(runtime: Runtime, pulses: list[Pulse], stage: Stage) -> Progress:
+    def report(event: ProgressEvent) -> None:
+        if event.stage is stage and event.done:
+            runtime.catalog.request_cancel(runtime.catalog.runs(1)[0].run_id)
+            pulses[-1].wait(60)
+
+    return report
+
+
+def test_a_cancelled_run_keeps_what_it_finished_and_is_resumed_without_looking_for_files(
+    tmp_path: Path, pulses: list[Pulse], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_photos(tmp_path / "photos", 24)
+    with open_runtime(tmp_path) as runtime:
+        with pytest.raises(RunCancelledError, match="was cancelled"):
+            index_paths(runtime, IndexRequest((tmp_path / "photos",)), progress=cancel_at(runtime, pulses, Stage.EMBED))
+        cut = runtime.catalog.runs(1)[0]
+        assert (cut.state, cut.stage) == (RunState.CANCELLED, "embed")
+        assert cut.heartbeat_at is not None
+        monkeypatch.setattr(index_run, "examine", lambda *_, **__: pytest.fail("looked for files again"))
+        report = index_paths(runtime, IndexRequest(resume=cut.run_id))
+        assert (report.images, report.counts["embedded"], report.resumed) == (24, 16, cut.run_id)
+        assert runtime.catalog.runs(1)[0].request["paths"] == [str(tmp_path / "photos")]
+
+
+def test_a_run_cut_short_while_it_looked_for_files_looks_again(tmp_path: Path, pulses: list[Pulse]) -> None:
+    write_photos(tmp_path / "photos", 8)
+    with open_runtime(tmp_path) as runtime:
+        with pytest.raises(RunCancelledError):
+            index_paths(runtime, IndexRequest((tmp_path / "photos",)), progress=cancel_at(runtime, pulses, Stage.DISCOVER))
+        report = index_paths(runtime, IndexRequest(resume=""))
+        assert (report.images, report.counts["found"]) == (8, 8)
+
+
+def test_what_cannot_be_resumed_says_so(tmp_path: Path) -> None:
+    with open_runtime(tmp_path) as runtime:
+        catalog = runtime.catalog
+        catalog.ensure_corpus("default")
+        with pytest.raises(NotFoundError, match="never indexed"):
+            index_paths(runtime, IndexRequest(resume=""))
+        with pytest.raises(NotFoundError, match="no run 'abcdef'"):
+            index_paths(runtime, IndexRequest(resume="abcdef"))
+        training = catalog.start_run("train-bridge")
+        with pytest.raises(InvalidRequestError, match="cannot be resumed"):
+            index_paths(runtime, IndexRequest(resume=training.run_id))
+        assert find_run(catalog, training.run_id[:8]).run_id == training.run_id
+
+
+def test_a_picture_that_kills_this_very_process_is_isolated_by_the_third_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_photos(tmp_path / "photos", 8)
+
+    def die(_: SliceTask) -> None:
+        raise KeyboardInterrupt  # leaves behind what a driver does that is killed
+
+    runtime, index = disturbed(tmp_path, Disturbed(die))
+    with runtime:
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                index()
+    monkeypatch.setenv(VARIABLE, "picture:000003.jpg")
+    with open_runtime(tmp_path) as runtime:
+        assert index_paths(runtime, IndexRequest((tmp_path / "photos",))).images == 7
+        assert [f.code for f in runtime.catalog.failures()] == ["kills_worker"]
+
+
+def test_commands_list_show_cancel_and_export(tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos", 3)
+    (tmp_path / "photos" / "broken.jpg").write_bytes(b"no picture")
+    home = tmp_path / "home"
+    done = run_here("index", tmp_path / "photos", "-o", "json", home=home)
+    assert done.code == 0, done.err
+    run_id = done.json["run_id"]
+    listed = run_here("runs", "list", "-o", "json", home=home).json
+    assert [(run["run_id"], run["state"], run["corpus"]) for run in listed] == [(run_id, "done", "default")]
+    shown = run_here("runs", "show", run_id[:8], "-o", "json", home=home).json
+    assert shown["failures"] == 1
+    assert [one["state"] for one in shown["attempts"]] == ["done"]
+    assert shown["request"]["paths"] == [str(tmp_path / "photos")]
+    assert "ended already" in run_here("runs", "cancel", run_id, home=home).out
+    for name in ("failures.csv", "failures.jsonl"):
+        exported = run_here("runs", "export-failures", tmp_path / name, "-o", "json", home=home)
+        assert exported.json["failures"] == 1
+        assert "broken.jpg" in (tmp_path / name).read_text()
+    assert run_here("runs", "export-failures", tmp_path / "failures.xls", home=home).code == 2
+    again = run_here("runs", "retry-failed", "-o", "json", home=home)
+    assert again.json["counts"]["retried"] == 1
+    resumed = run_here("index", "--resume", "-o", "json", home=home)
+    assert resumed.json["resumed"] == again.json["run_id"]
+    assert run_here("index", home=home).code == 2
+    assert run_here("index", "--resume", "a", "b", home=home).code == 2
