@@ -6,13 +6,10 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 from lodestone.config.settings import load_settings
 from lodestone.errors import LodestoneError
 from lodestone.indexing.progress import ProgressEvent
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
 from lodestone.runtime import Runtime
 
 
@@ -23,15 +20,13 @@ def tell(event: ProgressEvent) -> None:
 
 def main(home: str, corpus: str, *folders: str) -> int:
     """Index or resume; 0 when it went well."""
-    from lodestone_jobs.pools import ray_pool
+    from lodestone_jobs.index import run_index
 
     print("step begin 0", flush=True)
-    paths = tuple(Path(folder) for folder in folders)
-    request = IndexRequest(paths, corpus=corpus) if paths else IndexRequest(corpus=corpus, resume="")
     try:
         settings = load_settings({"home": home}).settings
-        with Runtime.open(settings, purpose="chaos") as runtime, ray_pool(runtime, folders) as pool:
-            report = index_paths(runtime, request, pool=pool, progress=tell)
+        with Runtime.open(settings, purpose="chaos") as runtime:
+            report = run_index(runtime, folders, corpus=corpus, resume=None if folders else "", progress=tell)
     except LodestoneError as error:
         print(f"failed {error.code}: {error.message} ({error.hint})", flush=True)
         return error.exit_code
