@@ -60,7 +60,7 @@ def test_a_swap_that_is_killed_at_every_step_ends_as_an_undisturbed_one(indexed:
         (begin, "embedding:1"),
         (begin, "loading:1"),
         (begin, ""),
-        (promote, "before-promotion:2"),
+        (promote, "before-promotion:1"),
         (promote, ""),
     ):
         fault = {VARIABLE: point} if point else {}

@@ -23,6 +23,8 @@ from lodestone.indexing.run import index_paths
 from lodestone.learn.artefact import BridgeWeights
 from lodestone.runtime import Runtime
 from lodestone.swap.definitions import overridden
+from lodestone.swap.forcing import put_in_force
+from lodestone.swap.standing import Sides
 from lodestone.swap.swapping import Swapper
 
 LITE1 = "efficientnet-lite1"
@@ -43,6 +45,13 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runtime(indexed: Path, tmp_path: Path) -> Iterator[Runtime]:
     shutil.copytree(indexed / "home", tmp_path / "home")
     with open_runtime(tmp_path, slice_size=4) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def still(indexed: Path) -> Iterator[Runtime]:
+    """For tests that change nothing."""
+    with open_runtime(indexed, slice_size=4) as opened:
         yield opened
 
 
@@ -192,6 +201,16 @@ def test_a_picture_that_cannot_be_read_any_more_holds_the_promotion_back_until_i
     assert runtime.store.count(promoted(runtime)) == 2 * PICTURES - 1
 
 
+def test_pictures_that_stay_unreadable_can_be_left_out_as_failures(runtime: Runtime, pictures: Path) -> None:
+    victim = pictures / "000003.jpg"
+    victim.write_bytes(victim.read_bytes()[:200])  # not noticed before the next index run
+    report = Swapper(runtime, leave_out=True).start("labels", LITE1)
+    assert (report.waiting, report.unreadable, report.swap.counts["left_out"]) == (0, (), 1)
+    assert [failure.uri for failure in runtime.catalog.failures()] == [victim.name]
+    Swapper(runtime).promote()
+    assert runtime.store.count(promoted(runtime)) == 2 * PICTURES - 1
+
+
 def test_a_swap_of_the_bridge_projects_what_is_stored_and_looks_at_nothing(
     runtime: Runtime, looked: list[tuple[str, ...]]
 ) -> None:
@@ -233,6 +252,19 @@ def test_a_promotion_whose_sync_fails_leaves_the_former_version_in_force(
     assert swapper.promote().swap.state is SwapState.PROMOTED
 
 
+def test_a_promotion_that_was_killed_before_the_alias_followed_is_finished_or_undone(runtime: Runtime) -> None:
+    swapper = Swapper(runtime)
+    swap = swapper.start("labels", LITE1).swap
+    put_in_force(runtime, Sides.of(swap).new, swap.swap_id)
+    assert runtime.serving_projections()["labels"].collection == swap.old_collection  # what queries go on with
+    swapper.cancel()
+    assert (runtime.profile.labels, promoted(runtime)) == ((), swap.old_collection)
+    again = swapper.start("labels", LITE1).swap
+    put_in_force(runtime, Sides.of(again).new, again.swap_id)
+    assert swapper.promote().swap.state is SwapState.PROMOTED
+    assert (runtime.profile.labels, promoted(runtime)) == ((LITE1,), again.new_collection)
+
+
 def test_a_sync_that_began_before_the_promotion_does_not_undo_it(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     swapper = Swapper(runtime)
     swap = swapper.start("labels", LITE1).swap
@@ -266,11 +298,11 @@ def test_a_sync_that_began_before_the_promotion_does_not_undo_it(runtime: Runtim
     ],
 )
 def test_what_cannot_be_swapped_is_refused_and_leaves_no_trace(
-    runtime: Runtime, space: str, target: str, error: type[Exception], says: str
+    still: Runtime, space: str, target: str, error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
-        Swapper(runtime).start(space, target)
-    assert runtime.catalog.swaps() == []
+        Swapper(still).start(space, target)
+    assert still.catalog.swaps() == []
 
 
 def test_a_second_swap_of_a_space_waits_for_the_first_to_be_settled(runtime: Runtime) -> None:

@@ -50,6 +50,9 @@ def swap(
     rollback: Annotated[bool, typer.Option("--rollback", help="Search the former version again.")] = False,
     finish: Annotated[bool, typer.Option("--finish", help="Keep the new version for good; drop the former one.")] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Give up a swap that was not promoted.")] = False,
+    leave_out: Annotated[
+        bool, typer.Option("--leave-out", help="With --to: pictures that cannot be read become failures, and are not found.")
+    ] = False,
     executor: Annotated[
         str | None, typer.Option("--executor", help="auto, inline, processes or ray.", show_default=False)
     ] = None,
@@ -70,6 +73,8 @@ def swap(
             "say what to do",
             hint="--space SPACE --to MODEL, or one of --status, --compare, --promote, --rollback, --finish, --cancel",
         )
+    if leave_out and to is None:
+        raise InvalidRequestError("--leave-out is about what a swap computes", hint="--space SPACE --to MODEL --leave-out")
     if to is not None and space is None:
         raise InvalidRequestError(f"which space shall be made of {to!r}?", hint="--space SPACE; see lodestone models list")
     flags = {"index": {"executor": executor}}
@@ -84,24 +89,31 @@ def swap(
             session.emit([one.as_dict() for one in reports], lambda console: _print_all(console, reports))
             return
         with shown_progress(session) as progress, ray_pool(session.runtime) as pool:
-            swapper = _swapper(session, pool, progress, local=local)
+            swapper = _swapper(session, pool, progress, local=local, leave_out=leave_out)
             report = swapper.start(space or "", to) if to is not None else getattr(swapper, chosen[0])(space)
         session.emit(report.as_dict(), lambda console: _print(console, report))
 
 
-def _swapper(session: Session, pool: ExecutorFactory, progress: Progress, *, local: bool) -> Swapper:
+def _swapper(session: Session, pool: ExecutorFactory, progress: Progress, *, local: bool, leave_out: bool) -> Swapper:
     from lodestone.swap.swapping import Swapper
     from lodestone_jobs.index import through
     from lodestone_schemas.swaps import ShadowRequest
 
     service = None if local else session.service()
     if service is None:
-        return Swapper(session.runtime, pool=pool, progress=progress)
+        return Swapper(session.runtime, pool=pool, leave_out=leave_out, progress=progress)
 
     def shadow(space: str) -> dict[str, Any]:
         return service.shadow(ShadowRequest(space=space)).report
 
-    return Swapper(session.runtime, synchronise=through(service), shadow=shadow, pool=pool, progress=progress)
+    return Swapper(
+        session.runtime,
+        synchronise=through(service),
+        shadow=shadow,
+        pool=pool,
+        leave_out=leave_out,
+        progress=progress,
+    )
 
 
 def _print_models(console: Console, found: dict[str, Any]) -> None:
@@ -143,7 +155,9 @@ def _print(console: Console, report: SwapReport) -> None:
     if report.waiting:
         console.print(f"[yellow]{report.waiting:,} pictures are not in the other collection yet[/]")
     for uri, code in report.unreadable:
-        console.print(f"[yellow]could not be read:[/] {escape(uri)} ({code}); lodestone index, then the same command again")
+        console.print(
+            f"[yellow]could not be read:[/] {escape(uri)} ({code}); run lodestone index, then this again (or --leave-out)"
+        )
     if said["error"]:
         console.print(f"[red]stopped:[/] {escape(said['error'])}")
     if said["shadow"] and said["state"] in {"shadow", "promoted"}:

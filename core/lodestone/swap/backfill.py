@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from lodestone.catalog.records import Corpus, ImageState, RunState
+from lodestone.catalog.records import Corpus, Failure, ImageState, RunState
+from lodestone.errors import RunCancelledError, RunFailedError
 from lodestone.indexing.executors import EmbedExecutor, InlineExecutor, choose_executor, embed_settings, worker_count
 from lodestone.indexing.progress import Progress
 from lodestone.indexing.pulse import Pulse
@@ -60,12 +61,14 @@ class Backfill:
         adopted: Parts that a killed process had left on disk.
         computed: Names of the backbones that were loaded.
         unreadable: Findable pictures that could not be looked at now: their slices stay unfinished.
+        left_out: Such pictures that became failures instead.
     """
 
     embedded: int = 0
     adopted: int = 0
     computed: tuple[str, ...] = ()
     unreadable: list[RowFailure] = field(default_factory=list)
+    left_out: int = 0
 
     def added_to(self, counts: Mapping[str, Any]) -> dict[str, Any]:
         """A swap's counts, with this backfill's."""
@@ -74,6 +77,7 @@ class Backfill:
             "adopted": counts.get("adopted", 0) + self.adopted,
             "computed": list(dict.fromkeys((*counts.get("computed", ()), *self.computed))),
             "unreadable": len(self.unreadable),
+            "left_out": counts.get("left_out", 0) + self.left_out,
         }
 
 
@@ -96,31 +100,57 @@ def left_to_load(catalog: Catalog, parts: OnlyOutputs, collection: str) -> int:
     return catalog.count_unloaded(collection, parts=(*parts.names(), META_PART))[1]
 
 
-def backfill(runtime: Runtime, projection: Projection, *, pool: ExecutorFactory | None = None, progress: Progress) -> Backfill:
+def backfill(
+    runtime: Runtime,
+    projection: Projection,
+    *,
+    pool: ExecutorFactory | None = None,
+    leave_out: bool = False,
+    progress: Progress,
+) -> Backfill:
     """Compute what a version of a space lacks, corpus by corpus.
 
     Args:
         runtime: The opened home.
         projection: The version.
         pool: Makes the executor where the settings ask for Ray; None: this machine's processes instead.
+        leave_out: Pictures that cannot be looked at become failures, as in an index run, and are found no more.
         progress: Told of every slice.
 
     Raises:
+        RunFailedError: workers died at a slice again and again; all others are finished.
         RunCancelledError: somebody cancelled it; what is finished is kept.
         LodestoneError: what ended the work as a whole; what is finished is kept.
     """
     done = Backfill()
     parts = parts_of(runtime, projection)
     for corpus in _corpora(runtime.catalog):
-        lacking = {
-            name: part
-            for name, part in parts.backbones.items()
-            if runtime.catalog.count_unfinished([part], corpus.corpus_id)[0]
-        }
-        if lacking:
-            done.computed = tuple(dict.fromkeys((*done.computed, *lacking)))
-            _embed(runtime, corpus, OnlyOutputs("", lacking), done, pool=pool, progress=progress)
+        catalog, corpus_id = runtime.catalog, corpus.corpus_id
+        lacking = {name: part for name, part in parts.backbones.items() if catalog.count_unfinished([part], corpus_id)[0]}
+        if not lacking:
+            continue
+        done.computed = tuple(dict.fromkeys((*done.computed, *lacking)))
+        unreadable = _embed(runtime, corpus, OnlyOutputs("", lacking), done, pool=pool, progress=progress)
+        if unreadable and leave_out:
+            _leave_out(catalog, corpus_id, unreadable)
+            done.left_out += len(unreadable)
+            unreadable = _embed(runtime, corpus, OnlyOutputs("", lacking), done, pool=pool, progress=progress)
+        done.unreadable += unreadable
     return done
+
+
+def _leave_out(catalog: Catalog, corpus_id: str, failures: Sequence[RowFailure]) -> None:
+    run = catalog.last_run(KIND, corpus_id)
+    images = catalog.images([failure.image_id for failure in failures])
+    rows = [(failure, images[failure.image_id]) for failure in failures]
+    if run is not None:
+        catalog.add_failures(
+            [
+                Failure(run.run_id, image.root_id, image.uri, failure.code, failure.message, image.image_id)
+                for failure, image in rows
+            ]
+        )
+    catalog.update_images([replace(image, state=ImageState.FAILED) for _, image in rows])
 
 
 def _corpora(catalog: Catalog) -> Iterator[Corpus]:
@@ -132,8 +162,10 @@ def _corpora(catalog: Catalog) -> Iterator[Corpus]:
 
 def _embed(
     runtime: Runtime, corpus: Corpus, parts: OnlyOutputs, done: Backfill, *, pool: ExecutorFactory | None, progress: Progress
-) -> None:
+) -> list[RowFailure]:
+    """One run over one corpus; the findable pictures that could not be looked at."""
     catalog = runtime.catalog
+    catalog.interrupt_runs(KIND, corpus.corpus_id)  # whoever held the home's swaps before is dead
     run = catalog.start_run(KIND, corpus.corpus_id)
     slices, rows = catalog.count_unfinished(parts.names(), corpus.corpus_id)
     executor = _Careful(_executor(runtime, parts, slices, pool))
@@ -150,16 +182,30 @@ def _embed(
             )
             waves.run(executor, rows=rows, after_wave=lambda: None)
     except BaseException as error:
-        catalog.finish_run(run.run_id, RunState.FAILED, f"{type(error).__name__}: {error}")
+        catalog.finish_run(run.run_id, _ended_by(error), f"{type(error).__name__}: {error}")
         raise
     finally:
         executor.close()
     done.embedded += waves.embedded
     done.adopted += waves.adopted
-    done.unreadable += _findable(catalog, executor.failures)
     counts = {"embedded": waves.embedded, "adopted": waves.adopted, "unreadable": len(executor.failures)}
     catalog.update_run(run.run_id, stage="done", counts=counts)
+    if waves.given_up:
+        last = next(iter(waves.given_up.values()))
+        catalog.finish_run(run.run_id, RunState.FAILED, last.message)
+        raise RunFailedError(
+            f"{len(waves.given_up)} slices could not be embedded: {last.message}",
+            hint="all others are finished; the same command tries again",
+            slices=sorted(waves.given_up),
+        ) from last
     catalog.finish_run(run.run_id, RunState.DONE)
+    return _findable(catalog, executor.failures)
+
+
+def _ended_by(error: BaseException) -> RunState:
+    if isinstance(error, RunCancelledError):
+        return RunState.CANCELLED
+    return RunState.INTERRUPTED if isinstance(error, KeyboardInterrupt) else RunState.FAILED
 
 
 def _findable(catalog: Catalog, failures: Sequence[RowFailure]) -> list[RowFailure]:

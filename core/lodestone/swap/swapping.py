@@ -48,6 +48,7 @@ class Swapper:
         synchronise: Who brings the collections in line; None: this process, which then owns the store.
         shadow: Who compares both versions; None: this process.
         pool: Makes executors where the settings ask for Ray.
+        leave_out: Pictures that cannot be looked at become failures, as in an index run, instead of holding the swap back.
         progress: Told of every step.
     """
 
@@ -58,12 +59,14 @@ class Swapper:
         synchronise: SyncCall | None = None,
         shadow: ShadowCall | None = None,
         pool: ExecutorFactory | None = None,
+        leave_out: bool = False,
         progress: Progress = silent,
     ) -> None:
         self._runtime = runtime
         self._synchronise = synchronise
         self._shadow = shadow
         self._pool = pool
+        self._leave_out = leave_out
         self._progress = progress
 
     def start(self, space: str, target: str) -> SwapReport:
@@ -221,7 +224,7 @@ class Swapper:
         """Compute and load what a collection lacks."""
         catalog = self._runtime.catalog
         try:
-            done = backfill(self._runtime, projection, pool=self._pool, progress=self._progress)
+            done = backfill(self._runtime, projection, pool=self._pool, leave_out=self._leave_out, progress=self._progress)
             self._sync(swap)
         except BaseException as error:
             catalog.update_swap(swap.swap_id, error=f"{type(error).__name__}: {error}")
