@@ -1,95 +1,113 @@
-"""A real S3-compatible server on loopback (moto's), and what was asked of it."""
+"""A real S3 server on loopback (moto's), with a gate before it that refuses as S3 does: denied, expired."""
 
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterator
+import os
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
+from unittest import mock
 
-import pytest
-
-BUCKET = "lodestone-test"
-_REQUEST = re.compile(r'"(?:\x1b\[[0-9;]*m)*(?P<method>[A-Z]+) (?P<path>\S+) HTTP')
+_DENIED = ("403 Forbidden", "AccessDenied", "Access Denied")
+_EXPIRED = ("400 Bad Request", "ExpiredToken", "The provided token has expired.")
 
 
-@dataclass(slots=True)
+@dataclass
 class S3Server:
-    """A running server with one bucket. `requests` holds "METHOD /bucket/key" of everything that was asked."""
+    """A running server.
+
+    Attributes:
+        client: boto3's client for it.
+        requests: (method, path, query) of every request since it was emptied last.
+        deny: Told (method, key) of each read of an object; true refuses it as a policy would.
+        lives: Requests that are still answered before the credentials expire; None for ever.
+    """
 
     endpoint: str
-    requests: list[str] = field(default_factory=list)
+    client: Any = None
+    requests: list[tuple[str, str, str]] = field(default_factory=list)
+    deny: Callable[[str, str], bool] = lambda _method, _key: False
+    lives: int | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def url(self, key: str = "", bucket: str = BUCKET) -> str:
-        """The URL of a key or prefix, for pyarrow; credentials are in the environment."""
-        host = self.endpoint.removeprefix("http://")
-        return f"s3://{bucket}/{key}?endpoint_override={host}&scheme=http&region=us-east-1"
+    def url(self, path: str) -> str:
+        """The URL of a bucket's key on this server."""
+        return f"s3://{path}?endpoint_override={self.endpoint}&scheme=http&region=us-east-1"
 
-    def client(self) -> Any:
-        """boto3's client, as another program would use."""
-        import boto3
+    def put(self, bucket: str, objects: dict[str, bytes]) -> None:
+        for key, content in objects.items():
+            self.client.put_object(Bucket=bucket, Key=key, Body=content)
 
-        return boto3.client("s3", endpoint_url=self.endpoint)
+    def keys(self, bucket: str) -> list[str]:
+        return [one["Key"] for one in self.client.list_objects_v2(Bucket=bucket).get("Contents", [])]
 
-    def keys(self, prefix: str = "", bucket: str = BUCKET) -> list[str]:
-        """All objects below a prefix."""
-        pages = self.client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-        return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
+    def uploads(self, bucket: str) -> list[Any]:
+        """Multi-part uploads that were begun and not finished."""
+        return list(self.client.list_multipart_uploads(Bucket=bucket).get("Uploads", []))
 
-    def uploads(self, bucket: str = BUCKET) -> list[str]:
-        """Uploads in parts that nobody finished."""
-        return [entry["Key"] for entry in self.client().list_multipart_uploads(Bucket=bucket).get("Uploads", ())]
-
-
-class _Recorder(logging.Handler):
-    def __init__(self, server: S3Server) -> None:
-        super().__init__()
-        self._server = server
-
-    def emit(self, record: logging.LogRecord) -> None:
-        found = _REQUEST.search(record.getMessage())
-        if found:
-            self._server.requests.append(f"{found['method']} {found['path']}")
-
-
-@cache
-def _running() -> S3Server:
-    """One server a process; its thread ends with the process."""
-    from moto.server import ThreadedMotoServer
-
-    running = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    return S3Server(f"http://{host}:{port}")
+    def refusal(self, environ: dict[str, Any]) -> tuple[str, str, str] | None:
+        method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+        from_boto = "Boto3" in environ.get("HTTP_USER_AGENT", "")
+        if from_boto:  # the test's own requests
+            return None
+        with self._lock:
+            self.requests.append((method, path, environ.get("QUERY_STRING", "")))
+            if self.lives is not None:
+                self.lives -= 1
+                if self.lives < 0:
+                    return _EXPIRED
+        key = path.strip("/").partition("/")[2]
+        return _DENIED if key and method in {"GET", "HEAD"} and self.deny(method, key) else None
 
 
-@pytest.fixture
-def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Server]:
-    """A server with an empty bucket `BUCKET`; credentials for it are in the environment."""
-    import httpx
+@contextmanager
+def s3_server(*buckets: str) -> Iterator[S3Server]:
+    """A server with these buckets, and the environment that reaches it."""
+    import boto3
+    from moto.server import DomainDispatcherApplication, create_backend_app
+    from werkzeug.serving import make_server
 
-    for name, value in {
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    inner = DomainDispatcherApplication(create_backend_app)
+    state = S3Server("")
+
+    def gate(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        refused = state.refusal(environ)
+        if refused is None:
+            return inner(environ, start_response)
+        status, code, message = refused
+        body = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{message}</Message></Error>".encode()
+        if environ["REQUEST_METHOD"] == "HEAD":
+            body = b""
+        start_response(status, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))])
+        return [body]
+
+    server = make_server("127.0.0.1", 0, gate, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    state.endpoint = f"127.0.0.1:{server.server_port}"
+    environment = {
         "AWS_ACCESS_KEY_ID": "testing",
-        "AWS_SECRET_ACCESS_KEY": "testing",
-        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_SECRET_ACCESS_KEY": "testing-secret",
         "AWS_EC2_METADATA_DISABLED": "true",
-    }.items():
-        monkeypatch.setenv(name, value)
-    log = logging.getLogger("werkzeug")
-    level, propagate = log.level, log.propagate
-    server = _running()
-    recorder = _Recorder(server)
-    log.setLevel(logging.INFO)
-    log.propagate = False
-    log.addHandler(recorder)
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
     try:
-        server.client().create_bucket(Bucket=BUCKET)
-        server.requests.clear()
-        yield server
+        with mock.patch.dict(os.environ, environment):
+            os.environ.pop("AWS_ENDPOINT_URL", None)
+            state.client = boto3.client("s3", endpoint_url=f"http://{state.endpoint}", region_name="us-east-1")
+            state.client.meta.service_model  # noqa: B018 - loaded before requests are counted
+            import requests
+
+            requests.post(f"http://{state.endpoint}/moto-api/reset", timeout=10)  # one backend serves all servers of a process
+            for bucket in buckets:
+                state.client.create_bucket(Bucket=bucket)
+            state.requests.clear()
+            yield state
     finally:
-        httpx.post(f"{server.endpoint}/moto-api/reset")
-        log.removeHandler(recorder)
-        log.setLevel(level)
-        log.propagate = propagate
+        server.shutdown()
+        thread.join()
+        server.server_close()
