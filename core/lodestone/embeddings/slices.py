@@ -17,6 +17,7 @@ from blake3 import blake3
 from lodestone.catalog.records import Receipt
 from lodestone.errors import EmbeddingsDamagedError
 from lodestone.files.area import FileArea
+from lodestone_schemas.arrow import SCHEMA_VERSION
 
 _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
 
@@ -65,7 +66,9 @@ def write_part(area: FileArea, corpus_id: str, fp: str, part: str, table: pa.Tab
         OutOfSpaceError: the disk is full; nothing was left behind.
     """
     path = part_path(corpus_id, fp, part)
-    content = _parquet_bytes(table)
+    content = _parquet_bytes(
+        table.replace_schema_metadata({b"schema": SCHEMA_VERSION.encode(), **(table.schema.metadata or {})})
+    )
     checksum = str(blake3(content).hexdigest())
     area.write(path, content)
     return WrittenPart(path, table.num_rows, content.size, checksum)
