@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from uuid import uuid4
 
 import pytest
@@ -116,6 +116,12 @@ def test_a_beat_learns_that_the_run_is_to_be_cancelled(catalog: Catalog) -> None
             ask(NOWHERE)
 
 
+def test_a_run_that_another_has_declared_interrupted_learns_that_it_must_stop(catalog: Catalog) -> None:
+    run = catalog.start_run("index")
+    catalog.interrupt_runs("index", None)
+    assert catalog.beat(run.run_id) is True
+
+
 def test_a_run_that_has_ended_cannot_be_cancelled(catalog: Catalog) -> None:
     run = catalog.start_run("index")
     catalog.finish_run(run.run_id, RunState.DONE)
@@ -180,6 +186,33 @@ def test_slices_are_loaded_while_they_are_listed(catalog: Catalog, monkeypatch: 
     assert catalog.count_unloaded("clip-1") == (0, 0)
 
 
+def test_a_clock_that_goes_backwards_loses_and_reorders_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lodestone.catalog.slices.PAGE", 2)
+    corpus, root = make_root(catalog)
+    records = [plan_slice(catalog, add(catalog, root, f"{minute}.jpg"), minute=minute) for minute in (9, 7, 8, 1, 3)]
+    assert list(catalog.slices()) == records
+    seen = []
+    for record in catalog.unfinished_slices(["meta"], corpus.corpus_id):
+        seen.append(record)
+        if len(seen) == 2:
+            records.append(plan_slice(catalog, add(catalog, root, "late.jpg"), minute=0))
+    assert seen == records
+
+    first = catalog.start_run("index", corpus.corpus_id)
+    monkeypatch.setattr("lodestone.catalog.runs.datetime", EarlierClock)
+    second = catalog.start_run("index", corpus.corpus_id)
+    assert second.started_at < first.started_at
+    last = catalog.last_run("index", corpus.corpus_id)
+    assert last == second
+    assert [run.run_id for run in catalog.runs()] == [second.run_id, first.run_id]
+
+
+class EarlierClock(datetime):
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return datetime(2001, 1, 1, tzinfo=tz)
+
+
 # Tries
 
 
@@ -218,7 +251,11 @@ def test_tries_of_unknown_slices_are_refused_together(catalog: Catalog) -> None:
 def test_only_tries_lost_since_the_last_success_count_against_a_slice(catalog: Catalog) -> None:
     one, two, three = planned(catalog, 3)
     run = catalog.start_run("index", one.corpus_id).run_id
-    ends = {one: ["failed", "done", "died", "failed", None], two: ["failed", "done"], three: ["died"]}
+    ends: dict[SliceRecord, list[str | None]] = {
+        one: ["failed", "done", "died", "failed", None],
+        two: ["failed", "done"],
+        three: ["died"],
+    }
     for record, states in ends.items():
         for state in states:
             attempt = catalog.start_attempt(record.slice_id, run).attempt

@@ -186,6 +186,26 @@ class CatalogBase:
         with translated_errors(), Reader(self._engine, patience=0) as reader:
             reader.execute(text("SELECT 1"))
 
+    @contextmanager
+    def held(self, what: str, *, worker: str) -> Iterator[str | None]:
+        """Hold `what` against clients on other machines; gives who has it (`host:pid`, or empty) instead, else None.
+
+        An SQLite file has no such clients: nothing is held then.
+        """
+        if self._engine.dialect.name != "postgresql":
+            yield None
+            return
+
+        from lodestone.catalog.server_lock import ServerLock
+
+        lock = ServerLock(self._engine, what, worker=worker)
+        try:
+            with translated_errors():
+                holder = None if lock.acquire() else lock.holder()
+            yield holder
+        finally:
+            lock.release()
+
     def close(self) -> None:
         """Release all connections. Idempotent."""
         self._engine.dispose()

@@ -99,7 +99,10 @@ class RunRows(CatalogBase):
         return _run(found)
 
     def beat(self, run_id: str) -> bool:
-        """Say that the run's driver is alive; returns whether somebody asked for the run to be cancelled.
+        """Say that the run's driver is alive; returns whether it must stop.
+
+        It must when somebody asked for that, and when another run of the corpus, which took its lock meanwhile, has declared it
+        interrupted.
 
         Raises:
             NotFoundError: there is no such run.
@@ -110,7 +113,9 @@ class RunRows(CatalogBase):
             alive = update(runs).where(runs.c.run_id == run_id).values(heartbeat_at=datetime.now(UTC))
             if not connection.execute(alive).rowcount:
                 raise _no_run(run_id)
-            return bool(connection.execute(select(runs.c.cancel_requested).where(runs.c.run_id == run_id)).scalar())
+            query = select(runs.c.cancel_requested, runs.c.state).where(runs.c.run_id == run_id)
+            cancelled, state = connection.execute(query).one()
+            return bool(cancelled) or state != RunState.RUNNING
 
         return self._write(change)
 

@@ -39,7 +39,7 @@ def remove_directory(resources: SyncResources, root_id: str) -> DirectoryRemoval
     catalog = resources.catalog
     root = catalog.root(root_id)
     corpus = catalog.corpus(corpus_names(catalog)[root.corpus_id])
-    with corpus_lock(resources.home, corpus), tempfile.TemporaryFile("w+", encoding="ascii") as contents:
+    with corpus_lock(resources.home, corpus, catalog=catalog), tempfile.TemporaryFile("w+", encoding="ascii") as contents:
         catalog.set_root(root_id, enabled=False)
         of_root = Filter(must=(MatchAny("root", (root_id,)),))
         for collection in resources.store.collections():

@@ -28,7 +28,7 @@ def compact_corpus(
     compactor = Compactor(catalog, resources.embeddings, slice_size=resources.settings.index.slice_size, told=told)
     if dry_run:
         return compactor.run(corpus.corpus_id, dry_run=True)
-    with corpus_lock(resources.home, corpus):
+    with corpus_lock(resources.home, corpus, catalog=catalog):
         run = catalog.start_run(KIND, corpus.corpus_id)
         try:
             report = compactor.run(corpus.corpus_id)

@@ -1,40 +1,74 @@
-"""How do two index runs of one corpus keep out of each other's way? By an operating system lock that dies with its process."""
+"""How do two index runs of one corpus keep out of each other's way? By a lock that dies with its process.
+
+On one machine it is a lock of the operating system; where the catalog is on a server, whose other clients may be on other
+machines, also one of that server.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from lodestone.catalog.records import Corpus
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.records import Corpus, RunState
 from lodestone.config.home import Home
 from lodestone.errors import StoreLockedError
+from lodestone.indexing.tasks import this_worker
 
 
 @contextmanager
-def corpus_lock(home: Home, corpus: Corpus) -> Iterator[None]:
+def corpus_lock(home: Home, corpus: Corpus, *, catalog: Catalog | None = None) -> Iterator[None]:
     """Hold the corpus against other index runs and removals. Searching needs no lock.
 
+    Args:
+        home: Where the lock of this machine is.
+        corpus: What is held.
+        catalog: Holds it against other machines too, and knows which run has it.
+
     Raises:
-        StoreLockedError: another process indexes or removes this corpus.
+        StoreLockedError: another process indexes or removes this corpus; the message says which run, host and process.
     """
     path = _lock_file(home, corpus)
     path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path, timeout=0)
-    try:
-        lock.acquire()
-    except Timeout as error:
-        raise StoreLockedError(
-            f"the corpus {corpus.name!r} is being indexed or removed by another process",
-            hint="wait for it to finish, or stop it; nothing it has finished is lost",
-            corpus=corpus.name,
-        ) from error
-    try:
+    note = path.with_suffix(".holder")
+    with ExitStack() as held:
+        try:
+            held.enter_context(FileLock(path, timeout=0))
+        except Timeout as error:
+            raise _taken(corpus, catalog, _noted(note)) from error
+        if catalog is not None:
+            other = held.enter_context(catalog.held(f"corpus {corpus.corpus_id}", worker=this_worker()))
+            if other is not None:
+                raise _taken(corpus, catalog, other)
+        note.write_text(this_worker(), encoding="utf-8")
+        held.callback(note.unlink, missing_ok=True)
         yield
-    finally:
-        lock.release()
+
+
+def _taken(corpus: Corpus, catalog: Catalog | None, worker: str) -> StoreLockedError:
+    """The error that says who has the corpus: `worker` (`host:pid`, or empty), and its run."""
+    running = catalog.runs(corpus_id=corpus.corpus_id, state=RunState.RUNNING) if catalog is not None else []
+    run = next((run for run in running if not worker or run.worker == worker), None)
+    who = worker or (run.worker if run is not None else "") or "one that does not say which"
+    if run is not None:
+        who = f"run {run.run_id} ({run.kind}) of {who}, since {run.started_at:%Y-%m-%d %H:%M:%S} UTC"
+    return StoreLockedError(
+        f"the corpus {corpus.name!r} is being indexed or removed by another process: {who}",
+        hint="wait for it to finish, or stop it; nothing it has finished is lost",
+        corpus=corpus.name,
+        worker=worker,
+        **({} if run is None else {"run_id": run.run_id}),
+    )
+
+
+def _noted(note: Path) -> str:
+    """Who wrote the note; empty when it is not there yet."""
+    with suppress(FileNotFoundError):
+        return note.read_text(encoding="utf-8").strip()
+    return ""
 
 
 def _lock_file(home: Home, corpus: Corpus) -> Path:

@@ -33,7 +33,7 @@ def remove_corpus(resources: SyncResources, name: str) -> RemovalReport:
     """
     catalog, home = resources.catalog, resources.home
     corpus = catalog.corpus(name)
-    with corpus_lock(home, corpus):
+    with corpus_lock(home, corpus, catalog=catalog):
         images = catalog.count_images(corpus.corpus_id)
         of_corpus = Filter(must=(MatchAny("corpus", (corpus.corpus_id,)),))
         for collection in resources.store.collections():

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from lodestone.catalog.records import Corpus, ImageState, Run, RunState
+from lodestone.embeddings.audit import forget_damaged
 from lodestone.embeddings.slices import remove_leftovers
-from lodestone.errors import InvalidRequestError, LodestoneError, RunCancelledError, RunFailedError
+from lodestone.errors import EmbeddingsDamagedError, InvalidRequestError, LodestoneError, RunCancelledError, RunFailedError
 from lodestone.indexing.captions import CaptionTable
 from lodestone.indexing.changes import ChangeFinder, Scope
 from lodestone.indexing.discard import discard_thumbnails
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from lodestone.config.profiles import Profile
 
 _UNMATCHED_SHOWN: Final = 3
+_HEALINGS: Final = 10  # damaged files that one run makes again while loading
 _log = logging.getLogger(__name__)
 
 SyncCall = Callable[[str, Progress], SyncReport | None]
@@ -102,7 +104,7 @@ def index_paths(
             raise problems[0] if problems else InvalidRequestError("nothing to index", hint="name a folder with pictures")
         table = CaptionTable.load(request.captions) if request.captions else None
     corpus = left.corpus or catalog.ensure_corpus(request.corpus)
-    with corpus_lock(resources.home, corpus):
+    with corpus_lock(resources.home, corpus, catalog=catalog):
         catalog.interrupt_runs(KIND, corpus.corpus_id)  # whoever held the lock before is dead
         remove_leftovers(resources.embeddings, corpus.corpus_id)
         run = catalog.start_run(KIND, corpus.corpus_id, request=request.as_dict(), worker=this_worker())
@@ -110,6 +112,7 @@ def index_paths(
             job = _Job(resources, request, corpus, run, pulse.watching(progress), pulse, pool=pool, through=synchronise)
             try:
                 if left.discover:
+                    job.counts.update(damaged=forget_damaged(catalog, resources.embeddings, corpus.corpus_id))
                     problems += job.discover(candidates, table)
                 job.embed(planned=left.planned)
                 synced = job.synchronise()
@@ -257,10 +260,19 @@ class _Job:
             self.embed_seconds = time.perf_counter() - started
 
     def synchronise(self) -> SyncReport | None:
-        """Bring the collections in line, once and for all of this run."""
-        self._stage(Stage.LOAD)
-        self._wait_for_background()
-        return self._sync(self.progress)
+        """Bring the collections in line, once and for all of this run; what turns out to be damaged is embedded again."""
+        for remaining in reversed(range(_HEALINGS)):
+            try:
+                self._stage(Stage.LOAD)
+                self._wait_for_background()
+                return self._sync(self.progress)
+            except EmbeddingsDamagedError as error:  # its receipt is forgotten by now
+                if not remaining:
+                    raise
+                _log.warning("%s: it is embedded again", error.message)
+                self.counts["damaged"] += 1
+                self.embed(planned=True)
+        return None
 
     def _sync(self, progress: Progress) -> SyncReport | None:
         if self.through is not None:
