@@ -1,4 +1,4 @@
-"""Runs that are disturbed: workers die, pictures kill, somebody cancels, sources fail. What is finished stays and is resumed."""
+"""Runs that are disturbed: workers die, pictures kill, sources fail, people cancel. What is finished stays and is resumed."""
 
 from __future__ import annotations
 
