@@ -54,10 +54,16 @@ class Fault:
 
 @dataclass
 class Undisturbed:
-    """The run that nothing happened to: its result, and when (seconds) it told each step."""
+    """The run that nothing happened to: its result, and when (seconds) it told each step, of which stage."""
 
     state: State
     steps: list[float] = field(default_factory=list)
+    stages: list[str] = field(default_factory=list)
+
+    def pace(self) -> str:
+        """When each stage began."""
+        firsts = {stage: told for stage, told in reversed(list(zip(self.stages, self.steps, strict=True)))}
+        return ", ".join(f"{stage} {told:.1f} s" for stage, told in reversed(firsts.items()))
 
 
 def undisturbed(cluster: ChaosCluster) -> Undisturbed:
@@ -72,7 +78,7 @@ def undisturbed(cluster: ChaosCluster) -> Undisturbed:
     state = state_of(cluster, home)
     assert not (state.strays or state.doubles), (state.strays, state.doubles)
     cluster.forget(home)
-    return Undisturbed(state, steps)
+    return Undisturbed(state, steps, [line.split()[1] for line in driver.lines if line.startswith("step ")][: len(steps)])
 
 
 def kinds_of(seed: int) -> list[str]:
@@ -167,7 +173,7 @@ def run_rounds(cluster: ChaosCluster, seeds: Sequence[int], kinds: Callable[[int
     began = time.monotonic()
     wanted = undisturbed(cluster)
     images = Counter(state for _, state, _ in wanted.state.images.values())
-    print(f"undisturbed: {dict(images)}, {len(wanted.steps)} steps in {wanted.steps[-1]:.0f} s", flush=True)
+    print(f"undisturbed: {dict(images)}, {len(wanted.steps)} steps: {wanted.pace()}", flush=True)
     wrong: list[str] = []
     struck: Counter[str] = Counter()
     for seed in seeds:

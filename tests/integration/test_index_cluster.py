@@ -138,3 +138,29 @@ def test_an_actor_that_fits_nowhere_is_refused(nodes: RayNodes, tmp_path: Path) 
     answer = _answers(_driver(tmp_path, nodes, "gpus", cluster={"gpus_per_actor": 0.5}))
     assert answer["code"] == "bad_configuration"
     assert "0 GPUs" in answer["message"]
+
+
+def test_a_driver_outside_the_cluster_works_through_one_inside(nodes: RayNodes, tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos", 6)
+    with nodes.client_server() as address:
+        answers = _answers(_driver(tmp_path, nodes, "outside", slices=2, cluster={"address": address, "actors": 1}))
+    assert sum(len(answer["vectors"]) for answer in answers) == 6
+    assert not any(answer["error"] for answer in answers)
+
+
+def test_a_home_for_one_machine_is_refused_before_anything_is_read(nodes: RayNodes, tmp_path: Path) -> None:
+    write_photos(tmp_path / "photos", 6)
+    flags = ["--home", str(tmp_path / "home"), "--address", nodes.address, "--output", "json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "lodestone_cli", "index", str(tmp_path / "photos"), *flags],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+        env={**os.environ, **nodes.environment},
+    )
+    assert (done.returncode, "bad_configuration" in done.stderr) == (4, True), done.stderr
+    assert "cluster of 3 nodes: its catalog is an SQLite file" in done.stderr
+    assert "its store is embedded" in done.stderr
+    assert not list((tmp_path / "home").rglob("*.sqlite"))
+    assert not list((tmp_path / "home").rglob("probe-*"))

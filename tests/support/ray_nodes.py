@@ -9,17 +9,23 @@ import json
 import os
 import secrets
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.ports import free_ports
+
 NODES = 3
+_READY_SECONDS = 60.0
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # leaves 127.0.0.1 as it is
@@ -71,6 +77,29 @@ class RayNodes:
         for _ in range(nodes):
             self.add(cpus=cpus)
 
+    @contextmanager
+    def client_server(self) -> Iterator[str]:
+        """Let drivers in that are on no node; yields the `ray://` address."""
+        port = free_ports(1)[0]
+        command = [sys.executable, "-m", "ray.util.client.server", "--address", self.address, "--host", "127.0.0.1"]
+        with (self.folder / "client-server.log").open("ab") as log:
+            server = subprocess.Popen(
+                [*command, "--port", str(port), "--mode", "proxy"],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.environment},
+                start_new_session=True,
+            )
+        try:
+            until = time.monotonic() + _READY_SECONDS
+            while not _listens(port):
+                assert server.poll() is None and time.monotonic() < until, "Ray's client server did not start"
+                time.sleep(0.1)
+            yield f"ray://127.0.0.1:{port}"
+        finally:
+            os.killpg(server.pid, signal.SIGKILL)  # a server for each client hangs on it
+            server.wait()
+
     def _tell(self, command: str) -> dict[str, Any]:
         assert self.host.stdin is not None
         assert self.host.stdout is not None
@@ -119,3 +148,8 @@ def run_ray_nodes(*, nodes: int = NODES, cpus: int = 2, environment: dict[str, s
         finally:
             host.kill()
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
