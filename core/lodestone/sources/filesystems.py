@@ -48,6 +48,19 @@ class FileSystems:
                 self._opened[key] = _opened(url)
             return self._opened[key], _path(url)
 
+    def token(self, url: Url) -> str:
+        """Names an object's content, by one request where the store knows versions; see `content.object_token`.
+
+        Raises:
+            OSError: it is not there, or denied.
+        """
+        system, path = self.at(url)
+        if not hasattr(system, "handler"):
+            with system.open_input_file(path) as file:
+                if etag := version_of(file.metadata() or {}):
+                    return object_token(etag, file.size())
+        return stat_object(system, path).token(url)
+
     def look_at(self, where: str) -> Stat:
         """Size, time and version of a file or of an object, given its path or URL.
 

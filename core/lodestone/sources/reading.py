@@ -102,7 +102,7 @@ class Reader:
                 return hash_file(file.locator)
             url = Url.stored(file.locator)
             try:
-                return _patiently(lambda: self._filesystems.look_at(file.locator)).token(url)
+                return _patiently(lambda: self._filesystems.token(url))
             except OSError as error:
                 raise self._explained(error, url) from error
         except ImageError as error:
