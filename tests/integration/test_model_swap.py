@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from tests.support.home import open_runtime, settings_for, vectors_of
 from tests.support.pictures import write_photo, write_photos
 
 from lodestone.catalog.records import SwapState
 from lodestone.config.profiles import PROFILES
-from lodestone.errors import InvalidRequestError, NotFoundError, StoreError, UnknownNameError
+from lodestone.errors import InvalidRequestError, NotFoundError, StoreError, StoreLockedError, UnknownNameError
 from lodestone.indexing import sync as syncing
 from lodestone.indexing.embed import EmbedSlice
 from lodestone.indexing.report import IndexRequest
@@ -320,6 +321,12 @@ def test_a_second_swap_of_a_space_waits_for_the_first_to_be_settled(runtime: Run
         with pytest.raises(InvalidRequestError) as caught:
             refused()
         assert "--rollback" in caught.value.hint
+
+
+def test_two_processes_do_not_work_on_swaps_of_one_home_at_once(still: Runtime) -> None:
+    with FileLock(still.home.path / ".swap.lock"), pytest.raises(StoreLockedError, match="another process works"):
+        Swapper(still).start("labels", LITE1)
+    assert still.catalog.swaps() == []
 
 
 def test_overrides_keep_only_the_backbones_that_spaces_are_still_made_of() -> None:

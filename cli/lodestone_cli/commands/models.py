@@ -79,13 +79,13 @@ def swap(
         raise InvalidRequestError(f"which space shall be made of {to!r}?", hint="--space SPACE; see lodestone models list")
     flags = {"index": {"executor": executor}}
     with Session(home=home, profile=profile, output=output, purpose="lodestone models swap", flags=flags) as session:
-        from lodestone.swap.swapping import Swapper
+        from lodestone.swap.overview import swap_reports
         from lodestone_cli.progress import shown_progress
         from lodestone_jobs.pools import ray_pool
 
         require_home(session)
         if status:
-            reports = [one for one in Swapper(session.runtime).status() if space in {None, one.swap.space}]
+            reports = [one for one in swap_reports(session.runtime) if space in {None, one.swap.space}]
             session.emit([one.as_dict() for one in reports], lambda console: _print_all(console, reports))
             return
         with shown_progress(session) as progress, ray_pool(session.runtime) as pool:

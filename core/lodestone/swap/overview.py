@@ -1,12 +1,15 @@
-"""What are the spaces of a home made of, and what could they be made of instead? Opens no model and no embedded store."""
+"""What are the spaces of a home made of, and how do its swaps stand? Opens no model and no embedded store."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lodestone.errors import InvalidRequestError, ModelUnavailableError
-from lodestone.swap.definitions import BRIDGE, SHIPPED, in_force
-from lodestone.swap.standing import unsettled
+from lodestone.catalog.records import SwapRecord, SwapState
+from lodestone.errors import InvalidRequestError, LodestoneError, ModelUnavailableError
+from lodestone.swap.backfill import left_to_embed, left_to_load, parts_of
+from lodestone.swap.definitions import BRIDGE, SHIPPED, in_force, projection_of
+from lodestone.swap.report import SwapReport
+from lodestone.swap.standing import UNSETTLED, Sides, has_sides, unsettled
 
 if TYPE_CHECKING:
     from lodestone.runtime import Runtime
@@ -32,6 +35,24 @@ def models_overview(runtime: Runtime) -> dict[str, Any]:
             }
         )
     return {"spaces": spaces, "backbones": _backbones(runtime)}
+
+
+def swap_reports(runtime: Runtime, limit: int = 20) -> list[SwapReport]:
+    """The latest swaps, newest first; of those not settled, how many pictures the other collection lacks."""
+    return [SwapReport(swap, waiting=_waiting(runtime, swap)) for swap in runtime.catalog.swaps(limit)]
+
+
+def _waiting(runtime: Runtime, swap: SwapRecord) -> int:
+    if swap.state not in UNSETTLED or not has_sides(swap):
+        return 0
+    sides = Sides.of(swap)
+    promoted = swap.state is SwapState.PROMOTED
+    definition, collection = (sides.old, sides.old_collection) if promoted else (sides.new, sides.new_collection)
+    try:
+        parts = parts_of(runtime, projection_of(definition, runtime))
+    except LodestoneError:  # its package is gone: the swap cannot go on, and says so when it is asked to
+        return 0
+    return left_to_embed(runtime.catalog, parts) + left_to_load(runtime.catalog, parts, collection)
 
 
 def _made_of(runtime: Runtime, space: str) -> dict[str, Any]:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.catalog.records import RunState, SwapRecord, SwapState
-from lodestone.errors import ConfigurationError, InvalidRequestError, LodestoneError, NotFoundError, StoreLockedError
+from lodestone.errors import ConfigurationError, InvalidRequestError, NotFoundError, StoreLockedError
 from lodestone.indexing.progress import Progress, silent
+from lodestone.indexing.tasks import this_worker
 from lodestone.swap.backfill import KIND, ExecutorFactory, backfill, left_to_embed, left_to_load, parts_of
 from lodestone.swap.definitions import SpaceDefinition, in_force, projection_of, target_of
 from lodestone.swap.forcing import put_in_force
@@ -189,10 +190,6 @@ class Swapper:
             self._sync(swap)
             return SwapReport(done)
 
-    def status(self, limit: int = 20) -> list[SwapReport]:
-        """The latest swaps, newest first; of those not settled, how many pictures the other collection lacks."""
-        return [SwapReport(swap, waiting=self._waiting(swap)) for swap in self._runtime.catalog.swaps(limit)]
-
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
     def _begun(self, wanted: SpaceDefinition) -> SwapRecord:
@@ -307,38 +304,29 @@ class Swapper:
             )
         return projection
 
-    def _waiting(self, swap: SwapRecord) -> int:
-        if not has_sides(swap) or swap not in unsettled(self._runtime.catalog, swap.space):
-            return 0
-        sides = Sides.of(swap)
-        definition, collection = (
-            (sides.old, sides.old_collection) if swap.state is SwapState.PROMOTED else (sides.new, sides.new_collection)
-        )
-        try:
-            parts = parts_of(self._runtime, projection_of(definition, self._runtime))
-        except LodestoneError:  # its package is gone: the swap cannot go on, and says so when it is asked to
-            return 0
-        catalog = self._runtime.catalog
-        return left_to_embed(catalog, parts) + left_to_load(catalog, parts, collection)
-
     @contextmanager
     def _alone(self, *, patience: float = 0.0) -> Iterator[None]:
-        """Hold the home's swaps against other processes; the lock dies with its process."""
+        """Hold the home's swaps against other processes, also on other machines; the lock dies with its process."""
         from filelock import FileLock, Timeout
 
-        self._runtime.home.prepare()
-        lock = FileLock(self._runtime.home.path / ".swap.lock", timeout=patience)
-        try:
-            lock.acquire()
-        except Timeout as error:
-            raise StoreLockedError(
-                "another process works on a model swap of this home",
-                hint="wait for it, or stop it: lodestone models swap --cancel; what it has computed is kept",
-            ) from error
-        try:
+        runtime = self._runtime
+        runtime.home.prepare()
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(FileLock(runtime.home.path / ".swap.lock", timeout=patience))
+            except Timeout as error:
+                raise _busy("") from error
+            other = stack.enter_context(runtime.catalog.held("model swaps", worker=this_worker()))
+            if other is not None:
+                raise _busy(f" ({other})" if other else "")
             yield
-        finally:
-            lock.release()
+
+
+def _busy(who: str) -> StoreLockedError:
+    return StoreLockedError(
+        f"another process{who} works on a model swap of this home",
+        hint="wait for it, or stop it: lodestone models swap --cancel; what it has computed is kept",
+    )
 
 
 _NEXT: Final = {
