@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 Load = Callable[[Progress], Coroutine[Any, Any, None]]
 """Brings the collections in line and renews what queries use; one at a time."""
 
+_CLOSE_S = 10.0
 _log = structlog.get_logger("lodestone.serve")
 
 
@@ -67,6 +68,7 @@ class Background:
     def _close(self) -> None:
         self.watcher.close()
         self.queue.close()
+        self.repaired(_CLOSE_S)
 
     def _synchronise(self, progress: Progress) -> None:
         asyncio.run_coroutine_threadsafe(self._load(progress), self._loop).result()
@@ -81,11 +83,13 @@ class Background:
         from lodestone.indexing.repair import examine_home, forget_damaged
 
         try:
-            found = examine_home(self._runtime)
+            found = examine_home(self._runtime, stopped=self._closing.is_set)
+            if self._closing.is_set():
+                return
             for finding in found.findings:
                 _log.warning("does not fit", part=finding.part, finding=finding.what, remedy=finding.remedy)
             forget_damaged(self._runtime, found)
-            if found.needs("sync") and not self._closing.is_set():
+            if found.needs("sync"):
                 self._synchronise(silent)
             for order in repair_orders(self._runtime.catalog, found):
                 self.queue.submit(order)

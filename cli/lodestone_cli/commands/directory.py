@@ -244,13 +244,17 @@ def _corpus_of(session: Session, root: Root) -> str:
 
 
 def _busy(session: Session) -> set[str]:
-    """Corpora with a run that is going on, here or elsewhere."""
+    """Corpora with a run that is going on, here or elsewhere: one that has shown signs of life of late."""
+    from datetime import UTC, datetime, timedelta
+
     from lodestone.catalog.records import RunState
     from lodestone.directories.naming import corpus_names
 
     catalog = session.runtime.catalog
     names = corpus_names(catalog)
-    return {names[run.corpus_id] for run in catalog.runs(100, state=RunState.RUNNING) if run.corpus_id in names}
+    since = datetime.now(UTC) - timedelta(minutes=2)
+    running = [run for run in catalog.runs(100, state=RunState.RUNNING) if (run.heartbeat_at or run.started_at) > since]
+    return {names[run.corpus_id] for run in running if run.corpus_id in names}
 
 
 def _told(session: Session, root: Root) -> dict[str, Any]:

@@ -7,13 +7,16 @@ cannot be reached (an unplugged disk) are reported and left alone.
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
-from lodestone.catalog.records import ImageState, Root
+from lodestone.catalog.records import ImageRecord, ImageState, Root, SliceRecord
 from lodestone.errors import EmbeddingsDamagedError, LodestoneError, StoreError
 from lodestone.indexing.load import Target
 from lodestone.indexing.progress import silent
@@ -22,8 +25,12 @@ from lodestone.indexing.tasks import SliceParts
 from lodestone.indexing.uris import path_of
 from lodestone.indexing.verify import verify
 
+if TYPE_CHECKING:
+    from lodestone.catalog.catalog import Catalog
+
 FOLDER: Final = "folder"
-_STATS_A_ROOT: Final = 20_000  # pictures of one directory whose files are looked at; more are sampled evenly
+_STATS_A_ROOT: Final = 20_000  # pictures of one directory whose files are looked at; of more, those of some slices
+_SLICES_SAMPLED: Final = 80
 _REMOTE_SLICES: Final = 200  # slices whose files are looked for where that takes a request each
 _SHOWN: Final = 3
 
@@ -68,13 +75,16 @@ class Consistency:
         return any(finding.remedy == remedy for finding in self.findings)
 
 
-def examine_home(resources: SyncResources, *, files: bool = True, store: bool = True) -> Consistency:
+def examine_home(
+    resources: SyncResources, *, files: bool = True, store: bool = True, stopped: Callable[[], bool] = lambda: False
+) -> Consistency:
     """Compare everything with everything, without changing anything.
 
     Args:
         resources: An opened home.
         files: Also look at the pictures' own files.
         store: Also look at the collections; takes the store.
+        stopped: Asked again and again; once it is true, what was found so far is returned.
 
     Raises:
         CatalogError: what all is compared with cannot be read.
@@ -83,7 +93,7 @@ def examine_home(resources: SyncResources, *, files: bool = True, store: bool = 
     started = time.perf_counter()
     findings: list[Finding] = []
     damaged: list[tuple[str, str]] = []
-    for slice_id, part, finding in _embeddings(resources):
+    for slice_id, part, finding in _embeddings(resources, stopped):
         damaged.append((slice_id, part))
         if len(damaged) <= _SHOWN:
             findings.append(finding)
@@ -92,10 +102,10 @@ def examine_home(resources: SyncResources, *, files: bool = True, store: bool = 
     findings += _unfinished(resources)
     if files:
         for root in resources.catalog.roots(None):
-            findings += _files(resources, root)
-    if store:
+            findings += _files(resources, root, stopped)
+    if store and not stopped():
         for target in make_targets(resources):
-            findings += _collection(resources, target)
+            findings += [] if stopped() else _collection(resources, target)
     return Consistency(tuple(findings), tuple(damaged), time.perf_counter() - started)
 
 
@@ -124,12 +134,12 @@ def forget_damaged(resources: SyncResources, found: Consistency) -> int:
     return len(found.damaged)
 
 
-def _embeddings(resources: SyncResources) -> Iterator[tuple[str, str, Finding]]:
+def _embeddings(resources: SyncResources, stopped: Callable[[], bool]) -> Iterator[tuple[str, str, Finding]]:
     """Receipts of slices in use whose file is not there, or is of another size."""
     catalog, area = resources.catalog, resources.embeddings
     parts = set(SliceParts.of(resources.backbones(), resources.text_encoder).names())
     for number, record in enumerate(catalog.slices()):
-        if area.folder is None and number >= _REMOTE_SLICES:
+        if stopped() or (area.folder is None and number >= _REMOTE_SLICES):
             return
         receipts = [receipt for part, receipt in catalog.receipts(record.slice_id).items() if part in parts]
         wrong = [receipt for receipt in receipts if area.size(receipt.path) != receipt.size]
@@ -154,7 +164,7 @@ def _unfinished(resources: SyncResources) -> Iterator[Finding]:
                 yield Finding("work", what, "resume" if planned else "index", corpus_id=corpus.corpus_id)
 
 
-def _files(resources: SyncResources, root: Root) -> Iterator[Finding]:
+def _files(resources: SyncResources, root: Root, stopped: Callable[[], bool]) -> Iterator[Finding]:
     if root.kind != FOLDER:
         return  # looking at each object would cost a request each: `lodestone index` lists them
     folder = Path(root.path)
@@ -162,28 +172,43 @@ def _files(resources: SyncResources, root: Root) -> Iterator[Finding]:
         what = f"the directory {root.name!r} is not there: {root.path!r}"
         yield Finding("files", what, "none", root.corpus_id, root.root_id)
         return
-    total = sum(resources.catalog.count_of_root(root.root_id).values())
-    step = max(1, -(-total // _STATS_A_ROOT))
-    vanished = changed = looked = 0
-    for number, image in enumerate(resources.catalog.images_of_root(root.root_id)):
-        if number % step or image.state is ImageState.GONE:
-            continue
-        looked += 1
-        try:
-            status = path_of(folder, image.uri).stat()
-        except (FileNotFoundError, NotADirectoryError):
-            vanished += 1
-        except OSError:
-            continue  # what cannot be looked at has neither vanished nor changed
-        else:
-            changed += (status.st_size, status.st_mtime_ns) != (image.size, image.mtime_ns)
+    sampled = sum(resources.catalog.count_of_root(root.root_id).values()) > _STATS_A_ROOT
+    images = _sample(resources.catalog, root) if sampled else resources.catalog.images_of_root(root.root_id)
+    living = (image for image in images if image.state is not ImageState.GONE)
+    states = Counter(_state_of(folder, image) for image in takewhile(lambda _: not stopped(), living))
+    looked, vanished, changed = states.total(), states["vanished"], states["changed"]
+    if stopped():
+        return
     if looked and vanished == looked:
         what = f"none of the {looked:,} files looked at below {root.path!r} is there: is a disk missing?"
         yield Finding("files", what, "none", root.corpus_id, root.root_id)
     elif vanished or changed:
-        of = f"of {looked:,} files looked at" if step > 1 else f"of {looked:,} files"
+        of = f"of {looked:,} files looked at" if sampled else f"of {looked:,} files"
         what = f"{vanished:,} {of} of the directory {root.name!r} are gone, {changed:,} have changed"
         yield Finding("files", what, "index", root.corpus_id, root.root_id)
+
+
+def _state_of(folder: Path, image: ImageRecord) -> str:
+    try:
+        status = path_of(folder, image.uri).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "vanished"
+    except OSError:
+        return "unknown"  # what cannot be looked at has neither vanished nor changed
+    return "same" if (status.st_size, status.st_mtime_ns) == (image.size, image.mtime_ns) else "changed"
+
+
+def _sample(catalog: Catalog, root: Root) -> Iterator[ImageRecord]:
+    """Pictures of a few slices, chosen evenly by one pass over their records: a large directory has too many rows to read."""
+    draw = random.Random(root.root_id)  # noqa: S311 - a sample, not a secret
+    chosen: list[SliceRecord] = []
+    for number, record in enumerate(catalog.slices(root.corpus_id)):
+        if len(chosen) < _SLICES_SAMPLED:
+            chosen.append(record)
+        elif (place := draw.randrange(number + 1)) < _SLICES_SAMPLED:
+            chosen[place] = record
+    for record in chosen:
+        yield from (image for image in catalog.slice_images(record.slice_id) if image.root_id == root.root_id)
 
 
 def _collection(resources: SyncResources, target: Target) -> Iterator[Finding]:
