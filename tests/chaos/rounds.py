@@ -62,7 +62,7 @@ class Undisturbed:
 
     def pace(self) -> str:
         """When each stage began."""
-        firsts = {stage: told for stage, told in reversed(list(zip(self.stages, self.steps, strict=True)))}
+        firsts = dict(reversed(list(zip(self.stages, self.steps, strict=True))))
         return ", ".join(f"{stage} {told:.1f} s" for stage, told in reversed(firsts.items()))
 
 
