@@ -370,8 +370,8 @@ def test_a_damaged_file_is_named_and_made_again(runtime: Runtime, tmp_path: Path
     runtime.catalog.forget_loads(runtime.store.aliases()["bridge"])
     victim = next(runtime.home.embeddings.rglob("*.efficientnet-lite0-*.parquet"))
     victim.write_bytes(victim.read_bytes()[:-100])
-    with pytest.raises(EmbeddingsDamagedError):
-        index(runtime, tmp_path / "photos")
+    with pytest.raises(EmbeddingsDamagedError, match=victim.name):
+        sync(runtime)
     report = index(runtime, tmp_path / "photos")
     assert 0 < report.counts["embedded"] <= 8
     assert len(vectors_of(runtime, "bridge")) == 10

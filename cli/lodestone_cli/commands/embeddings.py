@@ -79,6 +79,41 @@ def compact(
         session.emit({name: asdict(report) for name, report in reports.items()}, human)
 
 
+@app.command()
+def verify(
+    corpus: _CorpusOption = None,
+    deep: Annotated[bool, typer.Option("--deep", help="Read every file and compare its checksum, not only its size.")] = False,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Compare the files with what the catalog has of them. Damaged ones are made again by the next `lodestone index`."""
+    with Session(home=home, profile=profile, output=output, purpose="lodestone embeddings verify") as session:
+        from lodestone.embeddings.audit import damaged_parts
+
+        runtime = session.runtime
+        catalog = runtime.catalog
+        corpora = [catalog.corpus(corpus)] if corpus else catalog.corpora(offset=0, limit=10_000)
+        found = [
+            {"corpus": one.name, "slice_id": receipt.slice_id, "part": receipt.part, "path": receipt.path, "what": what}
+            for one in corpora
+            for receipt, what in damaged_parts(catalog, runtime.embeddings, one.corpus_id, deep=deep)
+        ]
+        for one in found:  # so that the next run finds them unfinished
+            catalog.forget_receipts(one["slice_id"], [one["part"]])
+
+        def human(console: Console) -> None:
+            for one in found:
+                console.print(printable(f"{one['path']} {one['what']}"), markup=False)
+            console.print(
+                f"{len(found):,} files are damaged: `lodestone index` makes them again"
+                if found
+                else "all files are as they were written"
+            )
+
+        session.emit({"damaged": found}, human)
+
+
 def _said(report: CompactionReport, *, dry_run: bool) -> str:
     if not (report.replaced or report.files_deleted or report.waiting or report.damaged):
         return "nothing to compact"
