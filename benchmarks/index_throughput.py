@@ -1,11 +1,15 @@
 """How fast does the index job run beside a plain multi-process loop, and does its memory stay flat?
 
 Both embed the same generated pictures with the same models on the same cores, in turns, each as a program of its own from
-start to exit: the job with discovery, hashing, thumbnails, catalog, Ray's start, loading and verification of every collection;
+start to exit: the job with discovery, hashing, thumbnails, catalog, workers' start, loading and verification of collections;
 the peer (peer_loop.py) with nothing but decoding, models and Parquet. Processor seconds stand beside the wall clock: on a busy
 machine they say more.
 
-    python -m benchmarks.index_throughput --pictures 5000 --models FOLDER
+The fixed cost is what is left of the seconds of a small and a large run when their pictures are taken off (the straight line
+through both, at no picture); the peer's own is printed beside it.
+
+    python -m benchmarks.index_throughput --pictures 10000 --models FOLDER
+    python -m benchmarks.index_throughput --pictures 10000 --executor ray --models FOLDER
     python -m benchmarks.index_throughput --memory 1000 10000 --models FOLDER
 """
 
@@ -21,6 +25,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +36,9 @@ from benchmarks.pictures import generate
 
 _ROOT = Path(__file__).resolve().parent.parent
 _POLL_S = 0.1
-GOAL = 0.85
+GOAL = 0.9
+FIXED_GOAL_S = 5.0
+_SMALL_SHARE = 8  # the small run has one eighth of the pictures
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,7 @@ def job_once(folder: Path, home: Path, models: Path, executor: str) -> None:
     from lodestone.runtime import Runtime
     from lodestone_jobs.index import run_index
 
-    settings = Settings(home=home, models=ModelSettings(cache=models), index=IndexSettings(executor=executor))  # type: ignore[arg-type]
+    settings = Settings(home=home, models=ModelSettings(cache=models), index=IndexSettings(executor=executor))
     with Runtime.open(settings, purpose="benchmark") as runtime:
         report = run_index(runtime, [folder])
     print(json.dumps(report.as_dict()), file=sys.stderr)
@@ -138,7 +145,7 @@ def _show(name: str, one: Measured) -> None:
 def main() -> None:
     """Compare, or measure memory."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", type=int, default=5000)
+    parser.add_argument("--pictures", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=1, help="turns of peer and job")
     parser.add_argument("--memory", type=int, nargs="*", help="only the job, at these numbers of pictures")
     parser.add_argument("--models", type=Path, required=True, help="the shared model cache")
@@ -166,9 +173,23 @@ def main() -> None:
             _show("peer", peers[-1])
             jobs.append(_job(folder, arguments.pictures, Path(scratch), arguments))
             _show("job", jobs[-1])
+    small = max(arguments.pictures // _SMALL_SHARE, 1)
+    generate(arguments.cache / f"{small}", small)
+    small_peer = _peer(arguments.cache / f"{small}", small, Path(scratch), arguments)
+    _show("peer", small_peer)
+    small_job = _job(arguments.cache / f"{small}", small, Path(scratch), arguments)
+    _show("job", small_job)
     share = sum(job.rate for job in jobs) / sum(peer.rate for peer in peers)
     work = sum(peer.processor_seconds for peer in peers) / sum(job.processor_seconds for job in jobs)
     print(f"job / peer: {share:.2f} by the clock (goal {GOAL}), {work:.2f} by processor seconds")
+    print(f"fixed cost: job {_fixed(small_job, jobs):.1f} s (goal {FIXED_GOAL_S}), peer {_fixed(small_peer, peers):.1f} s")
+
+
+def _fixed(small: Measured, large: Sequence[Measured]) -> float:
+    """Seconds at no picture, on the line through a small run and the mean of large ones."""
+    seconds = sum(one.seconds for one in large) / len(large)
+    slope = (seconds - small.seconds) / (large[0].pictures - small.pictures)
+    return small.seconds - slope * small.pictures
 
 
 if __name__ == "__main__":

@@ -34,7 +34,9 @@ def parts(scratch: Path) -> tuple[Part, ...]:
     index = ("--models", str(load_settings().settings.models.cache), "--cache", str(scratch / "pictures"))
     return (
         Part("Starting up", "benchmarks.start_up", ("--scratch", str(scratch))),
-        Part("Indexing beside a plain multi-process loop", "benchmarks.index_throughput", (*index, "--pictures", "5000")),
+        Part("Indexing beside a plain multi-process loop", "benchmarks.index_throughput", (*index, "--pictures", "10000")),
+        Part("Resuming an index run", "benchmarks.index_resume", index),
+        Part("Memory of the driver", "benchmarks.driver_memory", index[:2]),
         Part("Memory of the index job", "benchmarks.index_throughput", (*index, "--memory", "1000", "10000")),
         Part("A warm query in this process", "benchmarks.query_latency"),
         Part("A warm query through the service", "benchmarks.serve_latency"),
