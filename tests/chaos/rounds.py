@@ -89,11 +89,14 @@ def kinds_of(seed: int) -> list[str]:
 
 
 def faults_of(seed: int, kinds: Sequence[str], steps: Sequence[float]) -> list[Fault]:
-    """The faults of a round, at moments spread over a run that told `steps`."""
+    """The faults of a round, at moments spread over a run that told `steps`: half over its time, half over its steps."""
     draw = random.Random(seed)
     faults = []
     for kind in kinds:
         moment = draw.uniform(steps[1] * 0.8, steps[-1] * 0.98)  # imports take half of the time before the first step
+        if draw.random() < 0.5:  # starting takes most of the time, loading and promoting most of the steps
+            place = draw.randrange(1, len(steps) - 1)
+            moment = draw.uniform(steps[place], steps[place + 1])
         step = max(sum(told <= moment for told in steps), 1)
         if kind == "worker":  # there are none before the first slice is on its way, and none after the last
             embed = len([told for told in steps if told <= steps[-1] * 0.9])
