@@ -21,6 +21,7 @@ from lodestone.store.base import PointBatch, VectorStore
 
 __all__ = ["CAPTIONS_ALIAS", "CaptionTarget", "SpaceTarget", "Target", "groups", "load"]
 
+_FIRST_ROWS: Final = 512
 _GROUP_ROWS: Final = 2048
 
 _T = TypeVar("_T")
@@ -55,13 +56,13 @@ def load(store: VectorStore, target: Target, *, progress: Progress, faults: Faul
 
 
 def groups(slices: Iterable[SliceRecord]) -> Iterator[list[SliceRecord]]:
-    """Slices in groups of about 2048 pictures."""
+    """Slices in groups of about 2048 pictures; the first ones are smaller, so that the store soon has something to do."""
     group: list[SliceRecord] = []
-    rows = 0
+    rows, most = 0, _FIRST_ROWS
     for record in slices:
-        if group and rows + record.rows > _GROUP_ROWS:
+        if group and rows + record.rows > most:
             yield group
-            group, rows = [], 0
+            group, rows, most = [], 0, min(2 * most, _GROUP_ROWS)
         group.append(record)
         rows += record.rows
     if group:

@@ -48,7 +48,6 @@ from lodestone.store.server_create import create_collection
 from lodestone.store.server_engine import (
     Shape,
     as_batch,
-    dense_batch,
     engine_filter,
     engine_score,
     search_request,
@@ -158,13 +157,16 @@ class ServerStore(VectorStore):
     def upsert(self, name: str, points: PointBatch) -> None:
         """See `VectorStore.upsert`. Sent in pieces of 256 points, several at once; each piece is durable by itself."""
         checked = check_points(points, dim=self._shape(name, sparse=False).dim)
-        self._write(name, checked.ids, map(dense_batch, slices(checked, CALL_POINTS)))
+        ordering = self._shape(name).ordering
+        pieces = slices(checked, CALL_POINTS)
+        self._write(name, checked.ids, [partial(self._server.upsert, name, piece, ordering=ordering) for piece in pieces])
 
     def upsert_sparse(self, name: str, points: SparseBatch) -> None:
         """See `VectorStore.upsert_sparse`. Sent in pieces as `upsert` does."""
         self._shape(name, sparse=True)
         checked = check_sparse_points(points)
-        self._write(name, checked.ids, map(sparse_batch, sparse_slices(checked, CALL_POINTS)))
+        pieces = sparse_slices(checked, CALL_POINTS)
+        self._write(name, checked.ids, [partial(self._upsert_sparse, name, piece) for piece in pieces])
 
     def delete(self, name: str, ids: Sequence[str]) -> None:
         """See `VectorStore.delete`."""
@@ -304,13 +306,14 @@ class ServerStore(VectorStore):
         delete = partial(self._client.delete, self._at(name), selector, wait=True, ordering=self._shape(name).ordering)
         self._server.write("deleting points", delete, name=name)
 
-    def _upsert_piece(self, name: str, points: models.Batch) -> None:
-        upsert = partial(self._client.upsert, self._at(name), points, wait=True, ordering=self._shape(name).ordering)
+    def _upsert_sparse(self, name: str, points: SparseBatch) -> None:
+        batch = sparse_batch(points)
+        upsert = partial(self._client.upsert, self._at(name), batch, wait=True, ordering=self._shape(name).ordering)
         self._server.write("writing points", upsert, name=name)
 
-    def _write(self, name: str, ids: Sequence[str], pieces: Iterable[models.Batch]) -> None:
+    def _write(self, name: str, ids: Sequence[str], pieces: Iterable[Callable[[], None]]) -> None:
         with self._keeper.upserting(name, ids):
-            sent = [self._pool.submit(self._upsert_piece, name, piece) for piece in pieces]
+            sent = [self._pool.submit(piece) for piece in pieces]
             wait(sent)
             for piece in sent:
                 piece.result()

@@ -13,17 +13,20 @@ from qdrant_client import QdrantClient, models
 from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponential, wait_random
 
 from lodestone.errors import ConfigurationError, StoreError, UnknownNameError
+from lodestone.store.base import PointBatch
 from lodestone.store.checks import check_namespace
 from lodestone.store.server_engine import (
     CLIENT_ERRORS,
     OLDEST_SERVER,
     as_lodestone_error,
+    dense_batch,
     is_missing,
     is_present_already,
     is_transient,
     version_of,
     wait_asked_for,
 )
+from lodestone.store.server_messages import upsert_message
 from lodestone.store.server_nodes import Nodes
 
 # Seconds that a question is repeated for while nobody answers, and longest and shortest wait between two tries.
@@ -78,6 +81,7 @@ class ServerConnection:
                 f"{len(urls)} urls of Qdrant have {len(ports)} gRPC ports", hint="give store.grpc_port once, or once a url"
             )
         self.patience = patience
+        self._prefer_grpc = prefer_grpc
         self._url = ", ".join(urls)
         self._prefix = f"{check_namespace(namespace)}{_SEPARATOR}" if namespace else ""
         self._closed = threading.Event()
@@ -141,6 +145,15 @@ class ServerConnection:
     def write(self, doing: str, method: Callable[[], _T], *, name: str | None = None) -> _T:
         """`call` with the patience of writes."""
         return self.call(doing, method, name=name, patience=self.patience)
+
+    def upsert(self, name: str, points: PointBatch, *, ordering: models.WriteOrdering | None) -> None:
+        """Insert or replace points, durably."""
+        send: Callable[[], object]
+        if self._prefer_grpc:
+            send = partial(self._nodes.upsert_message, upsert_message(self.at(name), points, ordering=ordering))
+        else:
+            send = partial(self.client.upsert, self.at(name), dense_batch(points), wait=True, ordering=ordering)
+        self.write("writing points", send, name=name)
 
     def collections(self) -> list[str]:
         """Names of all collections of the namespace, without it, sorted."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from qdrant_client import QdrantClient
+from qdrant_client import QdrantClient, grpc
 
 from lodestone.store.server_engine import CLIENT_ERRORS, is_busy, is_transient
 
@@ -57,6 +58,7 @@ class Nodes:
             )
             for url, port in zip(urls, grpc_ports, strict=True)
         ]
+        self._timeout = math.ceil(timeout)
         self._lock = threading.Lock()
         self._turn = 0
 
@@ -73,22 +75,32 @@ class Nodes:
         """The client's method of that name, of the node whose turn it is by then."""
 
         def ask(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401 - the client's
-            node = self._choose(spread=method in _SPREAD)
-            try:
-                answer = getattr(node.client, method)(*arguments, **keywords)
-            except CLIENT_ERRORS as error:
-                if is_transient(error) and not is_busy(error):
-                    node.away_until = time.monotonic() + _LEFT_ALONE_SECONDS
-                raise
-            node.away_until = 0.0
-            return answer
+            with self._node(spread=method in _SPREAD) as client:
+                return getattr(client, method)(*arguments, **keywords)
 
         return ask
+
+    def upsert_message(self, request: grpc.UpsertPoints) -> None:
+        """`upsert` of a request that is in gRPC's form already."""
+        with self._node(spread=True) as client:
+            client.grpc_points.Upsert(request, timeout=self._timeout)
 
     def close(self) -> None:
         """Let all connections go."""
         for node in self._nodes:
             node.client.close()
+
+    @contextmanager
+    def _node(self, *, spread: bool) -> Iterator[QdrantClient]:
+        """A node's client; if it does not answer inside the block, the node is left alone for a while."""
+        node = self._choose(spread=spread)
+        try:
+            yield node.client
+        except CLIENT_ERRORS as error:
+            if is_transient(error) and not is_busy(error):
+                node.away_until = time.monotonic() + _LEFT_ALONE_SECONDS
+            raise
+        node.away_until = 0.0
 
     def _choose(self, *, spread: bool) -> _Node:
         now = time.monotonic()
