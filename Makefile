@@ -4,6 +4,8 @@ PYTHON  ?= python3
 VENV    ?= .venv
 BIN     := $(VENV)/bin
 READY   := $(VENV)/.ready
+# Tests mostly wait for servers and processes: two at a time use two cores better than one. 0 runs them in one process.
+TEST_PROCESSES ?= 2
 # Extra arguments for every pip call, e.g. where to find a CPU-only torch (see README, "Installing").
 PIP_ARGS ?=
 # Homes and pictures of the demonstration stay inside the checkout; DIR=… has a home of its own.
@@ -35,8 +37,8 @@ else
 	$(BIN)/lodestone demo --home '$(DEMO_HOME)'
 endif
 
-test: setup  ## every test, with a real Ray and a real Qdrant server
-	$(BIN)/python -m pytest
+test: setup  ## every test, with a real Ray, Qdrant, PostgreSQL and S3 server
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
 
 chaos: setup  ## kill everything at random moments, 20 rounds (ROUNDS=…, SEED=…): ten minutes and more
 	$(BIN)/python -m tests.chaos.rounds --rounds $(or $(ROUNDS),20) --seed $(or $(SEED),0)
