@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lodestone.indexing.catching_up import SyncCall
 from lodestone.indexing.progress import Progress, ProgressEvent, Stage, silent
 from lodestone.indexing.report import IndexReport, IndexRequest
-from lodestone.indexing.run import SyncCall, index_paths
+from lodestone.indexing.run import index_paths
 from lodestone_jobs.pools import ray_pool
 from lodestone_schemas.api import SyncRequest
 

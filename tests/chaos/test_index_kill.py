@@ -39,7 +39,7 @@ from tests.support.home import open_runtime
 from lodestone_jobs.index import run_index
 if __name__ == "__main__":
     folder, executor, corpus = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    with open_runtime(folder, executor=executor, workers=2 if executor == "ray" else 1) as runtime:
+    with open_runtime(folder, executor=executor, workers=1 if executor == "inline" else 2) as runtime:
         report = run_index(runtime, [folder.parent / "photos"], corpus=corpus)
         print(json.dumps(report.as_dict()))
 """
@@ -148,10 +148,10 @@ def ids_of(folder: Path) -> set[str]:
         return set(image_ids(runtime).values())
 
 
-@pytest.mark.ray
-def test_a_killed_driver_on_ray_is_continued_and_leaves_no_workers(photos: Path, undisturbed: dict[str, Any]) -> None:
-    folder = photos / "ray"
-    process = start(folder, executor="ray")
+@pytest.mark.parametrize("executor", [pytest.param("ray", marks=pytest.mark.ray), "processes"])
+def test_a_killed_driver_is_continued_and_leaves_no_workers(photos: Path, undisturbed: dict[str, Any], executor: str) -> None:
+    folder = photos / executor
+    process = start(folder, executor=executor)
     deadline = time.monotonic() + 200
     embeddings = folder / "home" / "embeddings"
     while not any(embeddings.rglob("*.meta.parquet")) and time.monotonic() < deadline:

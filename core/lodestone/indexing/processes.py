@@ -21,7 +21,6 @@ from lodestone.errors import RunFailedError, WorkerDiedError
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
 
 _START_ATTEMPTS: Final = 3  # workers that die one after the other before any of them has answered
-_STOP_SECONDS: Final = 10.0
 _COMPLAINT_BYTES: Final = 4000
 
 
@@ -54,20 +53,10 @@ class _Worker:
     def name(self) -> str:
         return f"{socket.gethostname()}:{self.process.pid}"
 
-    def stop(self, *, kill: bool) -> None:
-        if kill:
-            self.process.kill()
-        elif not self.channel.closed:
-            try:
-                self.channel.send(None)
-            except OSError:
-                kill = True
-        self.channel.close() if kill else None
-        try:
-            self.process.wait(_STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+    def stop(self) -> None:
+        """End it at once: what it has finished is on disk, and what it is at nobody waits for."""
+        self.process.kill()
+        self.process.wait()
         self.channel.close()
         self.complaints.close()
 
@@ -130,11 +119,13 @@ class ProcessExecutor:
             finished = True
         finally:
             if not finished:  # what they are at is not wanted any more
-                self._stop(kill=True)
+                self.close()
 
     def close(self) -> None:
         """Stop the workers. Idempotent."""
-        self._stop(kill=any(worker.task is not None for worker in self._workers))
+        for worker in self._workers:
+            worker.stop()
+        self._workers.clear()
 
     def _heard(self, worker: _Worker) -> SliceReceipt:
         receipt = worker.take()
@@ -174,14 +165,6 @@ class ProcessExecutor:
     def _environment(self) -> dict[str, str]:
         # Libraries that count cores for themselves would start a pool as large as the machine in every worker.
         return {name: str(max(self._settings.model_threads, 1)) for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-
-    def _stop(self, *, kill: bool) -> None:
-        for worker in self._workers:
-            if kill:
-                worker.process.kill()
-        for worker in self._workers:
-            worker.stop(kill=kill)
-        self._workers.clear()
 
 
 def _named(task: SliceTask) -> str:

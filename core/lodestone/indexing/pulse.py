@@ -57,6 +57,10 @@ class Pulse:
                 run_id=self._run_id,
             )
 
+    def abandon(self) -> None:
+        """Let every later `check` raise: the run ends, whatever goes on in its threads."""
+        self._cancelled.set()
+
     def wait(self, seconds: float) -> None:
         """Do nothing for a while, but for `check`."""
         if self._cancelled.wait(seconds):

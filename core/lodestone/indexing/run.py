@@ -11,7 +11,6 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -20,6 +19,7 @@ from lodestone.embeddings.audit import forget_damaged
 from lodestone.embeddings.slices import remove_leftovers
 from lodestone.errors import EmbeddingsDamagedError, InvalidRequestError, LodestoneError, RunCancelledError, RunFailedError
 from lodestone.indexing.captions import CaptionTable
+from lodestone.indexing.catching_up import CatchingUp, SyncCall
 from lodestone.indexing.changes import ChangeFinder, Scope
 from lodestone.indexing.discard import discard_thumbnails
 from lodestone.indexing.executors import (
@@ -40,7 +40,7 @@ from lodestone.indexing.recaption import Recaptioner
 from lodestone.indexing.report import IndexReport, IndexRequest
 from lodestone.indexing.scopes import Candidate, examine, scopes_of, uris_of
 from lodestone.indexing.source_scopes import SourceCandidate
-from lodestone.indexing.sync import SyncReport, SyncResources, sync
+from lodestone.indexing.sync import SyncReport, SyncResources
 from lodestone.indexing.tasks import EmbedSettings, SliceParts, this_worker
 from lodestone.indexing.waves import WaveLimits, Waves
 
@@ -50,9 +50,6 @@ if TYPE_CHECKING:
 _UNMATCHED_SHOWN: Final = 3
 _HEALINGS: Final = 10  # damaged files that one run makes again while loading
 _log = logging.getLogger(__name__)
-
-SyncCall = Callable[[str, Progress], SyncReport | None]
-"""Brings the collections in line for a run (its id), here or in the service."""
 
 ExecutorFactory = Callable[[EmbedSettings, int], EmbedExecutor]
 """Makes an executor for some settings and a number of workers."""
@@ -109,7 +106,8 @@ def index_paths(
         remove_leftovers(resources.embeddings, corpus.corpus_id)
         run = catalog.start_run(KIND, corpus.corpus_id, request=request.as_dict(), worker=this_worker())
         with Pulse(catalog, run.run_id) as pulse:
-            job = _Job(resources, request, corpus, run, pulse.watching(progress), pulse, pool=pool, through=synchronise)
+            catching_up = CatchingUp(resources, run.run_id, synchronise, pulse)
+            job = _Job(resources, request, corpus, run, pulse.watching(progress), pulse, pool, catching_up)
             try:
                 if left.discover:
                     job.counts.update(damaged=forget_damaged(catalog, resources.embeddings, corpus.corpus_id))
@@ -160,17 +158,16 @@ class _Job:
     progress: Progress
     pulse: Pulse
     pool: ExecutorFactory | None
-    through: SyncCall | None
+    catching_up: CatchingUp
     counts: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
     embed_seconds: float = 0.0
     executor: str = "none"
     waves: Waves | None = None
+    _given_up: dict[str, LodestoneError] = field(default_factory=dict)
     _left: set[str] = field(default_factory=set)
     _parts: SliceParts | None = None
     _started: EmbedExecutor | None = None
-    _background: ThreadPoolExecutor | None = None
-    _syncing: Future[object] | None = None
 
     @property
     def parts(self) -> SliceParts:
@@ -253,19 +250,23 @@ class _Job:
             WaveLimits(index.wave_slices, index.wave_s, index.attempts, index.backoff_s),
         )
         try:
-            self.waves.run(self._executor(slices), rows=rows, after_wave=self._between)
+            self.waves.run(self._executor(slices), rows=rows, after_wave=self._between_waves)
         finally:
             self.counts["embedded"] += self.waves.embedded
             self.counts["failed"] += self.waves.failed
+            self._given_up |= self.waves.given_up
             self.embed_seconds = time.perf_counter() - started
+
+    def _between_waves(self) -> None:
+        self._stage(Stage.EMBED)
+        self.catching_up.begin()
 
     def synchronise(self) -> SyncReport | None:
         """Bring the collections in line, once and for all of this run; what turns out to be damaged is embedded again."""
         for remaining in reversed(range(_HEALINGS)):
             try:
                 self._stage(Stage.LOAD)
-                self._wait_for_background()
-                return self._sync(self.progress)
+                return self.catching_up.finish(self.progress)
             except EmbeddingsDamagedError as error:  # its receipt is forgotten by now
                 if not remaining:
                     raise
@@ -274,35 +275,9 @@ class _Job:
                 self.embed(planned=True)
         return None
 
-    def _sync(self, progress: Progress) -> SyncReport | None:
-        if self.through is not None:
-            return self.through(self.run.run_id, progress)
-        return sync(self.resources, progress=progress)
-
-    def _between(self) -> None:
-        """Have what is embedded so far loaded in the background, unless that goes on, or would switch a space over early."""
-        self._stage(Stage.EMBED)
-        if (self._syncing is not None and not self._syncing.done()) or self._would_switch():
-            return
-        self._wait_for_background()
-        self._background = self._background or ThreadPoolExecutor(1, thread_name_prefix="sync")
-        self._syncing = self._background.submit(self._sync, self.pulse.watching(silent))
-
-    def _would_switch(self) -> bool:
-        """Whether a space's alias points at another version: it must not move before all is embedded in the new one."""
-        served = self.through is not None and self.resources.settings.store.kind == "edge"
-        aliases = self.resources.catalog.alias_table().all() if served else self.resources.store.aliases()
-        wanted = {name: projection.collection for name, projection in self.resources.projections().items()}
-        return any(aliases.get(name, collection) != collection for name, collection in wanted.items())
-
-    def _wait_for_background(self) -> None:
-        if self._syncing is not None:
-            syncing, self._syncing = self._syncing, None
-            syncing.result()
-
     def complain(self) -> None:
         """Say so if slices failed to the end; everything else is done by now."""
-        given_up = self.waves.given_up if self.waves else {}
+        given_up = self._given_up
         if given_up:
             last = next(iter(given_up.values()))
             raise RunFailedError(
@@ -319,8 +294,7 @@ class _Job:
     def close(self) -> None:
         if self._started is not None:
             self._started.close()
-        if self._background is not None:
-            self._background.shutdown(wait=True)  # a sync that is under way ends as it should
+        self.catching_up.close()
 
     def _executor(self, slices: int) -> EmbedExecutor:
         chosen = choose_executor(self.resources.settings, slices)
