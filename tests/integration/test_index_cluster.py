@@ -64,7 +64,8 @@ print(json.dumps(answers), flush=True)
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[RayNodes]:
-    with run_ray_nodes(nodes=3, cpus=2) as cluster:
+    with run_ray_nodes(nodes=2, cpus=2) as cluster:
+        cluster.add(cpus=2, gpus=1)
         yield cluster
 
 
@@ -95,13 +96,18 @@ def _answers(driver: subprocess.Popen[str]) -> Any:
 def test_both_shapes_give_the_same_vectors(nodes: RayNodes, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 24)
     (tmp_path / "photos" / "broken.jpg").write_bytes(b"no picture")
+    shapes: dict[str, dict[str, Any]] = {
+        "fat": {"actors": 2},
+        "split": {"gpus_per_actor": 0.5, "decoders": 2, "cpus_per_decoder": 1},  # two actors share the only GPU
+    }
     found = {}
-    for shape in ("fat", "split"):
-        answers = _answers(_driver(tmp_path, nodes, shape, cluster={"shape": shape, "actors": 2, "decoders": 2}))
+    for shape, cluster in shapes.items():
+        answers = _answers(_driver(tmp_path, nodes, shape, cluster={"shape": shape, **cluster}))
         assert len(answers) == _SLICES
         assert not any(answer["error"] for answer in answers)
         assert sum(answer["embedded"] for answer in answers) == 24
         assert [uri for answer in answers for uri in answer["failures"]] == ["broken.jpg"]
+        assert len({answer["worker"] for answer in answers}) == 2
         found[shape] = {key: vector for answer in answers for key, vector in answer["vectors"].items()}
     assert len(found["fat"]) == 24
     assert found["fat"] == found["split"]
@@ -135,9 +141,9 @@ def test_an_address_where_nobody_answers_is_said_at_once(nodes: RayNodes, tmp_pa
 
 def test_an_actor_that_fits_nowhere_is_refused(nodes: RayNodes, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 6)
-    answer = _answers(_driver(tmp_path, nodes, "gpus", cluster={"gpus_per_actor": 0.5}))
+    answer = _answers(_driver(tmp_path, nodes, "gpus", cluster={"gpus_per_actor": 4}))
     assert answer["code"] == "bad_configuration"
-    assert "0 GPUs" in answer["message"]
+    assert "one asks for 0.5 CPUs and 4 GPUs" in answer["message"]
 
 
 def test_a_driver_outside_the_cluster_works_through_one_inside(nodes: RayNodes, tmp_path: Path) -> None:

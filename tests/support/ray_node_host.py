@@ -1,7 +1,7 @@
 """Which process are a test's Ray nodes the children of? This one: it starts and kills them as it is told on standard input.
 
 A process of its own, because Ray reads its settings when it is imported, and its nodes die with the thread that started them.
-`add CPUS` prints a node's number, address and processes as JSON; `kill NUMBER` sends SIGKILL to
+`add CPUS GPUS` prints a node's number, address and processes as JSON; `kill NUMBER` sends SIGKILL to
 all of them; after `kill all` the next one is the head of a new cluster.
 """
 
@@ -23,9 +23,9 @@ def main(folder: str) -> None:
     """Do as told until standard input ends."""
     nodes: list[Node] = []
     for line in sys.stdin:
-        command, value = line.split()
+        command, value, *more = line.split()
         if command == "add":
-            nodes.append(_start(folder, nodes[0] if nodes else None, cpus=int(value)))
+            nodes.append(_start(folder, nodes[0] if nodes else None, cpus=int(value), gpus=int(more[0])))
             answer: Any = {"number": len(nodes) - 1, "address": nodes[0].gcs_address, "pids": _pids(nodes[-1])}
         elif value == "all":
             answer = {"killed": sum(_kill(node) for node in nodes)}
@@ -37,12 +37,12 @@ def main(folder: str) -> None:
         _kill(node)
 
 
-def _start(folder: str, head: Node | None, *, cpus: int) -> Node:
+def _start(folder: str, head: Node | None, *, cpus: int, gpus: int) -> Node:
     given: dict[str, Any] = {} if head is None else {"gcs_address": head.gcs_address, "node_manager_port": 0}
     params = RayParams(
         node_ip_address="127.0.0.1",
         num_cpus=cpus,
-        num_gpus=0,
+        num_gpus=gpus,
         object_store_memory=_OBJECT_STORE_BYTES,
         min_worker_port=0,
         max_worker_port=0,

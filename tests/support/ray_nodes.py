@@ -58,9 +58,9 @@ class RayNodes:
     address: str = ""
     _telling: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, *, cpus: int = 2) -> int:
-        """Start one more node; its number."""
-        answer = self._tell(f"add {cpus}")
+    def add(self, *, cpus: int = 2, gpus: int = 0) -> int:
+        """Start one more node, with so many CPUs and GPUs by Ray's counting; its number."""
+        answer = self._tell(f"add {cpus} {gpus}")
         self.address = answer["address"]
         self.alive.add(answer["number"])
         return int(answer["number"])

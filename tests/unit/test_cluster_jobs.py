@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from lodestone import __version__
 from lodestone.config.cluster import ClusterSettings
 from lodestone.config.placement import check_placement
 from lodestone.config.settings import Settings, StoreSettings
@@ -99,7 +100,7 @@ def prepared(names: tuple[str, ...], *, side: int = 4) -> tuple[SliceTask, list[
 def test_pixels_cross_from_decoder_to_model_as_one_row_and_unchanged() -> None:
     task, made = prepared(("small", "large"))
     handed, pixels = join(task, made)
-    assert (pixels.dtype, pixels.ndim, pixels.nbytes) == (np.uint8, 1, 2 * 2 * 4 * 4 * 3)
+    assert (str(pixels.dtype), pixels.ndim, pixels.nbytes) == ("uint8", 1, 2 * 2 * 4 * 4 * 3)
     assert handed.prepared is not None
     assert all(not one.inputs for one in handed.prepared if isinstance(one, PreparedPicture))  # else they would travel twice
     again = part(handed, pixels)
@@ -136,7 +137,7 @@ def test_attempts_are_counted_over_the_deaths_of_who_counts(tmp_path: Path) -> N
 @pytest.fixture
 def three_nodes(monkeypatch: pytest.MonkeyPatch) -> list[nodes.NodeView]:
     """What three nodes answer; change it to change what they see."""
-    views = [nodes.NodeView(f"node-{n}", nodes.__version__, nonce=True) for n in range(3)]
+    views = [nodes.NodeView(f"node-{n}", __version__, nonce=True) for n in range(3)]
     monkeypatch.setattr(nodes, "working_nodes", lambda: [{"NodeID": str(n)} for n in range(3)])
     monkeypatch.setattr(nodes, "_look_around", lambda *_: views)
     return views
@@ -151,7 +152,7 @@ def test_nodes_that_see_everything_are_counted(three_nodes: list[nodes.NodeView]
 
 
 def test_a_node_that_does_not_see_the_embeddings_is_named(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
-    three_nodes[1] = nodes.NodeView("node-1", nodes.__version__, nonce=False)
+    three_nodes[1] = nodes.NodeView("node-1", __version__, nonce=False)
     with pytest.raises(ConfigurationError, match="the node 'node-1' does not see the embeddings") as raised:
         nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path))
     assert "index.embeddings" in raised.value.hint
@@ -164,7 +165,7 @@ def test_a_node_with_another_version_is_named(three_nodes: list[nodes.NodeView],
 
 
 def test_nodes_that_do_not_see_the_pictures_are_named(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
-    three_nodes[:2] = [nodes.NodeView(f"node-{n}", nodes.__version__, nonce=True, missing=("/photos",)) for n in range(2)]
+    three_nodes[:2] = [nodes.NodeView(f"node-{n}", __version__, nonce=True, missing=("/photos",)) for n in range(2)]
     with pytest.raises(ConfigurationError, match="nodes 'node-0', 'node-1' do not see '/photos'"):
         nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path), ["/photos"])
 
@@ -172,6 +173,6 @@ def test_nodes_that_do_not_see_the_pictures_are_named(three_nodes: list[nodes.No
 def test_a_node_looks_for_the_nonce_and_the_pictures_itself(tmp_path: Path) -> None:
     FileArea.at(tmp_path / "mounted").write("probe-1", b"probe-1")
     seen = nodes.look(FileArea.at(tmp_path / "mounted"), "probe-1", [str(tmp_path)])
-    assert (seen.nonce, seen.missing, seen.version) == (True, (), nodes.__version__)
+    assert (seen.nonce, seen.missing, seen.version) == (True, (), __version__)
     blind = nodes.look(FileArea.at(tmp_path / "elsewhere"), "probe-1", [str(tmp_path / "none")])
     assert (blind.nonce, blind.missing) == (False, (str(tmp_path / "none"),))
