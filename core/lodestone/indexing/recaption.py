@@ -10,7 +10,6 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
 from typing import Final
 
 from lodestone.catalog.catalog import Catalog
@@ -35,7 +34,7 @@ class Recaptioner:
     catalog: Catalog
     part: str
     changed: int = 0
-    _folders: dict[Path, bool] = field(default_factory=dict)
+    _folders: dict[str, bool] = field(default_factory=dict)
 
     def compare(self, files: Sequence[tuple[ImageRecord, FoundFile]]) -> None:
         """Compare a batch of files with their sidecars."""
@@ -69,12 +68,9 @@ class Recaptioner:
     def _beside(self, file: FoundFile) -> tuple[Caption, ...]:
         if file.captions is not None:
             return tuple(Caption(text, CaptionSource.SIDECAR) for text in file.captions)
-        return self._sidecars(file.path)
+        return read_sidecars(file.locator) if self._has_texts(os.path.dirname(file.locator)) else ()  # noqa: PTH120
 
-    def _sidecars(self, path: Path) -> tuple[Caption, ...]:
-        return read_sidecars(path) if self._has_texts(path.parent) else ()
-
-    def _has_texts(self, folder: Path) -> bool:
+    def _has_texts(self, folder: str) -> bool:
         """Whether the folder holds any text file at all: most hold none, and looking for two beside each picture costs more."""
         if folder not in self._folders:
             self._folders.clear()  # files come folder by folder: one answer is enough

@@ -11,6 +11,7 @@ import marshal
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
+from struct import Struct
 from tempfile import SpooledTemporaryFile
 from types import TracebackType
 from typing import Final, Self
@@ -23,6 +24,7 @@ from lodestone.sources.base import FoundFile
 
 _BATCH: Final = 1000
 _IN_MEMORY_BYTES: Final = 4 << 20
+_LENGTH: Final = Struct("<Q")  # before each batch: marshal itself would read a file field by field
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
@@ -69,12 +71,8 @@ class Survey:
 
     def __iter__(self) -> Iterator[FoundFile]:
         self._file.seek(0)
-        while True:
-            try:
-                rows = marshal.load(self._file)  # noqa: S302 - written by this object
-            except EOFError:
-                return
-            for row in rows:
+        while head := self._file.read(_LENGTH.size):
+            for row in marshal.loads(self._file.read(*_LENGTH.unpack(head))):  # noqa: S302 - written by this object
                 yield FoundFile(*row)
 
     def batches(self, size: int) -> Iterator[list[FoundFile]]:
@@ -99,8 +97,9 @@ class Survey:
             return
         self._names.extend(hash(uri(file)) for file in batch)
         rows = [(f.uri, f.locator, f.size, f.mtime_ns, f.inode, f.token, f.position, f.captions) for f in batch]
+        data = marshal.dumps(rows)
         try:
-            marshal.dump(rows, self._file)
+            self._file.write(_LENGTH.pack(len(data)) + data)
         except OSError as error:
             if error.errno not in _FULL:
                 raise
