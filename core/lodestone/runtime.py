@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lodestone.generators.hub import Hub
     from lodestone.imaging.thumbnails import ThumbnailStore
     from lodestone.language.base import TextEncoder
+    from lodestone.models.cache import ModelCache
     from lodestone.models.context import ModelContext
     from lodestone.query.engine import QueryEngine
     from lodestone.query.gate import GateModel
@@ -133,15 +134,20 @@ class Runtime:
 
     def models(self) -> ModelContext:
         """Where converted models are, how many threads they may use, and what was learnt in this home and is in force."""
-        from lodestone.models.cache import ModelCache
         from lodestone.models.context import ModelContext
 
         active = {kind: self.catalog.active_artifact(kind) for kind in LEARNT_KINDS} if self.home.exists() else {}
         return ModelContext(
-            cache=ModelCache(self.settings.models.cache.expanduser()),
+            cache=self._model_cache,
             threads=self.settings.models.threads,
             artifacts={kind: self.home.artifacts / artifact.path for kind, artifact in active.items() if artifact},
         )
+
+    @cached_property
+    def _model_cache(self) -> ModelCache:
+        from lodestone.models.cache import ModelCache
+
+        return ModelCache(self.settings.models.cache.expanduser())
 
     @cached_property
     def text_encoder(self) -> TextEncoder:

@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from lodestone.backbones.base import Backbone, Outputs, OutputSpec, Pixels
-from lodestone.models.cache import fingerprint, hash_file
+from lodestone.models.cache import fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.models.packages import package_file
 
@@ -66,7 +66,7 @@ class EfficientNetLite(Backbone):
 
     @cached_property
     def _graph_key(self) -> str:
-        return fingerprint(hash_file(self._weights), CONVERTER_VERSION, str(self.input_size))
+        return fingerprint(self._context.cache.hash_of(self._weights), CONVERTER_VERSION, str(self.input_size))
 
     @property
     def version(self) -> str:

@@ -15,7 +15,7 @@ from PIL import Image
 
 from lodestone.backbones.base import Backbone, Outputs, OutputSpec, Pixels
 from lodestone.backbones.preprocess import Preprocessing
-from lodestone.models.cache import fingerprint, hash_file
+from lodestone.models.cache import fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.models.packages import package_file
 
@@ -54,7 +54,7 @@ class ImgFocus(Backbone):
     @cached_property
     def version(self) -> str:
         """Hash of the weights, the conversion and the preprocessing; reads the weights' file once."""
-        return fingerprint(hash_file(self._weights), LAYER, CONVERTER_VERSION, self.preprocessing.key())[:12]
+        return fingerprint(self._context.cache.hash_of(self._weights), LAYER, CONVERTER_VERSION, self.preprocessing.key())[:12]
 
     def warm_up(self, *, threads: int = 0) -> None:
         """Open the ONNX session, cutting the graph first where the cache has no sound file (seconds)."""

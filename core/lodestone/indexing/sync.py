@@ -168,7 +168,8 @@ def _chosen(catalog: Catalog) -> tuple[object, ...]:
 def make_targets(resources: SyncResources) -> list[Target]:
     """All collections that the home should have now, and how their points are made."""
     standing_by = resources.standing_by()
-    parts = SliceParts.of([*resources.backbones(), *resources.extra_backbones()], resources.text_encoder)
+    extra = resources.extra_backbones() if standing_by else []
+    parts = SliceParts.of([*resources.backbones(), *extra], resources.text_encoder)
     embeddings, catalog = resources.embeddings, resources.catalog
     targets: list[Target] = [
         SpaceTarget(catalog=catalog, embeddings=embeddings, parts=parts, projection=projection)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.language.base import TextEncoder
-from lodestone.models.cache import fingerprint, hash_file
+from lodestone.models.cache import fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.models.packages import package_file
 
@@ -52,12 +52,12 @@ class MiniLM(TextEncoder):
 
     @cached_property
     def _graph_key(self) -> str:
-        return fingerprint(hash_file(self._weights), CONVERTER_VERSION)
+        return fingerprint(self._context.cache.hash_of(self._weights), CONVERTER_VERSION)
 
     @cached_property
     def version(self) -> str:
         """Hash of the weights, the conversion and the tokenizer; reads their files once."""
-        return fingerprint(self._graph_key, hash_file(self._vocabulary), str(MAX_TOKENS))[:12]
+        return fingerprint(self._graph_key, self._context.cache.hash_of(self._vocabulary), str(MAX_TOKENS))[:12]
 
     def warm_up(self, *, threads: int = 0) -> None:
         """Open the ONNX session and the tokenizer, converting first where the cache has no sound file."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from blake3 import blake3
@@ -46,6 +46,15 @@ class ModelCache:
     """
 
     root: Path
+    _hashes: dict[tuple[str, int, int, int], str] = field(default_factory=dict, repr=False, compare=False)
+
+    def hash_of(self, path: Path) -> str:
+        """`hash_file` of a model's weights, which this object reads once as long as they stay as they are."""
+        status = path.stat()
+        key = (str(path), status.st_ino, status.st_size, status.st_mtime_ns)
+        if key not in self._hashes:
+            self._hashes[key] = hash_file(path)
+        return self._hashes[key]
 
     def obtain(self, name: str, *, key: str, suffix: str, build: Callable[[Path], None]) -> Path:
         """The path of a sound file, built first where it is missing or damaged.
