@@ -8,14 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from tests.support.home import open_runtime, vectors_of
+from tests.support.pictures import write_photos
 from tests.support.s3_bucket import BUCKET, S3Server, s3_server  # noqa: F401 (a fixture)
 
 from lodestone.catalog.records import Receipt
 from lodestone.embeddings.slices import find_part, read_part, remove_corpus_files, remove_leftovers, write_part
 from lodestone.embeddings.tables import outputs_table
-from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, SourceError
+from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, LodestoneError, SourceError
 from lodestone.files.area import FileArea
 from lodestone.imaging.thumbnails import ThumbnailStore
+from lodestone.indexing.compact import compact_corpus
+from lodestone.indexing.remove import remove_corpus
+from lodestone.indexing.report import IndexRequest
+from lodestone.indexing.run import index_paths
+from lodestone.indexing.sync import sync
 
 CORPUS = "6f9619ff-8b86-d011-b42d-00cf4fc964ff"
 FP = "ab" * 16
@@ -34,7 +41,7 @@ def test_a_part_is_one_put_to_its_final_key(s3_server: S3Server) -> None:  # noq
     receipt = _write(area)
     key = f"home/embeddings/{receipt.path}"
     assert s3_server.requests == [f"PUT /{BUCKET}/{key}"]
-    assert s3_server.keys() == [key]
+    assert s3_server.objects() == [key]
     assert s3_server.uploads() == []
 
 
@@ -113,3 +120,46 @@ def test_any_store_that_fsspec_knows_is_an_area() -> None:
     assert [stored.path for stored in area.files()] == [receipt.path]
     area.delete_folder(CORPUS)
     assert list(area.files()) == []
+
+
+def test_a_home_keeps_its_embeddings_and_thumbnails_in_a_bucket(s3_server: S3Server, tmp_path: Path) -> None:  # noqa: F811
+    write_photos(tmp_path / "photos", 6)
+    options = {"embeddings": s3_server.url("home/embeddings"), "thumbnails": s3_server.url("home/thumbnails")}
+    with open_runtime(tmp_path, **options) as runtime:
+        request = IndexRequest((tmp_path / "photos",))
+        assert index_paths(runtime, request).images == 6
+        puts = sorted(line.split(" ")[1] for line in s3_server.requests if line.startswith("PUT"))
+        assert puts == sorted(
+            f"/{BUCKET}/{key}" for key in s3_server.objects()
+        )  # one for each object, and none of another name
+        assert not any(line.startswith(("POST", "DELETE")) for line in s3_server.requests)
+        receipts = [r for record in runtime.catalog.slices() for r in runtime.catalog.receipts(record.slice_id).values()]
+        assert sorted(s3_server.objects("home/embeddings/")) == sorted(
+            f"home/embeddings/{receipt.path}" for receipt in receipts
+        )
+        assert len(s3_server.objects("home/thumbnails/")) == 6
+        assert list(runtime.home.embeddings.rglob("*.parquet")) == list(runtime.home.thumbnails.rglob("*.jpg")) == []
+        for path in sorted((tmp_path / "photos").iterdir())[:2]:
+            path.unlink()
+        assert index_paths(runtime, request).counts.get("embedded", 0) == 0
+        assert compact_corpus(runtime, "default").rows_dropped == 2
+        runtime.store.drop(runtime.store.aliases()["bridge"])
+        sync(runtime)
+        assert len(vectors_of(runtime, "bridge")) == 4
+        remove_corpus(runtime, "default")
+        assert [key for key in s3_server.objects() if not key.endswith("/")] == []
+    assert s3_server.uploads() == []
+
+
+def test_a_bucket_that_cannot_be_written_ends_the_run_and_the_next_goes_on(s3_server: S3Server, tmp_path: Path) -> None:  # noqa: F811
+    write_photos(tmp_path / "photos", 3)
+    request = IndexRequest((tmp_path / "photos",))
+    with (
+        open_runtime(tmp_path, embeddings=s3_server.url("e", bucket="missing")) as runtime,
+        pytest.raises(LodestoneError) as caught,
+    ):
+        index_paths(runtime, request)
+    assert "no such bucket" in str(caught.value)
+    s3_server.client().create_bucket(Bucket="missing")
+    with open_runtime(tmp_path, embeddings=s3_server.url("e", bucket="missing")) as runtime:
+        assert index_paths(runtime, request).images == 3

@@ -33,7 +33,7 @@ class S3Server:
 
         return boto3.client("s3", endpoint_url=self.endpoint)
 
-    def keys(self, prefix: str = "", bucket: str = BUCKET) -> list[str]:
+    def objects(self, prefix: str = "", bucket: str = BUCKET) -> list[str]:
         """All objects below a prefix."""
         pages = self.client().get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
         return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
