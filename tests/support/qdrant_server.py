@@ -51,11 +51,14 @@ def qdrant_server(qdrant_binary: Path, tmp_path_factory: pytest.TempPathFactory)
 
 
 @contextmanager
-def run_qdrant(binary: Path, home: Path) -> Iterator[QdrantServer]:
-    """Run a server that keeps its files under `home`, ready inside the block, killed at its end."""
+def run_qdrant(binary: Path, home: Path, *, prefix: tuple[str, ...] = ()) -> Iterator[QdrantServer]:
+    """Run a server that keeps its files under `home`, ready inside the block, killed at its end.
+
+    `prefix` are words that come before the command; with any, its log and its files are where they lead.
+    """
     for attempt in range(3):
         http_port, grpc_port = _free_ports(2)
-        process = _start(binary, home, http_port=http_port, grpc_port=grpc_port)
+        process = _start(binary, home, http_port=http_port, grpc_port=grpc_port, prefix=prefix)
         url = f"http://127.0.0.1:{http_port}"
         try:
             # A port may be taken by another between looking and binding: then the server exits and others are tried.
@@ -68,7 +71,9 @@ def run_qdrant(binary: Path, home: Path) -> Iterator[QdrantServer]:
             process.wait()
 
 
-def _start(binary: Path, home: Path, *, http_port: int, grpc_port: int) -> subprocess.Popen[bytes]:
+def _start(
+    binary: Path, home: Path, *, http_port: int, grpc_port: int, prefix: tuple[str, ...] = ()
+) -> subprocess.Popen[bytes]:
     settings = {
         "QDRANT__SERVICE__HOST": "127.0.0.1",
         "QDRANT__SERVICE__HTTP_PORT": str(http_port),
@@ -79,7 +84,7 @@ def _start(binary: Path, home: Path, *, http_port: int, grpc_port: int) -> subpr
         "QDRANT__LOG_LEVEL": "WARN",
     }
     with (home / "log").open("ab") as log:
-        return subprocess.Popen([str(binary)], cwd=home, env={**os.environ, **settings}, stdout=log, stderr=log)
+        return subprocess.Popen([*prefix, str(binary)], cwd=home, env={**os.environ, **settings}, stdout=log, stderr=log)
 
 
 def _becomes_ready(process: subprocess.Popen[bytes], url: str) -> bool:

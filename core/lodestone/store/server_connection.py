@@ -107,7 +107,8 @@ class ServerConnection:
             doing: What it does, for the message of an error.
             method: The call.
             name: The collection it is about, without the namespace.
-            patience: Seconds that it is repeated while the server is away or busy; every node is asked once whatever it is.
+            patience: Seconds that it is repeated while the server is away; every node is asked once whatever it is. A server
+                that is busy and says for how long is waited for, unless this is 0.
 
         Raises:
             UnknownNameError: There is no collection of that `name`.
@@ -119,6 +120,8 @@ class ServerConnection:
         until = time.monotonic() + (self.patience if patience and getattr(self._own, "patient", False) else patience)
 
         def is_over(state: RetryCallState) -> bool:
+            if patience and wait_asked_for(_error_of(state)):
+                return False  # it is there, and says when it has room again
             return state.attempt_number >= len(self._nodes) and time.monotonic() >= until
 
         retrying = Retrying(
@@ -201,8 +204,7 @@ class ServerConnection:
 
     def _pause(self, state: RetryCallState) -> float:
         """Seconds before the next try: none where another node can be asked, what a busy server asks for, or more each time."""
-        error = state.outcome.exception() if state.outcome else None
-        asked = wait_asked_for(error)
+        asked = wait_asked_for(_error_of(state))
         if asked is None and self._nodes.one_is_left and state.attempt_number <= len(self._nodes):
             return 0.0
         return max(asked or 0.0, _BACKOFF(state))
@@ -215,3 +217,7 @@ class ServerConnection:
                 f"Qdrant at {self._url} is version {version}; Lodestone needs {oldest} or later", hint="upgrade the server"
             )
         return version
+
+
+def _error_of(state: RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome else None
