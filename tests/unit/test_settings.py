@@ -93,3 +93,35 @@ def test_an_unknown_profile_lists_the_known_ones() -> None:
     with pytest.raises(UnknownNameError) as caught:
         find_profile("enormous")
     assert "embedded" in caught.value.hint
+
+
+def test_a_cluster_is_several_urls_with_a_grpc_port_for_all_or_one_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LODESTONE_STORE__KIND", "server")
+    monkeypatch.setenv("LODESTONE_STORE__URL", "http://a:6333, http://b:6333")
+    store = load_settings({"home": tmp_path}).settings.store
+    assert (store.urls, store.grpc_ports) == (("http://a:6333", "http://b:6333"), (6334, 6334))
+    assert (store.placement.shards, store.placement.replication) == (12, 2)
+    monkeypatch.setenv("LODESTONE_STORE__GRPC_PORT", "6334,6344")
+    monkeypatch.setenv("LODESTONE_STORE__SHARDS", "24")
+    store = load_settings({"home": tmp_path}).settings.store
+    assert (store.grpc_ports, store.placement.shards) == ((6334, 6344), 24)
+    monkeypatch.delenv("LODESTONE_STORE__URL")
+    with pytest.raises(ConfigurationError, match="1 urls have 2 grpc_ports"):
+        load_settings({"home": tmp_path})
+
+
+def test_one_server_is_given_no_placement(tmp_path: Path) -> None:
+    (tmp_path / "lodestone.toml").write_text('[store]\nkind = "server"\nurl = ["http://a:6333"]\n', encoding="utf-8")
+    store = load_settings({"home": tmp_path}).settings.store
+    assert store.urls == ("http://a:6333",)
+    assert (store.placement.shards, store.placement.replication, store.placement.write_consistency) == (None, None, None)
+
+
+@pytest.mark.parametrize("content", ["url = []", 'url = ""', "grpc_port = 0", "oversampling = 0.5", "shards = 0"])
+def test_a_store_that_cannot_be_is_refused(tmp_path: Path, content: str) -> None:
+    (tmp_path / "lodestone.toml").write_text(f"[store]\n{content}\n", encoding="utf-8")
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings({"home": tmp_path})
+    assert "store" in caught.value.message
