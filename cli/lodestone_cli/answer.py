@@ -45,6 +45,8 @@ def print_answer(console: Console, response: SearchResponse, paths: Mapping[str,
     for hit in response.hits:
         path = paths.get(hit.image_id, f"{hit.root}/{hit.uri}")
         shown = Text(printable(path), style=f"link {Path(path).as_uri()}" if Path(path).is_absolute() else "")
+        if hit.copies:
+            shown.append(f" (and {hit.copies:,} like it)", style="dim")
         caption = [] if explained else [Text(printable(hit.captions[0]) if hit.captions else "")]
         table.add_row(str(hit.rank), f"{hit.score:.3f}", shown, *caption)
         parts = sorted(hit.contributions or [], key=lambda part: -part.weight)

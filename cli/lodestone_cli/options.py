@@ -48,4 +48,7 @@ FusionOption = Annotated[
     str | None, typer.Option("--fusion", help="needle, rrf or mean_distance; default: the profile's.", show_default=False)
 ]
 ExplainOption = Annotated[bool, typer.Option("--explain", help="Show which lists put each picture there.")]
+CollapseOption = Annotated[
+    bool, typer.Option("--collapse", help="Show one of pictures that are copies (see `lodestone duplicates find`).")
+]
 LocalOption = Annotated[bool, typer.Option("--local", help="Do not use a running service; work in this process.")]

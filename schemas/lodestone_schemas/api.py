@@ -38,6 +38,7 @@ class SearchOptions(_Model):
     fusion: str | None = Field(None, max_length=64, description="Fusion method; default: the profile's.")
     deadline_ms: int | None = Field(None, ge=1, le=600_000, description="Time allowed for the whole answer.")
     explain: bool = Field(False, description="Attach to each hit the lists that put it there.")
+    collapse: bool = Field(False, description="Of pictures known to be copies of each other, show the best alone.")
 
 
 class SearchRequest(SearchOptions):
@@ -85,6 +86,7 @@ class Hit(_Model):
     captions: list[str] = Field(default_factory=list)
     thumbnail: str = Field(description="Where the thumbnail is served.")
     contributions: list[Contribution] | None = None
+    copies: int = Field(0, ge=0, description="Candidates further down that are copies of it, left out for `collapse`.")
 
 
 class GateDecision(_Model):

@@ -14,6 +14,7 @@ from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.answer import print_answer
 from lodestone_cli.naming import checked, is_id, paths_of, require_home
 from lodestone_cli.options import (
+    CollapseOption,
     CorpusFilterOption,
     DateFromOption,
     DateToOption,
@@ -77,6 +78,7 @@ def search(
         int | None, typer.Option("--deadline", min=1, help="Milliseconds allowed for the answer.", show_default=False)
     ] = None,
     explain: ExplainOption = False,
+    collapse: CollapseOption = False,
     local: LocalOption = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
@@ -107,6 +109,7 @@ def search(
                 fusion=fusion,
                 deadline_ms=deadline,
                 explain=explain,
+                collapse=collapse,
             )
         )
         client = None if local else _service(session)
@@ -125,6 +128,7 @@ def similar(
     taken_to: DateToOption = None,
     fusion: FusionOption = None,
     explain: ExplainOption = False,
+    collapse: CollapseOption = False,
     local: LocalOption = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
@@ -143,6 +147,7 @@ def similar(
                 filters=_filters(session, corpus, root, path, taken_from, taken_to),
                 fusion=fusion,
                 explain=explain,
+                collapse=collapse,
             )
         )
         client = None if local else _service(session)

@@ -127,6 +127,23 @@ class ImageRows(CatalogBase):
         with self._reading() as connection:
             return connection.execute(query).scalar_one()
 
+    def active_ids(self, corpus_id: str, *, after: str = "") -> Iterator[str]:
+        """Ids of the corpus's pictures that can be found, above an id, ascending, a page at a time."""
+        images = tables.images
+        query = (
+            select(images.c.image_id)
+            .where(images.c.corpus_id == corpus_id, images.c.state == ImageState.ACTIVE)
+            .order_by(images.c.image_id)
+            .limit(PAGE)
+        )
+        while True:
+            with self._reading() as connection:
+                page = list(connection.execute(query.where(images.c.image_id > after)).scalars())
+            yield from page
+            if len(page) < PAGE:
+                return
+            after = page[-1]
+
     def count_by_root(self, corpus_id: str) -> dict[str, int]:
         """Root id -> number of its searchable (active) pictures; roots without any are left out."""
         images = tables.images

@@ -294,10 +294,10 @@ class QueryEngine:
         with query.stopwatch.stage("hydrate"):
             try:
                 async with asyncio.timeout(max(remaining(plan.deadline), _HYDRATE_GRACE_S)):
-                    hits = await asyncio.to_thread(self._hydrator.page, plan, ranking)
+                    shown, hits = await asyncio.to_thread(self._hydrator.shown, plan, ranking)
             except TimeoutError as error:
                 raise _too_late("reading the catalog") from error
-        return response_of(query, ranking, hits, stage=stage, guides=guides)
+        return response_of(query, shown, hits, stage=stage, guides=guides)
 
     def _vectors_of(self, image_id: str, plan: QueryPlan) -> dict[str, Vector]:
         found = {}

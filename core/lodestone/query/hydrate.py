@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
 from lodestone.catalog.records import ImageRecord, ImageState
+from lodestone.query.collapse import collapsed
 from lodestone.query.fusion import contributions
 from lodestone.query.plan import QueryPlan
 from lodestone.query.search import Ranking
@@ -17,6 +18,7 @@ from lodestone_schemas.api import MAX_OFFSET, Hit
 # A changed file is `pending` until it is embedded anew: its old vectors still find it.
 _UNSHOWN: Final = frozenset({ImageState.GONE, ImageState.FAILED})
 _PAGE: Final = 500
+_NONE: Final[Mapping[str, int]] = {}
 
 
 class Hydrator:
@@ -27,7 +29,14 @@ class Hydrator:
         self._names: dict[str, str] = {}  # corpus or root id -> name
         self._lock = threading.Lock()
 
-    def page(self, plan: QueryPlan, ranking: Ranking) -> list[Hit]:
+    def shown(self, plan: QueryPlan, ranking: Ranking) -> tuple[Ranking, list[Hit]]:
+        """The ranking as the plan wants it seen, without copies or with them, and its page."""
+        folded: dict[str, int] = {}
+        if plan.collapse and ranking.fused.ids:
+            ranking, folded = collapsed(ranking, self._catalog.duplicate_groups(ranking.fused.ids))
+        return ranking, self.page(plan, ranking, folded)
+
+    def page(self, plan: QueryPlan, ranking: Ranking, folded: Mapping[str, int] = _NONE) -> list[Hit]:
         """The plan's page of the ranking. Pictures that have left the catalog meanwhile are left out; ranks stay."""
         start = plan.offset
         ids = ranking.fused.ids[start : start + plan.limit]
@@ -55,6 +64,7 @@ class Hydrator:
                     captions=[caption.text for caption in captions.get(image_id, ())],
                     thumbnail=f"/v1/images/{image_id}/thumbnail",
                     contributions=contributions(ranking.lists, image_id) if plan.explain else None,
+                    copies=folded.get(image_id, 0),
                 )
             )
         return hits

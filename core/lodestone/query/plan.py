@@ -41,6 +41,7 @@ class QueryPlan:
         depths: Candidates from each list, ascending: the last is searched, the others order it (see `fuse_in_tiers`).
         filter: For the store; None when nothing is restricted.
         deadline: Absolute, seconds on `time.monotonic()`'s clock.
+        collapse: Whether the best of known copies stands for all of them.
         topic: Whose trust counts, if the client names one.
         trust: Whether learnt trust weighs the spaces.
         gate: Whether simple queries stop after the text pass.
@@ -68,6 +69,7 @@ class QueryPlan:
     deadline: float
     seed: int
     explain: bool
+    collapse: bool
     topic: str | None
     trust: bool
     gate: bool
@@ -134,13 +136,14 @@ def make_plan(
         named=words is not None and words.generators is not None,
         guides=guides,
         fusion=fusion,
-        depths=_depths(settings.depth or profile.depth, options.offset + options.limit),
+        depths=_depths(settings.depth or profile.depth, (options.offset + options.limit) * (2 if options.collapse else 1)),
         offset=options.offset,
         limit=options.limit,
         filter=wanted,
         deadline=now + (options.deadline_ms or settings.deadline_ms) / 1000,
         seed=words.seed if words else 0,
         explain=options.explain,
+        collapse=options.collapse,
         topic=_topic(words),
         trust=words is not None and words.trust,
         gate=_chosen(words.gate if words else None, settings.gate, profile.gate),

@@ -166,3 +166,6 @@ class CatalogReader(Protocol):
 
     def captions(self, image_ids: Iterable[str]) -> dict[str, list[CaptionRecord]]:
         """By image id; pictures without captions may be left out."""
+
+    def duplicate_groups(self, image_ids: Iterable[str]) -> dict[str, str]:
+        """Image id -> its group of copies; pictures without copies are left out."""

@@ -38,6 +38,7 @@ class SimilarParams(BaseModel):
     fusion: str | None = Field(None, max_length=64)
     deadline_ms: int | None = Field(None, ge=1, le=600_000)
     explain: bool = False
+    collapse: bool = False
 
     def options(self) -> SearchOptions:
         """The same as the body of a search has it."""

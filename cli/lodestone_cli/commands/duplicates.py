@@ -1,0 +1,109 @@
+"""`lodestone duplicates …`: which pictures are copies of each other?"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from enum import StrEnum
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lodestone_cli.naming import require_home
+from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.session import Session, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+app = typer.Typer(help="Pictures that are copies of each other.", no_args_is_help=True)
+
+_CorpusOption = Annotated[
+    str | None, typer.Option("--corpus", "-c", help="Only this corpus; default: all.", show_default=False)
+]
+
+
+class _Kind(StrEnum):
+    EXACT = "exact"
+    NEAR = "near"
+
+
+@app.command()
+def find(
+    corpus: _CorpusOption = None,
+    space: Annotated[
+        str | None,
+        typer.Option("--space", help="Where pictures are compared; default: the profile's first.", show_default=False),
+    ] = None,
+    distance: Annotated[
+        float, typer.Option("--distance", min=0.0, max=1.0, help="How unlike copies may be: 1 - cosine of their vectors.")
+    ] = 0.05,
+    exact: Annotated[bool, typer.Option("--exact", help="Only files of equal content; reads no vectors.")] = False,
+    restart: Annotated[bool, typer.Option("--restart", help="Begin anew, even where a stopped search could go on.")] = False,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Find files of equal content, and pictures that look alike; `lodestone search --collapse` then shows one of each."""
+    with Session(home=home, profile=profile, output=output, purpose="lodestone duplicates find") as session:
+        require_home(session)
+        from lodestone.duplicates.find import find_duplicates, find_exact
+
+        runtime = session.runtime
+        catalog = runtime.catalog
+        corpora = [catalog.corpus(corpus)] if corpus else catalog.corpora(offset=0, limit=10_000)
+        reports = [
+            find_exact(catalog, one)
+            if exact
+            else find_duplicates(
+                catalog,
+                runtime.store,
+                runtime.home,
+                one,
+                space=space or runtime.profile.spaces[0],
+                distance=distance,
+                restart=restart,
+            )
+            for one in corpora
+        ]
+
+        def human(console: Console) -> None:
+            if not reports:
+                console.print("no corpus yet: lodestone index ~/Pictures")
+            for one in reports:
+                line = f"{one.corpus}: {one.exact:,} equal files in {one.exact_groups:,} groups"
+                if one.near is not None:
+                    line += f"; {one.near:,} pictures that look alike in {one.near_groups:,} groups"
+                console.print(printable(line), markup=False)
+
+        session.emit([asdict(one) for one in reports], human)
+
+
+@app.command(name="list")
+def list_command(
+    corpus: _CorpusOption = None,
+    kind: Annotated[_Kind | None, typer.Option("--kind", help="Only groups of this kind.", show_default=False)] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="Groups.")] = 20,
+    offset: Annotated[int, typer.Option("--offset", min=0, help="Groups to skip.")] = 0,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """List the groups that were found last."""
+    with Session(home=home, profile=profile, output=output) as session:
+        require_home(session)
+        from lodestone.duplicates.find import list_groups
+
+        catalog = session.runtime.catalog
+        one = catalog.corpus(corpus) if corpus else None
+        found = list(islice(list_groups(catalog, kind=kind.value if kind else None, corpus=one), offset, offset + limit))
+
+        def human(console: Console) -> None:
+            if not found:
+                console.print("no copies are known: lodestone duplicates find")
+            for group in found:
+                console.print(printable(f"{group.corpus}, {group.kind}, {len(group.members):,} pictures"), markup=False)
+                for member in group.members:
+                    console.print(printable(f"  {member.distance:.4f}  {member.file}  {member.image_id}"), markup=False)
+
+        session.emit([asdict(group) for group in found], human)
