@@ -76,14 +76,14 @@ class UnitRows(Projection):
         raise NotImplementedError
 
 
-def make_home(folder: Path, *, points: int, dim: int) -> SpaceTarget:
+def make_home(folder: Path, *, points: int, dim: int, slice_rows: int = SLICE) -> SpaceTarget:
     """A catalog and Parquet slices of random outputs, as an index run leaves them."""
     catalog, area = Catalog.open(folder / "catalog.sqlite"), FileArea.at(folder / "embeddings")
     corpus = catalog.ensure_corpus("bench")
     root = catalog.ensure_root(corpus.corpus_id, "/bench")
     rng = np.random.default_rng(0)
-    for start in range(0, points, SLICE):
-        uris = [f"{row % 50:02}/{row:08}.jpg" for row in range(start, min(start + SLICE, points))]
+    for start in range(0, points, slice_rows):
+        uris = [f"{row % 50:02}/{row:08}.jpg" for row in range(start, min(start + slice_rows, points))]
         ids = catalog.mint_image_ids(corpus.corpus_id, root.name, uris)
         images = [
             ImageRecord(ids[uri], corpus.corpus_id, root.root_id, uri, f"{start + row:064x}", 1, 0, ImageState.ACTIVE)
