@@ -143,7 +143,9 @@ def _entries(system: FileSystem, folder: str, start: Url) -> list[FileInfo]:
         if trouble_of(error) is Trouble.MISSING:
             raise _nothing(start) from error
         raise source_error(error, start.shown) from error
-    return sorted((info for info in found if info.type != FileType.NotFound), key=lambda info: str(info.path))
+    if len(found) == 1 and found[0].type == FileType.NotFound:
+        raise _nothing(start)
+    return list(found)  # not sorted: a level of a million names is large enough as it is
 
 
 def _nothing(start: Url) -> SourceError:
