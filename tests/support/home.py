@@ -7,17 +7,20 @@ from typing import Any
 
 from tests.support.models import model_context
 
-from lodestone.config.settings import IndexSettings, ModelSettings, Settings, StoreSettings
+from lodestone.config.settings import IndexSettings, ModelSettings, ServeSettings, Settings, StoreSettings
 from lodestone.runtime import Runtime
 
 
-def settings_for(folder: Path, *, executor: str = "inline", slice_size: int = 8, workers: int = 1, **index: Any) -> Settings:
-    """Settings of a home in `folder`, with models from the cache that tests share."""
+def settings_for(
+    folder: Path, *, executor: str = "inline", slice_size: int = 8, workers: int = 1, upkeep: bool = False, **index: Any
+) -> Settings:
+    """Settings of a home in `folder`, with models from the cache that tests share; a service leaves it as it is."""
     return Settings(
         home=folder / "home",
         models=ModelSettings(cache=model_context().cache.root, threads=1),
         index=IndexSettings(executor=executor, slice_size=slice_size, workers=workers, **index),  # type: ignore[arg-type]
         store=StoreSettings(lock_timeout_s=0.2),
+        serve=ServeSettings(upkeep=upkeep),
     )
 
 

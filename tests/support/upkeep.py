@@ -27,7 +27,7 @@ def copied(indexed: Path, folder: Path, **index: int) -> Settings:
     shutil.copytree(indexed, folder, dirs_exist_ok=True)
     with closing(sqlite3.connect(folder / "home" / "catalog.sqlite")) as catalog, catalog:
         catalog.execute("UPDATE roots SET path = ?", (str(folder / "pictures"),))
-    return settings_for(folder, **index)
+    return settings_for(folder, upkeep=True, **index)
 
 
 @asynccontextmanager
