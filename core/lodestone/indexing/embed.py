@@ -100,7 +100,9 @@ class EmbedSlice:
         if not backbones and META_PART not in missing:
             return None
         rows = self._files.usable(task, adopted[META_PART])[0] if META_PART in adopted else task.rows
-        return list(self._prepared(rows, backbones, isolate=task.isolate))
+        pictures = list(self._prepared(rows, backbones, isolate=task.isolate))
+        require_some_readable([one for one in pictures if isinstance(one, RowFailure)], len(rows), self._reader)
+        return pictures
 
     def __call__(self, task: SliceTask, prepared: Sequence[PreparedPicture | RowFailure] | None = None) -> SliceReceipt:
         """Write every part that the task asks for.
@@ -141,12 +143,11 @@ class EmbedSlice:
         captions: Captions = [(row.image_id, source, text) for row in rows for source, text in row.captions]
         looked = _Looked()
         if backbones or META_PART in missing:
-            if prepared is None or not _fits(prepared, rows, backbones):
-                pictures = self._prepared(rows, backbones, isolate=task.isolate)
-            else:
-                pictures = iter(prepared)
+            given = prepared if prepared is not None and _fits(prepared, rows, backbones) else None
+            pictures = self._prepared(rows, backbones, isolate=task.isolate) if given is None else iter(given)
             looked = self._look(pictures, backbones)
-            require_some_readable(looked.failures, len(rows), self._reader)
+            if given is None:
+                require_some_readable(looked.failures, len(rows), self._reader)
             written.failures.extend(looked.failures)
             written.embedded = len(looked.prepared) if backbones else 0
         if META_PART in missing:

@@ -20,7 +20,7 @@ from lodestone.embeddings.slices import remove_leftovers
 from lodestone.errors import EmbeddingsDamagedError, InvalidRequestError, LodestoneError, RunCancelledError, RunFailedError
 from lodestone.indexing.captions import CaptionTable
 from lodestone.indexing.catching_up import CatchingUp, SyncCall
-from lodestone.indexing.changes import ChangeFinder, Scope
+from lodestone.indexing.changes import ChangeFinder
 from lodestone.indexing.discard import discard_thumbnails
 from lodestone.indexing.executors import (
     POOL_PAYS_SLICES,
@@ -38,6 +38,7 @@ from lodestone.indexing.progress import Meter, Progress, ProgressEvent, Stage, s
 from lodestone.indexing.pulse import Pulse
 from lodestone.indexing.recaption import Recaptioner
 from lodestone.indexing.report import IndexReport, IndexRequest
+from lodestone.indexing.scope import Scope
 from lodestone.indexing.scopes import Candidate, examine, scopes_of, uris_of
 from lodestone.indexing.source_scopes import SourceCandidate
 from lodestone.indexing.sync import SyncReport, SyncResources

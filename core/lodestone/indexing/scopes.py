@@ -17,8 +17,8 @@ from lodestone.catalog.records import Corpus, Root
 from lodestone.errors import ImageError, InvalidRequestError, LodestoneError, NotFoundError
 from lodestone.imaging.failures import unreadable
 from lodestone.imaging.sniff import HEAD_BYTES
-from lodestone.indexing.changes import Scope
 from lodestone.indexing.discover import discover, is_picture_name
+from lodestone.indexing.scope import Scope
 from lodestone.indexing.source_scopes import SourceCandidate, require_pictures
 from lodestone.sources.filesystems import FileSystems
 from lodestone.sources.locate import Named, locate, together

@@ -13,7 +13,7 @@ from pathlib import Path
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import Corpus, Root
 from lodestone.errors import InvalidRequestError, SourceError
-from lodestone.indexing.changes import Scope
+from lodestone.indexing.scope import Scope
 from lodestone.sources.base import UnreadablePath
 from lodestone.sources.containers import ContainerSource
 from lodestone.sources.filesystems import FileSystems
