@@ -130,6 +130,7 @@ class _Backup:
         folder = folder_of(name)
         with self._from.catalog.exporting() as export:
             tables = tuple(write_tables(export, self._area, f"{folder}/catalog"))
+            images = export.active_images()
         count, size, lacking = 0, 0, []
         expected = total(tables, "receipts")
         for receipt, damage in self._pool(_receipts(self._area, tables)):
@@ -152,7 +153,7 @@ class _Backup:
             tables=tables,
             others=tuple(self._others(settings=settings)),
             lacking=tuple(lacking),
-            images=total(tables, "images"),
+            images=images,
             embedding_files=count - len(lacking),
             embedding_bytes=size,
             thumbnails=thumbnails,

@@ -85,7 +85,7 @@ def restore_backup(
     catalog.reset_tag_outbox()
     return RestoreReport(
         manifest=manifest,
-        images=done.get("images", 0),
+        images=manifest.images,
         embedding_files=done.get("receipts", 0),
         lacking=len(lacking),
         home_id=resources.home.id,

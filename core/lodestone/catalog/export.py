@@ -16,10 +16,14 @@ from sqlalchemy import Connection, Table, func, insert, select
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase, translated_errors
 from lodestone.catalog.migrate import REVISIONS
+from lodestone.catalog.records import ImageState
 from lodestone.errors import ConfigurationError
 
 Rows = list[dict[str, Any]]
-TABLES: Final[tuple[Table, ...]] = tuple(tables.metadata.sorted_tables)  # a table after those that it refers to
+_OF_THE_DATABASE: Final = frozenset({"write_tokens"})  # says nothing of pictures: which transactions went through
+TABLES: Final[tuple[Table, ...]] = tuple(  # a table after those that it refers to
+    table for table in tables.metadata.sorted_tables if table.name not in _OF_THE_DATABASE
+)
 _PAGE: Final = 1000
 
 
@@ -29,6 +33,11 @@ class Export:
 
     connection: Connection
     revision: str = REVISIONS[-1]
+
+    def active_images(self) -> int:
+        """Pictures that can be found."""
+        query = select(func.count()).select_from(tables.images).where(tables.images.c.state == ImageState.ACTIVE)
+        return self.connection.execute(query).scalar_one()
 
     def rows(self, table: Table) -> Iterator[Rows]:
         """All rows of a table by primary key, a page at a time; values by column name, times aware, JSON as Python values."""
