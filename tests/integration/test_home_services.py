@@ -147,8 +147,9 @@ async def test_a_changed_picture_that_waits_for_its_embedding_is_shown_with_work
     assert image.image_id in [hit.image_id for hit in hits]
     assert (await services.image(image.image_id)).hash == waiting.hash
     thumbnail = await services.thumbnail(image.image_id)
-    assert (thumbnail.path.stem, thumbnail.path.stat().st_size > 0) == (waiting.hash, True)
-    assert (await services.content(image.image_id)).path == path
+    assert isinstance(thumbnail.source, Path)
+    assert (thumbnail.source.stem, thumbnail.source.stat().st_size > 0) == (waiting.hash, True)
+    assert (await services.content(image.image_id)).source == path
     with Runtime.open(settings) as runtime:
         runtime.catalog.update_images([replace(waiting, state=ImageState.GONE)])
     with pytest.raises(NotFoundError):
