@@ -12,6 +12,8 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, Engine, PoolProxiedConnection, select, text, update
 from tests.support.catalogs import embed_slice, make_root, picture, plan_slice, receipt
+from tests.support.home import image_ids, settings_for, vectors_of
+from tests.support.pictures import write_photos
 from tests.support.postgres_server import PostgresServer, postgres_binaries, run_postgres
 
 from lodestone.catalog import engine as engines
@@ -19,6 +21,10 @@ from lodestone.catalog import tables
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import ImageState
 from lodestone.errors import CatalogError
+from lodestone.indexing.remove import remove_corpus
+from lodestone.indexing.report import IndexRequest
+from lodestone.indexing.run import index_paths
+from lodestone.runtime import Runtime
 
 __all__ = ["postgres_binaries"]
 pytestmark = pytest.mark.server
@@ -187,6 +193,31 @@ def test_threads_share_one_catalog_and_choose_different_names(catalog: Catalog) 
     assert len({root.name for root in roots}) == 8
     assert batches == [20] * 8
     assert catalog.count_images(corpus.corpus_id, ImageState.PENDING) == 160
+
+
+def test_a_catalog_is_opened_while_its_server_restarts(server: PostgresServer, url: str) -> None:
+    server.kill()
+    back = threading.Timer(0.5, server.start)
+    back.start()
+    Catalog.open(url).close()
+    back.join()
+
+
+def test_pictures_are_indexed_found_and_removed_with_the_catalog_on_a_server(url: str, tmp_path: Path) -> None:
+    write_photos(tmp_path / "pictures", 6)
+    settings = settings_for(tmp_path).model_copy(update={"catalog_url": url})
+    with Runtime.open(settings, purpose="a test") as runtime:
+        report = index_paths(runtime, IndexRequest((tmp_path / "pictures",), corpus="photos"))
+        assert report.images == 6
+        (tmp_path / "pictures" / "000000.jpg").rename(tmp_path / "pictures" / "moved.jpg")
+        ids = image_ids(runtime, "photos")
+        index_paths(runtime, IndexRequest((tmp_path / "pictures",), corpus="photos"))
+        assert image_ids(runtime, "photos")["pictures/moved.jpg"] == ids["pictures/000000.jpg"]
+        assert set(vectors_of(runtime, "bridge")) == set(ids.values())
+        remove_corpus(runtime, "photos")
+        assert vectors_of(runtime, "bridge") == {}
+        assert runtime.catalog.count_images() == 0
+    assert not (tmp_path / "home" / "catalog.sqlite").exists()
 
 
 def test_openers_of_a_new_catalog_migrate_it_once(url: str) -> None:

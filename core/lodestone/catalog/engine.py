@@ -135,8 +135,10 @@ def translated_errors() -> Iterator[None]:
                 hint="see that it runs and can be reached, then run the same command again; what was finished is kept",
             ) from error
         raise CatalogError(
-            f"the catalog failed: {reason}",
-            hint="`lodestone doctor` checks the file; if it is damaged, restore catalog.sqlite from a backup",
+            f"the catalog failed: {reason.strip()}",
+            hint="look into the server's log, and at `catalog_url`"
+            if hasattr(cause, "sqlstate")
+            else "`lodestone doctor` checks the file; if it is damaged, restore catalog.sqlite from a backup",
         ) from error
 
 

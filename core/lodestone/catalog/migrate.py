@@ -12,11 +12,13 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, inspect, text
 
 from lodestone.catalog.engine import CatalogBase, translated_errors, use_write_ahead_log
+from lodestone.catalog.reader import patiently
 from lodestone.errors import CatalogError, ConfigurationError, HomeVersionError, OutOfSpaceError
 
 REVISIONS: tuple[str, ...] = ("0001", "0002", "0003")  # oldest first; the last is the schema of tables.py
 _SCRIPTS = Path(__file__).parent / "migrations"
 _LOCK_SECONDS = 60
+_OPENING_SECONDS = 15  # a server that restarts is back by then; a wrong address should not take longer to be told
 _POSTGRES_LOCK = 0x10DE5704E  # any number that is ours; held for the migration's transaction
 
 
@@ -71,8 +73,13 @@ def revision(connection: Connection) -> str | None:
 
 
 def _is_at_head(engine: Engine) -> bool:
-    with translated_errors(), engine.connect() as connection:
-        found = revision(connection)
+
+    def look() -> str | None:
+        with engine.connect() as connection:
+            return revision(connection)
+
+    with translated_errors():
+        found = patiently(look, seconds=_OPENING_SECONDS)
     if found is not None and found not in REVISIONS:
         raise HomeVersionError(
             f"the catalog has schema {found!r}; this Lodestone knows up to {REVISIONS[-1]!r}",

@@ -32,11 +32,33 @@ def is_lost(error: BaseException) -> bool:
     code = getattr(error.orig, "sqlstate", None)
     if code is not None:
         return code.startswith(_LOST_CLASS) or code in _LOST_CODES
-    # psycopg gives no code where no server answered, nor where the connection broke under a statement
-    return type(error.orig).__module__.startswith("psycopg") and type(error.orig).__name__ in _UNANSWERED
+    # psycopg gives no code where no server answered, where it turned us away, nor where the connection broke under a statement
+    if not type(error.orig).__module__.startswith("psycopg") or type(error.orig).__name__ not in _UNANSWERED:
+        return False
+    return not any(reason in str(error.orig) for reason in _REFUSED)
 
 
 _UNANSWERED = frozenset({"OperationalError", "ConnectionTimeout"})
+# Waiting changes nothing about these. (Said in another language, they are waited for in vain, and then reported.)
+_REFUSED = (
+    "authentication failed",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "no password supplied",
+    "Name or service not known",
+)
+
+
+def patiently(act: Callable[[], _T], *, seconds: float) -> _T:
+    """What `act` gives, tried again for so long while its server cannot be reached."""
+    retrying = Retrying(
+        retry=retry_if_exception(is_lost),
+        stop=stop_after_delay(seconds),
+        wait=wait_random_exponential(multiplier=0.1, max=1),
+        reraise=True,
+    )
+    done: _T = retrying(act)
+    return done
 
 
 class Reader:
