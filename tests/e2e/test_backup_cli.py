@@ -1,0 +1,76 @@
+"""What does a person get from `lodestone backup …` and `lodestone embeddings …`?"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.support.cli import run_here
+from tests.support.home import open_runtime
+from tests.support.pictures import write_photos
+
+from lodestone.indexing.report import IndexRequest
+from lodestone.indexing.run import index_paths
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a home of 4 pictures, one of which vanished; not to be changed."""
+    folder = tmp_path_factory.mktemp("original")
+    paths = write_photos(folder / "photos", 4)
+    with open_runtime(folder) as runtime:
+        request = IndexRequest((folder / "photos",))
+        index_paths(runtime, request)
+        paths[0].unlink()
+        index_paths(runtime, request)
+    return folder
+
+
+@pytest.fixture
+def home(original: Path, tmp_path: Path) -> Path:
+    shutil.copytree(original / "home", tmp_path / "home")
+    return tmp_path / "home"
+
+
+def test_embeddings_are_shown_compacted_and_verified(home: Path) -> None:
+    shown = run_here("embeddings", "show", "--output", "json", home=home).json
+    assert {part["rows"] for part in shown["parts"] if part["part"] == "meta"} == {4}
+    assert all(part["in_use"] for part in shown["parts"])
+    would = run_here("embeddings", "compact", "--dry-run", home=home)
+    assert "would replace 1 slices by 1, 1 rows dropped" in would.out
+    done = run_here("embeddings", "compact", "--output", "json", home=home).json["default"]
+    assert (done["replaced"], done["rows_dropped"], done["waiting"]) == (1, 1, 0)
+    assert "nothing to compact" in run_here("embeddings", "compact", home=home).out
+    assert "as they were written" in run_here("embeddings", "verify", "--deep", home=home).out
+    next((home / "embeddings").rglob("*.meta.parquet")).write_bytes(b"cut")
+    found = run_here("embeddings", "verify", home=home)
+    assert "has 3 bytes" in found.out
+    assert "lodestone index" in found.out
+
+
+def test_a_home_is_backed_up_verified_and_restored(home: Path, tmp_path: Path) -> None:
+    backup, new = tmp_path / "backup", tmp_path / "new"
+    made = run_here("backup", "create", backup, "--output", "json", home=home).json
+    assert (made["images"], made["lacking"]) == (3, [])
+    listed = run_here("backup", "list", backup, "--output", "json", home=home).json
+    assert [snapshot["name"] for snapshot in listed] == [made["name"]]
+    assert "is whole" in run_here("backup", "verify", backup, home=home).out
+    restored = run_here("backup", "restore", backup, "--output", "json", home=new)
+    assert restored.code == 0, restored.err
+    assert (restored.json["images"], restored.json["lacking"]) == (3, 0)
+    assert restored.json["points"] >= 6  # three pictures in two spaces
+    assert len(run_here("search", "dogs", "--output", "json", "--local", home=new).json["hits"]) == 3
+    again = run_here("backup", "restore", backup, home=new)
+    assert (again.code, "not empty" in again.err) == (4, True)
+
+
+def test_a_damaged_backup_is_said_to_be_one(home: Path, tmp_path: Path) -> None:
+    backup = tmp_path / "backup"
+    run_here("backup", "create", backup, home=home)
+    next(path for path in (backup / "files").rglob("*") if path.is_file()).write_bytes(b"x")
+    found = run_here("backup", "verify", backup, "--output", "json", home=home)
+    assert found.code == 15
+    assert "1 of" in found.err
+    assert run_here("backup", "verify", tmp_path / "nowhere", home=home).code == 3
+    assert run_here("backup", "create", "s3://key:geheim@bucket/x", home=home).code == 4
