@@ -30,6 +30,7 @@ KINDS = ("worker", "driver", "ray", "qdrant", "postgres")
 _MOST_RESUMES = 5
 _LONGEST_DELAY_S = 6.0
 _OUTAGE_S = (0.2, 3.0)
+_STARTING_STEPS = 4  # begin, discover (twice), start
 _RUN_S = 240.0
 
 
@@ -88,8 +89,11 @@ def kinds_of(seed: int) -> list[str]:
     return [first, *draw.sample([kind for kind in KINDS if kind != first], k=draw.choice((0, 1, 1, 2)))]
 
 
-def faults_of(seed: int, kinds: Sequence[str], steps: Sequence[float]) -> list[Fault]:
-    """The faults of a round, at moments spread over a run that told `steps`: half over its time, half over its steps."""
+def faults_of(seed: int, kinds: Sequence[str], steps: Sequence[float], *, embedded: int) -> list[Fault]:
+    """The faults of a round, at moments spread over a run that told `steps`: half over its time, half over its steps.
+
+    There are workers to be killed only until it has told `embedded` of them.
+    """
     draw = random.Random(seed)
     faults = []
     for kind in kinds:
@@ -97,10 +101,9 @@ def faults_of(seed: int, kinds: Sequence[str], steps: Sequence[float]) -> list[F
         if draw.random() < 0.5:  # starting takes most of the time, loading and promoting most of the steps
             place = draw.randrange(1, len(steps) - 1)
             moment = draw.uniform(steps[place], steps[place + 1])
+        if kind == "worker":
+            moment = draw.uniform(steps[1], steps[embedded - 1])
         step = max(sum(told <= moment for told in steps), 1)
-        if kind == "worker":  # there are none before the first slice is on its way, and none after the last
-            embed = len([told for told in steps if told <= steps[-1] * 0.9])
-            step = min(step, embed)
         delay = min(max(moment - steps[step - 1], 0.0), _LONGEST_DELAY_S)
         faults.append(Fault(kind, step, delay, draw.random(), draw.uniform(*_OUTAGE_S)))
     return sorted(faults, key=lambda fault: (fault.step, fault.delay_s))
@@ -111,14 +114,15 @@ def play(cluster: ChaosCluster, name: str, faults: list[Fault], wanted: Undistur
     home = cluster.new_home(name)
     happened: list[str] = []
     left = list(faults)
-    begun, runs, code = False, 0, -1
+    begun, runs, told, code = False, 0, 0, -1
     while code != 0:
         mending: list[threading.Thread] = []
         # before the run was on record there is nothing to resume: then the same command again
         with cluster.driver(home, resume=begun and runs % 2 == 1) as driver:
             while left and driver.process.poll() is None:
                 fault = left[0]
-                if not driver.wait_for_step(fault.step):
+                # a resumed run has less to tell: it goes on counting where the one before ended, but for how it starts
+                if not driver.wait_for_step(max(fault.step - told, min(fault.step, _STARTING_STEPS))):
                     break
                 time.sleep(fault.delay_s)
                 if strike(cluster, driver, fault, mending):
@@ -128,6 +132,7 @@ def play(cluster: ChaosCluster, name: str, faults: list[Fault], wanted: Undistur
         for thread in mending:
             thread.join()
         runs += 1
+        told += max(driver.steps - _STARTING_STEPS, 0)
         begun = begun or any(line.startswith("step discover") for line in driver.lines)
         if code != 0:
             happened.append(f"driver ended with {code}{': ' + driver.lines[-1] if code > 0 and driver.lines else ''}")
@@ -181,7 +186,7 @@ def run_rounds(cluster: ChaosCluster, seeds: Sequence[int], kinds: Callable[[int
     struck: Counter[str] = Counter()
     for seed in seeds:
         at = time.monotonic()
-        faults = faults_of(seed, kinds(seed), wanted.steps)
+        faults = faults_of(seed, kinds(seed), wanted.steps, embedded=wanted.stages.index("load"))
         happened, problems = play(cluster, f"round-{seed}", faults, wanted)
         struck.update(kind for kind in KINDS for what in happened if what.startswith(f"{kind} at step"))
         verdict = "FAILED" if problems else "equal"

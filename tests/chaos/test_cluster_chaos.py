@@ -15,7 +15,7 @@ from tests.support.qdrant_server import qdrant_binary  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.chaos, pytest.mark.ray, pytest.mark.server, pytest.mark.slow]
 
-_ROUNDS = {101: ("worker", "driver"), 102: ("ray", "postgres"), 103: ("qdrant", "driver")}
+_ROUNDS = {101: ("worker", "postgres"), 102: ("ray", "driver"), 103: ("qdrant", "driver")}
 
 
 @pytest.mark.timeout(600)

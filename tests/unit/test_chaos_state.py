@@ -50,7 +50,8 @@ def test_every_kind_of_victim_comes_first_in_five_rounds_and_faults_follow_from_
     assert {kinds_of(seed)[0] for seed in range(5)} == set(KINDS)
     steps = [1.0, 2.0, 5.0, 9.0, 10.0]
     for seed in range(20):
-        faults = faults_of(seed, kinds_of(seed), steps)
-        assert faults == faults_of(seed, kinds_of(seed), steps)
+        faults = faults_of(seed, kinds_of(seed), steps, embedded=3)
+        assert faults == faults_of(seed, kinds_of(seed), steps, embedded=3)
         assert len({fault.kind for fault in faults}) == len(faults)
         assert all(1 <= fault.step <= len(steps) for fault in faults)
+        assert all(fault.step <= 3 for fault in faults if fault.kind == "worker")
