@@ -94,9 +94,8 @@ def make_home(folder: Path, *, points: int, dim: int, slice_rows: int = SLICE) -
         fp = fingerprint(rows, "bench")
         catalog.add_slices([(SliceRecord(fp, corpus.corpus_id, fp, len(rows), datetime.now(UTC)), [row[0] for row in rows])])
         outputs = rng.normal(size=(len(rows), dim)).astype(np.float16)
-        written = write_part(
-            area, corpus.corpus_id, fp, "bench-1", outputs_table(*map(list, zip(*rows, strict=True)), {OUTPUT.output: outputs})
-        )
+        rows_table = outputs_table([row[0] for row in rows], [row[1] for row in rows], {OUTPUT.output: outputs})
+        written = write_part(area, corpus.corpus_id, fp, "bench-1", rows_table)
         catalog.record_receipts([_receipt(fp, "bench-1", written), _receipt(fp, META_PART, written)])
     parts = SliceParts("captions-bench", {"bench": "bench-1"})
     return SpaceTarget(catalog=catalog, embeddings=area, parts=parts, projection=UnitRows(dim))
