@@ -186,6 +186,9 @@ async def test_a_space_of_another_version_is_left_out_with_a_warning(models, tmp
     made.add("c", photos())
     made.store.set_alias("labels0", made.models.projections["labels"].collection)
     response = await made.engine().answer(SearchRequest(query="a cat"))
+    assert set(response.space_weights) == {"labels", "labels0"}  # its own version is still there, and is what it searches
+    made.store.drop(made.models.projections["labels0"].collection)
+    response = await made.engine().answer(SearchRequest(query="a cat"))
     assert set(response.space_weights) == {"labels"}
     assert any("labels0" in warning and "lodestone index" in warning for warning in response.warnings)
     assert uris(response)[0] == CAT
