@@ -159,3 +159,14 @@ def test_nothing_indexed_is_told_as_such(tmp_path: Path) -> None:
     told = run_here("verify", home=tmp_path / "none")
     assert told.code == 3
     assert "nothing is indexed" in told.err
+
+
+def test_what_a_model_swap_has_not_filled_yet_is_not_wrong_and_what_is_searched_has_to_be_there(
+    runtime: Runtime, bridge: Target
+) -> None:
+    bridge.collection = "bridge-another-version"
+    lost = look(runtime, bridge)
+    bridge.promoted = False
+    begun = look(runtime, bridge)
+    assert (lost.ok, lost.exists) == (False, False)
+    assert (begun.ok, begun.exists, begun.standing_by, begun.unloaded) == (True, False, True, COUNT)

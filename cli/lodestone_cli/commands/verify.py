@@ -111,7 +111,9 @@ def _print(console: Console, rows: list[dict[str, Any]], mended: int) -> None:
             f"{row['alias']}: {mark}  {row['points']:,} of {row['expected']:,} points, {row['compared']:,} vectors compared  "
             f"[dim]{row['collection']}[/]"
         )
-        if not row["exists"]:
+        if row["standing_by"]:
+            console.print("  [dim]of a model swap that is not settled; not searched[/]")
+        elif not row["exists"]:
             console.print("  [yellow]there is no such collection[/]")
         elif not row["promoted"]:
             console.print("  [yellow]searches use another version[/]")

@@ -13,6 +13,7 @@ from lodestone.catalog.records import Corpus, DuplicateRecord, ImageState, RunSt
 from lodestone.config.home import Home
 from lodestone.duplicates.near import NearSearch, grouped
 from lodestone.errors import InvalidRequestError
+from lodestone.indexing.pulse import Pulse
 from lodestone.indexing.tasks import this_worker
 from lodestone.store.base import VectorStore
 
@@ -98,22 +99,23 @@ def find_duplicates(
         )
     run = catalog.start_run(KIND, corpus.corpus_id, request={"space": space, "distance": distance}, worker=this_worker())
     try:
-        report = find_exact(catalog, corpus)
-        journal = home.path / KIND / f"{corpus.corpus_id}-{collection}-{distance:g}.jsonl"
-        search = NearSearch(store, collection, corpus_id=corpus.corpus_id, distance=distance, journal=journal)
-        if restart:
-            search.forget()
-        total, done = catalog.count_images(corpus.corpus_id, ImageState.ACTIVE), 0
+        with Pulse(catalog, run.run_id):
+            report = find_exact(catalog, corpus)
+            journal = home.path / KIND / f"{corpus.corpus_id}-{collection}-{distance:g}.jsonl"
+            search = NearSearch(store, collection, corpus_id=corpus.corpus_id, distance=distance, journal=journal)
+            if restart:
+                search.forget()
+            total, done = catalog.count_images(corpus.corpus_id, ImageState.ACTIVE), 0
 
-        def asked(count: int) -> None:
-            nonlocal done
-            done += count
-            told(done, total)
+            def asked(count: int) -> None:
+                nonlocal done
+                done += count
+                told(done, total)
 
-        pairs = search.run(lambda last: catalog.active_ids(corpus.corpus_id, after=last), told=asked)
-        known = _living(catalog, {image_id for first, second, _ in pairs for image_id in (first, second)})
-        groups = grouped(pair for pair in pairs if pair[0] in known and pair[1] in known)
-        near = catalog.put_duplicates(NEAR, corpus.corpus_id, groups)
+            pairs = search.run(lambda last: catalog.active_ids(corpus.corpus_id, after=last), told=asked)
+            known = _living(catalog, {image_id for first, second, _ in pairs for image_id in (first, second)})
+            groups = grouped(pair for pair in pairs if pair[0] in known and pair[1] in known)
+            near = catalog.put_duplicates(NEAR, corpus.corpus_id, groups)
     except BaseException as error:
         state = RunState.INTERRUPTED if isinstance(error, KeyboardInterrupt) else RunState.FAILED
         catalog.finish_run(run.run_id, state, f"{type(error).__name__}: {error}")

@@ -6,6 +6,7 @@ from lodestone.catalog.records import RunState
 from lodestone.embeddings.compaction import KIND, CompactionReport, Compactor
 from lodestone.indexing.locking import corpus_lock
 from lodestone.indexing.progress import Progress, ProgressEvent, Stage, silent
+from lodestone.indexing.pulse import Pulse
 from lodestone.indexing.sync import SyncResources
 
 
@@ -31,7 +32,8 @@ def compact_corpus(
     with corpus_lock(resources.home, corpus, catalog=catalog):
         run = catalog.start_run(KIND, corpus.corpus_id)
         try:
-            report = compactor.run(corpus.corpus_id)
+            with Pulse(catalog, run.run_id):
+                report = compactor.run(corpus.corpus_id)
         except BaseException as error:
             catalog.finish_run(run.run_id, RunState.FAILED, f"{type(error).__name__}: {error}")
             raise

@@ -36,6 +36,7 @@ class Verification:
         alias: Space, or `captions`.
         collection: Name of the collection.
         exists: Whether there is one.
+        standing_by: It is of a model swap, and not searched: it may be anywhere between new and complete.
         promoted: Whether the alias points at it, where it should.
         points: In the store.
         expected: By the catalog: of slices that are embedded.
@@ -53,6 +54,7 @@ class Verification:
     alias: str
     collection: str
     exists: bool = True
+    standing_by: bool = False
     promoted: bool = True
     points: int = 0
     expected: int = 0
@@ -70,7 +72,7 @@ class Verification:
     def ok(self) -> bool:
         """Whether nothing is wrong; what waits to be loaded is not."""
         wrong = self.missing or self.surplus or self.differing or self.stale or self.damaged
-        return self.exists and self.promoted and not wrong
+        return (self.exists or self.standing_by) and self.promoted and not wrong
 
 
 def verify(store: VectorStore, target: Target, *, progress: Progress) -> StoreError | None:
@@ -108,7 +110,7 @@ def examine(
         sample: Points whose vector and filter fields are compared with their Parquet rows, spread evenly; None for all.
         draw: Which ones.
     """
-    found = Verification(target.alias, target.collection)
+    found = Verification(target.alias, target.collection, standing_by=not target.promoted)
     _, unloaded = target.catalog.count_unloaded(target.collection, parts=target.required)
     if target.collection not in store.collections():
         return replace(found, exists=not any(target.catalog.slices()), promoted=not target.promoted, unloaded=unloaded)
