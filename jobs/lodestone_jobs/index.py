@@ -55,8 +55,8 @@ def run_index(
 def through(service: ServiceClient) -> SyncCall:
     """A sync that the running service does."""
 
-    def synchronise(run_id: str, progress: Progress) -> None:
-        for step in service.sync(SyncRequest(run_id=run_id)):
+    def synchronise(run_id: str, progress: Progress, *, build: bool = True) -> None:
+        for step in service.sync(SyncRequest(run_id=run_id, build=build)):
             stage = _STAGES.get(step.stage)
             if stage is not None:
                 progress(ProgressEvent(stage, done=step.done, total=step.total, detail=step.collection))

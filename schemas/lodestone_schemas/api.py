@@ -415,9 +415,13 @@ class CorpusPage(_Model):
 
 
 class SyncRequest(_Model):
-    """Ask the owner of the store to bring its collections in line with catalog and Parquet files (internal)."""
+    """Ask the owner of the store to bring its collections in line with catalog and Parquet files (internal).
+
+    `build` has it make the graphs of large collections; false while many more points are on their way.
+    """
 
     run_id: str | None = None
+    build: bool = True
 
 
 class SyncProgress(_Model):

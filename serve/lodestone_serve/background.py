@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from lodestone.catalog.records import Root
     from lodestone.runtime import Runtime
 
-Load = Callable[[Progress], Coroutine[Any, Any, None]]
-"""Brings the collections in line and renews what queries use; one at a time."""
+Load = Callable[[Progress, bool], Coroutine[Any, Any, None]]
+"""Brings the collections in line and renews what queries use; one at a time. True also makes graphs."""
 
 _CLOSE_S = 10.0
 _log = structlog.get_logger("lodestone.serve")
@@ -44,7 +44,7 @@ class Background:
         self._load = load
         self._loop = asyncio.get_running_loop()
         self._closing = threading.Event()
-        self.queue = ChildQueue(runtime.settings, lambda _run_id, progress: self._synchronise(progress))
+        self.queue = ChildQueue(runtime.settings, lambda _run_id, progress, build: self._synchronise(progress, build=build))
         self.watcher = DirectoryWatcher(self._watched, self.queue.submit, patience=patience)
         self._check = threading.Thread(target=self._repair, name="lodestone-repair", daemon=True)
 
@@ -70,8 +70,8 @@ class Background:
         self.queue.close()
         self.repaired(_CLOSE_S)
 
-    def _synchronise(self, progress: Progress) -> None:
-        asyncio.run_coroutine_threadsafe(self._load(progress), self._loop).result()
+    def _synchronise(self, progress: Progress, *, build: bool = True) -> None:
+        asyncio.run_coroutine_threadsafe(self._load(progress, build), self._loop).result()
 
     def _watched(self) -> list[tuple[Root, str]]:
         catalog = self._runtime.catalog

@@ -203,10 +203,10 @@ class HomeServices(MemoryServices, DirectoryServices):
             raise ServiceUnavailableError("the service is starting or stopping", hint="try again in a moment")
         return self._background
 
-    async def _load(self, report: Progress) -> None:
+    async def _load(self, report: Progress, build: bool) -> None:  # noqa: FBT001 - see `Load`
         """One sync of the background work."""
         async with self._one_sync:
-            await self._load_and_renew(report)
+            await self._load_and_renew(report, build=build)
 
     @property
     def _now(self) -> _Opened:
@@ -233,7 +233,7 @@ class HomeServices(MemoryServices, DirectoryServices):
             if self._one_sync.locked():
                 steps.put_nowait(SyncProgress(stage="waiting"))
             async with self._one_sync:
-                await self._load_and_renew(report)
+                await self._load_and_renew(report, build=request.build)
         except LodestoneError as error:
             _log.warning("sync failed", code=error.code, detail=error.message, run_id=request.run_id)
             steps.put_nowait(SyncProgress(type="error", problem=problem_of(error)))
@@ -244,7 +244,7 @@ class HomeServices(MemoryServices, DirectoryServices):
             # Behind the reports of the sync's thread, which are queued in the loop.
             loop.call_soon(steps.put_nowait, SyncProgress(type="done"))
 
-    async def _load_and_renew(self, report: Callable[[ProgressEvent], None]) -> None:
+    async def _load_and_renew(self, report: Progress, *, build: bool = True) -> None:
         from lodestone.indexing.sync import sync
 
         now = self._now
@@ -256,7 +256,7 @@ class HomeServices(MemoryServices, DirectoryServices):
             former = now.runtime.forget_hub()  # a prior belongs to versions of spaces; queries under way keep the former one
             renewed = await self._warm(now.runtime, wanted)
         try:
-            await asyncio.to_thread(sync, now.runtime, progress=report)
+            await asyncio.to_thread(sync, now.runtime, progress=report, build=build)
         finally:  # a sync that fails may have promoted before, or not
             await self._renew(now, renewed)
             if former is not None:

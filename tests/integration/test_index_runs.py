@@ -182,16 +182,18 @@ def test_a_source_that_stays_away_for_a_while_is_waited_for(tmp_path: Path, fail
 def test_each_wave_can_be_found_before_the_next_is_embedded(tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 48)
     pool = Disturbed(lambda _: None)
-    synced: list[str] = []
+    synced: list[tuple[str, bool]] = []
 
-    def synchronise(run_id: str, _: Progress) -> None:
-        synced.append(run_id)
+    def synchronise(run_id: str, _: Progress, *, build: bool = True) -> None:
+        synced.append((run_id, build))
 
     with open_runtime(tmp_path, executor="ray", wave_slices=2) as runtime:
         report = index_paths(runtime, IndexRequest((tmp_path / "photos",)), pool=pool, synchronise=synchronise)
     assert pool.waves == [2, 2, 2]
     assert len(synced) >= 2
-    assert set(synced) == {report.run_id}
+    assert {run_id for run_id, _ in synced} == {report.run_id}
+    builds = [build for _, build in synced]
+    assert builds == [False] * (len(synced) - 1) + [True]  # graphs are made once all is loaded
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def index(runtime: Runtime, folder: Path, corpus: str) -> IndexReport:
 
 def record(runtime: Runtime, folder: Path, corpus: str) -> None:
     """What another process' run does before it comes to the store."""
-    index_paths(runtime, IndexRequest((folder,), corpus=corpus), synchronise=lambda *_: None)
+    index_paths(runtime, IndexRequest((folder,), corpus=corpus), synchronise=lambda *_, **__: None)
 
 
 def test_slices_that_other_runs_record_before_the_comparison_are_loaded_and_not_missed(

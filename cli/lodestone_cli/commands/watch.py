@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -57,7 +58,7 @@ def _watch(session: Session) -> None:
     from lodestone.directories.watch import DirectoryWatcher
 
     settings = session.loaded.settings
-    queue = ChildQueue(settings, lambda run_id, progress: _synchronise(settings, run_id, progress))
+    queue = ChildQueue(settings, partial(_synchronise, settings))
     watcher = DirectoryWatcher(lambda: _watched(session), queue.submit)
     watcher.start()
     told: set[str] = set()
@@ -93,7 +94,7 @@ def _watched(session: Session) -> list[tuple[Root, str]]:
     return [(root, names[root.corpus_id]) for root in catalog.roots(None) if root.watched and root.kind == FOLDER]
 
 
-def _synchronise(settings: Settings, run_id: str, progress: Progress) -> None:
+def _synchronise(settings: Settings, run_id: str, progress: Progress, build: bool) -> None:  # noqa: FBT001 - see `Synchronise`
     """Through the service, if one was started meanwhile; else here, holding the store no longer than that takes."""
     from lodestone.config.home import Home
     from lodestone.indexing.sync import sync
@@ -104,7 +105,7 @@ def _synchronise(settings: Settings, run_id: str, progress: Progress) -> None:
     address = find_service(Home(settings.home))
     if address is not None:
         with ServiceClient(address) as client:
-            through(client)(run_id, progress)
+            through(client)(run_id, progress, build=build)
         return
     with Runtime.open(settings, purpose="lodestone watch") as runtime:
-        sync(runtime, progress=progress)
+        sync(runtime, progress=progress, build=build)

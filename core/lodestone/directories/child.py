@@ -66,9 +66,9 @@ class _Parent:
         self._stage, self._told = event.stage, now
         self.tell(Progressed(event))
 
-    def synchronise(self, run_id: str, _progress: Progress) -> None:
+    def synchronise(self, run_id: str, progress: Progress, *, build: bool = True) -> None:  # noqa: ARG002 - the parent has it
         """Have the collections brought in line there."""
-        self.tell(WantsSync(run_id))
+        self.tell(WantsSync(run_id, build))
         while True:
             try:
                 answer = self._answers.get(timeout=0.2)  # a wait without end could not be interrupted

@@ -41,8 +41,8 @@ _LOCKED_S: Final = (2.0, 60.0)  # first and longest pause while somebody else in
 _COMPLAINT_BYTES: Final = 4000
 _log = logging.getLogger(__name__)
 
-Synchronise = Callable[[str, Progress], None]
-"""Brings the collections in line for a run (its id), in this process. Raises `LodestoneError`."""
+Synchronise = Callable[[str, Progress, bool], None]
+"""Brings the collections in line for a run (its id), in this process; true also makes graphs. Raises `LodestoneError`."""
 
 
 @dataclass(slots=True)
@@ -213,7 +213,7 @@ class ChildQueue(RunQueue):
             if isinstance(message, Progressed):
                 _set(job, stage=str(message.event.stage), done=message.event.done, total=message.event.total)
             elif isinstance(message, WantsSync):
-                job.tell(Synced(self._synced(message.run_id, job)))
+                job.tell(Synced(self._synced(message, job)))
             elif isinstance(message, Finished):
                 counts = {name: int(count) for name, count in message.report.counts.items()}
                 _set(job, state="done", stage="done", run_id=message.report.run_id, counts=counts)
@@ -222,9 +222,13 @@ class ChildQueue(RunQueue):
                 self._failed(job, message.error)
                 return
 
-    def _synced(self, run_id: str, job: _Job) -> LodestoneError | None:
+    def _synced(self, wanted: WantsSync, job: _Job) -> LodestoneError | None:
         try:
-            self._synchronise(run_id, lambda event: _set(job, stage=str(event.stage), done=event.done, total=event.total))
+            self._synchronise(
+                wanted.run_id,
+                lambda event: _set(job, stage=str(event.stage), done=event.done, total=event.total),
+                wanted.build,
+            )
         except LodestoneError as error:
             return error
         return None

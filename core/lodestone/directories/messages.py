@@ -26,9 +26,10 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class WantsSync:
-    """From the child: bring the collections in line, and say when that is done."""
+    """From the child: bring the collections in line, and say when that is done. `build` also makes graphs."""
 
     run_id: str
+    build: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from lodestone.errors import LodestoneError, RunCancelledError
 from lodestone.indexing.progress import Progress, silent
@@ -14,10 +13,14 @@ from lodestone.indexing.sync import SyncReport, SyncResources, sync
 if TYPE_CHECKING:
     from lodestone.indexing.pulse import Pulse
 
-SyncCall = Callable[[str, Progress], SyncReport | None]
-"""Brings the collections in line for a run (its id), here or in the service."""
-
 _log = logging.getLogger(__name__)
+
+
+class SyncCall(Protocol):
+    """Brings the collections in line for a run, here or in the service."""
+
+    def __call__(self, run_id: str, progress: Progress, /, *, build: bool = True) -> SyncReport | None:
+        """See `sync`; None when somebody else did it."""
 
 
 class CatchingUp:
@@ -39,7 +42,7 @@ class CatchingUp:
         self._going_on: Future[SyncReport | None] | None = None
 
     def begin(self) -> None:
-        """Have what is embedded so far loaded in the background.
+        """Have what is embedded so far loaded in the background, without graphs: more is on its way.
 
         Left out while the last time still goes on, and where it would switch a space to a new version before everything is
         embedded in that.
@@ -51,12 +54,12 @@ class CatchingUp:
             return
         self._wait()
         self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="sync")
-        self._going_on = self._pool.submit(self._sync, self._pulse.watching(silent))
+        self._going_on = self._pool.submit(self._sync, self._pulse.watching(silent), build=False)
 
     def finish(self, progress: Progress) -> SyncReport | None:
         """Bring everything in line, now; None when somebody else did it."""
         self._wait()
-        return self._sync(progress)
+        return self._sync(progress, build=True)
 
     def close(self) -> None:
         """Have what goes on in the background stop where it can. Idempotent."""
@@ -71,10 +74,10 @@ class CatchingUp:
         except LodestoneError as error:  # the run ends with an error of its own, which comes first
             _log.warning("loading vectors during run %s failed: %s", self._run_id, error)
 
-    def _sync(self, progress: Progress) -> SyncReport | None:
+    def _sync(self, progress: Progress, *, build: bool) -> SyncReport | None:
         if self._through is not None:
-            return self._through(self._run_id, progress)
-        return sync(self._resources, progress=progress)
+            return self._through(self._run_id, progress, build=build)
+        return sync(self._resources, progress=progress, build=build)
 
     def _would_switch(self) -> bool:
         served = self._through is not None and self._resources.settings.store.kind == "edge"  # the service has the store

@@ -116,10 +116,16 @@ class SyncReport:
     seconds: float = 0.0
 
 
-def sync(resources: SyncResources, *, progress: Progress = silent) -> SyncReport:
+def sync(resources: SyncResources, *, progress: Progress = silent, build: bool = True) -> SyncReport:
     """Bring every collection in line; see the module's docstring.
 
     A collection that this sync retires stays until the next one, for queries that resolved its alias before.
+
+    Args:
+        resources: The opened home.
+        progress: Told of every step.
+        build: Make the graphs of large collections. False while many more points are on their way: what is loaded is found
+            all the same, more slowly.
 
     Raises:
         StoreError: the store failed, or differs from the catalog even after one repair.
@@ -127,10 +133,10 @@ def sync(resources: SyncResources, *, progress: Progress = silent) -> SyncReport
         OutOfSpaceError: no space left for the store.
     """
     with resources.store.patient():
-        return _sync(resources, progress)
+        return _sync(resources, progress, build=build)
 
 
-def _sync(resources: SyncResources, progress: Progress) -> SyncReport:
+def _sync(resources: SyncResources, progress: Progress, *, build: bool) -> SyncReport:
     started = time.perf_counter()
     faults = Faults.from_environment()
     chosen = _chosen(resources.catalog)
@@ -140,7 +146,7 @@ def _sync(resources: SyncResources, progress: Progress) -> SyncReport:
     ready: list[Target] = []
     try:
         for target in targets:
-            reports.append(_bring_in_line(resources, target, before, progress, faults))
+            reports.append(_bring_in_line(resources, target, before, progress, faults, build=build))
             ready.append(target)
     except EmbeddingsDamagedError as error:
         slice_id, part = error.details.get("slice_id"), error.details.get("part")
@@ -183,7 +189,7 @@ def make_targets(resources: SyncResources) -> list[Target]:
 
 
 def _bring_in_line(
-    resources: SyncResources, target: Target, aliases: dict[str, str], progress: Progress, faults: Faults
+    resources: SyncResources, target: Target, aliases: dict[str, str], progress: Progress, faults: Faults, *, build: bool
 ) -> CollectionReport:
     started = time.perf_counter()
     catalog, store = resources.catalog, resources.store
@@ -198,7 +204,7 @@ def _bring_in_line(
         loaded, deleted = loaded + more, deleted + gone
     if problem is not None:
         raise problem
-    built = _build_if_large(store, target, settings, progress)
+    built = build and _build_if_large(store, target, settings, progress)
     return CollectionReport(
         alias=target.alias,
         collection=target.collection,
