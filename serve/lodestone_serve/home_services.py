@@ -203,7 +203,7 @@ class HomeServices(MemoryServices, DirectoryServices):
             raise ServiceUnavailableError("the service is starting or stopping", hint="try again in a moment")
         return self._background
 
-    async def _load(self, report: Progress, build: bool) -> None:  # noqa: FBT001 - see `Load`
+    async def _load(self, report: Progress, build: bool) -> None:
         """One sync of the background work."""
         async with self._one_sync:
             await self._load_and_renew(report, build=build)

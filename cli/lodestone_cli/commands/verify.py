@@ -102,6 +102,14 @@ _WRONG = {
 }
 
 
+def _standing(row: dict[str, Any]) -> str:
+    if row["standing_by"]:
+        return "[dim]of a model swap that is not settled; not searched[/]"
+    if not row["exists"]:
+        return "[yellow]there is no such collection[/]"
+    return "" if row["promoted"] else "[yellow]searches use another version[/]"
+
+
 def _print(console: Console, rows: list[dict[str, Any]], mended: int) -> None:
     if mended:
         console.print(f"{mended:,} points loaded again", style="dim")
@@ -111,12 +119,8 @@ def _print(console: Console, rows: list[dict[str, Any]], mended: int) -> None:
             f"{row['alias']}: {mark}  {row['points']:,} of {row['expected']:,} points, {row['compared']:,} vectors compared  "
             f"[dim]{row['collection']}[/]"
         )
-        if row["standing_by"]:
-            console.print("  [dim]of a model swap that is not settled; not searched[/]")
-        elif not row["exists"]:
-            console.print("  [yellow]there is no such collection[/]")
-        elif not row["promoted"]:
-            console.print("  [yellow]searches use another version[/]")
+        if standing := _standing(row):
+            console.print(f"  {standing}")
         for key, words in _WRONG.items():
             if row[key]:
                 console.print(f"  [yellow]{row[key]:,}[/] {words}")

@@ -94,7 +94,7 @@ def _watched(session: Session) -> list[tuple[Root, str]]:
     return [(root, names[root.corpus_id]) for root in catalog.roots(None) if root.watched and root.kind == FOLDER]
 
 
-def _synchronise(settings: Settings, run_id: str, progress: Progress, build: bool) -> None:  # noqa: FBT001 - see `Synchronise`
+def _synchronise(settings: Settings, run_id: str, progress: Progress, build: bool) -> None:
     """Through the service, if one was started meanwhile; else here, holding the store no longer than that takes."""
     from lodestone.config.home import Home
     from lodestone.indexing.sync import sync
