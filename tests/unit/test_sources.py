@@ -21,7 +21,7 @@ from lodestone.sources.containers import ContainerSource
 from lodestone.sources.content import hash_bytes
 from lodestone.sources.filesystems import FileSystems
 from lodestone.sources.locate import Named, locate, source_of, together
-from lodestone.sources.locators import locator_of
+from lodestone.sources.locators import locator_of, target_of
 from lodestone.sources.patterns import Pattern
 from lodestone.sources.reading import Reader
 from lodestone.sources.urls import Url
@@ -329,3 +329,79 @@ def test_patterns_and_names_of_one_folder_are_one_source(tmp_path: Path) -> None
 )
 def test_patterns(pattern: str, name: str, matches: bool) -> None:
     assert Pattern(pattern).matches(name) is matches
+
+
+# Names and rows that mean harm, or nothing
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://AKIA:hush@bucket/a.jpg",
+        "s3://AKIA:hu/hush@bucket/a.jpg",
+        "s3://bucket/a?secret_access_key=hush",
+        "abfs://box@account/a?sas_token=hush",
+        "s3://bucket/a?endpoint_override=http://me:hush@host",
+        "https://me:hush@host/a.jpg",
+    ],
+)
+def test_credentials_in_a_url_are_refused_and_not_repeated(text: str) -> None:
+    with pytest.raises(InvalidRequestError, match="holds credentials") as caught:
+        Url.typed(text)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["s3://bucket/a:b@c.jpg", "http://host:9000/a@b.jpg", "abfs://box@account/a.jpg"])
+def test_signs_of_credentials_in_names_are_no_credentials(text: str) -> None:
+    assert str(Url.typed(text)) == text
+
+
+def test_a_row_that_names_nonsense_costs_only_itself(tmp_path: Path) -> None:
+    (tmp_path / "good.jpg").write_bytes(PICTURES["000"])
+    bad = [
+        "a\0b.jpg",
+        "s3://AKIA:hu/hush@bucket/a.jpg",
+        "file://tar:0:/etc/passwd",
+        "nothing://x/y.jpg",
+        "x" * 5000,
+        "https://[::1/a",
+    ]
+    pq.write_table(pa.table({"uri": [*bad, "good.jpg"]}), tmp_path / "rows.parquet")
+    troubles: list[UnreadablePath] = []
+    assert list(listed(locate(tmp_path / "rows.parquet"), troubles)) == ["rows.parquet/good.jpg"]
+    assert len(troubles) == len(bad)
+    assert "hush" not in str(troubles)
+
+
+@pytest.mark.parametrize(
+    "row", ["/secret.jpg", "file:///secret.jpg", "FILE:///secret.jpg", "local://x/secret.jpg", "zip://a?fo=/b"]
+)
+def test_a_table_from_elsewhere_may_not_point_at_files_of_this_machine(row: str) -> None:
+    with pytest.raises(InvalidRequestError, match="may not point at files of this machine"):
+        target_of("s3://bucket/list.parquet", row)
+    assert target_of("s3://bucket/list.parquet", "https://host/a.jpg") == "https://host/a.jpg"
+    assert target_of("s3://bucket/in/list.parquet", "a.jpg") == "s3://bucket/in/a.jpg"
+
+
+def test_folders_called_like_archives_do_not_hide_which_archive_is_meant(tmp_path: Path) -> None:
+    members = {"inner.tar/a.jpg": PICTURES["000"], "../../b.jpg": PICTURES["001"], "c.jpg": PICTURES["002"]}
+    for place in ("one.tar", "called.tar/inside/two.tar", "bad\udcff.tar"):
+        write_tar(tmp_path / place, members)
+    named = locate(tmp_path)
+    found = listed(named)
+    assert len(found) == 9
+    root = Root("r", "c", "r", named.root_path, kind="tar")
+    reader = Reader()
+    for uri, file in found.items():
+        uri.encode()
+        assert locator_of(root, uri, file.position) == file.locator
+        assert read(file, reader) == next(data for name, data in members.items() if uri.endswith(name.rsplit("/")[-1]))
+    source = ContainerSource(named.base, "tar", FileSystems(), pattern=Pattern("called.tar/**"))
+    assert [source.covers(uri) for uri in sorted(found)] == ["two.tar" in uri for uri in sorted(found)]
+
+
+def test_links_in_a_circle_list_each_archive_once(tmp_path: Path) -> None:
+    write_tar(tmp_path / "in/one.tar", {"a.jpg": PICTURES["000"]})
+    (tmp_path / "in/again").symlink_to(tmp_path)
+    (tmp_path / "also").symlink_to(tmp_path)
+    assert len(listed(locate(tmp_path))) == 1

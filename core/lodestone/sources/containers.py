@@ -13,18 +13,22 @@ from typing import TYPE_CHECKING, Any, Final
 from lodestone.catalog.records import Container
 from lodestone.errors import InvalidRequestError, ManifestChangedError, SourceError
 from lodestone.indexing.captions import cleaned
+from lodestone.indexing.uris import relative_path_of
 from lodestone.sources.base import FoundFile, Report, Settled, Source, UnreadablePath
 from lodestone.sources.content import hash_bytes
 from lodestone.sources.filesystems import FileSystems, Stat
 from lodestone.sources.locators import (
     LANCE,
+    TABLE,
     TABLE_EXTENSIONS,
     TAR,
     TAR_EXTENSIONS,
     Inside,
+    container_uri,
     place_below,
     split_container,
     target_of,
+    uri_inside,
 )
 from lodestone.sources.objects import list_objects
 from lodestone.sources.patterns import Pattern
@@ -47,6 +51,11 @@ class ContainerFile:
     relative: str
     where: str
     stat: Stat
+
+    @property
+    def uri(self) -> str:
+        """Of the archive or table inside its root."""
+        return container_uri(self.relative, TAR if self.relative.lower().endswith(TAR_EXTENSIONS) else TABLE)
 
     @property
     def token(self) -> str:
@@ -106,7 +115,7 @@ class ContainerSource(Source):
     def items(self, report: Report, *, reread: bool = False) -> Iterator[FoundFile]:
         """See `Source.items`."""
         for container in self.containers():
-            known = self._known.get(container.relative)
+            known = self._known.get(container.uri)
             if known is not None and known.token == container.token and not reread:
                 self.settled.unchanged.append(known)
                 continue
@@ -118,8 +127,8 @@ class ContainerSource(Source):
                     yield found
             except SourceError as error:
                 code = str(error.details.get("reason", "unreadable"))
-                report(UnreadablePath(container.relative, container.where, error.message, code=code))
-                self.settled.incomplete.append(container.relative)
+                report(UnreadablePath(container.uri, container.where, error.message, code=code))
+                self.settled.incomplete.append(container.uri)
                 continue
             if self._stat(container.where) != container.stat:
                 raise ManifestChangedError(
@@ -127,11 +136,11 @@ class ContainerSource(Source):
                     hint="nothing is lost: run the same command again when it is written",
                 )
             if not targets:  # what a table points at changes without the table
-                self.settled.listed.append(Container("", container.relative, container.token, count))
+                self.settled.listed.append(Container("", container.uri, container.token, count))
 
     def covers(self, uri: str) -> bool:
         """See `Source.covers`."""
-        return self._pattern.matches(split_container(uri, self._kind)[0])
+        return self._pattern.matches(relative_path_of(split_container(uri, self._kind)[0]))
 
     def _stat(self, where: str) -> Stat:
         try:
@@ -160,7 +169,7 @@ class ContainerSource(Source):
         else:
             stream = Path(container.where).open("rb")  # noqa: SIM115 - closed just below
         with stream:
-            yield from tar_pictures(stream, uri=container.relative, where=container.where, mtime_ns=container.stat.mtime_ns)
+            yield from tar_pictures(stream, uri=container.uri, where=container.where, mtime_ns=container.stat.mtime_ns)
 
     def _of_table(self, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
         rows = open_rows(container.where, self._filesystems)
@@ -193,15 +202,17 @@ class ContainerSource(Source):
         texts: tuple[str, ...],
     ) -> FoundFile | UnreadablePath:
         if not isinstance(value, str) or not value.strip():
-            return UnreadablePath(
-                f"{container.relative}/{number:09d}", container.where, "the row names no picture", code="missing"
-            )
-        uri = f"{container.relative}/{value}"
+            return UnreadablePath(f"{container.uri}/{number:09d}", container.where, "the row names no picture", code="missing")
+        uri = uri_inside(container.uri, value, TABLE)
         try:
             target = target_of(container.where, value)
             stat = self._filesystems.look_at(target)
         except InvalidRequestError as error:
-            return UnreadablePath(f"{container.relative}/{number:09d}", container.where, error.message)
+            return UnreadablePath(f"{container.uri}/{number:09d}", container.where, error.message)
+        except ValueError as error:  # a NUL in a path, an address that is none
+            return UnreadablePath(
+                f"{container.uri}/{number:09d}", container.where, f"{value[:200]!r} names no picture: {error}", code="missing"
+            )
         except OSError as error:
             if trouble_of(error) in {Trouble.EXPIRED, Trouble.UNREACHABLE} and is_url(target):
                 return UnreadablePath(
@@ -224,7 +235,7 @@ def _stored_pictures(rows: Rows, container: ContainerFile, report: Report) -> It
             value = cell.as_py()
             data = picture_bytes(value)
             inner = value.get("path") if isinstance(value, dict) else ""
-            uri = f"{container.relative}/{number:09d}{_suffix(name or inner)}"
+            uri = f"{container.uri}/{number:09d}{_suffix(name or inner)}"
             if not data:
                 report(UnreadablePath(uri, container.where, "the row holds no picture", code="empty_file"))
                 continue
@@ -265,7 +276,13 @@ def _below(base: str, extensions: tuple[str, ...], depth: int | None) -> Iterato
     def refused(error: OSError) -> None:
         raise source_error(error, repr(base)) from error
 
+    seen: set[tuple[int, int]] = set()
     for folder, inner, names in os.walk(base, onerror=refused, followlinks=True):
+        status = os.stat(folder)  # noqa: PTH116 - may hold surrogates
+        if (status.st_dev, status.st_ino) in seen:  # a link back to a folder above
+            inner.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
         relative = os.path.relpath(folder, base)
         prefix = "" if relative == os.curdir else f"{relative}/"
         tables = [name for name in inner if name.lower().endswith(LANCE) and LANCE in extensions]

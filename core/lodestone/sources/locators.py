@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote_from_bytes
 
-from lodestone.indexing.uris import path_of, relative_path_of
+from lodestone.errors import InvalidRequestError
+from lodestone.indexing.uris import BYTES_PREFIX, path_of, relative_path_of, uri_of
 from lodestone.sources.urls import Url, is_url
 
 if TYPE_CHECKING:
@@ -23,6 +26,10 @@ TAR_EXTENSIONS: Final = (".tar",)
 LANCE: Final = ".lance"
 LABELS: Final = {TAR: "**/*.tar", TABLE: "**/*.parquet"}
 
+_HERE: Final = "./"
+_FILE: Final = re.compile(r"file://(?:localhost)?(/.*)", re.DOTALL | re.IGNORECASE)
+# What a table that came over the network may name: no scheme of fsspec that reads this machine (local, zip, simplecache, …).
+_REMOTE: Final = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "hdfs", "http", "https"})
 _INSIDE: Final = re.compile(r"(tar|row):(\d+):(.+)", re.DOTALL)
 
 
@@ -87,6 +94,24 @@ def split_container(uri: str, kind: str) -> tuple[str, str]:
     return uri, ""
 
 
+def container_uri(relative: str, kind: str) -> str:
+    """The uri of an archive or table, from its name below the base: one that `split_container` finds again.
+
+    A folder may be called like an archive (`photos.parquet/year=2024/part-0.parquet`): its dots are percent-encoded then.
+    """
+    uri = uri_of(relative)
+    if split_container(f"{uri}/-", kind)[0] == uri:
+        return uri
+    folders, _, name = quote_from_bytes(os.fsencode(relative), safe="/").rpartition("/")
+    return f"{BYTES_PREFIX}{folders.replace('.', '%2E')}/{name}"
+
+
+def uri_inside(container: str, name: str, kind: str) -> str:
+    """The uri of a picture inside an archive or table; a folder in there may be called like an archive, too."""
+    uri = f"{container}/{name}"
+    return uri if split_container(uri, kind)[0] == container else f"{container}/{_HERE}{name}"
+
+
 def locator_of(root: Root, uri: str, position: int | None = None) -> str:
     """The locator of a picture."""
     if root.kind == FOLDER:
@@ -97,7 +122,7 @@ def locator_of(root: Root, uri: str, position: int | None = None) -> str:
     container, rest = split_container(uri, root.kind)
     where = place_below(base, relative_path_of(container))
     if position is None:
-        return target_of(where, rest)
+        return target_of(where, rest.removeprefix(_HERE))
     return str(Inside("tar" if root.kind == TAR else "row", position, where))
 
 
@@ -107,17 +132,28 @@ def locator_of_image(root: Root, image: ImageRecord) -> str:
 
 
 def target_of(table: str, value: str) -> str:
-    """What a table's row points at: a URL, an absolute path, or a name beside the table."""
-    if is_url(value):
-        return str(Url.typed(value))
-    if value.startswith("file://"):
-        return value.removeprefix("file://")
-    if value.startswith("/"):
-        return value
-    if is_url(table):
-        return str(Url.stored(table).parent.join(value))
-    import os
+    """What a table's row points at: a URL, an absolute path, or a name beside the table.
 
+    Raises:
+        InvalidRequestError: the URL cannot be used or holds credentials, or a table that is itself a URL names a file of this
+            machine.
+    """
+    url = Url.typed(value) if is_url(value) else None
+    if is_url(table):
+        at = Url.stored(table)
+        if value.startswith("/") or value.lower().startswith("file:") or (url and url.scheme not in {*_REMOTE, at.scheme}):
+            raise InvalidRequestError(
+                f"a table at a URL may not point at files of this machine: {value[:200]!r}",
+                hint="copy the table here if you trust it, or let it name URLs or names beside itself",
+            )
+        return str(url or at.parent.join(value))
+    if url is not None:
+        return str(url)
+    if value.lower().startswith("file:"):
+        local = _FILE.fullmatch(value)
+        if local is None:
+            raise InvalidRequestError(f"{value[:200]!r} names no file of this machine", hint="for example file:///photos/a.jpg")
+        return local[1]
     return os.path.normpath(Path(table).parent / value)
 
 

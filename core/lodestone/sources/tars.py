@@ -17,7 +17,7 @@ from lodestone.indexing.discover import is_picture_name
 from lodestone.indexing.uris import uri_of
 from lodestone.sources.base import FoundFile
 from lodestone.sources.content import hash_bytes
-from lodestone.sources.locators import Inside
+from lodestone.sources.locators import TAR, Inside, uri_inside
 
 _BUFFER_BYTES: Final = 1 << 20
 _MAX_TEXT_BYTES: Final = 256 << 10
@@ -74,7 +74,7 @@ def _given(
 ) -> Iterator[FoundFile]:
     for name, offset, size, content in held:
         yield FoundFile(
-            uri=f"{uri}/{uri_of(name)}",
+            uri=uri_inside(uri, uri_of(name), TAR),
             locator=str(Inside("tar", offset, where)),
             size=size,
             mtime_ns=mtime_ns,

@@ -16,19 +16,10 @@ from lodestone.errors import InvalidRequestError
 
 _URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _WEB: Final = frozenset({"http", "https"})
-_SECRETS: Final = frozenset(
-    {
-        "access_key",
-        "secret_key",
-        "session_token",
-        "key",
-        "secret",
-        "token",
-        "password",
-        "aws_access_key_id",
-        "aws_secret_access_key",
-    }
-)
+# In the name of an option: access_key, aws_secret_access_key, session_token, sas_token, account_key, connection_string, sig, …
+_SECRET: Final = re.compile(r"key|secret|token|passw|credential|signature|^sig$|connection_string", re.IGNORECASE)
+_WITH_USER: Final = re.compile(r"[^/@?#]*:[^@]*@")  # a secret key may hold slashes
+_PORT: Final = re.compile(r"[^/@:?#]+:\d+/")  # host:9000/who@where.jpg
 _ENCODED: Final = {"%": "%25", "?": "%3F", "#": "%23"}
 
 
@@ -123,11 +114,16 @@ def _halves(text: str) -> tuple[str, str]:
 
 def _checked(url: Url, text: str) -> Url:
     user = url.bucket.rpartition("@")[0]
-    options = {name.lower() for name, _ in parse_qsl(url.query)}
-    if ":" in user or (user and url.scheme not in {"abfs", "abfss"}) or options & _SECRETS:
-        clean = replace(url, bucket=url.bucket.rpartition("@")[2], query="")
+    options = parse_qsl(url.query, keep_blank_values=True)
+    place = text.partition("://")[2]
+    if (
+        (_WITH_USER.match(place) and not (url.is_web and _PORT.match(place)))
+        or (user and url.scheme not in {"abfs", "abfss"})
+        or any(_SECRET.search(name) or _WITH_USER.search(value) for name, value in options)
+    ):
+        bare = place.partition("?")[0].rpartition("@")[2]
         raise InvalidRequestError(
-            f"the URL of {str(clean)!r} holds credentials",
+            f"the URL of {f'{url.scheme}://{bare}'!r} holds credentials",
             hint="give them by the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, …)",
         )
     if not url.bucket and url.scheme != "memory":
