@@ -87,7 +87,7 @@ def test_what_is_hidden_or_half_written_is_left_alone_until_it_has_its_name(
     assert len(orders.taken) == 1
     (folder / "new.jpg.part").rename(folder / "new.jpg")
     wait_until(lambda: len(orders.taken) == 2)
-    assert orders.paths()[1] in {(str(folder / "new.jpg"),), (str(folder),)}  # the look may fall between time and entry
+    assert orders.paths()[1] == (str(folder / "new.jpg"),)
 
 
 def test_a_folder_that_vanishes_is_watched_again_when_it_is_back(
@@ -146,7 +146,7 @@ def test_a_system_that_cannot_tell_of_changes_is_asked_instead(
     assert asked == [None, True]
     (folder / "new.jpg").write_bytes(b"x")
     wait_until(lambda: len(orders.taken) == 2)
-    assert orders.paths()[1] == (str(folder / "new.jpg"),)
+    assert orders.paths()[1] in {(str(folder / "new.jpg"),), (str(folder),)}  # a look may see the folder's new time before the file
 
 
 def test_a_queue_that_closes_does_not_end_the_watch(
