@@ -132,7 +132,7 @@ def drive(home: Path, models: Path) -> None:
     with _open(home, models) as runtime:
         before = _peak_mb()
         request = IndexRequest(corpus="million", resume="")
-        report = index_paths(runtime, request, pool=pretend, synchronise=lambda *_: None)
+        report = index_paths(runtime, request, pool=pretend, synchronise=lambda *_, **__: None)
     print(
         json.dumps(
             {
