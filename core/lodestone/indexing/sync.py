@@ -1,6 +1,6 @@
 """How do the vector collections come in line with catalog and Parquet files?
 
-create -> delete what is gone -> load -> build -> verify -> promote, for every space and for the captions, then the tags, in any
+create -> delete what is gone -> load -> verify -> build -> promote, for every space and for the captions, then the tags, in any
 state that a killed run, a retrained projection or a lost store left behind. Nothing here runs a model or reads a picture:
 vectors are projected from the stored outputs. Doing it twice changes nothing. Run by whoever owns the store: the index command,
 or the service.
