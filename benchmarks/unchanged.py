@@ -102,7 +102,7 @@ def walk(folder: Path) -> tuple[int, float]:
 def again(runtime: Runtime, folder: Path) -> float:
     """Seconds of an index run that finds nothing to do."""
     started = time.perf_counter()
-    report = index_paths(runtime, IndexRequest((folder,)), synchronise=lambda _run, _progress: None)
+    report = index_paths(runtime, IndexRequest((folder,)), synchronise=lambda *_, **__: None)
     seconds = time.perf_counter() - started
     if report.counts["unchanged"] != report.counts["found"]:
         raise RuntimeError(f"something had changed: {dict(report.counts)}")

@@ -12,7 +12,7 @@ import pytest
 from tests.support.home import image_ids, open_runtime, settings_for, vectors_of
 from tests.support.pictures import write_photos
 from tests.support.postgres_server import postgres_binaries, postgres_catalog, postgres_server, postgres_url  # noqa: F401
-from tests.support.s3_bucket import S3Server, s3_server  # noqa: F401 (a fixture)
+from tests.support.s3_server import s3_server
 
 from lodestone.backup import create as creating
 from lodestone.backup.create import create_backup
@@ -273,27 +273,27 @@ def test_a_cluster_comes_back_from_a_bucket(
     runtime: Runtime,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    s3_server: S3Server,  # noqa: F811
     postgres_url: str,  # noqa: F811
 ) -> None:
     """SQLite and folders -> a bucket -> PostgreSQL with embeddings in a bucket -> a bucket -> SQLite."""
-    first, second = FileArea.at(s3_server.url("backups/home")), FileArea.at(s3_server.url("backups/cluster"))
-    create_backup(runtime, first)
-    base = settings_for(tmp_path / "cluster")
-    index = base.index.model_copy(update={"embeddings": s3_server.url("embeddings")})
-    with Runtime.open(base.model_copy(update={"catalog_url": postgres_url, "index": index})) as cluster:
-        restore_backup(cluster, first)
-        assert _content(cluster) == _content(runtime)
-        assert _files(cluster.embeddings) == _files(runtime.embeddings)
-        create_backup(cluster, second)
-        monkeypatch.setattr("lodestone.embeddings.compaction._WASTE", -1.0)  # every slice is worth it
-        before = cluster.catalog.count_rows()
-        assert compact_corpus(cluster, "default").files_deleted > 0
-        assert {**before, **cluster.catalog.count_rows()}["slice_members"] == before["slice_members"]
-        assert compact_corpus(cluster, "default").waiting == 0
-    assert verify_backup(second).damaged == 0
-    with _restored(tmp_path / "again", second) as again:
-        assert _content(again) == _content(runtime)
-        sync(again)
-        assert len(vectors_of(again, "bridge")) == 10
-    assert s3_server.uploads() == []
+    with s3_server("snapshots") as s3:
+        first, second = FileArea.at(s3.url("snapshots/backups/home")), FileArea.at(s3.url("snapshots/backups/cluster"))
+        create_backup(runtime, first)
+        base = settings_for(tmp_path / "cluster")
+        index = base.index.model_copy(update={"embeddings": s3.url("snapshots/embeddings")})
+        with Runtime.open(base.model_copy(update={"catalog_url": postgres_url, "index": index})) as cluster:
+            restore_backup(cluster, first)
+            assert _content(cluster) == _content(runtime)
+            assert _files(cluster.embeddings) == _files(runtime.embeddings)
+            create_backup(cluster, second)
+            monkeypatch.setattr("lodestone.embeddings.compaction._WASTE", -1.0)  # every slice is worth it
+            before = cluster.catalog.count_rows()
+            assert compact_corpus(cluster, "default").files_deleted > 0
+            assert {**before, **cluster.catalog.count_rows()}["slice_members"] == before["slice_members"]
+            assert compact_corpus(cluster, "default").waiting == 0
+        assert verify_backup(second).damaged == 0
+        with _restored(tmp_path / "again", second) as again:
+            assert _content(again) == _content(runtime)
+            sync(again)
+            assert len(vectors_of(again, "bridge")) == 10
+        assert s3.uploads("snapshots") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from PIL import Image
 from tests.support.home import open_runtime, vectors_of
 from tests.support.pictures import write_photos
-from tests.support.s3_bucket import BUCKET, S3Server, s3_server  # noqa: F401 (a fixture)
+from tests.support.s3_server import S3Server, s3_server
 
 from lodestone.catalog.records import Receipt
 from lodestone.embeddings.slices import find_part, read_part, remove_corpus_files, remove_leftovers, write_part
@@ -24,9 +25,16 @@ from lodestone.indexing.report import IndexRequest
 from lodestone.indexing.run import index_paths
 from lodestone.indexing.sync import sync
 
+BUCKET = "lodestone-test"
 CORPUS = "6f9619ff-8b86-d011-b42d-00cf4fc964ff"
 FP = "ab" * 16
 HASH = "ab" + "c0" * 31
+
+
+@pytest.fixture
+def s3() -> Iterator[S3Server]:
+    with s3_server(BUCKET) as server:
+        yield server
 
 
 def _write(area: FileArea, rows: int = 8) -> Receipt:
@@ -36,17 +44,17 @@ def _write(area: FileArea, rows: int = 8) -> Receipt:
     return Receipt("slice", "lite0-1", written.path, written.rows, written.size, written.checksum, 0.0)
 
 
-def test_a_part_is_one_put_to_its_final_key(s3_server: S3Server) -> None:  # noqa: F811
-    area = FileArea.at(s3_server.url("home/embeddings"))
+def test_a_part_is_one_put_to_its_final_key(s3: S3Server) -> None:
+    area = FileArea.at(s3.url(f"{BUCKET}/home/embeddings"))
     receipt = _write(area)
     key = f"home/embeddings/{receipt.path}"
-    assert s3_server.requests == [f"PUT /{BUCKET}/{key}"]
-    assert s3_server.objects() == [key]
-    assert s3_server.uploads() == []
+    assert [(method, path) for method, path, _ in s3.requests] == [("PUT", f"/{BUCKET}/{key}")]
+    assert s3.keys(BUCKET) == [key]
+    assert s3.uploads(BUCKET) == []
 
 
-def test_parts_come_back_as_from_a_folder(s3_server: S3Server, tmp_path: Path) -> None:  # noqa: F811
-    far, near = FileArea.at(s3_server.url("e")), FileArea.at(tmp_path)
+def test_parts_come_back_as_from_a_folder(s3: S3Server, tmp_path: Path) -> None:
+    far, near = FileArea.at(s3.url(f"{BUCKET}/e")), FileArea.at(tmp_path)
     receipt = _write(far)
     assert _write(near) == receipt
     assert read_part(far, receipt, verify=True).equals(read_part(near, receipt))
@@ -61,17 +69,17 @@ def test_parts_come_back_as_from_a_folder(s3_server: S3Server, tmp_path: Path) -
     assert list(far.files()) == []
 
 
-def test_an_area_travels_to_other_processes(s3_server: S3Server) -> None:  # noqa: F811
-    area = FileArea.at(s3_server.url("e"))
+def test_an_area_travels_to_other_processes(s3: S3Server) -> None:
+    area = FileArea.at(s3.url(f"{BUCKET}/e"))
     receipt = _write(area)  # so that a connection is open
     assert read_part(pickle.loads(pickle.dumps(area)), receipt).num_rows == 8
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "other"])
-def test_damaged_objects_are_damaged_embeddings(s3_server: S3Server, damage: str) -> None:  # noqa: F811
-    area = FileArea.at(s3_server.url("e"))
+def test_damaged_objects_are_damaged_embeddings(s3: S3Server, damage: str) -> None:
+    area = FileArea.at(s3.url(f"{BUCKET}/e"))
     receipt = _write(area)
-    client, key = s3_server.client(), f"e/{receipt.path}"
+    client, key = s3.client, f"e/{receipt.path}"
     content = client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
     if damage == "missing":
         client.delete_object(Bucket=BUCKET, Key=key)
@@ -81,9 +89,9 @@ def test_damaged_objects_are_damaged_embeddings(s3_server: S3Server, damage: str
         read_part(area, receipt)
 
 
-def test_a_store_that_is_away_or_refuses_is_not_taken_for_damage(s3_server: S3Server) -> None:  # noqa: F811
-    receipt = _write(FileArea.at(s3_server.url("e")))
-    nowhere = FileArea.at(s3_server.url("e", bucket="no-such-bucket"))
+def test_a_store_that_is_away_or_refuses_is_not_taken_for_damage(s3: S3Server) -> None:
+    receipt = _write(FileArea.at(s3.url(f"{BUCKET}/e")))
+    nowhere = FileArea.at(s3.url("no-such-bucket/e"))
     for attempt in (lambda: _write(nowhere), lambda: read_part(nowhere, receipt)):
         with pytest.raises(SourceError, match="no such bucket") as caught:
             attempt()
@@ -100,8 +108,8 @@ def test_credentials_in_a_url_are_refused_and_not_repeated(url: str) -> None:
     assert "AWS_SECRET_ACCESS_KEY" in caught.value.hint
 
 
-def test_thumbnails_lie_in_a_bucket_too(s3_server: S3Server) -> None:  # noqa: F811
-    store = ThumbnailStore(FileArea.at(s3_server.url("t")), size=32)
+def test_thumbnails_lie_in_a_bucket_too(s3: S3Server) -> None:
+    store = ThumbnailStore(FileArea.at(s3.url(f"{BUCKET}/t")), size=32)
     assert store.file(HASH) is None
     assert not store.has(HASH)
     store.ensure(HASH, Image.new("RGB", (64, 48)))
@@ -122,22 +130,18 @@ def test_any_store_that_fsspec_knows_is_an_area() -> None:
     assert list(area.files()) == []
 
 
-def test_a_home_keeps_its_embeddings_and_thumbnails_in_a_bucket(s3_server: S3Server, tmp_path: Path) -> None:  # noqa: F811
+def test_a_home_keeps_its_embeddings_and_thumbnails_in_a_bucket(s3: S3Server, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 6)
-    options = {"embeddings": s3_server.url("home/embeddings"), "thumbnails": s3_server.url("home/thumbnails")}
+    options = {"embeddings": s3.url(f"{BUCKET}/home/embeddings"), "thumbnails": s3.url(f"{BUCKET}/home/thumbnails")}
     with open_runtime(tmp_path, **options) as runtime:
         request = IndexRequest((tmp_path / "photos",))
         assert index_paths(runtime, request).images == 6
-        puts = sorted(line.split(" ")[1] for line in s3_server.requests if line.startswith("PUT"))
-        assert puts == sorted(
-            f"/{BUCKET}/{key}" for key in s3_server.objects()
-        )  # one for each object, and none of another name
-        assert not any(line.startswith(("POST", "DELETE")) for line in s3_server.requests)
+        puts = sorted(path for method, path, _ in s3.requests if method == "PUT")
+        assert puts == sorted(f"/{BUCKET}/{key}" for key in s3.keys(BUCKET))  # one for each object, and none of another name
+        assert not {method for method, _, _ in s3.requests} & {"POST", "DELETE"}
         receipts = [r for record in runtime.catalog.slices() for r in runtime.catalog.receipts(record.slice_id).values()]
-        assert sorted(s3_server.objects("home/embeddings/")) == sorted(
-            f"home/embeddings/{receipt.path}" for receipt in receipts
-        )
-        assert len(s3_server.objects("home/thumbnails/")) == 6
+        assert sorted(s3.keys(BUCKET, "home/embeddings/")) == sorted(f"home/embeddings/{receipt.path}" for receipt in receipts)
+        assert len(s3.keys(BUCKET, "home/thumbnails/")) == 6
         assert list(runtime.home.embeddings.rglob("*.parquet")) == list(runtime.home.thumbnails.rglob("*.jpg")) == []
         for path in sorted((tmp_path / "photos").iterdir())[:2]:
             path.unlink()
@@ -147,19 +151,19 @@ def test_a_home_keeps_its_embeddings_and_thumbnails_in_a_bucket(s3_server: S3Ser
         sync(runtime)
         assert len(vectors_of(runtime, "bridge")) == 4
         remove_corpus(runtime, "default")
-        assert [key for key in s3_server.objects() if not key.endswith("/")] == []
-    assert s3_server.uploads() == []
+        assert [key for key in s3.keys(BUCKET) if not key.endswith("/")] == []
+    assert s3.uploads(BUCKET) == []
 
 
-def test_a_bucket_that_cannot_be_written_ends_the_run_and_the_next_goes_on(s3_server: S3Server, tmp_path: Path) -> None:  # noqa: F811
+def test_a_bucket_that_cannot_be_written_ends_the_run_and_the_next_goes_on(s3: S3Server, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 3)
     request = IndexRequest((tmp_path / "photos",))
     with (
-        open_runtime(tmp_path, embeddings=s3_server.url("e", bucket="missing")) as runtime,
+        open_runtime(tmp_path, embeddings=s3.url("missing/e")) as runtime,
         pytest.raises(LodestoneError) as caught,
     ):
         index_paths(runtime, request)
     assert "no such bucket" in str(caught.value)
-    s3_server.client().create_bucket(Bucket="missing")
-    with open_runtime(tmp_path, embeddings=s3_server.url("e", bucket="missing")) as runtime:
+    s3.client.create_bucket(Bucket="missing")
+    with open_runtime(tmp_path, embeddings=s3.url("missing/e")) as runtime:
         assert index_paths(runtime, request).images == 3

@@ -41,8 +41,9 @@ class S3Server:
         for key, content in objects.items():
             self.client.put_object(Bucket=bucket, Key=key, Body=content)
 
-    def keys(self, bucket: str) -> list[str]:
-        return [one["Key"] for one in self.client.list_objects_v2(Bucket=bucket).get("Contents", [])]
+    def keys(self, bucket: str, prefix: str = "") -> list[str]:
+        pages = self.client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
+        return [one["Key"] for page in pages for one in page.get("Contents", [])]
 
     def uploads(self, bucket: str) -> list[Any]:
         """Multi-part uploads that were begun and not finished."""
