@@ -159,7 +159,7 @@ def test_a_bucket_that_cannot_be_written_ends_the_run_and_the_next_goes_on(s3: S
     write_photos(tmp_path / "photos", 3)
     request = IndexRequest((tmp_path / "photos",))
     with (
-        open_runtime(tmp_path, embeddings=s3.url("missing/e")) as runtime,
+        open_runtime(tmp_path, embeddings=s3.url("missing/e"), backoff_s=0.0) as runtime,
         pytest.raises(LodestoneError) as caught,
     ):
         index_paths(runtime, request)
