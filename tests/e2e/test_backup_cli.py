@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from tests.support.cli import run_here
 from tests.support.home import open_runtime
 from tests.support.pictures import write_photos
 
+from lodestone.backup.tables import read_tables
 from lodestone.indexing.report import IndexRequest
 from lodestone.indexing.run import index_paths
 
@@ -74,3 +76,29 @@ def test_a_damaged_backup_is_said_to_be_one(home: Path, tmp_path: Path) -> None:
     assert "1 of" in found.err
     assert run_here("backup", "verify", tmp_path / "nowhere", home=home).code == 3
     assert run_here("backup", "create", "s3://key:geheim@bucket/x", home=home).code == 4
+
+
+def test_a_backup_in_a_place_that_cannot_be_is_refused(home: Path, tmp_path: Path) -> None:
+    for inside in (home, home / "backup"):
+        made = run_here("backup", "create", inside, home=home)
+        assert (made.code, "would lie inside the home" in made.err) == (2, True)
+    (tmp_path / "file").write_text("no folder")
+    for nowhere in (tmp_path / "file", tmp_path / "file" / "below"):
+        made = run_here("backup", "create", nowhere, home=home)
+        assert (made.code, "nothing can be written in" in made.err) == (4, True)
+    made = run_here("backup", "create", "s3://AKIA:hu/sh@bucket/x", home=home)
+    assert (made.code, "holds credentials" in made.err, "sh@" in made.err) == (4, True, False)
+
+
+def test_a_forged_backup_writes_nothing_outside_the_home(home: Path, tmp_path: Path) -> None:
+    backup, outside = tmp_path / "backup", "../../../outside"
+    assert run_here("backup", "create", backup, home=home).code == 0
+
+    def forged(area: object, tables: object, **options: object) -> object:
+        for table, rows in read_tables(area, tables, **options):  # type: ignore[arg-type]
+            yield table, [{**row, "path": outside} for row in rows] if table.name == "receipts" else rows
+
+    with patch("lodestone.backup.restore.read_tables", forged):
+        restored = run_here("backup", "restore", backup, home=tmp_path / "new")
+    assert (restored.code, "names a file outside the home" in restored.err) == (4, True)
+    assert not list(tmp_path.rglob("outside"))

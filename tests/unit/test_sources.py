@@ -358,7 +358,11 @@ def test_signs_of_credentials_in_names_are_no_credentials(text: str) -> None:
 
 def test_a_row_that_names_nonsense_costs_only_itself(tmp_path: Path) -> None:
     (tmp_path / "good.jpg").write_bytes(PICTURES["000"])
+    os.mkfifo(tmp_path / "pipe.jpg")
     bad = [
+        "pipe.jpg",
+        "/dev/zero",
+        ".",
         "a\0b.jpg",
         "s3://AKIA:hu/hush@bucket/a.jpg",
         "file://tar:0:/etc/passwd",

@@ -31,7 +31,7 @@ from lodestone.backup.snapshots import (
 from lodestone.backup.tables import read_tables, write_tables
 from lodestone.catalog.records import Receipt
 from lodestone.config.settings import CONFIG_NAME
-from lodestone.errors import NotFoundError, RunFailedError
+from lodestone.errors import InvalidRequestError, NotFoundError, RunFailedError
 from lodestone.files.area import FileArea
 from lodestone.indexing.progress import Progress, ProgressEvent, Stage, silent
 
@@ -98,6 +98,7 @@ def create_backup(
 
     Raises:
         NotFoundError: there is no home to back up.
+        InvalidRequestError: the backup would lie inside the home, and be lost with it.
         OutOfSpaceError: the backup's disk is full. What is copied helps the next one.
         SourceError: the bucket cannot be written or read.
         RunFailedError: files were taken away again and again while they were copied.
@@ -106,6 +107,7 @@ def create_backup(
         raise NotFoundError(
             f"there is no home in {str(resources.home.path)!r}", hint="set LODESTONE_HOME, or index something first"
         )
+    _require_elsewhere(resources, area)
     for _ in range(_ROUNDS):
         try:
             return _Backup(resources, area, progress).make(thumbnails=thumbnails, settings=settings)
@@ -115,6 +117,20 @@ def create_backup(
         "embeddings were replaced again and again while they were backed up",
         hint="back up while no `lodestone embeddings compact` and no index run is going on",
     )
+
+
+def _require_elsewhere(resources: Stored, area: FileArea) -> None:
+    home = resources.home.path.resolve()
+    if area.folder is None:
+        inside = f"{area.location}/".startswith(f"{resources.embeddings.location}/")
+    else:
+        folder = area.folder.resolve()
+        inside = folder == home or home in folder.parents
+    if inside:
+        raise InvalidRequestError(
+            f"the backup {area.location!r} would lie inside the home {str(home)!r}, and be lost with it",
+            hint="name a folder or bucket elsewhere, best on another disk",
+        )
 
 
 class _Backup:

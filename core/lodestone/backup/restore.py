@@ -110,11 +110,15 @@ def _changed(pages: _Pages, lacking: set[tuple[str, str]]) -> _Pages:
 def _restore_others(resources: Stored, area: FileArea, manifest: Manifest) -> None:
     home = FileArea.at(resources.home.path)
     for other in manifest.others:
-        if other.path.startswith("/") or ".." in other.path.split("/"):
-            raise ConfigurationError(
-                f"the backup names a file outside the home: {other.path!r}", hint="the manifest is damaged"
-            )
+        _require_inside(other.path)
         home.write(other.path, read_checked(area, pooled(other.checksum), size=other.size, checksum=other.checksum))
+
+
+def _require_inside(path: str) -> None:
+    if path.startswith("/") or ".." in path.split("/"):
+        raise ConfigurationError(
+            f"the backup names a file outside the home: {path!r}", hint="it is damaged or forged: restore another snapshot"
+        )
 
 
 def _restore_embeddings(resources: Stored, area: FileArea, manifest: Manifest, progress: Progress) -> set[tuple[str, str]]:
@@ -123,6 +127,7 @@ def _restore_embeddings(resources: Stored, area: FileArea, manifest: Manifest, p
     target, done, expected = resources.embeddings, 0, total(manifest.tables, "receipts")
 
     def copy(row: Mapping[str, Any]) -> bool:
+        _require_inside(row["path"])
         if target.size(row["path"]) == row["size"]:
             return True
         try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from lodestone.catalog.records import ImageState, Root
 from lodestone.directories.naming import corpus_names
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone.sources.urls import bare_of
 from lodestone_schemas.directories import DirectoryChange, DirectoryInfo, DirectoryPage
 
 if TYPE_CHECKING:
@@ -113,6 +114,10 @@ class DirectoryBook:
     def _checked(self, path: str) -> Path:
         if not path.strip() or "\0" in path:
             raise InvalidRequestError(f"{path!r} is no path", hint="name a folder; `.` is the current one")
+        if (bare := bare_of(path)) is not None:
+            raise InvalidRequestError(
+                f"the URL of {bare!r} holds credentials", hint="give them by the environment, and use `lodestone index URL`"
+            )
         if "://" in path:
             raise InvalidRequestError(
                 f"{path!r} is no folder of this machine", hint=f"lodestone index {path}: what is indexed is a directory, too"

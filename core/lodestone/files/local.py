@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
-from lodestone.errors import OutOfSpaceError
+from lodestone.errors import ConfigurationError, OutOfSpaceError
 from lodestone.files.area import FileArea, StoredFile
 
 if TYPE_CHECKING:
@@ -51,9 +51,11 @@ class LocalArea(FileArea):
         for remaining in reversed(range(_TRIES)):
             try:
                 self._write(final, content, durable=durable)
-            except FileNotFoundError:  # an index run swept the unfinished file away: a model swap writes beside it
+            except FileNotFoundError as error:  # an index run swept the unfinished file away: a model swap writes beside it
                 if not remaining:
-                    raise
+                    raise _not_writable(final.parent, error) from error
+            except (NotADirectoryError, FileExistsError, PermissionError) as error:
+                raise _not_writable(final.parent, error) from error
             else:
                 return
 
@@ -139,6 +141,12 @@ def _space_for(path: Path) -> Iterator[None]:
             f"no space left to write in {str(path.parent)!r}",
             hint="free some space and run the same command again; what was finished is kept",
         ) from error
+
+
+def _not_writable(folder: Path, error: OSError) -> ConfigurationError:
+    return ConfigurationError(
+        f"nothing can be written in {str(folder)!r}: {error.strerror}", hint="name a folder that this user may make and write"
+    )
 
 
 def _make_folder(folder: Path, *, below: Path, durable: bool) -> None:

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from lodestone.errors import ConfigurationError, SourceError
 from lodestone.files.area import FileArea, StoredFile
+from lodestone.sources.urls import bare_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 _ARROW: Final = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "hdfs"})
 _CODE: Final = re.compile(r"AWS Error ([A-Z_]{3,})")
-_SECRETS: Final = frozenset({"access_key", "secret_key", "session_token", "key", "secret", "token", "password"})
 
 
 class ObjectArea(FileArea):
@@ -34,11 +34,10 @@ class ObjectArea(FileArea):
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)
-        secrets = _SECRETS.intersection(name for name, _ in parse_qsl(parts.query))
-        shown = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-        if "@" in parts.netloc or secrets:
+        shown = urlunsplit((parts.scheme, parts.netloc, parts.path, "", ""))
+        if (bare := bare_of(url)) is not None:
             raise ConfigurationError(
-                f"the URL of {shown!r} holds credentials",
+                f"the URL of {bare!r} holds credentials",
                 hint="set them in the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS",
             )
         self._url = url

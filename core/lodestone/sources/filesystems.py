@@ -5,7 +5,9 @@ Credentials come from the environment, by each library's own custom (environment
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 import threading
 from dataclasses import dataclass
 from datetime import datetime
@@ -70,6 +72,8 @@ class FileSystems:
         if is_url(where):
             return stat_object(*self.at(Url.stored(where)))
         status = os.stat(where)  # noqa: PTH116 - may hold surrogates
+        if not stat.S_ISREG(status.st_mode):  # a folder; a pipe or a device, that would be read for ever
+            raise FileNotFoundError(errno.ENOENT, "path does not exist: no regular file", where)
         return Stat(status.st_size, status.st_mtime_ns)
 
 

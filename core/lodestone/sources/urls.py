@@ -112,18 +112,28 @@ def _halves(text: str) -> tuple[str, str]:
     return before, after
 
 
-def _checked(url: Url, text: str) -> Url:
-    user = url.bucket.rpartition("@")[0]
-    options = parse_qsl(url.query, keep_blank_values=True)
-    place = text.partition("://")[2]
+def bare_of(text: str) -> str | None:
+    """The URL without its credentials, for messages, where it holds some; None where it holds none or is no URL."""
+    found = _URL.match(text)
+    if found is None:
+        return None
+    scheme, place = found[1].lower(), found[2]
+    is_web = scheme in _WEB
+    bucket = place.partition("/")[0].partition("?")[0]
+    options = [] if is_web else parse_qsl(place.partition("?")[2], keep_blank_values=True)
     if (
-        (_WITH_USER.match(place) and not (url.is_web and _PORT.match(place)))
-        or (user and url.scheme not in {"abfs", "abfss"})
+        (_WITH_USER.match(place) and not (is_web and _PORT.match(place)))
+        or ("@" in bucket and scheme not in {"abfs", "abfss"})
         or any(_SECRET.search(name) or _WITH_USER.search(value) for name, value in options)
     ):
-        bare = place.partition("?")[0].rpartition("@")[2]
+        return f"{scheme}://{place.partition('?')[0].rpartition('@')[2]}"
+    return None
+
+
+def _checked(url: Url, text: str) -> Url:
+    if (bare := bare_of(text)) is not None:
         raise InvalidRequestError(
-            f"the URL of {f'{url.scheme}://{bare}'!r} holds credentials",
+            f"the URL of {bare!r} holds credentials",
             hint="give them by the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, …)",
         )
     if not url.bucket and url.scheme != "memory":
