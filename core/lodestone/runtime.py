@@ -14,6 +14,7 @@ from lodestone.config.home import Home
 from lodestone.config.own_profiles import choose_profile
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import Settings
+from lodestone.opened import OpenedHome
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,11 +22,8 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from lodestone.backbones.base import Backbone
-    from lodestone.catalog.catalog import Catalog
-    from lodestone.files.area import FileArea
     from lodestone.generators.asking import HubObserver
     from lodestone.generators.hub import Hub
-    from lodestone.imaging.thumbnails import ThumbnailStore
     from lodestone.language.base import TextEncoder
     from lodestone.models.cache import ModelCache
     from lodestone.models.context import ModelContext
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
     from lodestone.query.gate import GateModel
     from lodestone.query.lessons import Learnt
     from lodestone.spaces.base import Projection
-    from lodestone.store.base import VectorStore
     from lodestone.tags.book import TagBook
     from lodestone.trust.book import TrustBook
     from lodestone_schemas.api import FeedbackRequest, FeedbackResult
@@ -41,13 +38,11 @@ if TYPE_CHECKING:
 LEARNT_KINDS = ("bridge", "prior")
 
 
-class Runtime:
+class Runtime(OpenedHome):
     """One opened home. Use `Runtime.open`, and `close` it (or use it as a context manager)."""
 
     def __init__(self, settings: Settings, home: Home, profile: Profile, *, purpose: str = "lodestone") -> None:
-        self.settings = settings
-        self.purpose = purpose
-        self.home = home
+        super().__init__(settings, home, purpose=purpose)
         self.configured = profile
         self.observer: HubObserver | None = None  # of guide engines; set before the first use of `hub`
 
@@ -81,56 +76,6 @@ class Runtime:
         from lodestone.swap.definitions import overridden
 
         return overridden(self.configured, self.catalog.overrides() if self.home.exists() else {})
-
-    @cached_property
-    def embeddings(self) -> FileArea:
-        """Where the Parquet slices are: the home's folder, or what `index.embeddings` names."""
-        from lodestone.files.area import FileArea
-
-        return FileArea.at(self.settings.index.embeddings or self.home.embeddings)
-
-    @cached_property
-    def thumbnails(self) -> ThumbnailStore:
-        """Where the thumbnails are: the home's folder, or what `index.thumbnails` names."""
-        from lodestone.files.area import FileArea
-        from lodestone.imaging.thumbnails import ThumbnailStore
-
-        index = self.settings.index
-        return ThumbnailStore(FileArea.at(index.thumbnails or self.home.thumbnails), size=index.thumbnail_px)
-
-    @cached_property
-    def catalog(self) -> Catalog:
-        """The catalog, migrated to this version; the home is made with it."""
-        from lodestone.catalog.catalog import Catalog
-
-        self.home.prepare()
-        return Catalog.open(self.settings.catalog_url or self.home.catalog)
-
-    @cached_property
-    def store(self) -> VectorStore:
-        """The vector store; embedded, it is locked for this process from here on.
-
-        Raises:
-            StoreLockedError: another process owns it.
-        """
-        from lodestone.store.factory import open_store
-
-        wanted = self.settings.store
-        return open_store(
-            wanted.kind,
-            root=self.home.store,
-            aliases=self.catalog.alias_table(),
-            namespace=self.home.id,  # made with the catalog
-            lock_timeout=wanted.lock_timeout_s,
-            owner=self.purpose,
-            url=wanted.urls,
-            api_key=wanted.api_key.get_secret_value() if wanted.api_key else None,
-            grpc_port=wanted.grpc_ports,
-            timeout=wanted.timeout_s,
-            patience=wanted.patience_s,
-            writers=wanted.writers,
-            placement=wanted.placement,
-        )
 
     def models(self) -> ModelContext:
         """Where converted models are, how many threads they may use, and what was learnt in this home and is in force."""
@@ -197,10 +142,6 @@ class Runtime:
         from lodestone.swap.standing import standing_by
 
         return standing_by(self) if self.home.exists() else {}
-
-    def promoted(self) -> dict[str, str]:
-        """Alias -> collection that is searched. Does not take an embedded store."""
-        return self.catalog.alias_table().all() if self.settings.store.kind == "edge" else self.store.aliases()
 
     def serving_projections(self) -> dict[str, Projection]:
         """Space name -> projection of the version that is loaded and promoted, for searching.
@@ -369,7 +310,4 @@ class Runtime:
         """Flush and release whatever was opened. Idempotent."""
         for name in ("hub", "trust", "tags"):  # they hold the store or the catalog
             self.__dict__.pop(name, None)
-        for name in ("store", "catalog"):
-            opened = self.__dict__.pop(name, None)
-            if opened is not None:
-                opened.close()
+        super().close()
