@@ -11,7 +11,7 @@ from lodestone.indexing.executors import EmbedExecutor
 from lodestone.indexing.tasks import EmbedSettings
 
 if TYPE_CHECKING:
-    from lodestone.indexing.run import ExecutorFactory
+    from lodestone.indexing.executors import ExecutorFactory
     from lodestone.runtime import Runtime
 
 

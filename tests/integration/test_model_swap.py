@@ -272,9 +272,9 @@ def test_a_sync_that_began_before_the_promotion_does_not_undo_it(runtime: Runtim
     real = syncing._bring_in_line
     first = True
 
-    def slow(*arguments: Any) -> Any:
+    def slow(*arguments: Any, **options: Any) -> Any:
         nonlocal first
-        done = real(*arguments)
+        done = real(*arguments, **options)
         if first:
             first = False
             swapper.promote()

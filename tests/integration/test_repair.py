@@ -108,7 +108,7 @@ def test_a_run_that_was_cut_short_is_finished_without_looking_for_files(
 ) -> None:
     write_photos(tmp_path / "pictures" / "more", 8)
     with monkeypatch.context() as patched:
-        patched.setattr("lodestone.indexing.run._Job._executor", _interrupted)
+        patched.setattr("lodestone.indexing.crew.Crew.executor", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             index_paths(runtime, IndexRequest((tmp_path / "pictures",)))
     found = examine_home(runtime)

@@ -14,8 +14,8 @@ from lodestone_cli.session import Session
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lodestone.indexing.executors import ExecutorFactory
     from lodestone.indexing.progress import Progress
-    from lodestone.swap.backfill import ExecutorFactory
     from lodestone.swap.report import SwapReport
     from lodestone.swap.swapping import Swapper
 

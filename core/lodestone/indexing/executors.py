@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -39,6 +40,10 @@ class EmbedExecutor(Protocol):
 
     def close(self) -> None:
         """Stop the workers. Idempotent."""
+
+
+ExecutorFactory = Callable[[EmbedSettings, int], EmbedExecutor]
+"""Makes an executor for some settings and a number of workers."""
 
 
 class InlineExecutor:
@@ -97,6 +102,26 @@ def choose_executor(settings: Settings, slices: int) -> str:
     if gpus():
         return "ray"
     return "processes" if worker_count(settings) > 1 and os.name == "posix" else "inline"
+
+
+def make_executor(
+    kind: str, settings: Settings, embed: EmbedSettings, pool: ExecutorFactory | None
+) -> tuple[str, EmbedExecutor]:
+    """The executor that `choose_executor` names, not started, and what it is in the end.
+
+    Args:
+        kind: `inline`, `processes` or `ray`.
+        settings: The home's.
+        embed: What a worker needs to know, with one thread a model pass; alone, this process uses `models.threads`.
+        pool: Makes the executor for `ray`; None: processes take its place.
+    """
+    if kind == "inline":
+        return kind, InlineExecutor(replace(embed, model_threads=settings.models.threads))
+    if kind == "ray" and pool is not None:
+        return kind, pool(embed, worker_count(settings))
+    from lodestone.indexing.processes import ProcessExecutor
+
+    return "processes", ProcessExecutor(embed, worker_count(settings))
 
 
 def gpus() -> int:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final
 
 from lodestone.catalog.records import Corpus, ImageState, Run, RunState
 from lodestone.embeddings.audit import forget_damaged
@@ -21,15 +20,9 @@ from lodestone.errors import EmbeddingsDamagedError, InvalidRequestError, Lodest
 from lodestone.indexing.captions import CaptionTable
 from lodestone.indexing.catching_up import CatchingUp, SyncCall
 from lodestone.indexing.changes import ChangeFinder
+from lodestone.indexing.crew import Crew, IndexResources
 from lodestone.indexing.discard import discard_thumbnails
-from lodestone.indexing.executors import (
-    POOL_PAYS_SLICES,
-    EmbedExecutor,
-    InlineExecutor,
-    choose_executor,
-    embed_settings,
-    worker_count,
-)
+from lodestone.indexing.executors import ExecutorFactory, worker_count
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.history import KIND, Everything, Remembered, recall
 from lodestone.indexing.locking import corpus_lock
@@ -41,27 +34,13 @@ from lodestone.indexing.report import IndexReport, IndexRequest
 from lodestone.indexing.scope import Scope
 from lodestone.indexing.scopes import Candidate, examine, scopes_of, uris_of
 from lodestone.indexing.source_scopes import SourceCandidate
-from lodestone.indexing.sync import SyncReport, SyncResources
-from lodestone.indexing.tasks import EmbedSettings, SliceParts, this_worker
+from lodestone.indexing.sync import SyncReport
+from lodestone.indexing.tasks import SliceParts, this_worker
 from lodestone.indexing.waves import WaveLimits, Waves
-
-if TYPE_CHECKING:
-    from lodestone.config.profiles import Profile
 
 _UNMATCHED_SHOWN: Final = 3
 _HEALINGS: Final = 10  # damaged files that one run makes again while loading
 _log = logging.getLogger(__name__)
-
-ExecutorFactory = Callable[[EmbedSettings, int], EmbedExecutor]
-"""Makes an executor for some settings and a number of workers."""
-
-
-class IndexResources(SyncResources, Protocol):
-    """What an index run works on; a `Runtime` has it all."""
-
-    @property
-    def profile(self) -> Profile:
-        """Names the models."""
 
 
 def index_paths(
@@ -108,7 +87,7 @@ def index_paths(
         run = catalog.start_run(KIND, corpus.corpus_id, request=request.as_dict(), worker=this_worker())
         with Pulse(catalog, run.run_id) as pulse:
             catching_up = CatchingUp(resources, run.run_id, synchronise, pulse)
-            job = _Job(resources, request, corpus, run, pulse.watching(progress), pulse, pool, catching_up)
+            job = _Job(resources, request, corpus, run, pulse.watching(progress), pulse, Crew(resources, pool), catching_up)
             try:
                 if left.discover:
                     job.counts.update(damaged=forget_damaged(catalog, resources.embeddings, corpus.corpus_id))
@@ -137,7 +116,7 @@ def index_paths(
         images=catalog.count_images(corpus.corpus_id, ImageState.ACTIVE),
         seconds=time.perf_counter() - started,
         embed_seconds=job.embed_seconds,
-        executor=job.executor,
+        executor=job.crew.kind,
         adopted=job.waves.adopted if job.waves else 0,
         resumed=left.run_id,
         retries=job.waves.retries if job.waves else 0,
@@ -158,17 +137,15 @@ class _Job:
     run: Run
     progress: Progress
     pulse: Pulse
-    pool: ExecutorFactory | None
+    crew: Crew
     catching_up: CatchingUp
     counts: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
     embed_seconds: float = 0.0
-    executor: str = "none"
     waves: Waves | None = None
     _given_up: dict[str, LodestoneError] = field(default_factory=dict)
     _left: set[str] = field(default_factory=set)
     _parts: SliceParts | None = None
-    _started: EmbedExecutor | None = None
 
     @property
     def parts(self) -> SliceParts:
@@ -197,7 +174,7 @@ class _Job:
             found, wrong = scopes_of(candidate, catalog, self.corpus, follow_symlinks=index.follow_symlinks)
             scopes += found
             problems += wrong
-        finder.update(scopes, meter, self._expect)
+        finder.update(scopes, meter, self.crew.expect)
         if table is not None:
             self._apply(table, scopes, recaptioner)
         self.counts.update(finder.changes.counts)
@@ -251,7 +228,7 @@ class _Job:
             WaveLimits(index.wave_slices, index.wave_s, index.attempts, index.backoff_s),
         )
         try:
-            self.waves.run(self._executor(slices), rows=rows, after_wave=self._between_waves)
+            self.waves.run(self.crew.executor(slices), rows=rows, after_wave=self._between_waves)
         finally:
             self.counts["embedded"] += self.waves.embedded
             self.counts["failed"] += self.waves.failed
@@ -293,51 +270,8 @@ class _Job:
         discard_thumbnails(resources.catalog, resources.thumbnails, self._left)
 
     def close(self) -> None:
-        if self._started is not None:
-            self._started.close()
+        self.crew.close()
         self.catching_up.close()
-
-    def _executor(self, slices: int) -> EmbedExecutor:
-        chosen = choose_executor(self.resources.settings, slices)
-        if self._started is None or chosen == "inline":
-            return self._start(chosen)
-        return self._started
-
-    def _start(self, chosen: str) -> EmbedExecutor:
-        settings = self.resources.settings
-        if self._started is not None:
-            self._started.close()
-        if chosen == "inline":
-            self._started = InlineExecutor(self._embed_settings(model_threads=settings.models.threads))
-        elif chosen == "ray" and self.pool is not None:
-            self._started = self.pool(self._embed_settings(model_threads=1), worker_count(settings))
-        else:
-            from lodestone.indexing.processes import ProcessExecutor
-
-            chosen = "processes"
-            self._started = ProcessExecutor(self._embed_settings(model_threads=1), worker_count(settings))
-        self.executor = chosen
-        return self._started
-
-    def _expect(self, pictures: int) -> None:
-        """Have the workers get ready in the background once it is clear that there is work for them."""
-        index = self.resources.settings.index
-        slices = pictures // index.slice_size
-        chosen = choose_executor(self.resources.settings, slices) if slices >= POOL_PAYS_SLICES else "inline"
-        if self._started is None and chosen != "inline":
-            self._start(chosen).start()
-
-    def _embed_settings(self, *, model_threads: int) -> EmbedSettings:
-        resources = self.resources
-        return embed_settings(
-            resources.settings,
-            resources.profile,
-            embeddings=resources.embeddings,
-            thumbnails=resources.thumbnails,
-            model_threads=model_threads,
-            decode_threads=1,
-            extra=[backbone.name for backbone in resources.extra_backbones()],
-        )
 
     def _stage(self, stage: Stage) -> None:
         self.resources.catalog.update_run(self.run.run_id, stage=stage.value, counts=dict(self.counts))

@@ -7,16 +7,16 @@ goes on with the slices that are left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.catalog.records import Corpus, Failure, ImageState, RunState
 from lodestone.errors import RunCancelledError, RunFailedError
-from lodestone.indexing.executors import EmbedExecutor, InlineExecutor, choose_executor, embed_settings, worker_count
+from lodestone.indexing.executors import EmbedExecutor, ExecutorFactory, choose_executor, embed_settings, make_executor
 from lodestone.indexing.progress import Progress
 from lodestone.indexing.pulse import Pulse
-from lodestone.indexing.tasks import META_PART, EmbedSettings, RowFailure, SliceParts, SliceReceipt, SliceTask, backbone_part
+from lodestone.indexing.tasks import META_PART, RowFailure, SliceParts, SliceReceipt, SliceTask, backbone_part
 from lodestone.indexing.waves import Waves
 
 if TYPE_CHECKING:
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
 KIND: Final = "model-swap"
 _PAGE: Final = 100
-
-ExecutorFactory = Callable[[EmbedSettings, int], EmbedExecutor]
-"""Makes an executor for some settings and a number of workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,24 +213,17 @@ def _findable(catalog: Catalog, failures: Sequence[RowFailure]) -> list[RowFailu
 
 def _executor(runtime: Runtime, parts: OnlyOutputs, slices: int, pool: ExecutorFactory | None) -> EmbedExecutor:
     settings = runtime.settings
-    kind = choose_executor(settings, slices)
-    alone = kind == "inline"
-    made = embed_settings(
+    embed = embed_settings(
         settings,
         runtime.configured,
         embeddings=runtime.embeddings,
         thumbnails=runtime.thumbnails,
-        model_threads=settings.models.threads if alone else 1,
+        model_threads=1,
         decode_threads=1,
     )
-    made = replace(made, backbones=tuple(parts.backbones))
-    if alone:
-        return InlineExecutor(made)
-    if kind == "ray" and pool is not None:
-        return pool(made, worker_count(settings))
-    from lodestone.indexing.processes import ProcessExecutor
-
-    return ProcessExecutor(made, worker_count(settings))
+    embed = replace(embed, backbones=tuple(parts.backbones))
+    _, executor = make_executor(choose_executor(settings, slices), settings, embed, pool)
+    return executor
 
 
 class _Careful:

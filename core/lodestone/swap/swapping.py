@@ -19,7 +19,7 @@ from lodestone.catalog.records import RunState, SwapRecord, SwapState
 from lodestone.errors import ConfigurationError, InvalidRequestError, NotFoundError, StoreLockedError
 from lodestone.indexing.progress import Progress, silent
 from lodestone.indexing.tasks import this_worker
-from lodestone.swap.backfill import KIND, ExecutorFactory, backfill, left_to_embed, left_to_load, parts_of
+from lodestone.swap.backfill import KIND, backfill, left_to_embed, left_to_load, parts_of
 from lodestone.swap.definitions import SpaceDefinition, in_force, projection_of, target_of
 from lodestone.swap.forcing import put_in_force
 from lodestone.swap.report import SHADOW, SwapReport
@@ -27,6 +27,7 @@ from lodestone.swap.shadow import compare_versions
 from lodestone.swap.standing import NEW, OLD, Sides, has_sides, unsettled
 
 if TYPE_CHECKING:
+    from lodestone.indexing.executors import ExecutorFactory
     from lodestone.indexing.sync import SyncReport
     from lodestone.runtime import Runtime
     from lodestone.spaces.base import Projection
