@@ -131,3 +131,12 @@ def test_watching_without_a_service_follows_files_until_it_is_stopped(tmp_path: 
     assert "1 new" in err or "2 new" in err
     assert not (tmp_path / "home" / "service.json").exists()
     assert hits(tmp_path) == 3
+
+
+def test_watch_says_which_folder_is_not_there(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_photos(place / "disk", 1)
+    assert run(place, "directory", "add", place / "disk", "--watch", "--no-index").code == 0
+    shutil.rmtree(place / "disk")
+    monkeypatch.setattr("lodestone_cli.commands.watch._watch", lambda session: None)
+    assert f"{place / 'disk'} is not there: its pictures are kept" in run(place, "watch").out.replace("\n", " ")
+    assert run(place, "directory", "remove", place / "disk", "--yes").code == 0

@@ -129,6 +129,19 @@ def test_impossible_clusters_are_refused(wrong: dict[str, float]) -> None:
         Cluster(**wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("number", [float("nan"), float("inf"), 0.0])
+def test_numbers_that_are_none_are_refused(number: float) -> None:
+    for name in ("megabytes", "megapixels"):
+        with pytest.raises(InvalidRequestError, match=f"{name} cannot be"):
+            replace(HUNDRED_MILLION, **{name: number})
+    with pytest.raises(InvalidRequestError, match="carries nothing"):
+        Cluster(model_cores=2, network_gbit=number)
+    with pytest.raises(InvalidRequestError, match="time between failures"):
+        replace(STEADY, hours_between_failures=0.0 if number else -1.0)
+    with pytest.raises(InvalidRequestError, match="time between failures"):
+        replace(STEADY, hours_between_failures=float("nan"))
+
+
 STEADY = Scenario(images=256_000, workers=10, rate=100, spread=0, straggler_share=0, driver_seconds=0, start_seconds=0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -46,6 +47,12 @@ def watch(
             if not watched:
                 console.print("nothing is watched: lodestone watch ~/Pictures")
             for path in watched:
+                if not Path(path).is_dir():
+                    console.print(
+                        printable(f"{path} is not there: its pictures are kept, and it is watched when it is back"),
+                        markup=False,
+                    )
+                    continue
                 console.print(printable(f"{'the service watches' if by_service else 'watching'} {path}"), markup=False)
 
         session.emit({"watched": watched, "by": "service" if by_service else "this command"}, human)

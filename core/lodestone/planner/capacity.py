@@ -58,7 +58,7 @@ class Cluster:
             raise InvalidRequestError(
                 "a cluster cannot have less than nothing", hint="give numbers of cards, cores and nodes above zero"
             )
-        if self.network_gbit <= 0:
+        if not 0 < self.network_gbit < math.inf:
             raise InvalidRequestError(f"a network of {self.network_gbit} Gbit/s carries nothing", hint="e.g. --network-gbit 10")
         if bool(self.gpus) != (self.gpu is not None) or not (self.gpus or self.model_cores):
             raise InvalidRequestError("nothing would run the models", hint="name a kind of card and how many, or cores")

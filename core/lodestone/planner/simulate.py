@@ -56,7 +56,7 @@ class Scenario:
             raise InvalidRequestError(
                 f"{self.images:,} pictures are more than {_MOST_SLICES:,} slices", hint="simulate a tenth of them"
             )
-        if self.hours_between_failures is not None and self.hours_between_failures <= 0:
+        if self.hours_between_failures is not None and not self.hours_between_failures > 0:
             raise InvalidRequestError("the time between failures must be above zero", hint="leave it out for no failures")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from lodestone.errors import InvalidRequestError
@@ -71,10 +72,10 @@ class Workload:
     def __post_init__(self) -> None:
         wrong = {
             "images": self.images < 1,
-            "megabytes": self.megabytes <= 0,
-            "megapixels": self.megapixels <= 0,
+            "megabytes": not 0 < self.megabytes < inf,
+            "megapixels": not 0 < self.megapixels < inf,
             "replication": self.replication < 1,
-            "queries_per_second": self.queries_per_second < 0,
+            "queries_per_second": not 0 <= self.queries_per_second < inf,
         }
         for name, is_wrong in wrong.items():
             if is_wrong:
