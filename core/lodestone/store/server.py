@@ -7,7 +7,7 @@ rearranges its segments meanwhile: see `server_writes`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
@@ -41,7 +41,7 @@ from lodestone.store.checks import (
     sparse_slices,
 )
 from lodestone.store.limits import CALL_POINTS
-from lodestone.store.ranking import SPARSE_ERROR, Hit, SparseScore, answer
+from lodestone.store.ranking import SPARSE_ERROR, SparseScore, answer
 from lodestone.store.server_build import build_graph
 from lodestone.store.server_connection import ServerConnection
 from lodestone.store.server_create import create_collection
@@ -49,17 +49,16 @@ from lodestone.store.server_engine import (
     Shape,
     as_batch,
     engine_filter,
-    engine_score,
     search_request,
     shape_of,
     sparse_batch,
     sparse_search_request,
     terms_of,
 )
+from lodestone.store.server_reads import ask, pages
 from lodestone.store.server_writes import WriteKeeper
 from lodestone_schemas.collections import CollectionSpec, Placement
 
-CALL_QUERIES = 64
 FEATURES = frozenset({"graph_build", "int8", "binary", "field_index", "native_aliases", "sparse"})
 
 
@@ -182,7 +181,7 @@ class ServerStore(VectorStore):
         self._shape(name)
         conditions = engine_filter(filter_) or models.Filter()
         with self._keeper.deleting_found(name) as remember:
-            for records in self._records(name, conditions, 4096, payload=False):
+            for records in pages(self._server, name, conditions, 4096, payload=False):
                 remember([str(record.id) for record in records])
             self._delete(name, models.FilterSelector(filter=conditions))
 
@@ -204,7 +203,7 @@ class ServerStore(VectorStore):
         def request(row: int, fetch: int) -> models.QueryRequest:
             return search_request(queries[row], vectors[row], shape=shape, fetch=fetch)
 
-        return answer(queries, partial(self._ask, name, request), exact=[query.exact for query in queries])
+        return answer(queries, partial(ask, self._server, name, request), exact=[query.exact for query in queries])
 
     def search_sparse(self, name: str, queries: Sequence[SparseQuery]) -> list[Neighbours]:
         """See `VectorStore.search_sparse`."""
@@ -218,8 +217,8 @@ class ServerStore(VectorStore):
         def score(row: int, hit: models.ScoredPoint) -> float:
             return scores[row](*terms_of(hit))
 
-        ask = partial(self._ask, name, request, score=score)
-        return answer(queries, ask, exact=[True] * len(queries), error=SPARSE_ERROR)
+        scored = partial(ask, self._server, name, request, score=score)
+        return answer(queries, scored, exact=[True] * len(queries), error=SPARSE_ERROR)
 
     def retrieve(self, name: str, ids: Sequence[str]) -> PointBatch:
         """See `VectorStore.retrieve`."""
@@ -243,8 +242,8 @@ class ServerStore(VectorStore):
             raise StoreError(f"batch size {batch_size} is out of range", hint="at least 1")
         dim = self._shape(name).dim
         self._keeper.settle(name)
-        pages = self._records(name, engine_filter(filter_), batch_size, vectors=dim > 0)
-        return (as_batch(records, dim=dim) for records in pages)
+        found = pages(self._server, name, engine_filter(filter_), batch_size, vectors=dim > 0)
+        return (as_batch(records, dim=dim) for records in found)
 
     def count(self, name: str, filter_: Filter | None = None) -> int:
         """See `VectorStore.count`."""
@@ -317,43 +316,3 @@ class ServerStore(VectorStore):
             wait(sent)
             for piece in sent:
                 piece.result()
-
-    def _ask(
-        self,
-        name: str,
-        request: Callable[[int, int], models.QueryRequest],
-        fetches: Mapping[int, int],
-        *,
-        score: Callable[[int, models.ScoredPoint], float] = engine_score,
-    ) -> list[list[Hit]]:
-        rows, requests = list(fetches), [request(row, fetch) for row, fetch in fetches.items()]
-        hits: list[list[Hit]] = []
-        for start in range(0, len(requests), CALL_QUERIES):
-            some = requests[start : start + CALL_QUERIES]
-            found = self._server.call("searching", partial(self._client.query_batch_points, self._at(name), some), name=name)
-            for row, reply in zip(rows[start : start + CALL_QUERIES], found, strict=True):
-                hits.append([(str(hit.id), score(row, hit), hit.payload) for hit in reply.points])
-        return hits
-
-    def _records(
-        self, name: str, conditions: models.Filter | None, size: int, *, payload: bool = True, vectors: bool = False
-    ) -> Iterator[list[models.Record]]:
-        offset: Any = None
-        while True:
-            records, offset = self._server.call(
-                "reading points",
-                partial(
-                    self._client.scroll,
-                    self._at(name),
-                    conditions,
-                    limit=size,
-                    offset=offset,
-                    with_payload=payload,
-                    with_vectors=vectors,
-                ),
-                name=name,
-            )
-            if records:
-                yield records
-            if offset is None:
-                return
