@@ -101,7 +101,9 @@ def test_a_file_that_is_no_database_is_a_clear_error(tmp_path: Path) -> None:
     assert path.read_bytes() == b"GIF89a" * 1000
 
 
-@pytest.mark.parametrize("location", ["not a url", "nosuchdb://x", "sqlite://", "sqlite:///:memory:"])
+@pytest.mark.parametrize(
+    "location", ["not a url", "nosuchdb://x", "sqlite://", "sqlite:///:memory:", "postgresql+psycopg://me@[::1/db"]
+)
 def test_an_address_that_cannot_be_used_is_a_clear_error(location: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         Catalog.open(location)

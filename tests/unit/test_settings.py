@@ -125,3 +125,10 @@ def test_a_store_that_cannot_be_is_refused(tmp_path: Path, content: str) -> None
     with pytest.raises(ConfigurationError) as caught:
         load_settings({"home": tmp_path})
     assert "store" in caught.value.message
+
+
+def test_a_variable_of_no_section_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LODESTONE_CATALOG__URL", "postgresql+psycopg://me:hush@db/lodestone")
+    with pytest.raises(ConfigurationError, match="'LODESTONE_CATALOG__URL' names no setting") as caught:
+        load_settings()
+    assert "hush" not in str(caught.value)

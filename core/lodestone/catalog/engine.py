@@ -63,7 +63,7 @@ def make_engine(location: str | Path) -> Engine:
                 f"the catalog {str(location)!r} is not a file", hint="use sqlite:////absolute/path or leave it to the home"
             )
         engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=8)
-    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:  # the last: a port that is no number
         raise ConfigurationError(
             f"the catalog's address cannot be used: {error}",
             hint="expected sqlite:////absolute/path, or postgresql+psycopg://… with the `postgres` extra installed",

@@ -187,6 +187,7 @@ def load_settings(flags: Mapping[str, Any] | None = None) -> LoadedSettings:
         ConfigurationError: a file cannot be read, or a value is not allowed; names the setting and its source.
     """
     given = _without_none(flags or {})
+    _require_known_sections()
     if "home" in given:
         given["home"] = Path(given["home"])
     try:
@@ -201,6 +202,18 @@ def load_settings(flags: Mapping[str, Any] | None = None) -> LoadedSettings:
         ) from error
     settings = settings.model_copy(update={"home": settings.home.expanduser().absolute()})
     return LoadedSettings(settings, _sources_of(settings, given))
+
+
+def _require_known_sections() -> None:
+    """A misspelt variable would be ignored: `LODESTONE_CATALOG__URL` would leave every machine its own SQLite file."""
+    for variable in os.environ:
+        section, nested, _ = variable.upper().removeprefix("LODESTONE_").partition("__")
+        if variable.upper().startswith("LODESTONE_") and nested and section.lower() not in Settings.model_fields:
+            raise ConfigurationError(
+                f"the variable {variable!r} names no setting: there is no section {section.lower()!r}",
+                hint="`lodestone config show` lists every setting; see docs/configuration.md",
+                setting=variable,
+            )
 
 
 def _sources_of(settings: Settings, flags: Mapping[str, Any]) -> dict[str, str]:
