@@ -12,12 +12,12 @@ from tests.support.pictures import write_photo, write_photos
 from tests.support.qdrant_server import QdrantServer, qdrant_binary, qdrant_server
 
 from lodestone.config.settings import StoreSettings
-from lodestone.indexing.load import SpaceTarget
 from lodestone.indexing.progress import ProgressEvent, Stage
 from lodestone.indexing.remove import remove_corpus
 from lodestone.indexing.report import IndexReport, IndexRequest
 from lodestone.indexing.run import index_paths
 from lodestone.indexing.sync import sync
+from lodestone.indexing.targets import SpaceTarget
 from lodestone.runtime import Runtime
 from lodestone.store.base import PointBatch
 

@@ -146,7 +146,7 @@ def test_a_system_that_cannot_tell_of_changes_is_asked_instead(
     assert asked == [None, True]
     (folder / "new.jpg").write_bytes(b"x")
     wait_until(lambda: len(orders.taken) == 2)
-    assert orders.paths()[1] in {(str(folder / "new.jpg"),), (str(folder),)}  # a look may see the folder's new time before the file
+    assert orders.paths()[1] in {(str(folder / "new.jpg"),), (str(folder),)}  # a look may see the folder's time first
 
 
 def test_a_queue_that_closes_does_not_end_the_watch(

@@ -16,10 +16,8 @@ from typing import Final, TypeVar
 from lodestone.catalog.records import SliceRecord
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter, Progress, Stage
-from lodestone.indexing.targets import CAPTIONS_ALIAS, CaptionTarget, SpaceTarget, Target
+from lodestone.indexing.targets import Target
 from lodestone.store.base import PointBatch, VectorStore
-
-__all__ = ["CAPTIONS_ALIAS", "CaptionTarget", "SpaceTarget", "Target", "groups", "load"]
 
 _FIRST_ROWS: Final = 512
 _GROUP_ROWS: Final = 2048

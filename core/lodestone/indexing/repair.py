@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from lodestone.catalog.records import ImageRecord, ImageState, Root, SliceRecord
 from lodestone.errors import EmbeddingsDamagedError, LodestoneError, StoreError
-from lodestone.indexing.load import Target
 from lodestone.indexing.progress import silent
 from lodestone.indexing.sync import SyncResources, make_targets
+from lodestone.indexing.targets import Target
 from lodestone.indexing.tasks import SliceParts
 from lodestone.indexing.uris import path_of
 from lodestone.indexing.verify import verify

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from lodestone.errors import EmbeddingsDamagedError
 from lodestone.indexing.faults import Faults
-from lodestone.indexing.load import CaptionTarget, SpaceTarget, Target, load
+from lodestone.indexing.load import load
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, Stage, silent
+from lodestone.indexing.targets import CaptionTarget, SpaceTarget, Target
 from lodestone.indexing.tasks import SliceParts
 from lodestone.indexing.verify import delete_strangers, verify
 from lodestone.swap.definitions import BRIDGE
