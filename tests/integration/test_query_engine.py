@@ -12,7 +12,14 @@ from tests.support.engines import hub_around
 from tests.support.photos import CAT, COFFEE, ROCKET, photo
 
 from lodestone.config.settings import QuerySettings
-from lodestone.errors import DeadlineExceededError, InvalidRequestError, ModelUnavailableError, NotFoundError, UnknownNameError
+from lodestone.errors import (
+    DeadlineExceededError,
+    InvalidRequestError,
+    ModelUnavailableError,
+    NotFoundError,
+    StoreError,
+    UnknownNameError,
+)
 from lodestone.generators.base import Generator, Guide
 from lodestone.generators.exemplar import Exemplar
 from lodestone.query.fusion import FUSIONS
@@ -192,6 +199,19 @@ async def test_a_space_of_another_version_is_left_out_with_a_warning(models, tmp
     assert set(response.space_weights) == {"labels"}
     assert any("labels0" in warning and "lodestone index" in warning for warning in response.warnings)
     assert uris(response)[0] == CAT
+    made.close()
+
+
+async def test_a_collection_that_was_deleted_under_its_alias_is_named_with_what_brings_it_back(models, tmp_path):
+    made = Collection(tmp_path, models)
+    made.add("c", photos())
+    aliases = made.store.aliases()
+    made.store.drop(aliases["labels"])
+    made.store.aliases = lambda: aliases
+    with pytest.raises(StoreError) as raised:
+        await made.engine().answer(SearchRequest(query="a cat"))
+    assert aliases["labels"] in raised.value.message
+    assert "lodestone index" in raised.value.hint
     made.close()
 
 

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lodestone.errors import StoreError, UnknownNameError
 from lodestone.query.calibration import Calibration
 from lodestone.query.clock import Stopwatch, remaining, within
 from lodestone.query.fusion import NEED_ALL_SCORES, FusedList, RankedList, fuse_in_tiers
@@ -190,9 +191,15 @@ class Searcher:
         return Found(tuple(lists), tuple(searches), tuple(late))
 
     def _one(self, collection: str, group: Sequence[ListSearch], rules: RankingRules) -> list[RankedList]:
-        answers = self._store.search(
-            collection, [VectorQuery(one.vector, limit=one.depth or rules.depths[-1], filter=rules.filter) for one in group]
-        )
+        queries = [VectorQuery(one.vector, limit=one.depth or rules.depths[-1], filter=rules.filter) for one in group]
+        try:
+            answers = self._store.search(collection, queries)
+        except UnknownNameError as error:  # the alias is there, what it stands for was deleted
+            raise StoreError(
+                f"the collection {collection!r} of the space {group[0].space!r} is gone from the vector store",
+                hint="`lodestone index` or `lodestone verify --repair` loads it again; no model runs for that",
+                collection=collection,
+            ) from error
         scales = self._calibration.scales(collection, np.stack([one.vector for one in group]))
         return [
             RankedList(one.guide, one.space, one.weight, answer.ids, answer.scores, float(scale))
