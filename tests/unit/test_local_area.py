@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from lodestone.errors import ConfigurationError
 from lodestone.files.local import LocalArea
 
 
@@ -28,5 +29,5 @@ def test_a_file_whose_unfinished_form_is_swept_away_is_written_again(tmp_path: P
 def test_a_folder_that_is_swept_without_end_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     area = LocalArea(tmp_path)
     monkeypatch.setattr(os, "fsync", lambda _: area.sweep("corpus"))
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ConfigurationError, match="nothing can be written"):
         area.write("corpus/ab/part.parquet", b"rows")

@@ -181,9 +181,15 @@ class _Backup:
         """Copy what is not there yet; with each receipt, what is wrong with its file."""
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="backup") as pool:
             while some := list(islice(receipts, _AT_ONCE)):
-                waiting: list[Future[tuple[str | None, int]]] = [pool.submit(self._copy, receipt) for receipt in some]
-                for receipt, future in zip(some, waiting, strict=True):
-                    damage, copied = future.result()
+                waiting: dict[str, Future[tuple[str | None, int]]] = {}
+                for receipt in some:  # equal contents (captions of slices without any) are one file
+                    if receipt.checksum not in waiting:
+                        waiting[receipt.checksum] = pool.submit(self._copy, receipt)
+                counted: set[str] = set()
+                for receipt in some:
+                    damage, copied = waiting[receipt.checksum].result()
+                    copied = 0 if receipt.checksum in counted else copied
+                    counted.add(receipt.checksum)
                     if damage is not None:
                         now = self._from.catalog.receipts(receipt.slice_id).get(receipt.part)
                         if now is None or now.checksum != receipt.checksum:
