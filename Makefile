@@ -4,7 +4,7 @@ PYTHON  ?= python3
 VENV    ?= .venv
 BIN     := $(VENV)/bin
 READY   := $(VENV)/.ready
-# Tests mostly wait for servers and processes: two at a time use two cores better than one. 0 runs them in one process.
+# Tests mostly wait for servers and processes: two at a time use two cores better than one (0: one process), the slow ones first.
 TEST_PROCESSES ?= 2
 # Extra arguments for every pip call, e.g. where to find a CPU-only torch (see README, "Installing").
 PIP_ARGS ?=
@@ -38,7 +38,7 @@ else
 endif
 
 test: setup  ## every test, with a real Ray, Qdrant, PostgreSQL and S3 server
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 chaos: setup  ## kill everything at random moments, 20 rounds (ROUNDS=…, SEED=…): ten minutes and more
 	$(BIN)/python -m tests.chaos.rounds --rounds $(or $(ROUNDS),20) --seed $(or $(SEED),0)
