@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 from blake3 import blake3
@@ -34,40 +34,11 @@ from lodestone.config.settings import CONFIG_NAME
 from lodestone.errors import InvalidRequestError, NotFoundError, RunFailedError
 from lodestone.files.area import FileArea
 from lodestone.indexing.progress import Progress, ProgressEvent, Stage, silent
-
-if TYPE_CHECKING:
-    from lodestone.catalog.catalog import Catalog
-    from lodestone.config.home import Home
-    from lodestone.config.settings import Settings
-    from lodestone.imaging.thumbnails import ThumbnailStore
+from lodestone.stored import StoredHome
 
 _ROUNDS: Final = 3  # of reading the catalog anew, when files that it named are taken away meanwhile
 _AT_ONCE: Final = 256
 _THREADS: Final = 8
-
-
-class Stored(Protocol):
-    """What is backed up, and restored into; a `Runtime` has it all."""
-
-    @property
-    def settings(self) -> Settings:
-        """The home's settings."""
-
-    @property
-    def home(self) -> Home:
-        """The home's folders."""
-
-    @property
-    def embeddings(self) -> FileArea:
-        """Where the Parquet slices are."""
-
-    @property
-    def thumbnails(self) -> ThumbnailStore:
-        """Where the thumbnails are."""
-
-    @property
-    def catalog(self) -> Catalog:
-        """The catalog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +56,7 @@ class _ChangedMeanwhile(Exception):  # noqa: N818 (a signal, handled here)
 
 
 def create_backup(
-    resources: Stored, area: FileArea, *, thumbnails: bool = False, settings: bool = False, progress: Progress = silent
+    resources: StoredHome, area: FileArea, *, thumbnails: bool = False, settings: bool = False, progress: Progress = silent
 ) -> BackupReport:
     """Add a snapshot of a home to a backup.
 
@@ -119,7 +90,7 @@ def create_backup(
     )
 
 
-def _require_elsewhere(resources: Stored, area: FileArea) -> None:
+def _require_elsewhere(resources: StoredHome, area: FileArea) -> None:
     home = resources.home.path.resolve()
     if area.folder is None:
         inside = f"{area.location}/".startswith(f"{resources.embeddings.location}/")
@@ -134,7 +105,7 @@ def _require_elsewhere(resources: Stored, area: FileArea) -> None:
 
 
 class _Backup:
-    def __init__(self, resources: Stored, area: FileArea, progress: Progress) -> None:
+    def __init__(self, resources: StoredHome, area: FileArea, progress: Progress) -> None:
         self._from = resources
         self._area = area
         self._progress = progress

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from lodestone.backup.create import Stored
 from lodestone.backup.snapshots import THUMBNAILS, Manifest, pooled, read_checked, snapshot, total
 from lodestone.backup.tables import read_tables
 from lodestone.catalog.migrate import REVISIONS
@@ -20,6 +19,7 @@ from lodestone.catalog.records import RunState
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError
 from lodestone.files.area import FileArea
 from lodestone.indexing.progress import Progress, ProgressEvent, Stage, silent
+from lodestone.stored import StoredHome
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -44,7 +44,7 @@ class RestoreReport:
 
 
 def restore_backup(
-    resources: Stored, area: FileArea, *, name: str | None = None, new_id: bool = False, progress: Progress = silent
+    resources: StoredHome, area: FileArea, *, name: str | None = None, new_id: bool = False, progress: Progress = silent
 ) -> RestoreReport:
     """Fill an empty home from a snapshot. The collections are made by the next sync.
 
@@ -107,7 +107,7 @@ def _changed(pages: _Pages, lacking: set[tuple[str, str]]) -> _Pages:
             yield table, rows
 
 
-def _restore_others(resources: Stored, area: FileArea, manifest: Manifest) -> None:
+def _restore_others(resources: StoredHome, area: FileArea, manifest: Manifest) -> None:
     home = FileArea.at(resources.home.path)
     for other in manifest.others:
         _require_inside(other.path)
@@ -121,7 +121,7 @@ def _require_inside(path: str) -> None:
         )
 
 
-def _restore_embeddings(resources: Stored, area: FileArea, manifest: Manifest, progress: Progress) -> set[tuple[str, str]]:
+def _restore_embeddings(resources: StoredHome, area: FileArea, manifest: Manifest, progress: Progress) -> set[tuple[str, str]]:
     """Copy what is not there; returns (slice id, part) of what cannot be had."""
     lacking: set[tuple[str, str]] = set()
     target, done, expected = resources.embeddings, 0, total(manifest.tables, "receipts")
@@ -148,7 +148,7 @@ def _restore_embeddings(resources: Stored, area: FileArea, manifest: Manifest, p
     return lacking
 
 
-def _restore_thumbnails(resources: Stored, area: FileArea) -> None:
+def _restore_thumbnails(resources: StoredHome, area: FileArea) -> None:
     target = resources.thumbnails.area
     write: Callable[..., None] = target.write
     for stored in area.files(THUMBNAILS):

@@ -22,6 +22,7 @@ from lodestone.indexing.progress import Meter, Progress, ProgressEvent, Stage, s
 from lodestone.indexing.targets import CaptionTarget, SpaceTarget, Target
 from lodestone.indexing.tasks import SliceParts
 from lodestone.indexing.verify import delete_strangers, verify
+from lodestone.stored import StoredHome
 from lodestone.swap.definitions import BRIDGE
 from lodestone.swap.standing import held
 from lodestone.tags.delivery import deliver
@@ -29,13 +30,9 @@ from lodestone.tags.delivery import deliver
 if TYPE_CHECKING:
     from lodestone.backbones.base import Backbone
     from lodestone.catalog.catalog import Catalog
-    from lodestone.config.home import Home
     from lodestone.config.profiles import Profile
-    from lodestone.config.settings import Settings
     from lodestone.config.store import StoreSettings
     from lodestone.errors import StoreError
-    from lodestone.files.area import FileArea
-    from lodestone.imaging.thumbnails import ThumbnailStore
     from lodestone.language.base import TextEncoder
     from lodestone.spaces.base import Projection
     from lodestone.store.base import VectorStore
@@ -46,32 +43,12 @@ _DELETE_BATCH: Final = 1000
 _ROUNDS: Final = 10  # of catching up with other runs; each is as long as what they recorded during the last
 
 
-class SyncResources(Protocol):
+class SyncResources(StoredHome, Protocol):
     """What a sync works on; a `Runtime` has it all."""
-
-    @property
-    def settings(self) -> Settings:
-        """The home's settings."""
 
     @property
     def profile(self) -> Profile:
         """Graph parameters where the settings name none."""
-
-    @property
-    def home(self) -> Home:
-        """The home's folders."""
-
-    @property
-    def embeddings(self) -> FileArea:
-        """Where the Parquet slices are."""
-
-    @property
-    def thumbnails(self) -> ThumbnailStore:
-        """Where the thumbnails are."""
-
-    @property
-    def catalog(self) -> Catalog:
-        """The truth."""
 
     @property
     def store(self) -> VectorStore:
