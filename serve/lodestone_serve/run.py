@@ -53,11 +53,13 @@ def serve_forever(settings: Settings, *, ready_callback: Callable[[str], None] =
     choose_profile(settings.profile, settings.profiles)
     home.prepare()
     _refuse_second_owner(home, settings)
-    port = _free_port(host, settings.serve.port)
+    reserved = _reserve(host, settings.serve.port)
+    port = int(reserved.getsockname()[1])
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
     address = ServiceAddress(url, os.getpid(), secrets.token_urlsafe(32), __version__, datetime.now(UTC))
     stop = _Stop()
     with contextlib.ExitStack() as stack:
+        stack.enter_context(reserved)
         stack.enter_context(_handled(stop))
         stack.enter_context(_interruptible(stop))
         temporary = stack.enter_context(local_ray())
@@ -172,22 +174,28 @@ def _checked_host(host: str) -> str:
     return host
 
 
-def _free_port(host: str, port: int) -> int:
-    """`port`, or a free one for 0."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free; one being listened on is not
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            if error.errno not in {errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL}:
-                raise
-            raise ConfigurationError(
-                f"cannot listen on {host}:{port}: {error.strerror}",
-                hint="stop what uses the port, or choose another: --port 0 picks a free one",
-                setting="serve.port",
-            ) from error
-        return int(probe.getsockname()[1])
+def _reserve(host: str, port: int) -> socket.socket:
+    """Bind `port`, or a free one for 0, and hold it: Ray needs seconds to start, and takes ports for itself meanwhile.
+
+    The socket never listens, so no connection reaches it. Serve's proxy binds with SO_REUSEPORT, and so may join it; those who
+    ask for a port that is their own alone can't.
+    """
+    holder = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free; one being listened on is not
+    try:
+        holder.bind((host, port))
+    except OSError as error:
+        holder.close()
+        if error.errno not in {errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL}:
+            raise
+        raise ConfigurationError(
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            hint="stop what uses the port, or choose another: --port 0 picks a free one",
+            setting="serve.port",
+        ) from error
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # after binding: another service must not have joined
+    return holder
 
 
 def _refuse_second_owner(home: Home, settings: Settings) -> None:

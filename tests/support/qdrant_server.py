@@ -6,18 +6,18 @@ Where the server cannot be had, tests that ask for it skip with the reason; with
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from scripts.fetch_qdrant import QdrantUnavailableError, fetch
+from tests.support.ports import free_ports
 
 REQUIRE = "LODESTONE_REQUIRE_QDRANT"
 _READY_SECONDS = 30.0
@@ -57,7 +57,7 @@ def run_qdrant(binary: Path, home: Path, *, prefix: tuple[str, ...] = ()) -> Ite
     `prefix` are words that come before the command; with any, its log and its files are where they lead.
     """
     for attempt in range(3):
-        http_port, grpc_port = _free_ports(2)
+        http_port, grpc_port = free_ports(2)
         process = _start(binary, home, http_port=http_port, grpc_port=grpc_port, prefix=prefix)
         url = f"http://127.0.0.1:{http_port}"
         try:
@@ -94,15 +94,3 @@ def _becomes_ready(process: subprocess.Popen[bytes], url: str) -> bool:
             return reply.status == 200
         time.sleep(0.05)
     return False
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            with closing(each):
-                pass

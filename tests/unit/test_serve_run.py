@@ -12,7 +12,7 @@ from lodestone.config.home import Home
 from lodestone.config.settings import Settings, load_settings
 from lodestone.errors import ConfigurationError, HomeVersionError, StoreLockedError, UnknownNameError
 from lodestone.store.ownership import StoreOwnership
-from lodestone_serve.run import serve_forever
+from lodestone_serve.run import _reserve, serve_forever
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +63,23 @@ def test_an_unknown_profile_and_a_newer_home_are_refused(tmp_path: Path) -> None
     tmp_path.joinpath("home.json").write_text('{"format": 99, "written_by": "9.9"}')
     with pytest.raises(HomeVersionError):
         serve_forever(settings(tmp_path))
+
+
+def test_the_chosen_port_is_held_until_the_service_listens() -> None:
+    """Ray takes seconds to start: a port that was only looked at could be anybody's by then."""
+    with _reserve("127.0.0.1", 0) as held, socket.socket() as proxy:
+        address = held.getsockname()
+        for options in ((), (socket.SO_REUSEADDR,)):
+            with socket.socket() as other:
+                for option in options:
+                    other.setsockopt(socket.SOL_SOCKET, option, 1)
+                with pytest.raises(OSError, match="in use"):
+                    other.bind(address)
+        with pytest.raises(ConfigurationError, match="in use"):
+            _reserve("127.0.0.1", address[1])
+        proxy.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # as Serve's proxy does
+        proxy.bind(address)
+        proxy.listen()
+        for _ in range(50):  # all connections are the listener's
+            with socket.create_connection(address, timeout=5.0):
+                proxy.accept()[0].close()

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import IO, Final
@@ -158,9 +159,9 @@ class ProcessExecutor:
             env={**os.environ, **self._environment()},
         )
         theirs.close()
-        worker = _Worker(process, ours, complaints)
-        ours.send(self._settings)
-        return worker
+        with suppress(OSError):  # it died already: reading from it will say so
+            ours.send(self._settings)
+        return _Worker(process, ours, complaints)
 
     def _environment(self) -> dict[str, str]:
         # Libraries that count cores for themselves would start a pool as large as the machine in every worker.
