@@ -200,3 +200,49 @@ class WorkerDiedError(RunFailedError):
     """A worker process died (killed, out of memory, its node lost) at a slice; the slice is tried again."""
 
     code = "worker_died"
+
+
+class UnauthorizedError(LodestoneError):
+    """Nobody is named by the request: its key or token is missing, unknown, expired, revoked or forged."""
+
+    code = "unauthorized"
+    status = 401
+    exit_code = 19
+
+
+class ForbiddenError(LodestoneError):
+    """Whoever asks may not do this: the key lacks a scope."""
+
+    code = "forbidden"
+    status = 403
+    exit_code = 20
+
+
+class OverloadedError(LodestoneError):
+    """As many queries as allowed are running and waiting, in the service or in one of its stages. Wait, and ask again."""
+
+    code = "overloaded"
+    status = 429
+    exit_code = 21
+
+
+class RateLimitedError(OverloadedError):
+    """One key, or one address, asked more often than it may. `retry_after` in the details says how many seconds to wait."""
+
+    code = "rate_limited"
+
+
+class IdempotencyConflictError(LodestoneError):
+    """The same Idempotency-Key came with another body, or while the first request was still being worked on."""
+
+    code = "idempotency_conflict"
+    status = 409
+    exit_code = 22
+
+
+class FetchRefusedError(LodestoneError):
+    """A picture's URL may not be fetched: fetching is off, or the URL leads to an address that is not public."""
+
+    code = "fetch_refused"
+    status = 422
+    exit_code = 23

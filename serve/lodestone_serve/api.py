@@ -1,6 +1,7 @@
 """How is the HTTP app put together? `create_app` wires routes, limits, guards and errors around one `Services` object.
 
-From the outside in: request context (id, metrics, last resort), same-site guard, body limits, admission, routes.
+From the outside in: request context (id, metrics, last resort), same-site guard, authentication, body limits, admission,
+routes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from lodestone.service import instance_of
 from lodestone_schemas.api import Problem
 from lodestone_serve import problems
 from lodestone_serve.admission import Admission, Admitted
+from lodestone_serve.authentication import Authentication
 from lodestone_serve.context import RequestContext
 from lodestone_serve.guards import UPLOAD_SLACK_BYTES, BodyLimits, SameSite
 from lodestone_serve.metrics import Metrics
@@ -71,14 +73,14 @@ def create_app(
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
-    app.include_router(search_router(services, metrics))
-    app.include_router(images_router(services))
-    app.include_router(corpora_router(services))
-    app.include_router(directories_router(services, token))
-    app.include_router(queries_router(services))
-    app.include_router(learning_router(services))
+    app.include_router(search_router(metrics))
+    app.include_router(images_router())
+    app.include_router(corpora_router())
+    app.include_router(directories_router())
+    app.include_router(queries_router())
+    app.include_router(learning_router())
     app.include_router(operations_router(services, metrics, instance_of(token)))
-    app.include_router(internal_router(services, token))
+    app.include_router(internal_router())
     problems.install(app)
     _describe(app)
 
@@ -87,6 +89,7 @@ def create_app(
     # Starlette runs the one added last first.
     app.add_middleware(Admitted, admission=admission)
     app.add_middleware(BodyLimits, uploads=uploads)
+    app.add_middleware(Authentication, services=services, token=token)
     app.add_middleware(SameSite, host=settings.host)
     app.add_middleware(RequestContext, metrics=metrics, echo=echo_request_id)
     return app

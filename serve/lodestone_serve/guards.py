@@ -7,17 +7,13 @@ requests without reading the answers: their Origin and Sec-Fetch-Site give them 
 
 from __future__ import annotations
 
-import hmac
 import ipaddress
-from collections.abc import Callable, Mapping
-from typing import Annotated
+from collections.abc import Mapping
 from urllib.parse import urlsplit
 
-from fastapi import Header
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lodestone.service import TOKEN_HEADER
 from lodestone_serve.problems import Refusal, refusal_response
 
 MAX_JSON_BYTES = 64 * 1024
@@ -34,16 +30,6 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:
         return False
-
-
-def token_guard(token: str) -> Callable[[str], None]:
-    """A dependency that lets only readers of the home's service.json through: those who know `token`."""
-
-    def check_token(given: Annotated[str, Header(alias=TOKEN_HEADER)] = "") -> None:
-        if not hmac.compare_digest(given.encode(), token.encode()):
-            raise Refusal(401, f"{TOKEN_HEADER} is missing or wrong", hint="the token is in service.json of the service's home")
-
-    return check_token
 
 
 class SameSite:

@@ -42,13 +42,13 @@ class QueryRows(CatalogBase):
         """One query with its trace; None when it is unknown or no longer kept."""
         with self._reading() as connection:
             found = connection.execute(select(tables.queries).where(tables.queries.c.query_id == query_id)).first()
-        return None if found is None else QueryRecord(*found)
+        return None if found is None else QueryRecord(**found._asdict())
 
     def queries(self, offset: int = 0, limit: int = 100) -> list[QueryRecord]:
         """A page of queries, newest first, without their traces."""
         query = select(*_SUMMARY).order_by(*_NEWEST).offset(offset).limit(limit)
         with self._reading() as connection:
-            return [QueryRecord(*row) for row in connection.execute(query)]
+            return [QueryRecord(**row._asdict()) for row in connection.execute(query)]
 
     def add_feedback(self, query_id: str, relevant: Iterable[str], irrelevant: Iterable[str], eta: float) -> bool:
         """Record feedback that changes no trust; False when the same was recorded before.

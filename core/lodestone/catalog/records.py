@@ -258,7 +258,7 @@ class TagChange:
 
 @dataclass(frozen=True, slots=True)
 class QueryRecord:
-    """One answered query. `summary` is JSON for lists; `trace` is `Trace.to_bytes`, empty in lists."""
+    """One answered query. `summary` is JSON for lists; `trace` is `Trace.to_bytes`, empty in lists; `owner` asked it."""
 
     query_id: str
     created_at: datetime
@@ -267,6 +267,7 @@ class QueryRecord:
     topic: str | None
     summary: dict[str, Any]
     trace: bytes = b""
+    owner: str = ""
 
 
 @dataclass(frozen=True, slots=True)

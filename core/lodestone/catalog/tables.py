@@ -301,7 +301,9 @@ queries = Table(
     Column("topic", Text),
     Column("summary", JSON, nullable=False),
     Column("trace", LargeBinary, nullable=False),
+    Column("owner", String(200), nullable=False, server_default=text("''")),  # who asked; "" where nobody had to say
     Index(None, "created_at", "query_id"),
+    Index(None, "owner", "created_at", "query_id"),
 )
 
 # Feedback outlives the record of its query, which is kept for a while only.
@@ -395,4 +397,32 @@ write_tokens = Table(
     metadata,
     Column("token", _ID, primary_key=True),
     Column("written_at", UtcDateTime, nullable=False),
+)
+
+# API keys of the service: what is kept of a key's secret can check it, and gives nothing away.
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("key_id", String(32), primary_key=True),
+    Column("name", _NAME, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("scopes", JSON, nullable=False),
+    Column("corpora", JSON),  # null: all
+    Column("rate", String(40)),
+    Column("created_at", UtcDateTime, nullable=False, index=True),
+    Column("expires_at", UtcDateTime),
+    Column("revoked_at", UtcDateTime),
+    Column("last_used_at", UtcDateTime),
+)
+
+# Answers to writes that carried an Idempotency-Key, so that the same write again gets the same answer. Pruned after a day.
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("owner", String(200), primary_key=True),
+    Column("key", String(255), primary_key=True),
+    Column("fingerprint", String(64), nullable=False),
+    Column("status", Integer),  # null: still being worked on
+    Column("body", LargeBinary),
+    Column("created_at", UtcDateTime, nullable=False, index=True),
 )

@@ -20,6 +20,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from lodestone.config.cluster import ClusterSettings
 from lodestone.config.engines import EngineSettings, GuideCacheSettings
 from lodestone.config.own_profiles import ProfileSettings
+from lodestone.config.serve import ServeSettings as ServeSettings  # noqa: PLC0414 - a section as the others
 from lodestone.config.store import StoreSettings as StoreSettings  # noqa: PLC0414 - a section as the others
 from lodestone.errors import ConfigurationError
 
@@ -95,17 +96,6 @@ class TrustSettings(_Section):
     eta: float = Field(0.2, gt=0, le=1, description="Learning rate of one feedback.")
     topics: int = Field(32, ge=1, le=1_000, description="Topics at most.")
     floor: float = Field(0.1, gt=0, lt=1, description="Least trust in a space, 1 being neutral.")
-
-
-class ServeSettings(_Section):
-    """The HTTP service."""
-
-    host: str = "127.0.0.1"
-    port: int = Field(7860, ge=0, le=65535, description="0 picks a free port.")
-    max_ongoing: int = Field(64, ge=1, description="Queries worked on at once.")
-    max_queued: int = Field(256, ge=0, description="Queries waiting before the service sheds load.")
-    max_upload_mb: int = Field(32, ge=1, description="Largest uploaded picture.")
-    upkeep: bool = Field(True, description="Check at the start that everything fits, and repair it; watch directories.")
 
 
 class Settings(BaseSettings):

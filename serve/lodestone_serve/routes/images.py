@@ -7,8 +7,10 @@ from uuid import UUID
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 
+from lodestone_schemas.access import Scope
 from lodestone_schemas.api import ImageInfo
-from lodestone_serve.services import Services, StoredFile
+from lodestone_serve.principal import Seen, needs
+from lodestone_serve.services import StoredFile
 
 # Private: a picture is for the one who asked. A thumbnail's bytes never change under its ETag; its id may get another picture.
 _CACHE = "private, max-age=3600, must-revalidate"
@@ -16,23 +18,23 @@ _CACHE = "private, max-age=3600, must-revalidate"
 _INERT = "default-src 'none'; sandbox"
 
 
-def images_router(services: Services) -> APIRouter:
+def images_router() -> APIRouter:
     """Routes of single pictures."""
-    router = APIRouter(prefix="/v1/images", tags=["images"])
+    router = APIRouter(prefix="/v1/images", tags=["images"], dependencies=[needs(Scope.SEARCH)])
 
     @router.get("/{image_id}", response_model=ImageInfo)
-    async def image(image_id: UUID) -> Response:
+    async def image(services: Seen, image_id: UUID) -> Response:
         """What is known about a picture."""
         found = await services.image(str(image_id))
         return Response(content=found.model_dump_json(), media_type="application/json")
 
     @router.get("/{image_id}/thumbnail", response_class=FileResponse, responses={304: {"description": "not changed"}})
-    async def thumbnail(image_id: UUID, request: Request) -> Response:
+    async def thumbnail(services: Seen, image_id: UUID, request: Request) -> Response:
         """A small version of a picture, upright."""
         return _sent(await services.thumbnail(str(image_id)), request)
 
     @router.get("/{image_id}/content", response_class=FileResponse, responses={304: {"description": "not changed"}})
-    async def content(image_id: UUID, request: Request) -> Response:
+    async def content(services: Seen, image_id: UUID, request: Request) -> Response:
         """The picture's own file."""
         return _sent(await services.content(str(image_id)), request)
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from lodestone_schemas.access import Scope
 from lodestone_schemas.api import (
     MAX_LIMIT,
     EngineList,
@@ -18,7 +19,8 @@ from lodestone_schemas.api import (
     TagRequest,
     TrustPage,
 )
-from lodestone_serve.services import Services, TagFilters
+from lodestone_serve.principal import Seen, needs
+from lodestone_serve.services import TagFilters
 
 MAX_TAG_OFFSET = 1_000_000
 
@@ -40,37 +42,38 @@ class TagParams(BaseModel):
         return TagFilters(self.corpus, self.image_id, self.text, self.source)
 
 
-def learning_router(services: Services) -> APIRouter:
+def learning_router() -> APIRouter:
     """Routes of what use teaches."""
-    router = APIRouter(prefix="/v1", tags=["learning"])
+    router = APIRouter(prefix="/v1", tags=["learning"], dependencies=[needs(Scope.SEARCH)])
+    teaching = [needs(Scope.FEEDBACK)]
 
-    @router.post("/feedback", response_model=FeedbackResult)
-    async def feedback(body: FeedbackRequest) -> Response:
+    @router.post("/feedback", response_model=FeedbackResult, dependencies=teaching)
+    async def feedback(services: Seen, body: FeedbackRequest) -> Response:
         """Say which pictures of an answer were right and which were not; saying it twice changes nothing."""
         return _json(await services.feedback(body))
 
     @router.get("/trust", response_model=TrustPage)
-    async def trust() -> Response:
+    async def trust(services: Seen) -> Response:
         """How far each space is trusted, topic by topic."""
         return _json(await services.trust())
 
     @router.get("/generators", response_model=EngineList)
-    async def generators() -> Response:
+    async def generators(services: Seen) -> Response:
         """The guide engines, their breakers, and the guide cache."""
         return _json(await services.generators())
 
     @router.get("/tags", response_model=TagPage)
-    async def tags(params: Annotated[TagParams, Query()]) -> Response:
+    async def tags(services: Seen, params: Annotated[TagParams, Query()]) -> Response:
         """Tags, newest first."""
         return _json(await services.tags(params.filters(), params.offset, params.limit))
 
-    @router.post("/tags", response_model=TagList)
-    async def add_tags(body: TagRequest) -> Response:
+    @router.post("/tags", response_model=TagList, dependencies=teaching)
+    async def add_tags(services: Seen, body: TagRequest) -> Response:
         """Tag pictures by hand; a tag that is there stays as it is."""
         return _json(await services.add_tags(body))
 
-    @router.delete("/tags/{tag_id}", status_code=204)
-    async def remove_tag(tag_id: str) -> Response:
+    @router.delete("/tags/{tag_id}", status_code=204, dependencies=teaching)
+    async def remove_tag(services: Seen, tag_id: str) -> Response:
         """Remove one tag."""
         await services.remove_tag(tag_id)
         return Response(status_code=204)

@@ -7,37 +7,40 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
+from lodestone_schemas.access import Scope
 from lodestone_schemas.api import MAX_LIMIT, QueryExplanation, QueryPage, ReplayResult
-from lodestone_serve.services import Services
+from lodestone_serve.principal import Seen, needs
 
 MAX_QUERY_OFFSET = 1_000_000
 # A record never changes, and it is for the one who asked.
 _CACHE = "private, max-age=3600"
 
 
-def queries_router(services: Services) -> APIRouter:
+def queries_router() -> APIRouter:
     """Routes of recorded queries."""
-    router = APIRouter(prefix="/v1/queries", tags=["queries"])
+    router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[needs(Scope.SEARCH)])
 
     @router.get("", response_model=QueryPage)
     async def queries(
-        limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 50, offset: Annotated[int, Query(ge=0, le=MAX_QUERY_OFFSET)] = 0
+        services: Seen,
+        limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 50,
+        offset: Annotated[int, Query(ge=0, le=MAX_QUERY_OFFSET)] = 0,
     ) -> Response:
         """Recorded queries, newest first."""
         return _json(await services.queries(offset, limit))
 
     @router.get("/{query_id}", response_model=QueryExplanation)
-    async def query(query_id: str) -> Response:
+    async def query(services: Seen, query_id: str) -> Response:
         """Why a query was answered as it was: plan, gate, guides, lists, weights, and the parts of each hit's score."""
         return _json(await services.explain(query_id))
 
     @router.post("/{query_id}/replay", response_model=ReplayResult)
-    async def replay(query_id: str, fresh: bool = False) -> Response:
+    async def replay(services: Seen, query_id: str, fresh: bool = False) -> Response:
         """The ranking once more: from the record (always the same), or `fresh`, asked again of the collection as it is now."""
         return _json(await services.replay(query_id, fresh=fresh))
 
     @router.get("/{query_id}/guides/{guide_id:path}", response_class=Response)
-    async def guide_picture(query_id: str, guide_id: str) -> Response:
+    async def guide_picture(services: Seen, query_id: str, guide_id: str) -> Response:
         """The picture of a guide, while the guide cache keeps it."""
         picture = await services.guide_picture(query_id, guide_id)
         return Response(content=picture.data, media_type=picture.media_type, headers={"Cache-Control": _CACHE})

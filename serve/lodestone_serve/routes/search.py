@@ -12,10 +12,11 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sse_starlette import EventSourceResponse
 
+from lodestone_schemas.access import Scope
 from lodestone_schemas.api import MAX_LIMIT, MAX_OFFSET, SearchFilters, SearchOptions, SearchRequest, SearchResponse
 from lodestone_serve.context import REQUEST_ID
 from lodestone_serve.metrics import Metrics
-from lodestone_serve.services import Services
+from lodestone_serve.principal import Seen, needs
 from lodestone_serve.streams import event_stream
 
 IMAGE_SEARCH = "/v1/search/image"
@@ -47,9 +48,9 @@ class SimilarParams(BaseModel):
         return SearchOptions(filters=SearchFilters(**nested), **flat)
 
 
-def search_router(services: Services, metrics: Metrics) -> APIRouter:
+def search_router(metrics: Metrics) -> APIRouter:
     """Routes that ask the engine."""
-    router = APIRouter(tags=["search"])
+    router = APIRouter(tags=["search"], dependencies=[needs(Scope.SEARCH)])
 
     def answered(response: SearchResponse) -> Response:
         metrics.observe_answer(response)
@@ -57,7 +58,7 @@ def search_router(services: Services, metrics: Metrics) -> APIRouter:
         return Response(content=response.model_dump_json(), media_type="application/json")
 
     @router.post("/v1/search", response_model=SearchResponse)
-    async def search(body: SearchRequest) -> Response:
+    async def search(services: Seen, body: SearchRequest) -> Response:
         """Find pictures by words; answers once, when the answer is final."""
         return answered(await services.answer(body))
 
@@ -66,13 +67,14 @@ def search_router(services: Services, metrics: Metrics) -> APIRouter:
         response_class=EventSourceResponse,
         responses={200: {"content": {"text/event-stream": {}}, "description": "plan, results, guide, done or error events"}},
     )
-    async def search_stream(body: SearchRequest, request: Request) -> Response:
+    async def search_stream(services: Seen, body: SearchRequest, request: Request) -> Response:
         """Find pictures by words; sends each better answer as soon as it is known."""
         request_id = request.headers.get(REQUEST_ID, "")
         return await event_stream(services.events(body), metrics=metrics, request_id=request_id)
 
     @router.post(IMAGE_SEARCH, response_model=SearchResponse)
     async def search_by_picture(
+        services: Seen,
         image: Annotated[UploadFile, File(description="The picture to search by.")],
         options: Annotated[str, Form(max_length=_OPTIONS_CHARS, description="SearchOptions as JSON.")] = "{}",
     ) -> Response:
@@ -86,7 +88,7 @@ def search_router(services: Services, metrics: Metrics) -> APIRouter:
         return answered(await services.by_picture(await image.read(), chosen))
 
     @router.get("/v1/images/{image_id}/similar", response_model=SearchResponse)
-    async def similar(image_id: UUID, params: Annotated[SimilarParams, Query()]) -> Response:
+    async def similar(services: Seen, image_id: UUID, params: Annotated[SimilarParams, Query()]) -> Response:
         """Find pictures like an indexed one."""
         return answered(await services.similar(str(image_id), params.options()))
 
