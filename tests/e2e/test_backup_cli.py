@@ -47,8 +47,9 @@ def test_embeddings_are_shown_compacted_and_verified(home: Path) -> None:
     assert "as they were written" in run_here("embeddings", "verify", "--deep", home=home).out
     next((home / "embeddings").rglob("*.meta.parquet")).write_bytes(b"cut")
     found = run_here("embeddings", "verify", home=home)
+    assert found.code == 15
     assert "has 3 bytes" in found.out
-    assert "lodestone index" in found.out
+    assert "lodestone index" in found.err
 
 
 def test_a_home_is_backed_up_verified_and_restored(home: Path, tmp_path: Path) -> None:

@@ -143,3 +143,10 @@ def test_bad_table_is_refused_naming_the_line(tmp_path, content, line):
 def test_missing_table_is_refused(tmp_path):
     with pytest.raises(InvalidRequestError, match=r"nowhere\.tsv"):
         CaptionTable.load(tmp_path / "nowhere.tsv")
+
+
+def test_credentials_in_what_should_be_a_file_are_not_repeated() -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        CaptionTable.load(Path("s3://AKIAKEY:verysecret@bucket/captions.csv"))
+    assert "verysecret" not in str(caught.value)
+    assert "bucket/captions.csv" in str(caught.value)

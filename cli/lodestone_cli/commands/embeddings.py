@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lodestone.embeddings.compaction import CompactionReport
+    from lodestone.errors import LodestoneError
 
 app = typer.Typer(help="The Parquet files that hold what the models saw.", no_args_is_help=True)
 
@@ -106,12 +107,20 @@ def verify(
             for one in found:
                 console.print(printable(f"{one['path']} {one['what']}"), markup=False)
             console.print(
-                f"{len(found):,} files are damaged: `lodestone index` makes them again"
-                if found
-                else "all files are as they were written"
+                f"{len(found):,} files are damaged" if found else "all files are as they were written"
             )
 
         session.emit({"damaged": found}, human)
+        if found:
+            raise _damaged(len(found))
+
+
+def _damaged(count: int) -> LodestoneError:
+    from lodestone.errors import EmbeddingsDamagedError
+
+    return EmbeddingsDamagedError(
+        f"{count:,} embedding files are missing, truncated or altered", hint="`lodestone index` makes them again"
+    )
 
 
 def _said(report: CompactionReport, *, dry_run: bool) -> str:

@@ -21,6 +21,7 @@ from lodestone.errors import InvalidRequestError
 from lodestone.imaging.descriptions import iptc_descriptions, xmp_descriptions
 from lodestone.imaging.exif import EmbeddedMetadata
 from lodestone.indexing.uris import name_of
+from lodestone.sources.urls import bare_of
 
 _log = logging.getLogger(__name__)
 
@@ -174,8 +175,9 @@ def _decode_table(path: Path) -> str:
     try:
         content = path.read_bytes()
     except OSError as error:
+        named = bare_of(str(path).replace(":/", "://", 1)) or path  # a path has lost one of a URL's slashes
         raise InvalidRequestError(
-            f"cannot read the captions table {path}: {error.strerror}", hint="check the path given to --captions"
+            f"cannot read the captions table {named}: {error.strerror}", hint="give --captions a file of this machine"
         ) from error
     encoding = "utf-16" if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
