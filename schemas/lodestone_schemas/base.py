@@ -1,0 +1,19 @@
+"""What do all messages share? They never change once made, and a member that nobody knows is refused."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+MAX_QUERY_CHARS = 1_000
+MAX_LIMIT = 200
+MAX_OFFSET = 1_000
+MAX_GUIDES = 64
+ImageId = Annotated[str, Field(max_length=64)]  # bounded, and so checked to be text: lone surrogates are refused
+
+
+class Model(BaseModel):
+    """A message."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)

@@ -1,0 +1,101 @@
+"""Which messages teach, and show what was learnt? Feedback, tags, engines and trust."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import Field
+
+from lodestone_schemas.base import ImageId, Model
+
+
+class FeedbackRequest(Model):
+    """Which pictures of an answer were right, and which were not."""
+
+    query_id: str = Field(max_length=64)
+    relevant: list[ImageId] = Field(default_factory=list, max_length=1_000, description="Image ids.")
+    irrelevant: list[ImageId] = Field(default_factory=list, max_length=1_000, description="Image ids.")
+    eta: float | None = Field(None, gt=0, le=1, description="Learning rate; default: setting.")
+
+
+class FeedbackResult(Model):
+    """What feedback changed."""
+
+    query_id: str
+    topic: str
+    applied: bool = Field(description="False when exactly this feedback was given before: nothing changes twice.")
+    event_id: str | None = Field(None, description="Names the change of trust; null when there was none.")
+    before: dict[str, float] = Field(description="Space to trust before.")
+    after: dict[str, float] = Field(description="Space to trust after.")
+    ignored: list[str] = Field(default_factory=list, description="Image ids that the query's lists do not hold.")
+
+
+class TagRequest(Model):
+    """Put a tag on pictures by hand."""
+
+    image_ids: list[ImageId] = Field(min_length=1, max_length=1_000)
+    text: str = Field(max_length=200)
+
+
+class TagInfo(Model):
+    """One tag of one picture."""
+
+    tag_id: str
+    image_id: str
+    text: str
+    source: str = Field(description="implicit: a query that found it; user: given by hand.")
+    score: float | None = None
+    query_id: str | None = None
+    created_at: datetime
+
+
+class TagList(Model):
+    """Tags that were put."""
+
+    tags: list[TagInfo]
+
+
+class TagPage(Model):
+    """One page of tags."""
+
+    tags: list[TagInfo]
+    next_offset: int | None = None
+
+
+class EngineInfo(Model):
+    """One guide engine and how it fares."""
+
+    name: str
+    kind: str
+    version: str
+    enabled: bool
+    priority: int = Field(description="Engines of the lowest number are asked first, together; the next when those fall short.")
+    cost: float = Field(description="Per picture.")
+    timeout_s: float
+    breaker: Literal["closed", "open", "half_open"]
+    guides: int = Field(description="Given since the start.")
+    failures: int = Field(description="Since the start.")
+    last_error: str | None = None
+
+
+class EngineList(Model):
+    """All guide engines, in the order in which they are asked."""
+
+    engines: list[EngineInfo]
+    cache: dict[str, float] = Field(description="entries, bytes, limit_bytes, hits, semantic_hits, misses, hit_rate")
+
+
+class TrustInfo(Model):
+    """Trust weights of one topic."""
+
+    topic: str
+    words: list[str] = Field(description="Queries that are typical of it.")
+    queries: int
+    weights: dict[str, float] = Field(description="Space to trust, 1 being neutral; their mean is 1.")
+
+
+class TrustPage(Model):
+    """Learnt trust, topic by topic."""
+
+    topics: list[TrustInfo]

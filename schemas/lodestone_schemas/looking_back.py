@@ -1,0 +1,95 @@
+"""Which messages look back at a query? Its record, its explanation, its replay."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import Field
+
+from lodestone_schemas.base import Model
+from lodestone_schemas.searching import GateDecision, GuideInfo
+
+
+class QueryInfo(Model):
+    """One recorded query in a list."""
+
+    query_id: str
+    created_at: datetime
+    kind: Literal["words", "similar", "picture"]
+    text: str
+    topic: str | None
+    summary: dict[str, Any]
+
+
+class QueryPage(Model):
+    """One page of recorded queries, newest first."""
+
+    queries: list[QueryInfo]
+    next_offset: int | None = None
+
+
+class ListInfo(Model):
+    """One (guide, space) list of a query."""
+
+    guide: str
+    space: str
+    weight: float
+    scale: float
+    found: int
+    best: float | None
+
+
+class HitPart(Model):
+    """What one (guide, space) list gave to one hit. The parts of a hit sum to its score."""
+
+    guide: str
+    space: str
+    rank: int | None = Field(
+        None, description="Place in the list; null where the picture was scored there without being listed."
+    )
+    score: float = Field(description="Inner product.")
+    weight: float
+    part: float = Field(description="Share of the hit's score.")
+
+
+class ExplainedHit(Model):
+    """Why a picture stands where it stands."""
+
+    rank: int
+    image_id: str
+    score: float
+    explained: float = Field(description="Sum of the parts over the score: 1 when everything is accounted for.")
+    parts: list[HitPart]
+
+
+class QueryExplanation(Model):
+    """Everything that is known of one answered query."""
+
+    query_id: str
+    created_at: datetime
+    kind: Literal["words", "similar", "picture"]
+    text: str
+    request: dict[str, Any]
+    plan: dict[str, Any]
+    gate: GateDecision | None
+    prompts: dict[str, str] = Field(default_factory=dict, description="Engine to prompt.")
+    topic: str | None
+    trust: dict[str, float]
+    guides: list[GuideInfo]
+    lists: list[ListInfo]
+    hits: list[ExplainedHit]
+    dropped: list[str]
+    warnings: list[str]
+    timings_ms: dict[str, float]
+
+
+class ReplayResult(Model):
+    """A query's ranking, made once more from what was recorded of it."""
+
+    query_id: str
+    identical: bool = Field(description="Whether ids, order and scores are the recorded ones.")
+    ids: list[str]
+    scores: list[float]
+    fresh: bool = Field(description="Whether the collection was searched again, as it is now.")
+    moved: list[str] = Field(default_factory=list, description="Ids whose place differs from the record.")

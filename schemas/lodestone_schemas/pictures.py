@@ -1,0 +1,53 @@
+"""Which messages are about what is indexed? Pictures and corpora."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from lodestone_schemas.base import Model
+
+
+class ImageInfo(Model):
+    """What is known about one picture."""
+
+    image_id: str
+    corpus: str
+    root: str
+    uri: str
+    hash: str
+    size: int = Field(description="Bytes.")
+    width: int
+    height: int
+    format: str
+    taken_at: datetime | None = None
+    latitude: float | None = None
+    longitude: float | None = None
+    captions: list[str] = Field(default_factory=list)
+    thumbnail: str
+
+
+class RootInfo(Model):
+    """One indexed folder."""
+
+    name: str
+    images: int
+
+
+class CorpusInfo(Model):
+    """One corpus: pictures that were indexed under one name."""
+
+    name: str
+    corpus_id: str
+    images: int
+    failures: int
+    roots: list[RootInfo]
+    created_at: datetime
+
+
+class CorpusPage(Model):
+    """One page of the list of corpora."""
+
+    corpora: list[CorpusInfo]
+    next_offset: int | None = None

@@ -1,0 +1,174 @@
+"""Which messages are about searching? Questions, answers, and the events of a streamed answer."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from lodestone_schemas.base import MAX_GUIDES, MAX_LIMIT, MAX_OFFSET, MAX_QUERY_CHARS, Model
+from lodestone_schemas.problems import Problem
+
+
+class SearchFilters(Model):
+    """Restricts a search; all given conditions hold together. Evaluated inside the vector store."""
+
+    corpora: list[str] = Field(default_factory=list, max_length=100, description="Names of corpora; empty for all.")
+    roots: list[str] = Field(default_factory=list, max_length=100, description="Names of roots; empty for all.")
+    path_prefix: str | None = Field(None, max_length=4096, description="Folder inside the root, e.g. `2024/summer`.")
+    taken_from: datetime | None = Field(None, description="Taken at or after this moment (UTC where no offset is given).")
+    taken_to: datetime | None = Field(None, description="Taken before this moment.")
+
+
+class SearchOptions(Model):
+    """What every kind of search takes besides its query."""
+
+    limit: int = Field(20, ge=1, le=MAX_LIMIT, description="Pictures a page.")
+    offset: int = Field(0, ge=0, le=MAX_OFFSET, description="Pictures to skip (paging).")
+    filters: SearchFilters = Field(default_factory=SearchFilters)
+    spaces: list[str] | None = Field(None, max_length=16, description="Spaces to search; default: the profile's.")
+    fusion: str | None = Field(None, max_length=64, description="Fusion method; default: the profile's.")
+    deadline_ms: int | None = Field(None, ge=1, le=600_000, description="Time allowed for the whole answer.")
+    explain: bool = Field(False, description="Attach to each hit the lists that put it there.")
+    collapse: bool = Field(False, description="Of pictures known to be copies of each other, show the best alone.")
+
+
+class SearchRequest(SearchOptions):
+    """Search in words."""
+
+    query: str = Field(max_length=MAX_QUERY_CHARS, description="What the picture shows, in words.")
+    generators: list[str] | None = Field(None, max_length=16, description="Guide generators; default: the profile's.")
+    guides: int | None = Field(None, ge=0, le=MAX_GUIDES, description="Most guides to use; 0 for the text pass alone.")
+    seed: int = Field(0, ge=0, le=2**31 - 1)
+    topic: str | None = Field(
+        None, max_length=200, description="Topic whose trust weights count; default: the nearest learnt one."
+    )
+    gate: bool | None = Field(
+        None, description="Let the complexity gate stop simple queries after the text pass; default: setting."
+    )
+    outliers: bool | None = Field(None, description="Leave out guides that are unlike the others; default: setting.")
+    adaptive: bool | None = Field(None, description="Draw guides until the first results are stable; default: setting.")
+    trust: bool = Field(True, description="Let learnt trust weigh the spaces.")
+    tags: bool = Field(True, description="Let tags speak for pictures and make guides of them.")
+    budget: float | None = Field(None, ge=0, description="Most that paid generators may cost for this query; default: setting.")
+
+
+class Contribution(Model):
+    """One (guide, space) list in which a hit stood."""
+
+    guide: str
+    space: str
+    rank: int = Field(ge=1)
+    score: float
+    weight: float
+
+
+class Hit(Model):
+    """One found picture. `score` orders hits of one answer only; it is not comparable between queries."""
+
+    rank: int = Field(ge=1)
+    image_id: str
+    score: float
+    corpus: str
+    root: str
+    uri: str = Field(description="Path inside the root; never a path of the server's disk.")
+    width: int
+    height: int
+    taken_at: datetime | None = None
+    captions: list[str] = Field(default_factory=list)
+    thumbnail: str = Field(description="Where the thumbnail is served.")
+    contributions: list[Contribution] | None = None
+    copies: int = Field(0, ge=0, description="Candidates further down that are copies of it, left out for `collapse`.")
+
+
+class GateDecision(Model):
+    """What the complexity gate made of the text pass (NEEDLE, F.1). A simple query is answered without guides."""
+
+    verdict: Literal["simple", "complex"]
+    predicted_ap: float = Field(description="Average precision that the model expects of the text pass, in [0, 1].")
+    threshold: float = Field(description="A query is simple from this predicted AP on.")
+    why: str = Field(description="In a sentence.")
+    features: dict[str, float] = Field(default_factory=dict)
+    model: str = Field("", description="Version of the fitted model.")
+
+
+class GuideInfo(Model):
+    """One guide: who made it, how much it counts, where it comes from, and whether it was used."""
+
+    guide_id: str
+    engine: str
+    weight: float
+    provenance: dict[str, Any]
+    status: Literal["used", "rejected", "dropped"] = Field(
+        "used", description="rejected: unlike the other guides; dropped: no time or no need for it."
+    )
+    outlier_score: float | None = Field(None, description="How unlike the others it is; rejected above 1.")
+    cached: Literal["exact", "semantic"] | None = Field(
+        None, description="Came from the guide cache, and how it was found there."
+    )
+    cost: float = Field(0.0, description="What its engine charged, in the unit of the engine's setting.")
+    picture: str | None = Field(None, description="Where its picture is served; null for a guide without one.")
+
+
+class SearchResponse(Model):
+    """One page of an answer."""
+
+    query_id: str
+    stage: Literal["text", "guides", "picture"]
+    hits: list[Hit]
+    next_offset: int | None = Field(None, description="Offset of the next page; null at the end.")
+    fusion: str
+    space_weights: dict[str, float]
+    guides: list[GuideInfo] = Field(default_factory=list)
+    gate: GateDecision | None = Field(None, description="Null where no gate was asked.")
+    topic: str | None = Field(None, description="Topic whose trust weights counted.")
+    trust: dict[str, float] = Field(default_factory=dict, description="Space to learnt trust, 1 being neutral.")
+    cost: float = Field(0.0, description="What engines charged for this query, also for calls that brought nothing.")
+    dropped: list[str] = Field(default_factory=list, description="What the deadline or a failure made Lodestone leave out.")
+    warnings: list[str] = Field(default_factory=list)
+    timings_ms: dict[str, float] = Field(default_factory=dict, description="Milliseconds of each stage.")
+
+
+class PlanEvent(Model):
+    """First event: what will be done."""
+
+    type: Literal["plan"] = "plan"
+    query_id: str
+    spaces: dict[str, str] = Field(description="Space to collection, resolved once.")
+    space_weights: dict[str, float]
+    generators: list[str]
+    guides: int
+    fusion: str
+
+
+class ResultsEvent(Model):
+    """A complete answer as good as known so far; a later one replaces it."""
+
+    type: Literal["results"] = "results"
+    response: SearchResponse
+
+
+class GuideEvent(Model):
+    """A guide has arrived."""
+
+    type: Literal["guide"] = "guide"
+    query_id: str
+    guide: GuideInfo
+
+
+class DoneEvent(Model):
+    """Last event of a successful query: the final answer."""
+
+    type: Literal["done"] = "done"
+    response: SearchResponse
+
+
+class ErrorEvent(Model):
+    """Last event of a query that failed after streaming began."""
+
+    type: Literal["error"] = "error"
+    problem: Problem
+
+
+Event = Annotated[PlanEvent | ResultsEvent | GuideEvent | DoneEvent | ErrorEvent, Field(discriminator="type")]
