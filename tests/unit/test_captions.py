@@ -2,6 +2,7 @@
 
 import logging
 import os
+from pathlib import Path
 
 import pytest
 from tests.support.pictures import iptc_record, xmp_packet
