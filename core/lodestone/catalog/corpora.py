@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import PurePath
@@ -60,6 +60,15 @@ class CorpusRows(CatalogBase):
         query = select(tables.corpora).order_by(tables.corpora.c.name).offset(offset).limit(limit)
         with self._reading() as connection:
             return [Corpus(*row) for row in connection.execute(query)]
+
+    def corpus_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Name -> id of those that there are, by name."""
+        found: dict[str, str] = {}
+        with self._reading() as connection:
+            for chunk in chunks(sorted(set(names))):
+                query = select(tables.corpora.c.name, tables.corpora.c.corpus_id).where(tables.corpora.c.name.in_(chunk))
+                found.update((row.name, row.corpus_id) for row in connection.execute(query.order_by(tables.corpora.c.name)))
+        return found
 
     def remove_corpus(self, corpus_id: str) -> None:
         """Forget the corpus and all that hangs on it, in short transactions; run it again if it was interrupted."""

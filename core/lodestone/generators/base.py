@@ -35,6 +35,7 @@ class GuideRequest:
         text_vectors: Encoder name -> (d,) float32 vector of the query, so that no engine encodes it again.
         collections: Space name -> collection name, as resolved at the start of the query.
         filter: The query's own filter: guides taken from the collection obey it.
+        tenant: Who shares guides that are kept (`Sight.tenant`).
     """
 
     query: str
@@ -47,6 +48,7 @@ class GuideRequest:
     text_vectors: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
     collections: Mapping[str, str] = field(default_factory=dict)
     filter: Filter | None = None
+    tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True)

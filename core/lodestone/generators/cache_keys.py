@@ -23,6 +23,7 @@ class GuideKey:
         model: What draws: kind, address, model name and options.
         seed: Of the sequence.
         size: Side asked for, pixels.
+        tenant: Who shares it; "" for all who see every corpus.
     """
 
     prompt: str
@@ -31,10 +32,11 @@ class GuideKey:
     model: str
     seed: int
     size: int
+    tenant: str = ""
 
     def digest(self, *, picture_px: int) -> str:
         """32 hexadecimal digits; other for pictures kept in another size."""
-        facts = json.dumps([*asdict(self).values(), picture_px])
+        facts = json.dumps([*(value for name, value in asdict(self).items() if name != "tenant" or value), picture_px])
         return blake3(facts.encode()).hexdigest(length=16)
 
 
@@ -49,6 +51,7 @@ def key_of(engine: Engine, request: GuideRequest) -> GuideKey:
         model=blake3(json.dumps(model, sort_keys=True, default=str).encode()).hexdigest(length=16),
         seed=request.seed,
         size=settings.size,
+        tenant=request.tenant,
     )
 
 

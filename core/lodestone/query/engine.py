@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -19,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from lodestone.access.sight import EVERYTHING, Sight
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import DeadlineExceededError, NotFoundError
+from lodestone.query.asking import NOW, Asking
 from lodestone.query.calibration import Calibration
 from lodestone.query.captions import CaptionEvidence, CaptionRule
 from lodestone.query.clock import Stopwatch, remaining, within
@@ -132,7 +135,7 @@ class QueryEngine:
         if self._loop is not None and self._settings.outliers and guides >= UMAP_FROM:
             await asyncio.to_thread(self._loop.warm_up)
 
-    async def events(self, request: SearchRequest) -> AsyncGenerator[Event, None]:
+    async def events(self, request: SearchRequest, *, sight: Sight = EVERYTHING) -> AsyncGenerator[Event, None]:
         """Answer in words, step by step; closing the iterator cancels what is pending.
 
         Raises:
@@ -141,7 +144,7 @@ class QueryEngine:
             StoreError, CatalogError: what the answer is read from failed.
         """
         stopwatch = Stopwatch()
-        plan = await self._plan(request, stopwatch)
+        plan = await self._plan(request, stopwatch, sight)
         with stopwatch.stage("encode"):
             texts = await self._encode(plan)
         query = await self._lessons.with_trust(Query(plan, stopwatch, {}), texts)
@@ -155,6 +158,7 @@ class QueryEngine:
             )
         query = replace(query, gate=await self._lessons.judged(query, texts, ranking, tags))
         response = await self._respond(query, ranking, stage="text")
+        query.stopwatch.observed.text_answered(time.monotonic() - query.stopwatch.started)
         yield ResultsEvent(response=response)
         drawn = Drawn()
         if self._loop is not None and _wants_guides(query):
@@ -174,22 +178,22 @@ class QueryEngine:
         await self._lessons.remember(request, query, ranking, response, texts=texts)
         yield DoneEvent(response=finished(response, query))
 
-    async def answer(self, request: SearchRequest) -> SearchResponse:
+    async def answer(self, request: SearchRequest, *, sight: Sight = EVERYTHING) -> SearchResponse:
         """The last event's answer; raises as `events` does."""
-        async with aclosing(self.events(request)) as events:
+        async with aclosing(self.events(request, sight=sight)) as events:
             async for event in events:
                 if isinstance(event, DoneEvent):
                     return event.response
         raise AssertionError("a query ends with a DoneEvent or an exception")
 
-    async def similar(self, image_id: str, options: SearchOptions) -> SearchResponse:
+    async def similar(self, image_id: str, options: SearchOptions, *, sight: Sight = EVERYTHING) -> SearchResponse:
         """Pictures like an indexed one, by the vectors it has; without itself.
 
         Raises:
             NotFoundError: no such picture in any searched space.
         """
         stopwatch = Stopwatch()
-        plan = await self._plan(options, stopwatch)
+        plan = await self._plan(options, stopwatch, sight)
         with stopwatch.stage("retrieve"):
             vectors = await _in_time(asyncio.to_thread(self._vectors_of, image_id, plan), plan, "reading the picture's vectors")
         if plan.spaces and not vectors:
@@ -197,27 +201,27 @@ class QueryEngine:
                 f"no picture {image_id!r} is indexed", hint="take the id from a search result", image_id=image_id
             )
         without = Filter((plan.filter or Filter()).must, (*(plan.filter or Filter()).must_not, HasId((image_id,))))
-        return await self._like(vectors, replace(plan, filter=without), stopwatch, options, kind="similar")
+        return await self._like(vectors, replace(plan, filter=without), stopwatch, options, kind="similar", asking=asking)
 
-    async def by_picture(self, image: Image.Image, options: SearchOptions) -> SearchResponse:
+    async def by_picture(self, image: Image.Image, options: SearchOptions, *, sight: Sight = EVERYTHING) -> SearchResponse:
         """Pictures like this one, which need not be indexed; `image` is upright RGB. The first call loads the image models.
 
         Raises:
             ModelUnavailableError: an image model cannot be loaded.
         """
         stopwatch = Stopwatch()
-        plan = await self._plan(options, stopwatch)
+        plan = await self._plan(options, stopwatch, sight)
         vectors: dict[str, Vector] = {}
         if plan.spaces:
             pixels = np.asarray(image.convert("RGB"))
             with stopwatch.stage("embed"):
                 embedded = await _in_time(self._encoder.embed_pictures([pixels]), plan, "embedding the picture")
             vectors = {collection: rows[0] for collection, rows in embedded.items()}
-        return await self._like(vectors, plan, stopwatch, options, kind="picture")
+        return await self._like(vectors, plan, stopwatch, options, kind="picture", asking=asking)
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
-    async def _plan(self, options: SearchOptions, stopwatch: Stopwatch) -> QueryPlan:
+    async def _plan(self, options: SearchOptions, stopwatch: Stopwatch, sight: Sight) -> QueryPlan:
         def read() -> QueryPlan:
             if self._hub is not None:
                 self._hub.refresh()
@@ -231,10 +235,12 @@ class QueryEngine:
                 catalog=self._catalog,
                 present=self._store.collections,
                 started=stopwatch.started,
+                sight=sight,
             )
 
         with stopwatch.stage("plan"):
             plan = await asyncio.to_thread(read)
+        stopwatch.observed.about(plan.query_id)
         if mixed := plan.spaces.items() - self._encoder.collections.items():
             raise AssertionError(f"vectors of one version would be compared with those of another: {sorted(mixed)}")
         return plan
@@ -273,11 +279,18 @@ class QueryEngine:
         return ranking
 
     async def _like(
-        self, vectors: Mapping[str, Vector], plan: QueryPlan, stopwatch: Stopwatch, options: SearchOptions, *, kind: Kind
+        self,
+        vectors: Mapping[str, Vector],
+        plan: QueryPlan,
+        stopwatch: Stopwatch,
+        options: SearchOptions,
+        *,
+        kind: Kind,
+        asking: Asking,
     ) -> SearchResponse:
         spaces = {space: collection for space, collection in plan.spaces.items() if collection in vectors}
         weights = trusted(EqualWeights().weights({}, list(spaces)), untaught(self._profile.space_priors, list(spaces)))
-        query = Query(plan, stopwatch, weights)
+        query = Query(plan, stopwatch, weights, asking=asking)
         searches = [
             ListSearch(PICTURE_GUIDE, space, collection, weights[space], vectors[collection])
             for space, collection in spaces.items()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
+from lodestone.access.sight import EVERYTHING, Sight
 from lodestone.catalog.records import Root
 from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.query.stages import CatalogReader
@@ -14,6 +15,7 @@ from lodestone.store.base import Between, Condition, Filter, MatchAny
 from lodestone_schemas.api import SearchFilters
 
 _NAMED: Final = 3  # directories in a note
+_NOWHERE: Final = "nowhere"  # id of no corpus
 
 
 def build_filter(filters: SearchFilters, catalog: CatalogReader) -> Filter | None:
@@ -21,18 +23,19 @@ def build_filter(filters: SearchFilters, catalog: CatalogReader) -> Filter | Non
     return restriction(filters, catalog)[0]
 
 
-def restriction(filters: SearchFilters, catalog: CatalogReader) -> tuple[Filter | None, list[str]]:
+def restriction(filters: SearchFilters, catalog: CatalogReader, sight: Sight = EVERYTHING) -> tuple[Filter | None, list[str]]:
     """The filter of a request, and what to tell its sender about disabled directories.
 
     Directories are disabled here and nowhere else: their points stay as they are, so that switching costs nothing and is in
-    force with the next query, whoever answers it. Asks the catalog for that, and for the ids behind names.
+    force with the next query, whoever answers it. Asks the catalog for that, and for the ids behind names. Corpora that `sight`
+    does not see are as if they were not there.
 
     Raises:
         UnknownNameError: no such corpus, or no such root in the corpora asked for.
         InvalidRequestError: `taken_from` is not before `taken_to`, or the path prefix leaves the root.
     """
     must: list[Condition] = []
-    corpora = [catalog.corpus(name).corpus_id for name in dict.fromkeys(filters.corpora)]
+    corpora = _corpus_ids(filters.corpora, catalog, sight)
     if corpora:
         must.append(MatchAny("corpus", tuple(corpora)))
     if filters.roots:
@@ -46,6 +49,17 @@ def restriction(filters: SearchFilters, catalog: CatalogReader) -> tuple[Filter 
     must_not = (MatchAny("root", disabled),) if disabled else ()
     found = Filter(tuple(must), must_not) if must or must_not else None
     return found, _notes(filters, corpora, catalog, set(disabled))
+
+
+def _corpus_ids(names: Sequence[str], catalog: CatalogReader, sight: Sight) -> list[str]:
+    """Ids of the corpora to search; empty for all."""
+    if sight.corpora is None:
+        return [catalog.corpus(name).corpus_id for name in dict.fromkeys(names)]
+    seen = catalog.corpus_ids(sight.corpora)
+    for name in names:
+        if name not in seen:
+            raise sight.unknown_corpus(name, seen)
+    return [seen[name] for name in dict.fromkeys(names or sorted(seen))] or [_NOWHERE]
 
 
 def _notes(filters: SearchFilters, corpora: Sequence[str], catalog: CatalogReader, disabled: set[str]) -> list[str]:

@@ -291,6 +291,7 @@ def _request(plan: QueryPlan, texts: EncodedTexts) -> GuideRequest:
         text_vectors={name: rows[0] for name, rows in texts.encoded.items()},
         collections=collections,
         filter=plan.filter,
+        tenant=plan.sight.tenant,
     )
 
 

@@ -92,4 +92,5 @@ def _row(trace: Trace) -> QueryRecord:
         topic=trace.topic,
         summary=summary,
         trace=trace.to_bytes(),
+        owner=trace.owner,
     )

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from lodestone.access.sight import EVERYTHING, Sight
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import InvalidRequestError, UnknownNameError
@@ -51,6 +52,7 @@ class QueryPlan:
         adaptive: Whether guides are drawn until the first results are stable.
         budget: Most that paid generators may cost.
         warnings: What was left out, and what to do about it.
+        sight: Of whoever asks.
     """
 
     query_id: str
@@ -79,6 +81,7 @@ class QueryPlan:
     adaptive: bool
     budget: float | None
     warnings: tuple[str, ...]
+    sight: Sight = EVERYTHING
 
     @property
     def depth(self) -> int:
@@ -97,6 +100,7 @@ def make_plan(
     catalog: CatalogReader,
     present: Callable[[], Collection[str]] = tuple,
     started: float | None = None,
+    sight: Sight = EVERYTHING,
 ) -> QueryPlan:
     """Check a request and resolve its names. Reads the catalog (blocking) where the request names corpora or roots.
 
@@ -110,6 +114,7 @@ def make_plan(
         catalog: Knows corpora and roots.
         present: Tells which collections there are; asked only where an alias names another version than the loaded one.
         started: When the request arrived (`time.monotonic()`); now, if None.
+        sight: Of whoever asks: nothing else is searched.
 
     Raises:
         InvalidRequestError: the query is blank or too long, or a filter contradicts itself.
@@ -124,7 +129,7 @@ def make_plan(
         text = normalise_query(words.query)
         generators, guides = _guiding(words, settings, profile, known_generators)
     spaces, warnings = _searchable(options.spaces, profile, aliases, known_spaces, present)
-    wanted, notes = restriction(options.filters, catalog)
+    wanted, notes = restriction(options.filters, catalog, sight)
     now = time.monotonic() if started is None else started
     return QueryPlan(
         query_id=str(uuid.uuid4()),
@@ -153,6 +158,7 @@ def make_plan(
         adaptive=_chosen(words.adaptive if words else None, settings.adaptive, profile.adaptive),
         budget=words.budget if words and words.budget is not None else settings.budget,
         warnings=(*warnings, *notes),
+        sight=sight,
     )
 
 

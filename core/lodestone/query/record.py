@@ -39,6 +39,7 @@ def trace_of(
     plan = query.plan
     return Trace(
         query_id=plan.query_id,
+        owner=plan.sight.owner,
         created_at=datetime.now(UTC),
         kind=kind,
         text=plan.text,
@@ -63,6 +64,7 @@ def trace_of(
         dropped=tuple(dict.fromkeys([*response.dropped, *query.log.dropped])),
         warnings=tuple(dict.fromkeys([*response.warnings, *query.log.warnings])),
         timings_ms=query.stopwatch.timings_ms(),
+        owner=query.asking.owner,
     )
 
 
@@ -86,4 +88,5 @@ def _plan(query: Query) -> dict[str, Any]:
         "outlier_threshold": plan.outlier_threshold,
         "adaptive": plan.adaptive,
         "budget": plan.budget,
+        "corpora": None if plan.sight.corpora is None else sorted(plan.sight.corpora),
     }

@@ -155,6 +155,9 @@ class CatalogReader(Protocol):
     def corpora(self, offset: int = 0, limit: int = 100) -> list[Corpus]:
         """A page of all corpora."""
 
+    def corpus_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Name -> id of those that there are."""
+
     def roots(self, corpus_id: str | None = None) -> list[Root]:
         """Roots of one corpus, or all."""
 

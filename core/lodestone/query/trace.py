@@ -56,6 +56,7 @@ class Trace:
         dropped: What was left out.
         warnings: What went wrong.
         timings_ms: Stage -> milliseconds.
+        owner: Who asked; "" where nobody has to say who they are.
     """
 
     query_id: str
@@ -83,6 +84,7 @@ class Trace:
     dropped: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     timings_ms: Mapping[str, float] = field(default_factory=dict)
+    owner: str = ""
 
     def to_bytes(self) -> bytes:
         """For the catalog."""
@@ -118,6 +120,7 @@ class Trace:
             "dropped": list(self.dropped),
             "warnings": list(self.warnings),
             "timings_ms": dict(self.timings_ms),
+            "owner": self.owner,
             "ids": packed.table,
         }
         text = json.dumps(header, ensure_ascii=False, default=str).encode("utf-8", "surrogatepass")
@@ -242,4 +245,5 @@ def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
         dropped=tuple(header["dropped"]),
         warnings=tuple(header["warnings"]),
         timings_ms=header["timings_ms"],
+        owner=header.get("owner", ""),
     )
