@@ -14,6 +14,7 @@ from lodestone.config.home import Home
 from lodestone.config.own_profiles import choose_profile
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import Settings
+from lodestone.observe import observer
 from lodestone.opened import OpenedHome
 
 if TYPE_CHECKING:
@@ -268,6 +269,8 @@ class Runtime(OpenedHome):
         from lodestone.tags.implicit import feedback_tags
 
         result = self.trust.learn(request)
+        if result.applied:
+            observer().judged(relevant=len(request.relevant), irrelevant=len(request.irrelevant))
         if result.applied and request.relevant and self.settings.tags.implicit:
             images = self.catalog.images(request.relevant)
             trace = load_trace(self.catalog, request.query_id)

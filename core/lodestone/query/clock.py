@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from lodestone.observe import observer
+
 T = TypeVar("T")
 
 
@@ -23,15 +25,16 @@ async def within(work: Awaitable[T], deadline: float) -> T:
 
 
 class Stopwatch:
-    """Milliseconds of each stage of one query; a stage that runs twice adds up."""
+    """Milliseconds of each stage of one query; a stage that runs twice adds up. Tells the task's observer of every one."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
         self._spent: dict[str, float] = {}
+        self.observed = observer().query()
 
     @property
     def started(self) -> float:
-        """`time.monotonic()` at construction."""
+        """`time.monotonic()` when the query arrived."""
         return self._started
 
     @contextmanager
@@ -39,12 +42,17 @@ class Stopwatch:
         """Count the time of the block as `name`."""
         start = time.monotonic()
         try:
-            yield
+            with self.observed.stage(name):
+                yield
         finally:
-            self.add(name, time.monotonic() - start)
+            self._count(name, time.monotonic() - start)
 
     def add(self, name: str, seconds: float) -> None:
         """Count time that was measured elsewhere."""
+        self._count(name, seconds)
+        self.observed.spent(name, seconds)
+
+    def _count(self, name: str, seconds: float) -> None:
         self._spent[name] = self._spent.get(name, 0.0) + seconds * 1000
 
     def seconds(self, name: str) -> float:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from lodestone.generators.base import Guide
+from lodestone.query.asking import NOW, Asking
 from lodestone.query.clock import Stopwatch
 from lodestone.query.guide_log import GuideLog
 from lodestone.query.hydrate import next_offset
@@ -23,7 +24,7 @@ Stage = Literal["text", "guides", "picture"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query under way: plan, clock, weights of spaces (trust included), the gate's word and what became of generators."""
+    """One query under way: plan, clock, weights of spaces (trust included), the gate's word, what became of generators, who asks."""
 
     plan: QueryPlan
     stopwatch: Stopwatch
@@ -32,6 +33,7 @@ class Query:
     trust: Mapping[str, float] = field(default_factory=dict)
     gate: GateDecision | None = None
     log: GuideLog = field(default_factory=GuideLog)
+    asking: Asking = NOW
 
     @property
     def rules(self) -> RankingRules:
@@ -77,7 +79,7 @@ def response_of(
 
 def finished(response: SearchResponse, query: Query) -> SearchResponse:
     """The same answer, with what was learnt after it was made."""
-    return response.model_copy(
+    last = response.model_copy(
         update={
             "dropped": list(dict.fromkeys([*response.dropped, *query.log.dropped])),
             "warnings": list(dict.fromkeys([*response.warnings, *query.log.warnings])),
@@ -85,6 +87,8 @@ def finished(response: SearchResponse, query: Query) -> SearchResponse:
             "timings_ms": query.stopwatch.timings_ms(),
         }
     )
+    query.stopwatch.observed.finished(last, guides=query.plan.guides)
+    return last
 
 
 def guide_info(
