@@ -16,7 +16,7 @@ from lodestone_schemas.learning import (
     TrustPage,
 )
 from lodestone_schemas.looking_back import ExplainedHit, HitPart, ListInfo, QueryExplanation, QueryInfo, QueryPage, ReplayResult
-from lodestone_schemas.pictures import CorpusInfo, CorpusPage, ImageInfo, RootInfo
+from lodestone_schemas.pictures import CorpusInfo, CorpusPage, ImageInfo, ImagePage, RootInfo
 from lodestone_schemas.problems import Problem
 from lodestone_schemas.searching import (
     Contribution,
@@ -59,6 +59,7 @@ __all__ = [
     "HitPart",
     "ImageId",
     "ImageInfo",
+    "ImagePage",
     "ListInfo",
     "PlanEvent",
     "Problem",

@@ -7,6 +7,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from lodestone_schemas.base import NEXT_CURSOR
+
 
 class _Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -33,6 +35,7 @@ class DirectoryPage(_Model):
 
     directories: list[DirectoryInfo]
     next_offset: int | None = None
+    next_cursor: str | None = Field(None, description=NEXT_CURSOR)
 
 
 class DirectoryRequest(_Model):

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from lodestone_schemas.base import ImageId, Model
+from lodestone_schemas.base import NEXT_CURSOR, ImageId, Model
 
 
 class FeedbackRequest(Model):
@@ -61,6 +61,7 @@ class TagPage(Model):
 
     tags: list[TagInfo]
     next_offset: int | None = None
+    next_cursor: str | None = Field(None, description=NEXT_CURSOR)
 
 
 class EngineInfo(Model):

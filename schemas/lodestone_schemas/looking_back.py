@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from lodestone_schemas.base import Model
+from lodestone_schemas.base import NEXT_CURSOR, Model
 from lodestone_schemas.searching import GateDecision, GuideInfo
 
 
@@ -27,6 +27,7 @@ class QueryPage(Model):
 
     queries: list[QueryInfo]
     next_offset: int | None = None
+    next_cursor: str | None = Field(None, description=NEXT_CURSOR)
 
 
 class ListInfo(Model):

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import Field
 
-from lodestone_schemas.base import Model
+from lodestone_schemas.base import NEXT_CURSOR, Model
 
 
 class ImageInfo(Model):
@@ -26,6 +26,13 @@ class ImageInfo(Model):
     longitude: float | None = None
     captions: list[str] = Field(default_factory=list)
     thumbnail: str
+
+
+class ImagePage(Model):
+    """One page of a corpus's pictures, by root and path."""
+
+    images: list[ImageInfo]
+    next_cursor: str | None = Field(None, description=NEXT_CURSOR)
 
 
 class RootInfo(Model):
@@ -51,3 +58,4 @@ class CorpusPage(Model):
 
     corpora: list[CorpusInfo]
     next_offset: int | None = None
+    next_cursor: str | None = Field(None, description=NEXT_CURSOR)

@@ -55,9 +55,11 @@ class CorpusRows(CatalogBase):
             known = list(connection.execute(select(tables.corpora.c.name).order_by(tables.corpora.c.name).limit(20)).scalars())
         raise UnknownNameError.among("corpus", name, known)
 
-    def corpora(self, offset: int = 0, limit: int = 100) -> list[Corpus]:
-        """A page of corpora by name."""
+    def corpora(self, offset: int = 0, limit: int = 100, *, after: str | None = None) -> list[Corpus]:
+        """A page of corpora by name; of those behind a name, where one is given."""
         query = select(tables.corpora).order_by(tables.corpora.c.name).offset(offset).limit(limit)
+        if after is not None:
+            query = query.where(tables.corpora.c.name > after)
         with self._reading() as connection:
             return [Corpus(*row) for row in connection.execute(query)]
 

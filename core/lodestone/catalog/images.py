@@ -7,7 +7,7 @@ loaded any more (see slices.py), and a tagged picture of either kind goes into t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
@@ -55,6 +55,32 @@ class ImageRows(CatalogBase):
             if len(page) < PAGE:
                 return
             last = page[-1].uri
+
+    def image_page(
+        self, roots: Sequence[str], limit: int, *, after: tuple[str, str] | None = None, states: Collection[ImageState]
+    ) -> list[ImageRecord]:
+        """A page of the pictures of several roots in some states: root by root as they are given, by uri within each.
+
+        Args:
+            roots: Ids.
+            limit: Pictures a page.
+            after: (root id, uri) of the last picture of the page before; a root that is not among `roots` gives nothing.
+            states: Which pictures.
+        """
+        images, found = tables.images, list[ImageRecord]()
+        waiting, last = list(roots), None
+        if after is not None:
+            waiting, last = (waiting[waiting.index(after[0]) :], after[1]) if after[0] in waiting else ([], None)
+        with self._reading() as connection:
+            for root_id in waiting:
+                query = select(*IMAGE_COLUMNS).where(images.c.root_id == root_id, images.c.state.in_(states))
+                if last is not None:
+                    query, last = query.where(images.c.uri > last), None
+                rows = connection.execute(query.order_by(images.c.uri).limit(limit - len(found)))
+                found.extend(map(image_record, rows))
+                if len(found) >= limit:
+                    break
+        return found
 
     def images_without_slice(self, corpus_id: str) -> Iterator[ImageRecord]:
         """Pending pictures of a corpus that are in no slice, by root and uri, a page at a time, as `images_of_root`."""

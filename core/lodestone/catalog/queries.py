@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, select
+from sqlalchemy import Connection, Row, delete, select, tuple_
 
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
 from lodestone.catalog.records import FeedbackRecord, QueryRecord
-from lodestone.catalog.sql import insert_ignoring, upsert
+from lodestone.catalog.sql import insert_ignoring, placed, upsert
 
 _NEWEST = (tables.queries.c.created_at.desc(), tables.queries.c.query_id.desc())
+_NEWEST_KEY = (tables.queries.c.created_at, tables.queries.c.query_id)
 _SUMMARY = tuple(column for column in tables.queries.c if column.name != "trace")
 _FEEDBACK = tuple(column for column in tables.feedback.c if column.name != "digest")
 
@@ -44,9 +46,11 @@ class QueryRows(CatalogBase):
             found = connection.execute(select(tables.queries).where(tables.queries.c.query_id == query_id)).first()
         return None if found is None else QueryRecord(**found._asdict())
 
-    def queries(self, offset: int = 0, limit: int = 100) -> list[QueryRecord]:
-        """A page of queries, newest first, without their traces."""
+    def queries(self, offset: int = 0, limit: int = 100, *, after: tuple[datetime, str] | None = None) -> list[QueryRecord]:
+        """A page of queries, newest first, without their traces; of those behind one (`created_at`, `query_id`), if given."""
         query = select(*_SUMMARY).order_by(*_NEWEST).offset(offset).limit(limit)
+        if after is not None:
+            query = query.where(tuple_(*_NEWEST_KEY) < placed(_NEWEST_KEY, after))
         with self._reading() as connection:
             return [QueryRecord(**row._asdict()) for row in connection.execute(query)]
 

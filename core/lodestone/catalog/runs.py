@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
 
-from sqlalchemy import Connection, Row, delete, func, insert, select, tuple_, update
+from sqlalchemy import Connection, and_, delete, func, insert, or_, select, tuple_, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
 from lodestone.catalog.records import Failure, Run, RunState
-from lodestone.catalog.sql import PAGE, chunks, upsert
+from lodestone.catalog.sql import PAGE, chunks, placed, upsert
 from lodestone.errors import NotFoundError
 
 _FAILURE_COLUMNS = tuple(tables.failures.c[name] for name in ("run_id", "root_id", "uri", "code", "message", "image_id"))
@@ -156,6 +156,49 @@ class RunRows(CatalogBase):
         with self._reading() as connection:
             return [_run(row) for row in connection.execute(query)]
 
+    def run_page(
+        self,
+        offset: int = 0,
+        limit: int = 100,
+        *,
+        corpus_ids: Collection[str] | None = None,
+        kind: str | None = None,
+        state: RunState | None = None,
+        after: tuple[int, str] | None = None,
+    ) -> list[tuple[int, Run]]:
+        """A page of runs with their `seq`, newest first; of those behind one (`seq`, `run_id`), where it is given.
+
+        Args:
+            offset: Runs to skip.
+            limit: Runs a page.
+            corpus_ids: Only runs about these corpora; None for all runs, those about no corpus too.
+            kind: Only of this kind.
+            state: Only in this state.
+            after: Place of the last run of the page before.
+        """
+        table = tables.runs
+        query = select(table.c.seq, *_COLUMNS).order_by(*_NEWEST).offset(offset).limit(limit)
+        if corpus_ids is not None:
+            query = query.where(table.c.corpus_id.in_(corpus_ids))
+        if kind is not None:
+            query = query.where(table.c.kind == kind)
+        if state is not None:
+            query = query.where(table.c.state == RunState(state).value)
+        if after is not None:
+            query = query.where(or_(table.c.seq < after[0], and_(table.c.seq == after[0], table.c.run_id > after[1])))
+        with self._reading() as connection:
+            return [(row[0], _run(row[1:])) for row in connection.execute(query)]
+
+    def failure_page(self, run_id: str, limit: int, *, after: tuple[str, str, str] | None = None) -> list[Failure]:
+        """Failures last met in a run, by root id, uri and code; of those behind one, where it is given."""
+        table = tables.failures
+        key = (table.c.root_id, table.c.uri, table.c.code)
+        query = select(*_FAILURE_COLUMNS).where(table.c.run_id == run_id).order_by(*key).limit(limit)
+        if after is not None:
+            query = query.where(tuple_(*key) > placed(key, after))
+        with self._reading() as connection:
+            return [Failure(*row) for row in connection.execute(query)]
+
     def add_failures(self, failures: Sequence[Failure]) -> None:
         """Record files that could not be used; a file's earlier failure with the same code is replaced."""
         if failures:
@@ -210,8 +253,8 @@ class RunRows(CatalogBase):
             raise _no_run(run_id)
 
 
-def _run(row: Row[Any]) -> Run:
-    found = row._asdict()
+def _run(values: Sequence[Any]) -> Run:
+    found = dict(zip((column.name for column in _COLUMNS), values, strict=True))
     return Run(**{**found, "state": RunState(found["state"])})
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Connection, Table
+from sqlalchemy import Column, Connection, Table, Tuple, literal, tuple_
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
@@ -31,6 +31,11 @@ def insert_ignoring(connection: Connection, table: Table, rows: Sequence[Mapping
     first_key = next(iter(table.primary_key))
     statement = _insert(connection, table).on_conflict_do_nothing().returning(first_key)
     return len(connection.execute(statement, [dict(row) for row in rows]).all())
+
+
+def placed(columns: Sequence[Column[Any]], place: Sequence[Any]) -> Tuple:
+    """A row's place as a value to compare `tuple_(*columns)` with, each part of its column's type."""
+    return tuple_(*(literal(part, column.type) for column, part in zip(columns, place, strict=True)))
 
 
 def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:

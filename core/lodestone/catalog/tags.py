@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, delete, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, or_, select
 
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
@@ -99,9 +99,13 @@ class TagRows(CatalogBase):
         image_id: str | None = None,
         offset: int = 0,
         limit: int = 100,
+        after: tuple[datetime, str] | None = None,
     ) -> list[TagRecord]:
-        """A page of tags, newest first; None for any."""
+        """A page of tags, newest first; None for any. `after`: of those behind one (`created_at`, `tag_id`)."""
         conditions = _conditions(corpus_id=corpus_id, text=text, source=source, image_id=image_id)
+        if after is not None:
+            moment, place = tables.tags.c.created_at, tables.tags.c.tag_id
+            conditions.append(or_(moment < after[0], and_(moment == after[0], place > after[1])))
         query = select(tables.tags).where(*conditions).order_by(*_NEWEST).offset(offset).limit(limit)
         with self._reading() as connection:
             return [TagRecord(*row) for row in connection.execute(query)]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from lodestone.catalog.records import ImageState, Root
 from lodestone.directories.naming import corpus_names
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone.paging import decode_cursor, encode_cursor
 from lodestone.sources.urls import bare_of
 from lodestone_schemas.directories import DirectoryChange, DirectoryInfo, DirectoryPage
 
@@ -85,14 +86,26 @@ class DirectoryBook:
         root = self._catalog.root(root_id)
         return self._info(root, corpus_names(self._catalog)[root.corpus_id], busy)
 
-    def page(self, offset: int = 0, limit: int = 100, *, busy: Collection[str] = ()) -> DirectoryPage:
-        """Some directories, by corpus and name."""
+    def page(
+        self, offset: int = 0, limit: int = 100, *, cursor: str | None = None, busy: Collection[str] = ()
+    ) -> DirectoryPage:
+        """Some directories, by corpus and name, from an offset or behind a page's `next_cursor`.
+
+        Raises:
+            InvalidRequestError: no such cursor.
+        """
         names = corpus_names(self._catalog)
-        roots = sorted(self._catalog.roots(None), key=lambda root: (names[root.corpus_id], root.name))
-        shown = roots[offset : offset + limit]
+        found = self._catalog.roots(None)
+        places = {root.root_id: (names[root.corpus_id], root.name) for root in found}
+        roots = sorted(found, key=lambda root: places[root.root_id])
+        if cursor is not None:
+            after = decode_cursor("directories", cursor, str, str)
+            roots = [root for root in roots if places[root.root_id] > after]
+        shown, more = roots[offset : offset + limit], offset + limit < len(roots)
         return DirectoryPage(
             directories=[self._info(root, names[root.corpus_id], busy) for root in shown],
-            next_offset=offset + limit if offset + limit < len(roots) else None,
+            next_offset=offset + limit if more and cursor is None else None,
+            next_cursor=encode_cursor("directories", *places[shown[-1].root_id]) if more and shown else None,
         )
 
     def _info(self, root: Root, corpus: str, busy: Collection[str]) -> DirectoryInfo:

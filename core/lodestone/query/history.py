@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.generators.cache import PICTURE_KEY
 from lodestone.generators.pictures import PICTURE_MEDIA_TYPE
+from lodestone.paging import decode_cursor, encode_cursor
 from lodestone.query.replay import compare
 from lodestone.query.trace import Trace, load_trace
 from lodestone_schemas.api import QueryInfo, QueryPage, ReplayResult, SearchRequest
@@ -19,11 +21,20 @@ if TYPE_CHECKING:
     from lodestone.query.engine import QueryEngine
 
 
-def query_page(catalog: Catalog, *, offset: int, limit: int) -> QueryPage:
-    """Recorded queries, newest first. Blocking."""
-    found = catalog.queries(offset, limit + 1)
-    infos = [_info(one) for one in found[:limit]]
-    return QueryPage(queries=infos, next_offset=offset + limit if len(found) > limit else None)
+def query_page(catalog: Catalog, *, offset: int, limit: int, cursor: str | None = None) -> QueryPage:
+    """Recorded queries, newest first, from an offset or behind a page's `next_cursor`. Blocking.
+
+    Raises:
+        InvalidRequestError: no such cursor.
+    """
+    after = None if cursor is None else decode_cursor("queries", cursor, datetime, str)
+    found = catalog.queries(offset, limit + 1, after=after)
+    page, more = found[:limit], len(found) > limit
+    return QueryPage(
+        queries=[_info(one) for one in page],
+        next_offset=offset + limit if more and cursor is None else None,
+        next_cursor=encode_cursor("queries", page[-1].created_at, page[-1].query_id) if more else None,
+    )
 
 
 def guide_picture(catalog: Catalog, cache: GuideCache | None, query_id: str, guide_id: str) -> tuple[bytes, str]:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone.paging import decode_cursor, encode_cursor
 from lodestone.query.plan import normalise_query
 from lodestone.tags.terms import terms
 from lodestone_schemas.api import TagInfo, TagPage
@@ -79,6 +80,7 @@ class TagBook:
         image_id: str | None = None,
         offset: int = 0,
         limit: int = 100,
+        cursor: str | None = None,
     ) -> TagPage:
         """A page of tags; the arguments restrict it together.
 
@@ -89,9 +91,10 @@ class TagBook:
             image_id: Of this picture.
             offset: Tags to skip, >= 0.
             limit: Tags a page, 1 to `MAX_PAGE`.
+            cursor: `next_cursor` of the page before; None for the first.
 
         Raises:
-            InvalidRequestError: no such source, or offset or limit out of range.
+            InvalidRequestError: no such source, no such cursor, or offset or limit out of range.
             UnknownNameError: no such corpus.
         """
         if offset < 0 or not 1 <= limit <= MAX_PAGE:
@@ -105,8 +108,14 @@ class TagBook:
             image_id=image_id,
             offset=offset,
             limit=limit + 1,
+            after=None if cursor is None else decode_cursor("tags", cursor, datetime, str),
         )
-        return TagPage(tags=[info_of(one) for one in found[:limit]], next_offset=offset + limit if len(found) > limit else None)
+        page, more = found[:limit], len(found) > limit
+        return TagPage(
+            tags=[info_of(one) for one in page],
+            next_offset=offset + limit if more and cursor is None else None,
+            next_cursor=encode_cursor("tags", page[-1].created_at, page[-1].tag_id) if more else None,
+        )
 
     def _corpus_id(self, name: str | None) -> str | None:
         return None if name is None else self._catalog.corpus(name).corpus_id
