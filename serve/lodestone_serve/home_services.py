@@ -20,6 +20,7 @@ from lodestone.config.settings import Settings
 from lodestone.errors import LodestoneError, ServiceUnavailableError
 from lodestone.indexing.progress import Progress, silent
 from lodestone.indexing.repair import make_missing_collections
+from lodestone.query.asking import NOW, Asking
 from lodestone_schemas.api import (
     CorpusPage,
     Event,
@@ -118,24 +119,24 @@ class HomeServices(MemoryServices, DirectoryServices):
             await opened.runtime.close_hub()
             await asyncio.to_thread(opened.runtime.close)
 
-    async def events(self, request: SearchRequest) -> AsyncIterator[Event]:
+    async def events(self, request: SearchRequest, *, asking: Asking = NOW) -> AsyncIterator[Event]:
         """See `Services.events`."""
-        async with aclosing(cast("Any", self._now.answering.engine.events(request))) as events:
+        async with aclosing(cast("Any", self._now.answering.engine.events(request, asking=asking))) as events:
             async for event in events:
                 yield event
 
-    async def answer(self, request: SearchRequest) -> SearchResponse:
+    async def answer(self, request: SearchRequest, *, asking: Asking = NOW) -> SearchResponse:
         """See `Services.answer`."""
-        return await self._now.answering.engine.answer(request)
+        return await self._now.answering.engine.answer(request, asking=asking)
 
-    async def similar(self, image_id: str, options: SearchOptions) -> SearchResponse:
+    async def similar(self, image_id: str, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
         """See `Services.similar`."""
-        return await self._now.answering.engine.similar(image_id, options)
+        return await self._now.answering.engine.similar(image_id, options, asking=asking)
 
-    async def by_picture(self, picture: bytes, options: SearchOptions) -> SearchResponse:
+    async def by_picture(self, picture: bytes, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
         """See `Services.by_picture`."""
         image = await asyncio.to_thread(self._now.runtime.decode, picture)
-        return await self._now.answering.engine.by_picture(image, options)
+        return await self._now.answering.engine.by_picture(image, options, asking=asking)
 
     async def image(self, image_id: str) -> ImageInfo:
         """See `Services.image`."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from lodestone.query.asking import NOW, Asking
 from lodestone_schemas.api import (
     CorpusPage,
     EngineList,
@@ -81,16 +82,16 @@ class Services(Protocol):
     async def close(self) -> None:
         """Release everything. Idempotent."""
 
-    def events(self, request: SearchRequest) -> AsyncIterator[Event]:
+    def events(self, request: SearchRequest, *, asking: Asking = NOW) -> AsyncIterator[Event]:
         """The query's events; closing the iterator stops the query."""
 
-    async def answer(self, request: SearchRequest) -> SearchResponse:
+    async def answer(self, request: SearchRequest, *, asking: Asking = NOW) -> SearchResponse:
         """The query's final answer."""
 
-    async def similar(self, image_id: str, options: SearchOptions) -> SearchResponse:
+    async def similar(self, image_id: str, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
         """Pictures like an indexed one; `NotFoundError` for an unknown id."""
 
-    async def by_picture(self, picture: bytes, options: SearchOptions) -> SearchResponse:
+    async def by_picture(self, picture: bytes, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
         """Pictures like an uploaded one; `ImageError` when it cannot be decoded within the bounds."""
 
     async def image(self, image_id: str) -> ImageInfo:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from lodestone.errors import ImageError, NotFoundError, UnknownNameError
+from lodestone.query.asking import NOW, Asking
 from lodestone_schemas.api import (
     CorpusInfo,
     CorpusPage,
@@ -63,7 +64,7 @@ class FakeServices:
             query_id="q1", stage=stage, hits=[hit], fusion="rrf", space_weights={"bridge": 1.0}, timings_ms={"encode": 3.0}
         )
 
-    async def events(self, request: SearchRequest) -> AsyncIterator[Event]:
+    async def events(self, request: SearchRequest, *, asking: Asking = NOW) -> AsyncIterator[Event]:
         self.asked.append(request)
         if self.fail:
             raise self.fail
@@ -84,7 +85,7 @@ class FakeServices:
         finally:
             self.running -= 1
 
-    async def answer(self, request: SearchRequest) -> SearchResponse:
+    async def answer(self, request: SearchRequest, *, asking: Asking = NOW) -> SearchResponse:
         self.asked.append(request)
         if self.fail:
             raise self.fail
@@ -96,12 +97,12 @@ class FakeServices:
             self.running -= 1
         return self.response("guides")
 
-    async def similar(self, image_id: str, options: SearchOptions) -> SearchResponse:
+    async def similar(self, image_id: str, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
         self._known(image_id)
         self.asked.append(options)
         return self.response("picture")
 
-    async def by_picture(self, picture: bytes, options: SearchOptions) -> SearchResponse:
+    async def by_picture(self, picture: bytes, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
         if not picture.startswith(b"\x89PNG"):
             raise ImageError("not a picture", hint="send a picture", reason="not_an_image")
         self.asked.append(options)

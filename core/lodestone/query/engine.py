@@ -135,7 +135,9 @@ class QueryEngine:
         if self._loop is not None and self._settings.outliers and guides >= UMAP_FROM:
             await asyncio.to_thread(self._loop.warm_up)
 
-    async def events(self, request: SearchRequest, *, sight: Sight = EVERYTHING) -> AsyncGenerator[Event, None]:
+    async def events(
+        self, request: SearchRequest, *, sight: Sight = EVERYTHING, asking: Asking = NOW
+    ) -> AsyncGenerator[Event, None]:
         """Answer in words, step by step; closing the iterator cancels what is pending.
 
         Raises:
@@ -143,11 +145,12 @@ class QueryEngine:
             DeadlineExceededError: the deadline passed before anything was found.
             StoreError, CatalogError: what the answer is read from failed.
         """
-        stopwatch = Stopwatch()
-        plan = await self._plan(request, stopwatch, sight)
+        stopwatch = Stopwatch(asking.arrived)
+        query = _without_guides(Query(await self._plan(request, stopwatch, sight), stopwatch, {}), asking.text_only)
+        plan = query.plan
         with stopwatch.stage("encode"):
             texts = await self._encode(plan)
-        query = await self._lessons.with_trust(Query(plan, stopwatch, {}), texts)
+        query = await self._lessons.with_trust(query, texts)
         query = replace(query, trust=query.trust or untaught(self._profile.space_priors, list(plan.spaces)))
         query = replace(query, weights=self._weigh(texts, query))
         yield plan_event(query)
@@ -178,21 +181,23 @@ class QueryEngine:
         await self._lessons.remember(request, query, ranking, response, texts=texts)
         yield DoneEvent(response=finished(response, query))
 
-    async def answer(self, request: SearchRequest, *, sight: Sight = EVERYTHING) -> SearchResponse:
+    async def answer(self, request: SearchRequest, *, sight: Sight = EVERYTHING, asking: Asking = NOW) -> SearchResponse:
         """The last event's answer; raises as `events` does."""
-        async with aclosing(self.events(request, sight=sight)) as events:
+        async with aclosing(self.events(request, sight=sight, asking=asking)) as events:
             async for event in events:
                 if isinstance(event, DoneEvent):
                     return event.response
         raise AssertionError("a query ends with a DoneEvent or an exception")
 
-    async def similar(self, image_id: str, options: SearchOptions, *, sight: Sight = EVERYTHING) -> SearchResponse:
+    async def similar(
+        self, image_id: str, options: SearchOptions, *, sight: Sight = EVERYTHING, asking: Asking = NOW
+    ) -> SearchResponse:
         """Pictures like an indexed one, by the vectors it has; without itself.
 
         Raises:
             NotFoundError: no such picture in any searched space.
         """
-        stopwatch = Stopwatch()
+        stopwatch = Stopwatch(asking.arrived)
         plan = await self._plan(options, stopwatch, sight)
         with stopwatch.stage("retrieve"):
             vectors = await _in_time(asyncio.to_thread(self._vectors_of, image_id, plan), plan, "reading the picture's vectors")
@@ -201,15 +206,17 @@ class QueryEngine:
                 f"no picture {image_id!r} is indexed", hint="take the id from a search result", image_id=image_id
             )
         without = Filter((plan.filter or Filter()).must, (*(plan.filter or Filter()).must_not, HasId((image_id,))))
-        return await self._like(vectors, replace(plan, filter=without), stopwatch, options, kind="similar", asking=asking)
+        return await self._like(vectors, replace(plan, filter=without), stopwatch, options, kind="similar")
 
-    async def by_picture(self, image: Image.Image, options: SearchOptions, *, sight: Sight = EVERYTHING) -> SearchResponse:
+    async def by_picture(
+        self, image: Image.Image, options: SearchOptions, *, sight: Sight = EVERYTHING, asking: Asking = NOW
+    ) -> SearchResponse:
         """Pictures like this one, which need not be indexed; `image` is upright RGB. The first call loads the image models.
 
         Raises:
             ModelUnavailableError: an image model cannot be loaded.
         """
-        stopwatch = Stopwatch()
+        stopwatch = Stopwatch(asking.arrived)
         plan = await self._plan(options, stopwatch, sight)
         vectors: dict[str, Vector] = {}
         if plan.spaces:
@@ -217,7 +224,7 @@ class QueryEngine:
             with stopwatch.stage("embed"):
                 embedded = await _in_time(self._encoder.embed_pictures([pixels]), plan, "embedding the picture")
             vectors = {collection: rows[0] for collection, rows in embedded.items()}
-        return await self._like(vectors, plan, stopwatch, options, kind="picture", asking=asking)
+        return await self._like(vectors, plan, stopwatch, options, kind="picture")
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
@@ -279,18 +286,11 @@ class QueryEngine:
         return ranking
 
     async def _like(
-        self,
-        vectors: Mapping[str, Vector],
-        plan: QueryPlan,
-        stopwatch: Stopwatch,
-        options: SearchOptions,
-        *,
-        kind: Kind,
-        asking: Asking,
+        self, vectors: Mapping[str, Vector], plan: QueryPlan, stopwatch: Stopwatch, options: SearchOptions, *, kind: Kind
     ) -> SearchResponse:
         spaces = {space: collection for space, collection in plan.spaces.items() if collection in vectors}
         weights = trusted(EqualWeights().weights({}, list(spaces)), untaught(self._profile.space_priors, list(spaces)))
-        query = Query(plan, stopwatch, weights, asking=asking)
+        query = Query(plan, stopwatch, weights)
         searches = [
             ListSearch(PICTURE_GUIDE, space, collection, weights[space], vectors[collection])
             for space, collection in spaces.items()
@@ -319,6 +319,14 @@ class QueryEngine:
             if len(points):
                 found[collection] = points.vectors[0]
         return found
+
+
+def _without_guides(query: Query, reason: str) -> Query:
+    """The query, to be answered by its text pass where there is a reason for that; its answer says so."""
+    if not reason or not query.plan.guides:
+        return query
+    query.log.left_out(f"guides: {reason}")
+    return replace(query, plan=replace(query.plan, generators=(), guides=0))
 
 
 def _wants_guides(query: Query) -> bool:

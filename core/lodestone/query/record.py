@@ -64,7 +64,6 @@ def trace_of(
         dropped=tuple(dict.fromkeys([*response.dropped, *query.log.dropped])),
         warnings=tuple(dict.fromkeys([*response.warnings, *query.log.warnings])),
         timings_ms=query.stopwatch.timings_ms(),
-        owner=query.asking.owner,
     )
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from lodestone.generators.base import Guide
-from lodestone.query.asking import NOW, Asking
 from lodestone.query.clock import Stopwatch
 from lodestone.query.guide_log import GuideLog
 from lodestone.query.hydrate import next_offset
@@ -24,7 +23,7 @@ Stage = Literal["text", "guides", "picture"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query under way: plan, clock, weights of spaces (trust included), the gate's word, what became of generators, who asks."""
+    """One query under way: plan, clock, weights of spaces (trust included), the gate's word and what became of generators."""
 
     plan: QueryPlan
     stopwatch: Stopwatch
@@ -33,7 +32,6 @@ class Query:
     trust: Mapping[str, float] = field(default_factory=dict)
     gate: GateDecision | None = None
     log: GuideLog = field(default_factory=GuideLog)
-    asking: Asking = NOW
 
     @property
     def rules(self) -> RankingRules:
