@@ -33,7 +33,7 @@ class Admission:
             Refusal: 503 `overloaded`; as many queries as allowed are running and waiting.
         """
         if self._admitted >= self._most:
-            self._metrics.shed.inc()
+            self._metrics.shed.labels("overloaded").inc()
             raise Refusal(503, f"{self._admitted} queries are running or waiting", hint="try again in a moment")
         self._admitted += 1
         try:

@@ -1,59 +1,74 @@
-"""What does the service count? Prometheus metrics of one app, in a registry of its own."""
+"""What does the service count? The instruments of one process, under the names by which the rest of the service knows them.
+
+What each means is in metric_table.py. `Metrics` is made once a process; a replica on Ray gives it a mirror (ray_metrics.py).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 
 from lodestone_schemas.api import SearchResponse
+from lodestone_serve import metric_table as table
+from lodestone_serve.instruments import OTHER, Maker, Mirror
 
-_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.06, 0.1, 0.15, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-_BREAKER = {"closed": 0, "half_open": 1, "open": 2}
-_BATCHES = (1, 2, 4, 8, 16, 32, 64)
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_BREAKER: Final = {"closed": 0, "half_open": 1, "open": 2}
+_OUT_OF_TIME: Final = "out of time"  # so ends whatever an answer says to have left out for want of time
+_STABLE: Final = "more guides: stable"
 
 
 class Metrics:
-    """Counters and histograms of one service. Label values come from the code (route templates, stages), never from users."""
+    """Counters, gauges and histograms of one process. Label values come from the code, never from users.
 
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "lodestone_http_requests", "Answered requests.", ("method", "route", "status"), registry=self.registry
-        )
-        self.request_seconds = Histogram(
-            "lodestone_http_request_seconds",
-            "From the first byte of a request to the last of its answer.",
-            ("route",),
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self.stage_seconds = Histogram(
-            "lodestone_query_stage_seconds",
-            "Time of each stage of a query, as the engine measured it.",
-            ("stage",),
-            buckets=_SECONDS,
-            registry=self.registry,
-        )
-        self.in_flight = Gauge("lodestone_queries_in_flight", "Queries worked on.", registry=self.registry)
-        self.waiting = Gauge("lodestone_queries_waiting", "Queries admitted and waiting for a slot.", registry=self.registry)
-        self.shed = Counter("lodestone_queries_shed", "Queries refused because the queue was full.", registry=self.registry)
-        self.text_batch = Histogram(
-            "lodestone_text_batch_size", "Texts encoded in one pass.", buckets=_BATCHES, registry=self.registry
-        )
+    Args:
+        mirror: A second exporter; None for none.
+        registry: Read at /metrics; a new one by default, with what Python and the operating system say of the process.
+    """
 
-        self.engines = EngineMetrics(self.registry)
-        self.verdicts = Counter(
-            "lodestone_gate_verdicts", "What the complexity gate made of queries.", ("verdict",), registry=self.registry
-        )
-        self.guides = Counter(
-            "lodestone_guides", "Guides of answered queries, by what became of them.", ("status",), registry=self.registry
-        )
+    def __init__(self, mirror: Mirror | None = None, *, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry or _with_process(CollectorRegistry())
+        make = Maker(self.registry, mirror)
+        self.requests = make.counter(table.HTTP_REQUESTS)
+        self.request_seconds = make.histogram(table.HTTP_REQUEST_SECONDS)
+        self.errors = make.counter(table.ERRORS)
+        self.shed = make.counter(table.SHED)
+        self.idempotent_replays = make.counter(table.IDEMPOTENT_REPLAYS)
+
+        self.in_flight = make.gauge(table.IN_FLIGHT)
+        self.waiting = make.gauge(table.WAITING)
+        self.wait_seconds = make.histogram(table.WAIT_SECONDS)
+        self.stage_seconds = make.histogram(table.STAGE_SECONDS)
+        self.text_pass_seconds = make.histogram(table.TEXT_PASS_SECONDS)
+        self.answers = make.counter(table.ANSWERS)
+        self.answers_late = make.counter(table.ANSWERS_LATE)
+        self.answers_empty = make.counter(table.ANSWERS_EMPTY)
+        self.verdicts = make.counter(table.VERDICTS)
+        self.guides = make.counter(table.GUIDES)
+        self.guides_saved = make.counter(table.GUIDES_SAVED)
+        self.text_batch = make.histogram(table.TEXT_BATCH)
+        self.picture_batch = make.histogram(table.PICTURE_BATCH)
+        self.judged = make.counter(table.JUDGED)
+
+        self.streams_open = make.gauge(table.STREAMS_OPEN)
+        self.streams_resumed = make.counter(table.STREAMS_RESUMED)
+        self.streams_cancelled = make.counter(table.STREAMS_CANCELLED)
+        self.records_waiting = make.gauge(table.RECORDS_WAITING)
+        self.records_lost = make.counter(table.RECORDS_LOST)
+
+        self.engines = EngineMetrics(make)
+        self.home = HomeMetrics(make)
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
-        self.requests.labels(method, route, str(status)).inc()
+        self.requests.labels(method if method in _METHODS else OTHER, route, str(status)).inc()
         self.request_seconds.labels(route).observe(seconds)
+
+    def observe_error(self, code: str, status: int) -> None:
+        """Count a problem that a client was told, as an answer or inside a stream."""
+        self.errors.labels(code, str(status)).inc()
 
     def observe_stages(self, timings_ms: Mapping[str, float]) -> None:
         """Record the milliseconds of a query's stages."""
@@ -61,12 +76,27 @@ class Metrics:
             self.stage_seconds.labels(stage).observe(milliseconds / 1000)
 
     def observe_answer(self, response: SearchResponse) -> None:
-        """Record the stages of an answered query, the gate's verdict and what became of its guides."""
+        """Record an answered query: its stages, the gate's verdict, what became of its guides, and what it lacks."""
         self.observe_stages(response.timings_ms)
+        self.answers.labels(response.stage).inc()
+        if not response.hits:
+            self.answers_empty.inc()
+        if any(what.endswith(_OUT_OF_TIME) for what in response.dropped):
+            self.answers_late.inc()
         if response.gate is not None:
             self.verdicts.labels(response.gate.verdict).inc()
         for guide in response.guides:
             self.guides.labels(guide.status).inc()
+
+    def observe_saved(self, response: SearchResponse, *, guides: int) -> None:
+        """Record guides that an answer needed fewer of than the `guides` it was allowed."""
+        saved = float(guides - len(response.guides))
+        if saved <= 0:
+            return
+        if response.gate is not None and response.gate.verdict == "simple":
+            self.guides_saved.labels("gate").inc(saved)
+        elif any(what.startswith(_STABLE) for what in response.dropped):
+            self.guides_saved.labels("stable").inc(saved)
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus' text format."""
@@ -76,28 +106,13 @@ class Metrics:
 class EngineMetrics:
     """Meets `generators.asking.HubObserver`. Engine names come from the settings of the service, never from queries."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self._calls = Counter(
-            "lodestone_generator_calls", "Calls of guide engines, by how they ended.", ("engine", "outcome"), registry=registry
-        )
-        self._seconds = Histogram(
-            "lodestone_generator_seconds",
-            "Time of one call of a guide engine.",
-            ("engine",),
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self._guides = Counter("lodestone_generator_guides", "Guides that engines gave.", ("engine",), registry=registry)
-        self._cost = Counter("lodestone_generator_cost", "What engines charged.", ("engine",), registry=registry)
-        self._breaker = Gauge(
-            "lodestone_generator_breaker",
-            "Breaker of an engine: 0 closed, 1 half open, 2 open.",
-            ("engine",),
-            registry=registry,
-        )
-        self._cache = Counter(
-            "lodestone_guide_cache", "Look-ups of the guide cache, by result.", ("result",), registry=registry
-        )
+    def __init__(self, make: Maker) -> None:
+        self._calls = make.counter(table.ENGINE_CALLS)
+        self._seconds = make.histogram(table.ENGINE_SECONDS)
+        self._guides = make.counter(table.ENGINE_GUIDES)
+        self._cost = make.counter(table.ENGINE_COST)
+        self._breaker = make.gauge(table.ENGINE_BREAKER)
+        self._cache = make.counter(table.GUIDE_CACHE)
 
     def asked(self, engine: str, outcome: str, seconds: float, guides: int, cost: float) -> None:
         """One call ended."""
@@ -114,3 +129,32 @@ class EngineMetrics:
     def cache(self, kind: str) -> None:
         """A guide was looked for."""
         self._cache.labels(kind).inc()
+
+
+class HomeMetrics:
+    """What sampling.py sets: facts of the home, looked at from time to time."""
+
+    def __init__(self, make: Maker) -> None:
+        self.info = make.gauge(table.INFO)
+        self.part_up = make.gauge(table.PART_UP)
+        self.images = make.gauge(table.IMAGES)
+        self.points = make.gauge(table.POINTS)
+        self.unloaded = make.gauge(table.UNLOADED)
+        self.outbox = make.gauge(table.OUTBOX)
+        self.last_sync = make.gauge(table.LAST_SYNC)
+        self.failures = make.gauge(table.FAILURES)
+        self.runs = make.gauge(table.RUNS)
+        self.run_heartbeat = make.gauge(table.RUN_HEARTBEAT)
+        self.jobs = make.gauge(table.JOBS)
+        self.job_steps = make.counter(table.JOB_PROGRESS)
+        self.job_failures = make.counter(table.JOB_FAILURES)
+        self.disk_free = make.gauge(table.DISK_FREE)
+        self.disk_size = make.gauge(table.DISK_SIZE)
+        self.sampled = make.gauge(table.SAMPLED)
+        self.sampling_failures = make.counter(table.SAMPLING_FAILURES)
+
+
+def _with_process(registry: CollectorRegistry) -> CollectorRegistry:
+    for collector in (ProcessCollector, PlatformCollector, GCCollector):
+        collector(registry=registry)
+    return registry

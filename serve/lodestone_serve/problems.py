@@ -11,12 +11,14 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from starlette.exceptions import HTTPException
+from starlette.types import Receive, Scope, Send
 
 from lodestone.errors import LodestoneError
 from lodestone_schemas.api import Problem
 
 PROBLEM_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
+CODE_IN_SCOPE = "lodestone.problem"
 
 _CODES = {
     400: "bad_request",
@@ -77,12 +79,25 @@ def unexpected(request_id: str) -> Problem:
 
 def problem_response(found: Problem, headers: Mapping[str, str] | None = None) -> Response:
     """The HTTP answer that carries `found`."""
-    return Response(
+    return _ProblemResponse(
         content=found.model_dump_json(),
         status_code=found.status,
         media_type=PROBLEM_TYPE,
         headers={**_retry_headers(found.status), **(headers or {})},
+        code=found.code,
     )
+
+
+class _ProblemResponse(Response):
+    """Leaves the problem's code in the scope, where whoever counts requests finds it."""
+
+    def __init__(self, *, code: str, **response: Any) -> None:  # noqa: ANN401
+        super().__init__(**response)
+        self._code = code
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope[CODE_IN_SCOPE] = self._code
+        await super().__call__(scope, receive, send)
 
 
 def refusal_response(refusal: Refusal, path: str) -> Response:
