@@ -1,8 +1,10 @@
-"""How did a query come, beside what it asks? When, and whether there is room for guides."""
+"""How did a query come, beside what it asks? When, from whom, and whether there is room for guides."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from lodestone.access.sight import EVERYTHING, Sight
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,11 +14,13 @@ class Asking:
     Attributes:
         arrived: When it came, `time.monotonic()` of this process: its deadline counts from then. None: now.
         text_only: Why it gets no guides, e.g. `the service is busy`; "": it may have them.
+        sight: Of whoever asks: nothing else is searched, and the record is theirs.
     """
 
     arrived: float | None = None
     text_only: str = ""
+    sight: Sight = EVERYTHING
 
 
 NOW = Asking()
-"""Came just now, and may have guides."""
+"""Came just now, from somebody who sees everything, and may have guides."""

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from lodestone.access.sight import EVERYTHING, Sight
+from lodestone.access.sight import Sight
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import DeadlineExceededError, NotFoundError
@@ -135,9 +135,7 @@ class QueryEngine:
         if self._loop is not None and self._settings.outliers and guides >= UMAP_FROM:
             await asyncio.to_thread(self._loop.warm_up)
 
-    async def events(
-        self, request: SearchRequest, *, sight: Sight = EVERYTHING, asking: Asking = NOW
-    ) -> AsyncGenerator[Event, None]:
+    async def events(self, request: SearchRequest, *, asking: Asking = NOW) -> AsyncGenerator[Event, None]:
         """Answer in words, step by step; closing the iterator cancels what is pending.
 
         Raises:
@@ -146,7 +144,7 @@ class QueryEngine:
             StoreError, CatalogError: what the answer is read from failed.
         """
         stopwatch = Stopwatch(asking.arrived)
-        query = _without_guides(Query(await self._plan(request, stopwatch, sight), stopwatch, {}), asking.text_only)
+        query = _without_guides(Query(await self._plan(request, stopwatch, asking.sight), stopwatch, {}), asking.text_only)
         plan = query.plan
         with stopwatch.stage("encode"):
             texts = await self._encode(plan)
@@ -181,24 +179,22 @@ class QueryEngine:
         await self._lessons.remember(request, query, ranking, response, texts=texts)
         yield DoneEvent(response=finished(response, query))
 
-    async def answer(self, request: SearchRequest, *, sight: Sight = EVERYTHING, asking: Asking = NOW) -> SearchResponse:
+    async def answer(self, request: SearchRequest, *, asking: Asking = NOW) -> SearchResponse:
         """The last event's answer; raises as `events` does."""
-        async with aclosing(self.events(request, sight=sight, asking=asking)) as events:
+        async with aclosing(self.events(request, asking=asking)) as events:
             async for event in events:
                 if isinstance(event, DoneEvent):
                     return event.response
         raise AssertionError("a query ends with a DoneEvent or an exception")
 
-    async def similar(
-        self, image_id: str, options: SearchOptions, *, sight: Sight = EVERYTHING, asking: Asking = NOW
-    ) -> SearchResponse:
+    async def similar(self, image_id: str, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
         """Pictures like an indexed one, by the vectors it has; without itself.
 
         Raises:
             NotFoundError: no such picture in any searched space.
         """
         stopwatch = Stopwatch(asking.arrived)
-        plan = await self._plan(options, stopwatch, sight)
+        plan = await self._plan(options, stopwatch, asking.sight)
         with stopwatch.stage("retrieve"):
             vectors = await _in_time(asyncio.to_thread(self._vectors_of, image_id, plan), plan, "reading the picture's vectors")
         if plan.spaces and not vectors:
@@ -208,16 +204,14 @@ class QueryEngine:
         without = Filter((plan.filter or Filter()).must, (*(plan.filter or Filter()).must_not, HasId((image_id,))))
         return await self._like(vectors, replace(plan, filter=without), stopwatch, options, kind="similar")
 
-    async def by_picture(
-        self, image: Image.Image, options: SearchOptions, *, sight: Sight = EVERYTHING, asking: Asking = NOW
-    ) -> SearchResponse:
+    async def by_picture(self, image: Image.Image, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
         """Pictures like this one, which need not be indexed; `image` is upright RGB. The first call loads the image models.
 
         Raises:
             ModelUnavailableError: an image model cannot be loaded.
         """
         stopwatch = Stopwatch(asking.arrived)
-        plan = await self._plan(options, stopwatch, sight)
+        plan = await self._plan(options, stopwatch, asking.sight)
         vectors: dict[str, Vector] = {}
         if plan.spaces:
             pixels = np.asarray(image.convert("RGB"))
