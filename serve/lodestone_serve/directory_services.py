@@ -40,10 +40,10 @@ class DirectoryServices(ABC):
     async def forget_directory(self, root_id: str) -> None:
         """Remove a directory and bring the collections in line, while nothing else changes them."""
 
-    async def directories(self, offset: int, limit: int) -> DirectoryPage:
+    async def directories(self, offset: int, limit: int, *, cursor: str | None = None) -> DirectoryPage:
         """See `Services.directories`."""
         busy = self.background().queue.busy()
-        return await asyncio.to_thread(lambda: self._book().page(offset, limit, busy=busy))
+        return await asyncio.to_thread(lambda: self._book().page(offset, limit, cursor=cursor, busy=busy))
 
     async def directory(self, directory_id: str) -> DirectoryInfo:
         """See `Services.directory`."""

@@ -25,6 +25,7 @@ from lodestone_schemas.api import (
     CorpusPage,
     Event,
     ImageInfo,
+    ImagePage,
     SearchOptions,
     SearchRequest,
     SearchResponse,
@@ -37,9 +38,11 @@ from lodestone_serve.background import Background
 from lodestone_serve.batching import BatchingTextEncoder
 from lodestone_serve.directory_services import DirectoryServices
 from lodestone_serve.memory_services import MemoryServices
+from lodestone_serve.model_services import ModelServices
 from lodestone_serve.pictures import Pictures
 from lodestone_serve.problems import problem_of, unexpected
 from lodestone_serve.readiness import Readiness
+from lodestone_serve.run_services import RunServices
 from lodestone_serve.services import StoredFile
 
 if TYPE_CHECKING:
@@ -56,7 +59,7 @@ _FOLLOW_S = 2.0  # between two looks at what other processes promoted
 _log = structlog.get_logger("lodestone.serve")
 
 
-class HomeServices(MemoryServices, DirectoryServices):
+class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices):
     """Meets `services.Services` for the home of `settings`; see there.
 
     Args:
@@ -150,9 +153,13 @@ class HomeServices(MemoryServices, DirectoryServices):
         """See `Services.content`."""
         return await asyncio.to_thread(self._now.pictures.content, image_id)
 
-    async def corpora(self, offset: int, limit: int) -> CorpusPage:
+    async def images(self, corpus: str, limit: int, *, cursor: str | None = None) -> ImagePage:
+        """See `Services.images`."""
+        return await asyncio.to_thread(self._now.pictures.page, corpus, limit, cursor=cursor)
+
+    async def corpora(self, offset: int, limit: int, *, cursor: str | None = None) -> CorpusPage:
         """See `Services.corpora`."""
-        return await asyncio.to_thread(self._now.pictures.corpora, offset, limit)
+        return await asyncio.to_thread(self._now.pictures.corpora, offset, limit, cursor=cursor)
 
     async def remove_corpus(self, name: str) -> None:
         """See `Services.remove_corpus`. Waits for a running sync: both change the same collections."""

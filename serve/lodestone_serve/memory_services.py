@@ -33,12 +33,12 @@ class MemoryServices(ABC):
     def opened(self) -> tuple[Runtime, QueryEngine]:
         """The home and the engine that answers now; `ServiceUnavailableError` before and after."""
 
-    async def queries(self, offset: int, limit: int) -> QueryPage:
+    async def queries(self, offset: int, limit: int, *, cursor: str | None = None) -> QueryPage:
         """See `Services.queries`."""
         from lodestone.query.history import query_page
 
         runtime, _ = self.opened()
-        return await asyncio.to_thread(query_page, runtime.catalog, offset=offset, limit=limit)
+        return await asyncio.to_thread(query_page, runtime.catalog, offset=offset, limit=limit, cursor=cursor)
 
     async def explain(self, query_id: str) -> QueryExplanation:
         """See `Services.explain`."""
@@ -92,7 +92,7 @@ class MemoryServices(ABC):
 
         return await asyncio.to_thread(status)
 
-    async def tags(self, filters: TagFilters, offset: int, limit: int) -> TagPage:
+    async def tags(self, filters: TagFilters, offset: int, limit: int, *, cursor: str | None = None) -> TagPage:
         """See `Services.tags`."""
         runtime, _ = self.opened()
 
@@ -104,6 +104,7 @@ class MemoryServices(ABC):
                 source=filters.source,
                 offset=offset,
                 limit=limit,
+                cursor=cursor,
             )
 
         return await asyncio.to_thread(page)

@@ -7,16 +7,18 @@ whatever has been put in a picture's place since.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lodestone.catalog.records import ImageRecord, ImageState, Root
+from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState, Root
 from lodestone.errors import NotFoundError
+from lodestone.paging import decode_cursor, encode_cursor
 from lodestone.sources.locators import FOLDER
 from lodestone.sources.originals import open_original
 from lodestone.sources.reading import Reader
-from lodestone_schemas.api import CorpusPage, ImageInfo
+from lodestone_schemas.api import CorpusPage, ImageInfo, ImagePage
 from lodestone_serve.services import StoredFile
 
 if TYPE_CHECKING:
@@ -50,21 +52,26 @@ class Pictures:
     def info(self, image_id: str) -> ImageInfo:
         """What is known about a picture; `NotFoundError` for an unknown id."""
         image, root = self._find(image_id)
-        return ImageInfo(
-            image_id=image_id,
-            corpus=self._corpus_name(image.corpus_id),
-            root=root.name,
-            uri=image.uri,
-            hash=image.hash,
-            size=image.size,
-            width=image.width,
-            height=image.height,
-            format=image.format,
-            taken_at=None if image.taken_at is None else datetime.fromtimestamp(image.taken_at, UTC),
-            latitude=image.latitude,
-            longitude=image.longitude,
-            captions=[caption.text for caption in self._runtime.catalog.captions([image_id]).get(image_id, [])],
-            thumbnail=f"/v1/images/{image_id}/thumbnail",
+        captions = self._runtime.catalog.captions([image_id]).get(image_id, [])
+        return _info(image, root, self._corpus_name(image.corpus_id), captions)
+
+    def page(self, corpus: str, limit: int, *, cursor: str | None = None) -> ImagePage:
+        """One page of a corpus's pictures, by root and path.
+
+        Raises:
+            UnknownNameError: no such corpus.
+            InvalidRequestError: no such cursor.
+        """
+        catalog = self._runtime.catalog
+        after = None if cursor is None else decode_cursor("images", cursor, str, str)
+        found = catalog.corpus(corpus)
+        roots = {root.root_id: root for root in catalog.roots(found.corpus_id)}
+        images = catalog.image_page(list(roots), limit + 1, after=after, states=_SHOWN)
+        shown, more = images[:limit], len(images) > limit
+        captions = catalog.captions([image.image_id for image in shown])
+        return ImagePage(
+            images=[_info(image, roots[image.root_id], corpus, captions.get(image.image_id, [])) for image in shown],
+            next_cursor=encode_cursor("images", shown[-1].root_id, shown[-1].uri) if more else None,
         )
 
     def content(self, image_id: str) -> StoredFile:
@@ -88,14 +95,19 @@ class Pictures:
         file = thumbnails.file(image.hash)
         return StoredFile(thumbnails.read(image.hash) if file is None else file, MEDIA_TYPE, f"{image.hash}-thumbnail")
 
-    def corpora(self, offset: int, limit: int) -> CorpusPage:
-        """One page of the corpora, by name."""
+    def corpora(self, offset: int, limit: int, *, cursor: str | None = None) -> CorpusPage:
+        """One page of the corpora, by name; `InvalidRequestError` for a cursor that is none."""
         from lodestone.catalog.overview import corpus_overview
 
         catalog = self._runtime.catalog
-        found = catalog.corpora(offset, limit + 1)
-        page = [corpus_overview(catalog, corpus) for corpus in found[:limit]]
-        return CorpusPage(corpora=page, next_offset=offset + limit if len(found) > limit else None)
+        after = None if cursor is None else decode_cursor("corpora", cursor, str)[0]
+        found = catalog.corpora(offset, limit + 1, after=after)
+        page, more = [corpus_overview(catalog, corpus) for corpus in found[:limit]], len(found) > limit
+        return CorpusPage(
+            corpora=page,
+            next_offset=offset + limit if more and cursor is None else None,
+            next_cursor=encode_cursor("corpora", page[-1].name) if more else None,
+        )
 
     def _find(self, image_id: str) -> tuple[ImageRecord, Root]:
         catalog = self._runtime.catalog
@@ -137,3 +149,22 @@ class Pictures:
                     return corpus.name
             offset += len(page)
         raise NotFoundError(f"the corpus {corpus_id!r} is being removed", hint="search again")
+
+
+def _info(image: ImageRecord, root: Root, corpus: str, captions: Sequence[CaptionRecord]) -> ImageInfo:
+    return ImageInfo(
+        image_id=image.image_id,
+        corpus=corpus,
+        root=root.name,
+        uri=image.uri,
+        hash=image.hash,
+        size=image.size,
+        width=image.width,
+        height=image.height,
+        format=image.format,
+        taken_at=None if image.taken_at is None else datetime.fromtimestamp(image.taken_at, UTC),
+        latitude=image.latitude,
+        longitude=image.longitude,
+        captions=[caption.text for caption in captions],
+        thumbnail=f"/v1/images/{image.image_id}/thumbnail",
+    )

@@ -7,10 +7,13 @@ wrong on purpose; anything else is a defect and becomes a 500 without details.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lodestone.query.asking import NOW, Asking
 from lodestone_schemas.api import (
@@ -20,6 +23,7 @@ from lodestone_schemas.api import (
     FeedbackRequest,
     FeedbackResult,
     ImageInfo,
+    ImagePage,
     QueryExplanation,
     QueryPage,
     ReplayResult,
@@ -42,6 +46,9 @@ from lodestone_schemas.directories import (
     JobInfo,
     JobList,
 )
+from lodestone_schemas.openai import DrawingRequest, ModelList
+from lodestone_schemas.people import PersonPage
+from lodestone_schemas.runs import FailurePage, RunInfo, RunPage, RunStateName
 from lodestone_schemas.service import ServiceStatus
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
@@ -71,6 +78,33 @@ class TagFilters:
     image_id: str | None = None
     text: str | None = None
     source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilters:
+    """Which runs to list; None for any. `corpora` are names: with some, runs about no corpus are left out."""
+
+    corpora: frozenset[str] | None = None
+    kind: str | None = None
+    state: RunStateName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """(n, dim) float32 `vectors`, L2-normalised, and the id of the `model` that made them."""
+
+    model: str
+    vectors: NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """`pictures`, each (h, w, 3) uint8 RGB, by an `engine`; what they `cost`, and what went wrong meanwhile."""
+
+    engine: str
+    pictures: Sequence[NDArray[np.uint8]]
+    cost: float = 0.0
+    warnings: Sequence[str] = ()
 
 
 class Services(Protocol):
@@ -103,14 +137,17 @@ class Services(Protocol):
     async def content(self, image_id: str) -> StoredFile:
         """The picture's own file, if it still is what was indexed."""
 
-    async def corpora(self, offset: int, limit: int) -> CorpusPage:
-        """One page of the corpora, by name."""
+    async def images(self, corpus: str, limit: int, *, cursor: str | None = None) -> ImagePage:
+        """One page of a corpus's pictures, by root and path; `UnknownNameError` lists the corpora that exist."""
+
+    async def corpora(self, offset: int, limit: int, *, cursor: str | None = None) -> CorpusPage:
+        """One page of the corpora, by name. `cursor`: the page's before; `InvalidRequestError` for one that is none."""
 
     async def remove_corpus(self, name: str) -> None:
         """Remove a corpus everywhere; `UnknownNameError` lists those that exist."""
 
-    async def directories(self, offset: int, limit: int) -> DirectoryPage:
-        """One page of the directories, by corpus and name."""
+    async def directories(self, offset: int, limit: int, *, cursor: str | None = None) -> DirectoryPage:
+        """One page of the directories, by corpus and name; `cursor` as of `corpora`."""
 
     async def directory(self, directory_id: str) -> DirectoryInfo:
         """One directory; `NotFoundError` for an unknown one."""
@@ -133,8 +170,8 @@ class Services(Protocol):
     async def cancel_job(self, job_id: str) -> JobInfo:
         """Take back or stop one job; `NotFoundError` for an unknown one."""
 
-    async def queries(self, offset: int, limit: int) -> QueryPage:
-        """One page of recorded queries, newest first."""
+    async def queries(self, offset: int, limit: int, *, cursor: str | None = None) -> QueryPage:
+        """One page of recorded queries, newest first; `cursor` as of `corpora`."""
 
     async def explain(self, query_id: str) -> QueryExplanation:
         """Everything that was recorded of a query; `NotFoundError` for an unknown or forgotten one."""
@@ -154,14 +191,51 @@ class Services(Protocol):
     async def generators(self) -> EngineList:
         """The guide engines and how they fare."""
 
-    async def tags(self, filters: TagFilters, offset: int, limit: int) -> TagPage:
-        """One page of tags."""
+    async def tags(self, filters: TagFilters, offset: int, limit: int, *, cursor: str | None = None) -> TagPage:
+        """One page of tags; `cursor` as of `corpora`."""
 
     async def add_tags(self, request: TagRequest) -> TagList:
         """Tag pictures by hand."""
 
     async def remove_tag(self, tag_id: str) -> None:
         """Remove a tag; `NotFoundError` for an unknown one."""
+
+    async def runs(self, filters: RunFilters, offset: int, limit: int, *, cursor: str | None = None) -> RunPage:
+        """One page of runs, newest first; `cursor` as of `corpora`."""
+
+    async def run(self, run_id: str) -> RunInfo:
+        """One run; `NotFoundError` for an unknown one."""
+
+    async def cancel_run(self, run_id: str) -> RunInfo:
+        """Ask a run to stop; one that has ended stays as it is. `NotFoundError` for an unknown one."""
+
+    async def run_failures(self, run_id: str, limit: int, *, cursor: str | None = None) -> FailurePage:
+        """One page of the files that last failed in a run; `NotFoundError` for an unknown run."""
+
+    async def people(self, offset: int, limit: int, *, cursor: str | None = None) -> PersonPage:
+        """One page of the people that pictures show, by corpus and name."""
+
+    async def models(self) -> ModelList:
+        """All models: spaces, text encoders, backbones, generators."""
+
+    async def embed(self, model: str, inputs: Sequence[str | bytes]) -> Embedded:
+        """Vectors of texts and of encoded pictures, by a space or a text encoder.
+
+        Raises:
+            UnknownNameError: no such model.
+            InvalidRequestError: the model does not take such an input.
+            ImageError: a picture cannot be decoded within the bounds.
+        """
+
+    async def draw(self, request: DrawingRequest) -> Drawn:
+        """Pictures of a generator, through the hub: its turn, its breaker, its budget.
+
+        Raises:
+            UnknownNameError: no such generator.
+            InvalidRequestError: it does not draw pictures, or cannot draw these.
+            ModelUnavailableError: it gave nothing.
+            DeadlineExceededError: there was no time.
+        """
 
     async def status(self) -> ServiceStatus:
         """What answers right now. Never raises: a part that fails is a check that is not ok."""

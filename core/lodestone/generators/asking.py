@@ -82,12 +82,14 @@ class Draw:
         purse: What may be spent.
         log: Of the query.
         done: Engines that this query asks no more: they failed, or have no more guides for it.
+        fresh: What it draws is neither taken from the guide cache nor kept there.
     """
 
     until: float
     purse: Purse
     log: GuideLog
     done: set[str] = field(default_factory=set)
+    fresh: bool = False
 
 
 class Caller:

@@ -135,6 +135,7 @@ class Hub:
         deadline: float,
         budget: float | None = None,
         log: GuideLog,
+        fresh: bool = False,
     ) -> AsyncGenerator[list[Guide], None]:
         """Guides as they come, at most `request.n`; closing the iterator cancels what is under way.
 
@@ -148,8 +149,9 @@ class Hub:
             deadline: The query's, absolute.
             budget: Most that the guides of this query may cost; None for no limit.
             log: Filled as things go wrong.
+            fresh: Past the cache, which keeps small pictures.
         """
-        draw = Draw(deadline - _KEPT_FOR_SEARCH * remaining(deadline), Purse(budget), log)
+        draw = Draw(deadline - _KEPT_FOR_SEARCH * remaining(deadline), Purse(budget), log, fresh=fresh)
         try:
             async with aclosing(self._tier_by_tier(request, draw, engines=engines, batch=batch)) as arriving:
                 async for guides in arriving:
@@ -241,7 +243,7 @@ class Hub:
 
     async def _cached(self, name: str, numbers: Sequence[int], request: GuideRequest, draw: Draw) -> dict[int, Guide]:
         engine = self._callers[name].engine
-        if self._cache is None or not _is_kept(engine):
+        if self._cache is None or draw.fresh or not _is_kept(engine):
             return {}
 
         def find(cache: GuideCache, key: GuideKey) -> dict[int, Guide]:
@@ -256,7 +258,7 @@ class Hub:
 
     async def _drawn(self, caller: Caller, request: GuideRequest, draw: Draw) -> list[Guide]:
         guides = await caller.call(request, draw)
-        if not guides or not _is_kept(caller.engine):
+        if not guides or draw.fresh or not _is_kept(caller.engine):
             return guides
 
         def keep(cache: GuideCache, key: GuideKey) -> list[Guide]:

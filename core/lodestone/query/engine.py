@@ -122,6 +122,11 @@ class QueryEngine:
             )
         )
 
+    @property
+    def encoder(self) -> Encoder:
+        """All models of words and pictures."""
+        return self._encoder
+
     async def warm_up(self) -> None:
         """Load what searches in words need. A generator that cannot run is logged; queries will say so too.
 
