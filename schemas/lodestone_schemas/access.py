@@ -35,6 +35,22 @@ class KeyInfo(_Model):
     last_used_at: datetime | None = Field(None, description="To within a minute.")
 
 
+class KeyRequest(_Model):
+    """Make a key."""
+
+    name: str = Field(min_length=1, max_length=200, description="What it is for.")
+    scopes: list[Scope] = Field(default_factory=lambda: [Scope.SEARCH], max_length=8)
+    corpora: list[str] | None = Field(None, max_length=100, description="Corpora that it sees, by name; null: all.")
+    rate: str | None = Field(None, max_length=40, description="Requests, e.g. 600/minute; null: the service's setting.")
+    expires_at: datetime | None = Field(None, description="Not valid from then on; null: never.")
+
+
+class KeyRotation(_Model):
+    """Put a new key in a key's place."""
+
+    overlap_s: int = Field(3_600, ge=0, le=30 * 86_400, description="Seconds for which the old one stays valid.")
+
+
 class KeyPage(_Model):
     """One page of API keys, newest first."""
 

@@ -8,7 +8,7 @@ iterators over pages, which hold no transaction between them). Methods take and 
 
 Each subject has its module: corpora, images, captions, slices (receipts, loads), compaction, attempts, deletions (tombstones),
 runs (failures), artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events), guide_engines,
-duplicates, swaps (overrides), containers, export.
+duplicates, swaps (overrides), containers, api_keys, export.
 
 Example:
     >>> catalog = Catalog.open(home.catalog)  # doctest: +SKIP
@@ -23,6 +23,7 @@ from typing import Self
 
 from sqlalchemy.engine import Engine
 
+from lodestone.catalog.api_keys import KeyRows
 from lodestone.catalog.artifacts import ArtifactRows
 from lodestone.catalog.attempts import AttemptRows
 from lodestone.catalog.captions import CaptionRows
@@ -60,6 +61,7 @@ class Catalog(
     DuplicateRows,
     SwapRows,
     ContainerRows,
+    KeyRows,
     ExportRows,
 ):
     """See the module's docstring. Make one with `Catalog.open`."""
