@@ -1,0 +1,232 @@
+"""How is load offered to a service? Each request at its own moment, in its own task, over real HTTP, bounded in every way.
+
+Bounded: loopback alone, so many requests in so many seconds (schedule.py), so many open at once, and none waits beyond its
+deadline and a grace. A request that may not be opened is counted (`unsent`), never delayed: latency counts
+from when it was due.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from benchmarks.loading.outcomes import GRACE_S, Outcome, Verdict, judged, what_is_missing
+from benchmarks.loading.schedule import Arrival
+
+MOST_OPEN = 2_000
+NOT_OURS = "not_a_problem"  # code of refusals that are not problem details
+SEARCH, STREAM = "/v1/search", "/v1/search/stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What one request asks: a JSON body for a route. `deadline` is also sent, as `deadline_ms`."""
+
+    body: Mapping[str, Any]
+    deadline: float = 10.0
+    path: str = SEARCH
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def sent(self) -> dict[str, Any]:
+        """The body with its deadline."""
+        return {**self.body, "deadline_ms": max(1, round(self.deadline * 1000))}
+
+
+class Generator:
+    """Offers load to one service.
+
+    Args:
+        url: Of the service; on loopback.
+        headers: Of every request.
+        observe: Told every outcome as it is known.
+        most_open: Requests open at once.
+        grace: Seconds beyond a deadline after which a silent service hangs.
+
+    Raises:
+        ValueError: the address is not this machine's own: load is never sent elsewhere.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        observe: Callable[[Outcome], None] = lambda _: None,
+        most_open: int = MOST_OPEN,
+        grace: float = GRACE_S,
+    ) -> None:
+        _checked(url)
+        self._url, self._headers, self._observe = url, dict(headers or {}), observe
+        self._most_open, self._grace = most_open, grace
+        self._open = 0
+        self._start = 0.0
+
+    @property
+    def now(self) -> float:
+        """Seconds since the load began."""
+        return asyncio.get_running_loop().time() - self._start
+
+    async def offer(self, due: Sequence[Arrival], ask: Callable[[Arrival], Question]) -> list[Outcome]:
+        """Send every request when it is due, and return all outcomes in order of their numbers.
+
+        Args:
+            due: From `schedule.arrivals`.
+            ask: What each of them asks.
+        """
+        self._start = asyncio.get_running_loop().time()
+        outcomes: list[Outcome] = []
+
+        async def one(arrival: Arrival, client: httpx.AsyncClient) -> None:
+            self._open += 1
+            try:
+                outcome = await self._asked(arrival, ask(arrival), client)
+            finally:
+                self._open -= 1
+            self._note(outcome, outcomes)
+
+        async with self._client() as client, asyncio.TaskGroup() as tasks:
+            for arrival in due:
+                await asyncio.sleep(max(0.0, arrival.at - self.now))
+                if self._open >= self._most_open:
+                    at = self.now
+                    self._note(Outcome(arrival.number, arrival.phase, arrival.at, at, at, 0, Verdict.UNSENT), outcomes)
+                    continue
+                tasks.create_task(one(arrival, client))
+        return sorted(outcomes, key=lambda outcome: outcome.number)
+
+    async def saturate(self, ask: Callable[[Arrival], Question], *, clients: int, seconds: float) -> list[Outcome]:
+        """As `offer`, in a closed loop: each of `clients` asks again when it is answered. Only to find out what saturates."""
+        self._start = asyncio.get_running_loop().time()
+        outcomes: list[Outcome] = []
+        numbers = iter(range(1_000_000))
+
+        async def client_loop(client: httpx.AsyncClient) -> None:
+            while self.now < seconds:
+                arrival = Arrival(next(numbers), self.now, 0)
+                self._note(await self._asked(arrival, ask(arrival), client), outcomes)
+
+        async with self._client() as client, asyncio.TaskGroup() as tasks:
+            for _ in range(clients):
+                tasks.create_task(client_loop(client))
+        return sorted(outcomes, key=lambda outcome: outcome.number)
+
+    def _client(self) -> httpx.AsyncClient:
+        # Bounded here, by tasks: a pool that made requests wait for a connection would hide that wait from the schedule.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
+        return httpx.AsyncClient(
+            base_url=self._url,
+            headers=self._headers,
+            timeout=httpx.Timeout(None),  # each request has a deadline of its own
+            limits=limits,
+            trust_env=False,
+        )
+
+    def _note(self, outcome: Outcome, outcomes: list[Outcome]) -> None:
+        outcomes.append(outcome)
+        self._observe(outcome)
+
+    async def _asked(self, arrival: Arrival, question: Question, client: httpx.AsyncClient) -> Outcome:
+        sent = self.now
+        nothing = Outcome(arrival.number, arrival.phase, arrival.at, sent, sent, 0, Verdict.FAILED)
+        try:
+            async with asyncio.timeout_at(self._start + arrival.at + question.deadline + self._grace):
+                reply = await _exchange(client, question, clock=lambda: self.now)
+        except TimeoutError:
+            return replace(nothing, ended=self.now, verdict=Verdict.HUNG, error="no answer")
+        except (httpx.HTTPError, ValueError) as error:
+            return replace(nothing, ended=self.now, error=f"{type(error).__name__}: {error}")
+        ended = self.now
+        verdict = judged(reply.status, latency=ended - arrival.at, deadline=question.deadline, answer=reply.answer)
+        hits = reply.answer.get("hits", ())
+        return replace(
+            nothing,
+            ended=ended,
+            status=reply.status,
+            verdict=verdict,
+            code=str(reply.answer.get("code", "")),
+            first=reply.first,
+            hits=tuple(hit["image_id"] for hit in hits),
+            scores=tuple(hit["score"] for hit in hits),
+            left_out=what_is_missing(reply.answer),
+            retry_after=reply.retry_after,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    status: int
+    answer: Mapping[str, Any]
+    first: float | None = None
+    retry_after: float | None = None
+
+
+async def _exchange(client: httpx.AsyncClient, question: Question, *, clock: Callable[[], float]) -> _Reply:
+    """One request and its whole answer: JSON, problem details, or a stream's last event."""
+    if question.path != STREAM:
+        answer = await client.post(question.path, json=question.sent, headers=question.headers)
+        read = _object if answer.status_code == 200 else _problem
+        return _Reply(answer.status_code, read(answer.content), retry_after=_seconds(answer))
+    async with client.stream("POST", question.path, json=question.sent, headers=question.headers) as answer:
+        if answer.status_code != 200:
+            return _Reply(answer.status_code, _problem(await answer.aread()), retry_after=_seconds(answer))
+        first = None
+        async for event in _events(answer):
+            if event["type"] == "results" and first is None:
+                first = clock()
+            elif event["type"] == "done":
+                return _Reply(200, event["response"], first)
+            elif event["type"] == "error":
+                return _Reply(int(event["problem"]["status"]), event["problem"], first)
+    raise ValueError("the stream ended without its last event")
+
+
+async def _events(answer: httpx.Response) -> AsyncIterator[dict[str, Any]]:
+    async for line in answer.aiter_lines():
+        if line.startswith("data:"):
+            yield _object(line.removeprefix("data:"))
+
+
+def _object(content: bytes | str) -> dict[str, Any]:
+    """The JSON object that an answer must be.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise ValueError(f"not JSON: {content[:200]!r}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"not an object: {content[:200]!r}")
+    return found
+
+
+def _problem(content: bytes) -> dict[str, Any]:
+    """Problem details; what something else than the service said (a proxy, in plain text) gets a code of its own."""
+    try:
+        return _object(content)
+    except ValueError:
+        return {"code": NOT_OURS}
+
+
+def _seconds(answer: httpx.Response) -> float | None:
+    said = answer.headers.get("retry-after", "")
+    return float(said) if said.replace(".", "", 1).isdigit() else None
+
+
+def _checked(url: str) -> None:
+    host = urlsplit(url).hostname or ""
+    try:
+        own = host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        own = False
+    if not own:
+        raise ValueError(f"{url!r} is not this machine's own address; load is sent to loopback alone")

@@ -1,0 +1,147 @@
+"""Which service is loaded? A real one in a process of its own, over a home of pictures that are not there.
+
+On Ray Serve as `lodestone serve` runs it, or, as its peer, the same app on uvicorn alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+import psutil
+
+from benchmarks.query_latency import fill, sentences
+from lodestone.config.settings import Settings, load_settings
+from lodestone.runtime import Runtime
+
+START_S = 240.0
+_POLL_S = 0.05
+REPLICA, PROXY, CONTROLLER = "ray::ServeReplica", "ray::ProxyActor", "ray::ServeController"
+Host = Literal["serve", "uvicorn"]
+_PROGRAMS: Mapping[str, str] = {
+    "serve": """
+import json, sys
+from lodestone.config.settings import load_settings
+from lodestone_serve.run import serve_forever
+serve_forever(load_settings(json.loads(sys.argv[1])).settings, ready_callback=lambda url: print("ready", url, flush=True))
+""",
+    "uvicorn": """
+import asyncio, json, sys
+import uvicorn
+from lodestone.config.settings import load_settings
+from lodestone_serve.api import create_app
+from lodestone_serve.home_services import HomeServices
+from lodestone_serve.metrics import Metrics
+settings = load_settings(json.loads(sys.argv[1])).settings
+metrics = Metrics()
+services = HomeServices(settings, observe_batch=metrics.text_batch.observe, observe_engines=metrics.engines)
+app = create_app(services, settings=settings.serve, token="benchmark", metrics=metrics)
+server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="on"))
+async def main():
+    serving = asyncio.create_task(server.serve())
+    while not server.started and not serving.done():
+        await asyncio.sleep(0.05)
+    if server.started:
+        print(f"ready http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}", flush=True)
+    await serving
+asyncio.run(main())
+""",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A running service."""
+
+    process: subprocess.Popen[str]
+    url: str
+
+    def processes(self, title: str) -> list[int]:
+        """Ids of its processes whose title begins so: `REPLICA`, `PROXY`, `CONTROLLER`, or a longer one."""
+        found = []
+        for process in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                words = process.cmdline()
+            except psutil.Error:  # gone meanwhile
+                continue
+            if words and words[0].startswith(title):
+                found.append(process.pid)
+        return found
+
+    def metrics(self) -> dict[str, float]:
+        """What /metrics says now: name with labels -> value."""
+        lines = httpx.get(f"{self.url}/metrics", trust_env=False, timeout=10).text.splitlines()
+        pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
+        return {name: float(value) for name, value in pairs}
+
+
+def flags_for(home: Path, **sections: Mapping[str, Any] | str) -> dict[str, Any]:
+    """Settings of a benchmark's home, for `load_settings`: a free port, the user's cache of models, nothing learnt meanwhile.
+
+    Tags that queries leave would change later answers, so they are off; `sections` win.
+    """
+    base: dict[str, Any] = {"home": str(home), "serve": {"port": 0, "upkeep": False}, "tags": {"implicit": False}}
+    for name, section in sections.items():
+        base[name] = {**base.get(name, {}), **section} if isinstance(section, Mapping) else section
+    return base
+
+
+def settings_of(flags: Mapping[str, Any]) -> Settings:
+    """What a service started with `flags` has."""
+    return load_settings(dict(flags)).settings
+
+
+def fill_home(flags: Mapping[str, Any], *, points: int, captioned: float) -> None:
+    """Fill a home with pictures that are not there: random vectors in every space of the profile, some with captions."""
+    with Runtime.open(settings_of(flags)) as runtime:
+        captions = sentences(int(points * captioned))
+        fill(runtime.catalog, runtime.store, list(runtime.projections().values()), points=points, captions=captions)
+
+
+@contextmanager
+def running(flags: Mapping[str, Any], *, host: Host = "serve", log: Path | None = None) -> Iterator[Running]:
+    """Serve the home of `flags` inside the block; stopped by SIGTERM at its end.
+
+    Raises:
+        RuntimeError: the service did not come up; with the end of what it said.
+    """
+    path = log or Path(str(flags["home"])) / f"{host}.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w+", encoding="utf-8") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-c", _PROGRAMS[host], json.dumps(flags)],
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        try:
+            yield Running(process, _url(process, path))
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _url(process: subprocess.Popen[str], output: Path) -> str:
+    until = time.monotonic() + START_S
+    while time.monotonic() < until and process.poll() is None:
+        for line in output.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("ready "):
+                return line.removeprefix("ready ").strip()
+        time.sleep(_POLL_S)
+    said = output.read_text(encoding="utf-8", errors="replace")[-2_000:]
+    raise RuntimeError(f"the service did not come up:\n{said}")
