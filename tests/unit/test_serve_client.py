@@ -22,10 +22,10 @@ from lodestone.config.home import Home
 from lodestone.config.settings import ServeSettings
 from lodestone.errors import (
     ImageError,
-    InvalidRequestError,
     NotFoundError,
     ServiceUnavailableError,
     StoreError,
+    UnauthorizedError,
     UnknownNameError,
 )
 from lodestone.service import ServiceAddress, ServiceClient, find_service, read_address
@@ -162,8 +162,8 @@ def _slowly(method: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable
     return later
 
 
-def test_a_wrong_token_is_an_invalid_request(address: ServiceAddress) -> None:
-    with ServiceClient(replace(address, token="wrong")) as client, pytest.raises(InvalidRequestError, match="Token"):
+def test_a_wrong_token_names_nobody(address: ServiceAddress) -> None:
+    with ServiceClient(replace(address, token="wrong")) as client, pytest.raises(UnauthorizedError, match="index"):
         list(client.sync())
 
 

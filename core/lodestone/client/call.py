@@ -1,0 +1,147 @@
+"""What is asked of a service? One request and how its answer is read, apart from how it is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
+
+T = TypeVar("T")
+M = TypeVar("M", bound=BaseModel)
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+NDJSON = "application/x-ndjson"
+
+
+class Repeat(Enum):
+    """When a call may be sent once more although nobody knows whether its first sending was worked on."""
+
+    ALWAYS = "always"  # looking and searching: twice does no harm
+    KEYED = "keyed"  # a write with an Idempotency-Key: the service does it once
+    NEVER = "never"  # only after a refusal, or when nobody was reached
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer that says it went well, read to its end."""
+
+    content: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def media_type(self) -> str:
+        """Without parameters; "" where none is given."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request.
+
+    Attributes:
+        method: As in HTTP.
+        path: Below the service's URL, its parts percent-encoded.
+        read: The answer as what the caller gets; raises ValueError for anything else than that.
+        params: Query parameters; None values are left out.
+        body: Sent as JSON, unless one of the next two says otherwise.
+        in_query: Send `body` as query parameters, its filters among them.
+        picture: Send a form: this as its file, `body` as its options.
+        lines: Send these lines instead (NDJSON).
+        headers: Besides those of every request.
+        repeat: When it may be sent again.
+        endless: Wait for the answer as long as the service lives.
+    """
+
+    method: str
+    path: str
+    read: Callable[[Answer], T]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    body: BaseModel | None = None
+    in_query: bool = False
+    picture: bytes | None = None
+    lines: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    repeat: Repeat = Repeat.ALWAYS
+    endless: bool = False
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """Within which the caller wants the answer; None: the service's own deadline holds."""
+        found = getattr(getattr(self.body, "options", self.body), "deadline_ms", None)
+        return found if isinstance(found, int) else None
+
+    def arguments(self, left_ms: int | None = None) -> dict[str, Any]:
+        """For `httpx.Client.build_request`.
+
+        Args:
+            left_ms: What is left of the deadline; None: all of it.
+        """
+        headers = dict(self.headers)
+        params = {name: value for name, value in self.params.items() if value is not None}
+        given: dict[str, Any] = {"headers": headers, "params": params}
+        body = self.body if left_ms is None or self.body is None else _within(self.body, left_ms)
+        if self.lines is not None:
+            headers["Content-Type"] = NDJSON
+            given["content"] = self.lines
+        elif self.picture is not None:
+            given["files"] = {"image": ("picture", self.picture, "application/octet-stream")}
+            given["data"] = {} if body is None else {"options": body.model_dump_json()}
+        elif self.in_query and body is not None:
+            chosen = body.model_dump(mode="json", exclude_none=True)
+            params |= {**chosen.pop("filters", {}), **chosen}
+        elif body is not None:
+            headers["Content-Type"] = "application/json"
+            # A change says what it leaves as it is by leaving it out.
+            given["content"] = body.model_dump_json(exclude_unset=self.method == "PATCH")
+        return given
+
+
+def _within(body: BaseModel, left_ms: int) -> BaseModel:
+    options = getattr(body, "options", None)
+    if isinstance(options, BaseModel):
+        return body.model_copy(update={"options": options.model_copy(update={"deadline_ms": left_ms})})
+    return body.model_copy(update={"deadline_ms": left_ms})
+
+
+class LineSplitter:
+    """Makes lines of chunks. Only a line feed ends one: JSON's strings may hold Unicode's other ends of lines."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that are complete with this chunk, without those that are blank."""
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        return [line for line in lines if line.strip()]
+
+    @property
+    def cut(self) -> bool:
+        """Whether what came so far ends within a line."""
+        return bool(self._rest.strip())
+
+
+def as_model(kind: type[M]) -> Callable[[Answer], M]:
+    """Reads JSON as `kind`. Members that this version does not know are left out: the service may be newer."""
+
+    def read(answer: Answer) -> M:
+        return kind.model_validate_json(answer.content, extra="ignore")
+
+    return read
+
+
+def as_bytes(*kinds: str) -> Callable[[Answer], bytes]:
+    """Reads content of one of `kinds`, the beginnings of media types."""
+
+    def read(answer: Answer) -> bytes:
+        if not answer.media_type.startswith(kinds):
+            raise ValueError(f"expected {' or '.join(kinds)}")
+        return answer.content
+
+    return read
+
+
+def as_nothing(_: Answer) -> None:
+    """Reads an answer without content."""

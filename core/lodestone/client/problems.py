@@ -1,0 +1,147 @@
+"""What went wrong between client and service? Problems, broken connections and foreign answers, as Lodestone's errors."""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import httpx
+
+from lodestone.errors import (
+    ForbiddenError,
+    InvalidRequestError,
+    LodestoneError,
+    NotFoundError,
+    OverloadedError,
+    ServiceUnavailableError,
+    UnauthorizedError,
+)
+from lodestone_schemas.api import Problem
+
+_BY_STATUS: dict[int, type[LodestoneError]] = {
+    401: UnauthorizedError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    429: OverloadedError,
+    502: ServiceUnavailableError,
+    503: ServiceUnavailableError,
+    504: ServiceUnavailableError,
+}
+_LONGEST_WAIT_S = 3_600.0
+_SHOWN = 200
+
+
+class Failed(Exception):  # noqa: N818 - never seen by callers, who get its error
+    """One sending of a call failed.
+
+    Attributes:
+        error: What the caller gets when it is not sent again.
+        reached: Whether the service may have begun with the work.
+        fatal: Whether sending it again would only fail again.
+        retry_after: Seconds the service asks to wait; None: it does not say.
+    """
+
+    def __init__(
+        self, error: LodestoneError, *, reached: bool = True, fatal: bool = False, retry_after: float | None = None
+    ) -> None:
+        super().__init__(error.message)
+        self.error = error
+        self.reached = reached
+        self.fatal = fatal
+        self.retry_after = retry_after
+
+
+def error_of(problem: Mapping[str, Any]) -> LodestoneError:
+    """The error that became `problem`, as its own class where this version has one with that code."""
+    kinds = {kind.code: kind for kind in _kinds(LodestoneError)}
+    status = problem.get("status", 500)
+    status = status if isinstance(status, int) else 500
+    fallback = _BY_STATUS.get(status, InvalidRequestError if 400 <= status < 500 else LodestoneError)
+    kind = kinds.get(str(problem.get("code", "")), fallback)
+    message = str(problem.get("detail") or problem.get("title") or "unknown problem")
+    reserved = {*Problem.model_fields, "message"}
+    extra = {name: value for name, value in problem.items() if name not in reserved}
+    return kind(message, hint=str(problem.get("hint", "")), **extra)
+
+
+def refused(answer: httpx.Response, url: str) -> Failed:
+    """What an answer that is no success says; its content has been read."""
+    status, retry_after = answer.status_code, seconds_to_wait(answer.headers.get("retry-after"))
+    if answer.is_redirect:
+        place = answer.headers.get("location", "")[:_SHOWN]
+        hint = f"give the service's own address instead: it points to {place!r}"
+        return Failed(ServiceUnavailableError(f"{url} redirects elsewhere ({status})", hint=hint), fatal=True)
+    found = _problem_in(answer)
+    if found is None:
+        detail = f"HTTP {status} from {answer.url.path}"
+        error = error_of({"status": status, "detail": detail, "hint": "something between here and the service answered"})
+    else:
+        error = error_of({**found, "status": status})
+    if retry_after is not None and status == 429:
+        error.details.setdefault("retry_after", retry_after)
+    transient = status in {429, 502, 503} or (status == 504 and found is None)
+    return Failed(
+        error,
+        reached=status != 429,
+        fatal=not transient or error.code == "model_unavailable",
+        retry_after=retry_after,
+    )
+
+
+def broken(error: httpx.HTTPError, url: str) -> Failed:
+    """What a connection that failed means."""
+    never = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+    return Failed(
+        unavailable(url, str(error) or type(error).__name__),
+        reached=not never,
+        fatal=isinstance(error, (httpx.ReadTimeout, httpx.WriteTimeout)),  # all the time there was has been waited
+    )
+
+
+def foreign(answer: httpx.Response, url: str, why: str) -> Failed:
+    """What an answer means that says it went well and is not what was asked for: fails again, whoever answers."""
+    kind = answer.headers.get("content-type", "nothing named")[:_SHOWN]
+    return Failed(
+        ServiceUnavailableError(
+            f"{url} answered {answer.url.path} with {kind}, which is not what Lodestone's service sends: {why[:_SHOWN]}",
+            hint="is this the address of a Lodestone service of this version? open its /healthz",
+        ),
+        fatal=True,
+    )
+
+
+def unavailable(url: str, why: str) -> ServiceUnavailableError:
+    """Nobody answers at `url`, or no longer."""
+    return ServiceUnavailableError(
+        f"the service at {url} does not answer: {why}",
+        hint="see whether `lodestone serve` still runs, or stop it and search without it",
+    )
+
+
+def seconds_to_wait(header: str | None) -> float | None:
+    """Retry-After, as seconds or as a date; None where there is none, or nothing sensible."""
+    if header is None:
+        return None
+    if header.strip().isdecimal():
+        return min(float(header), _LONGEST_WAIT_S)
+    try:
+        moment = email.utils.parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    return min(max(moment.timestamp() - time.time(), 0.0), _LONGEST_WAIT_S)
+
+
+def _problem_in(answer: httpx.Response) -> Mapping[str, Any] | None:
+    try:
+        found = answer.json()
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and "code" in found else None
+
+
+def _kinds(root: type[LodestoneError]) -> Iterator[type[LodestoneError]]:
+    yield root
+    for kind in root.__subclasses__():
+        yield from _kinds(kind)
