@@ -23,14 +23,18 @@ if TYPE_CHECKING:
     from PIL import Image
 
     from lodestone.backbones.base import Backbone
-    from lodestone.generators.asking import HubObserver
+    from lodestone.config.engines import EngineSettings
+    from lodestone.generators.asking import Engine, HubObserver
     from lodestone.generators.hub import Hub
+    from lodestone.generators.registry import GeneratorContext
     from lodestone.language.base import TextEncoder
     from lodestone.models.cache import ModelCache
     from lodestone.models.context import ModelContext
+    from lodestone.query.encoder import LocalEncoder
     from lodestone.query.engine import QueryEngine
     from lodestone.query.gate import GateModel
     from lodestone.query.lessons import Learnt
+    from lodestone.query.stages import Elsewhere
     from lodestone.spaces.base import Projection
     from lodestone.tags.book import TagBook
     from lodestone.trust.book import TrustBook
@@ -46,6 +50,7 @@ class Runtime(OpenedHome):
         super().__init__(settings, home, purpose=purpose)
         self.configured = profile
         self.observer: HubObserver | None = None  # of guide engines; set before the first use of `hub`
+        self.elsewhere: Elsewhere | None = None  # stages in other processes; set before the first use of `engine` or `hub`
 
     @classmethod
     def open(cls, settings: Settings, *, purpose: str = "lodestone") -> Runtime:
@@ -167,7 +172,6 @@ class Runtime(OpenedHome):
                 collection, promoted or not, as long as that is there.
             shadow: For comparing versions: there are no guides, and queries are neither recorded nor leave tags.
         """
-        from lodestone.query.encoder import LocalEncoder
         from lodestone.query.engine import QueryEngine
         from lodestone.query.weigher import make_weigher
 
@@ -176,17 +180,23 @@ class Runtime(OpenedHome):
         return QueryEngine(
             store=self.store,
             catalog=self.catalog,
-            encoder=LocalEncoder(
-                projections=projections,
-                text_encoders=self.text_encoders(projections),
-                backbones={backbone.name: backbone for backbone in self._backbones_of(projections.values(), besides=())},
-                threads=self.settings.models.threads,
-            ),
+            encoder=self.local_encoder(projections) if self.elsewhere is None else self.elsewhere.encoder(projections),
             profile=self.profile,
             settings=self.settings.query,
             hub=None if shadow else self.hub,
             weigher=make_weigher(projections),
             learnt=self._learnt(recording=not shadow),
+        )
+
+    def local_encoder(self, projections: Mapping[str, Projection]) -> LocalEncoder:
+        """All models of these versions (space -> projection), in this process, not warmed up."""
+        from lodestone.query.encoder import LocalEncoder
+
+        return LocalEncoder(
+            projections=projections,
+            text_encoders=self.text_encoders(projections),
+            backbones={backbone.name: backbone for backbone in self._backbones_of(projections.values(), besides=())},
+            threads=self.settings.models.threads,
         )
 
     def engine_names(self) -> list[str]:
@@ -198,27 +208,48 @@ class Runtime(OpenedHome):
     def hub(self) -> Hub:
         """The guide engines of settings and profile. The store is taken when an engine first searches it."""
         from lodestone.generators.assembly import make_hub
+
+        return make_hub(
+            self.settings.model_copy(update={"generators": self._engine_settings()}),
+            self.configured.generators,
+            lambda: self.catalog.engine_states() if self.home.exists() else {},
+            self._generator_context(),
+            self.home.guides,
+            observer=self.observer,
+            elsewhere=self.elsewhere,
+        )
+
+    def guide_engine(self, name: str) -> Engine:
+        """One guide engine of settings or profile, in this process, not warmed up. Opens nothing of a home that is not there.
+
+        Raises:
+            UnknownNameError: no such engine.
+            ConfigurationError: its settings cannot be used.
+        """
+        from lodestone.config.engines import EngineSettings
+        from lodestone.errors import UnknownNameError
+        from lodestone.generators.assembly import make_engine
+
+        if name not in self.engine_names():
+            raise UnknownNameError.among("generator", name, self.engine_names())
+        return make_engine(name, self._engine_settings().get(name) or EngineSettings(kind=name), self._generator_context())
+
+    def _engine_settings(self) -> dict[str, EngineSettings]:
+        size = {"size": self.configured.image_size}
+        return {
+            name: engine if "size" in engine.model_fields_set else engine.model_copy(update=size)
+            for name, engine in {**self.configured.engines, **self.settings.generators}.items()
+        }
+
+    def _generator_context(self) -> GeneratorContext:
         from lodestone.generators.registry import GeneratorContext
         from lodestone.store.deferred import deferred
 
-        context = GeneratorContext(
+        return GeneratorContext(
             store=deferred(lambda: self.store),
             catalog=deferred(lambda: self.catalog),  # to look at the engines makes no home
             models=self.models(),
             text_encoder=self.configured.text_encoder,
-        )
-        size = {"size": self.configured.image_size}
-        engines = {
-            name: engine if "size" in engine.model_fields_set else engine.model_copy(update=size)
-            for name, engine in {**self.configured.engines, **self.settings.generators}.items()
-        }
-        return make_hub(
-            self.settings.model_copy(update={"generators": engines}),
-            self.configured.generators,
-            lambda: self.catalog.engine_states() if self.home.exists() else {},
-            context,
-            self.home.guides,
-            observer=self.observer,
         )
 
     async def close_hub(self) -> None:

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from lodestone.generators.asking import HubObserver
     from lodestone.indexing.progress import ProgressEvent
     from lodestone.query.engine import QueryEngine
+    from lodestone.query.stages import Elsewhere
     from lodestone.runtime import Runtime
     from lodestone.spaces.base import Projection
 
@@ -66,6 +67,7 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         settings: Of the home to open.
         observe_batch: Told the number of texts of every pass of the text encoder.
         observe_engines: Told what happens to guide engines.
+        elsewhere: Stages that run in other processes.
         patience: Of the watcher of directories.
     """
 
@@ -75,11 +77,13 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         *,
         observe_batch: Callable[[int], None] = lambda _: None,
         observe_engines: HubObserver | None = None,
+        elsewhere: Elsewhere | None = None,
         patience: Patience | None = None,
     ) -> None:
         self._settings = settings
         self._patience = patience
         self._observe_engines = observe_engines
+        self._elsewhere = elsewhere
         self._observe_batch = observe_batch
         self._started_at = datetime.now(UTC)
         self._opened: _Opened | None = None
@@ -227,6 +231,7 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
 
         runtime = Runtime.open(self._settings, purpose="lodestone serve")
         runtime.observer = self._observe_engines
+        runtime.elsewhere = self._elsewhere
         runtime.text_encoder = BatchingTextEncoder(runtime.text_encoder, observe=self._observe_batch)
         return runtime
 

@@ -100,7 +100,7 @@ async def test_guides_whose_pictures_cannot_be_embedded_leave_the_text_pass(coll
         def __getattr__(self, name):
             return getattr(self._encoder, name)
 
-        async def embed_pictures(self, pictures):
+        async def embed_pictures(self, pictures, *, deadline=None):
             raise RuntimeError("CUDA out of memory")
 
     engine = collection.engine(generators={"drawn": Drawn()}, profile=DRAWN, encoder=OutOfMemory(models.encoder()))

@@ -33,7 +33,7 @@ class Pictures:
     def __init__(self):
         self.calls = []
 
-    async def embed_pictures(self, pictures):
+    async def embed_pictures(self, pictures, *, deadline=None):
         self.calls.append(len(pictures))
         return {name: np.stack([np.full(2, row, np.float32) for row in range(len(pictures))]) for name in ("a-1", "b-1")}
 

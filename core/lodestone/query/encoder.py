@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from PIL import Image
@@ -12,8 +13,12 @@ from PIL import Image
 from lodestone.backbones.base import Backbone, BackboneOutputs, OutputKey, Outputs
 from lodestone.errors import ModelUnavailableError
 from lodestone.language.base import TextEncoder
+from lodestone.query.clock import remaining
 from lodestone.query.stages import EncodedTexts, Pixels, Vectors
 from lodestone.spaces.base import Projection
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class LocalEncoder:
@@ -49,17 +54,23 @@ class LocalEncoder:
 
     async def warm_up(self) -> None:
         """See `Encoder.warm_up`."""
-        await asyncio.to_thread(self._load)
+        await asyncio.to_thread(self.load)
 
-    async def encode_texts(self, texts: Sequence[str]) -> EncodedTexts:
+    async def encode_texts(self, texts: Sequence[str], *, deadline: float | None = None) -> EncodedTexts:
         """See `Encoder.encode_texts`."""
-        return await asyncio.to_thread(self._encode, list(texts))
+        return await asyncio.to_thread(_in_time, deadline, self.encode, list(texts))
 
-    async def embed_pictures(self, pictures: Sequence[Pixels]) -> Mapping[str, Vectors]:
+    async def embed_pictures(self, pictures: Sequence[Pixels], *, deadline: float | None = None) -> Mapping[str, Vectors]:
         """See `Encoder.embed_pictures`."""
-        return await asyncio.to_thread(self._embed, list(pictures))
+        return await asyncio.to_thread(_in_time, deadline, self.embed, list(pictures))
 
-    def _load(self) -> None:
+    def load(self, *, pictures: bool = False) -> None:
+        """Load what words need, and with `pictures` the image models too. Blocking; once done, at once."""
+        self._load_text_models()
+        if pictures:
+            self._load_backbones()
+
+    def _load_text_models(self) -> None:
         with self._lock:
             if self._warm:
                 return
@@ -76,9 +87,10 @@ class LocalEncoder:
                     backbone.warm_up(threads=self._threads)
                 self._eyes_open = True
 
-    def _encode(self, texts: list[str]) -> EncodedTexts:
-        self._load()
-        encoded = {name: encoder.encode(texts) for name, encoder in self._text_encoders.items()}
+    def encode(self, texts: Sequence[str]) -> EncodedTexts:
+        """`encode_texts`, blocking; thread-safe."""
+        self.load()
+        encoded = {name: encoder.encode(list(texts)) for name, encoder in self._text_encoders.items()}
         projected = {
             projection.collection: projection.project_texts(encoded[projection.text_encoder])
             for projection in self._projections.values()
@@ -86,9 +98,9 @@ class LocalEncoder:
         }
         return EncodedTexts(encoded, projected)
 
-    def _embed(self, pictures: list[Pixels]) -> dict[str, Vectors]:
-        self._load()
-        self._load_backbones()
+    def embed(self, pictures: Sequence[Pixels]) -> dict[str, Vectors]:
+        """`embed_pictures`, blocking; thread-safe."""
+        self.load(pictures=True)
         images = [Image.fromarray(pixels, "RGB") for pixels in pictures]
         outputs: dict[str, Outputs] = {
             name: backbone.embed(np.stack([backbone.prepare(image) for image in images]))
@@ -98,6 +110,13 @@ class LocalEncoder:
             projection.collection: projection.project(_columns(projection, outputs))
             for projection in self._projections.values()
         }
+
+
+def _in_time(deadline: float | None, work: Callable[[Sequence[Item]], Result], items: Sequence[Item]) -> Result:
+    """Work that a thread was free for in time; nobody waits for what begins later."""
+    if remaining(deadline) <= 0:
+        raise TimeoutError("no thread was free in time")
+    return work(items)
 
 
 def _columns(projection: Projection, outputs: Mapping[str, Outputs]) -> BackboneOutputs:

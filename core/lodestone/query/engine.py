@@ -221,7 +221,9 @@ class QueryEngine:
         if plan.spaces:
             pixels = np.asarray(image.convert("RGB"))
             with stopwatch.stage("embed"):
-                embedded = await _in_time(self._encoder.embed_pictures([pixels]), plan, "embedding the picture")
+                embedded = await _in_time(
+                    self._encoder.embed_pictures([pixels], deadline=plan.deadline), plan, "embedding the picture"
+                )
             vectors = {collection: rows[0] for collection, rows in embedded.items()}
         return await self._like(vectors, plan, stopwatch, options, kind="picture")
 
@@ -254,7 +256,8 @@ class QueryEngine:
     async def _encode(self, plan: QueryPlan) -> EncodedTexts:
         if not plan.spaces:
             return EncodedTexts({}, {})
-        return await _in_time(self._encoder.encode_texts([plan.text]), plan, "encoding the query")
+        encoding = self._encoder.encode_texts([plan.text], deadline=plan.deadline)
+        return await _in_time(encoding, plan, "encoding the query")
 
     def _weigh(self, texts: EncodedTexts, query: Query, best: Mapping[str, float] | None = None) -> Mapping[str, float]:
         if not query.plan.spaces:

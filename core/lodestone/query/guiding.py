@@ -46,18 +46,22 @@ def fit(guides: int, spaces: int, *, seconds_a_list: float, left: float) -> tupl
     return 0, 0
 
 
-async def embed_guides(guides: Sequence[Guide], *, encoder: Encoder, collections: Collection[str]) -> dict[str, GuideVectors]:
+async def embed_guides(
+    guides: Sequence[Guide], *, encoder: Encoder, collections: Collection[str], deadline: float | None = None
+) -> dict[str, GuideVectors]:
     """Guide id -> collection -> (dim,) float32; the pixels of all guides are embedded in one call.
 
     Args:
         guides: With vectors for some of `collections`, or with pixels.
         encoder: Embeds pixels.
         collections: Where they will be searched.
+        deadline: Of the query, absolute.
     """
     vectors: dict[str, GuideVectors] = {guide.guide_id: dict(guide.vectors) for guide in guides}
     blank = [guide for guide in guides if guide.pixels is not None and not set(collections) <= guide.vectors.keys()]
     if blank:
-        embedded = await encoder.embed_pictures([guide.pixels for guide in blank if guide.pixels is not None])
+        pictures = [guide.pixels for guide in blank if guide.pixels is not None]
+        embedded = await encoder.embed_pictures(pictures, deadline=deadline)
         for row, guide in enumerate(blank):
             for collection, rows in embedded.items():
                 vectors[guide.guide_id].setdefault(collection, rows[row])

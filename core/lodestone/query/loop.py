@@ -172,7 +172,8 @@ class GuideLoop:
     async def _take(self, query: Query, batch: Sequence[Guide], drawn: Drawn) -> None:
         drawn.guides += batch
         drawn.dropped |= {guide.guide_id for guide in batch}  # until their vectors are there
-        vectors = await embed_guides(batch, encoder=self._encoder, collections=query.plan.spaces.values())
+        collections, deadline = query.plan.spaces.values(), query.plan.deadline
+        vectors = await embed_guides(batch, encoder=self._encoder, collections=collections, deadline=deadline)
         drawn.vectors |= vectors
         drawn.dropped -= vectors.keys()
         for guide in batch:

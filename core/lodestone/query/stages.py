@@ -13,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.catalog.records import CaptionRecord, Corpus, ImageRecord, Root
-from lodestone.generators.base import Guide, GuideRequest
+from lodestone.generators.base import Generator, Guide, GuideRequest
 from lodestone.query.fusion import RankedList
 from lodestone.query.guide_log import GuideLog
 from lodestone.store.base import Filter
 
 if TYPE_CHECKING:
     from lodestone.query.trace import Trace
+    from lodestone.spaces.base import Projection
 
 Vectors = NDArray[np.float32]
 Pixels = NDArray[np.uint8]
@@ -48,11 +49,32 @@ class Encoder(Protocol):
     async def warm_up(self) -> None:
         """Load what words need. Image models load at the first picture."""
 
-    async def encode_texts(self, texts: Sequence[str]) -> EncodedTexts:
-        """Texts into every text encoder's own space and every space that takes text."""
+    async def encode_texts(self, texts: Sequence[str], *, deadline: float | None = None) -> EncodedTexts:
+        """Texts into every text encoder's own space and every space that takes text.
 
-    async def embed_pictures(self, pictures: Sequence[Pixels]) -> Mapping[str, Vectors]:
-        """Pictures, each (h, w, 3) uint8 RGB, in one call -> collection name -> (n, dim) float32, L2-normalised."""
+        Args:
+            texts: Those of one query, in one call.
+            deadline: Absolute; what has not begun by then is not begun.
+
+        Raises:
+            TimeoutError: the deadline passed.
+        """
+
+    async def embed_pictures(self, pictures: Sequence[Pixels], *, deadline: float | None = None) -> Mapping[str, Vectors]:
+        """Pictures, each (h, w, 3) uint8 RGB, in one call -> collection name -> (n, dim) float32, L2-normalised.
+
+        As `encode_texts` with the deadline.
+        """
+
+
+class Elsewhere(Protocol):
+    """Stages that run in other processes; a host that has some says so by `Runtime.elsewhere`."""
+
+    def encoder(self, projections: Mapping[str, Projection]) -> Encoder:
+        """The models of these versions: space -> projection, not warmed up."""
+
+    def generator(self, name: str, local: Generator) -> Generator:
+        """What draws for the engine of this name: something elsewhere, or `local`, which is light and not warmed up."""
 
 
 class SpaceWeigher(Protocol):
