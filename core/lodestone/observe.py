@@ -1,8 +1,8 @@
 """Who is told what happens, while it happens? Whoever observes the task that does it; by default nobody.
 
 Metrics and traces belong to those who host the library: they surround a request with `observed_by`, and everything that the
-request leads to, in its task, in tasks made there and in threads of `asyncio.to_thread`, finds them with `observer`. An observer
-must not wait and must not raise.
+request leads to, in its task, in tasks made there and in threads of `asyncio.to_thread`, finds them with `observer`. An
+observer must not wait and must not raise.
 """
 
 from __future__ import annotations

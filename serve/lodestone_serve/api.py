@@ -6,6 +6,7 @@ routes.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,7 +19,8 @@ from lodestone.config.settings import ServeSettings
 from lodestone.service import instance_of
 from lodestone_schemas.api import Problem
 from lodestone_serve import problems
-from lodestone_serve.admission import Admission, Admitted
+from lodestone_serve.admission import DEADLINE_MS, Admission
+from lodestone_serve.admitted import Admitted
 from lodestone_serve.authentication import Authentication
 from lodestone_serve.context import RequestContext
 from lodestone_serve.guards import UPLOAD_SLACK_BYTES, BodyLimits, SameSite
@@ -31,7 +33,9 @@ from lodestone_serve.routes.learning import learning_router
 from lodestone_serve.routes.operations import operations_router
 from lodestone_serve.routes.queries import queries_router
 from lodestone_serve.routes.search import IMAGE_SEARCH, search_router
+from lodestone_serve.sampling import Sampler
 from lodestone_serve.services import Services
+from lodestone_serve.tracing import Tracing
 
 _PROBLEM_CONTENT = {problems.PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
 _PROBLEM: dict[int | str, dict[str, Any]] = {
@@ -41,7 +45,14 @@ _PROBLEM: dict[int | str, dict[str, Any]] = {
 
 
 def create_app(
-    services: Services, *, settings: ServeSettings, token: str, metrics: Metrics | None = None, echo_request_id: bool = True
+    services: Services,
+    *,
+    settings: ServeSettings,
+    token: str,
+    metrics: Metrics | None = None,
+    tracing: Tracing | None = None,
+    echo_request_id: bool = True,
+    deadline_ms: int = DEADLINE_MS,
 ) -> FastAPI:
     """Build the app. Its lifespan opens and closes `services`.
 
@@ -50,17 +61,24 @@ def create_app(
         settings: Host name to answer for, and limits.
         token: Secret of the internal routes.
         metrics: Where to count; a new set by default.
+        tracing: Makes spans; as `settings.telemetry` says by default. Closed with the app.
         echo_request_id: Answer with the request's id; Serve's proxy does that itself.
+        deadline_ms: Of queries that name none.
     """
     metrics = metrics or Metrics()
+    tracing = tracing or Tracing(settings.telemetry)
+    sampler = Sampler(services, metrics.home)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         await services.open()
+        sampler.start()
         try:
             yield
         finally:
+            await sampler.close()
             await services.close()
+            await asyncio.to_thread(tracing.close)
 
     app = FastAPI(
         title="Lodestone",
@@ -84,14 +102,14 @@ def create_app(
     problems.install(app)
     _describe(app)
 
-    admission = Admission(max_ongoing=settings.max_ongoing, max_queued=settings.max_queued, metrics=metrics)
+    admission = Admission(limits=settings, metrics=metrics, deadline_ms=deadline_ms)
     uploads = {IMAGE_SEARCH: settings.max_upload_mb * 2**20 + UPLOAD_SLACK_BYTES}
     # Starlette runs the one added last first.
-    app.add_middleware(Admitted, admission=admission)
+    app.add_middleware(Admitted, admission=admission, uploads=uploads)
     app.add_middleware(BodyLimits, uploads=uploads)
     app.add_middleware(Authentication, services=services, token=token)
     app.add_middleware(SameSite, host=settings.host)
-    app.add_middleware(RequestContext, metrics=metrics, echo=echo_request_id)
+    app.add_middleware(RequestContext, metrics=metrics, tracing=tracing, echo=echo_request_id)
     return app
 
 

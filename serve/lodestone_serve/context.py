@@ -1,21 +1,28 @@
-"""What surrounds every request? An id, a log context, metrics, safe headers, and an answer even when the code is wrong."""
+"""What surrounds every request? An id, a trace, metrics, a log line, safe headers, and an answer even when code is wrong."""
 
 from __future__ import annotations
 
+import hashlib
 import re
 import time
 import uuid
+from typing import Final
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lodestone_serve.metrics import Metrics
-from lodestone_serve.problems import problem_response, unexpected
+from lodestone_serve.observing import observed
+from lodestone_serve.problems import CODE_IN_SCOPE, problem_response, unexpected
+from lodestone_serve.tracing import Tracing
 
 REQUEST_ID = "X-Request-ID"
 UNMATCHED = "unmatched"
+PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Asked every few seconds by machines: neither traced nor logged."""
 
+_GONE: Final = 499  # as nginx has it: the client went away before there was an answer
 _ACCEPTABLE_ID = re.compile(r"[!-~]{1,128}")
 _log = structlog.get_logger("lodestone.serve")
 
@@ -28,13 +35,15 @@ class RequestContext:
 
     Args:
         app: What to surround.
-        metrics: Where requests are counted.
+        metrics: Where requests, and what the engine tells of their queries, are counted.
+        tracing: Makes spans; none by default.
         echo: Send the request id back; not needed behind Serve's proxy, which does so itself.
     """
 
-    def __init__(self, app: ASGIApp, *, metrics: Metrics, echo: bool = True) -> None:
+    def __init__(self, app: ASGIApp, *, metrics: Metrics, tracing: Tracing, echo: bool = True) -> None:
         self._app = app
         self._metrics = metrics
+        self._tracing = tracing
         self._echo = echo
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -49,15 +58,47 @@ class RequestContext:
         answer = _Answer(send, request_id=request_id if self._echo else "", without_body=method == "HEAD")
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
-                await self._app(scope, receive, answer)
+                if scope["path"] in PROBES:
+                    await self._app(scope, receive, answer)
+                else:
+                    await self._traced(method, request_id, scope, receive, answer)
             except Exception:  # noqa: BLE001 - the last resort: logged in full, answered without internals
                 _log.exception("unexpected error", method=method, path=scope["path"])
                 if not answer.started:
                     await problem_response(unexpected(request_id))(scope, receive, answer)
             finally:
-                route = getattr(scope.get("route"), "path", UNMATCHED)
-                # 499, as nginx has it: the client went away before there was an answer.
-                self._metrics.observe_request(method, route, answer.status or 499, time.perf_counter() - started)
+                self._count(method, scope, answer, time.perf_counter() - started)
+
+    async def _traced(self, method: str, request_id: str, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        with self._tracing.request("request", Headers(scope=scope)) as span, observed(self._metrics, self._tracing):
+            try:
+                await self._app(scope, receive, answer)
+            finally:
+                if span is not None:
+                    route = _route(scope)
+                    span.update_name(f"{method} {route}")
+                    span.set_attribute("http.request.method", method)
+                    span.set_attribute("http.route", route)
+                    span.set_attribute("http.response.status_code", answer.status or _GONE)
+                    span.set_attribute("lodestone.request_id", request_id)
+
+    def _count(self, method: str, scope: Scope, answer: _Answer, seconds: float) -> None:
+        status = answer.status or _GONE
+        route = _route(scope)
+        self._metrics.observe_request(method, route, status, seconds)
+        code = scope.get(CODE_IN_SCOPE, "")
+        if code:
+            self._metrics.observe_error(code, status)
+        if scope["path"] not in PROBES:
+            _log.info(
+                "request",
+                method=method,
+                route=route,
+                status=status,
+                milliseconds=round(seconds * 1000, 1),
+                code=code,
+                asker=_asker(scope),
+            )
 
 
 class _Answer:
@@ -89,3 +130,14 @@ class _Answer:
 def _request_id(scope: Scope) -> str:
     given = Headers(scope=scope).get(REQUEST_ID, "")
     return given if _ACCEPTABLE_ID.fullmatch(given) else uuid.uuid4().hex
+
+
+def _route(scope: Scope) -> str:
+    route: str = getattr(scope.get("route"), "path", UNMATCHED)
+    return route
+
+
+def _asker(scope: Scope) -> str:
+    """Tells askers apart in the log without naming them; empty where nobody has to say who they are."""
+    owner = getattr(scope.get("state", {}).get("principal"), "owner", "")
+    return hashlib.sha256(owner.encode()).hexdigest()[:12] if owner else ""

@@ -7,6 +7,7 @@ only once it is warm, so that no query meets a half-changed one.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -43,6 +44,7 @@ from lodestone_serve.pictures import Pictures
 from lodestone_serve.problems import problem_of, unexpected
 from lodestone_serve.readiness import Readiness
 from lodestone_serve.run_services import RunServices
+from lodestone_serve.sampling import HomeFacts, look_at
 from lodestone_serve.services import StoredFile
 
 if TYPE_CHECKING:
@@ -91,6 +93,7 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         self._one_sync = asyncio.Lock()
         self._background: Background | None = None
         self._follower: asyncio.Task[None] | None = None
+        self._synced_at: float | None = None
 
     async def open(self) -> None:
         """Open catalog and store, load the models that words need."""
@@ -184,6 +187,12 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         """See `Services.status`."""
         return await self._now.readiness.status()
 
+    async def measured(self) -> HomeFacts:
+        """See `sampling.Measurable`."""
+        now, jobs = self._now, self.background().queue.jobs()
+        collections, synced_at = now.answering.collections, self._synced_at
+        return await asyncio.to_thread(look_at, now.runtime, collections=collections, jobs=jobs, synced_at=synced_at)
+
     async def shadow(self, request: ShadowRequest) -> ShadowResult:
         """See `Services.shadow`."""
         from lodestone.swap.shadow import compare_versions
@@ -270,6 +279,7 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
             renewed = await self._warm(now.runtime, wanted)
         try:
             await asyncio.to_thread(sync, now.runtime, progress=report, build=build)
+            self._synced_at = time.time()
         finally:  # a sync that fails may have promoted before, or not
             await self._renew(now, renewed)
             if former is not None:

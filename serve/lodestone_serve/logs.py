@@ -1,35 +1,40 @@
-"""Where does the service write what happens? JSON lines in the home's logs folder, rotated; nothing on the terminal."""
+"""Where does the service write what happens? JSON lines: in the home's logs folder, rotated, or on standard error."""
 
 from __future__ import annotations
 
 import logging
+import sys
 import traceback
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+from lodestone_serve.tracing import trace_id
 
 LOG_NAME = "service.log"
 _MAX_BYTES = 5 * 2**20
 _KEPT = 3
 
 
-def log_to(folder: Path, level: str) -> None:
+def log_to(folder: Path, level: str, *, on_stderr: bool = False) -> None:
     """Send this process's Lodestone logs (structlog and `logging` alike) to `folder`/service.log.
 
     Args:
         folder: Made when missing.
         level: `debug`, `info`, `warning` or `error`.
+        on_stderr: Write to standard error instead, where containers' logs are collected; nothing is written to `folder`.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    shared: list[structlog.typing.Processor] = [
+    shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _add_trace,
         structlog.processors.ExceptionRenderer(_traceback),
     ]
-    handler = RotatingFileHandler(folder / LOG_NAME, maxBytes=_MAX_BYTES, backupCount=_KEPT, encoding="utf-8", delay=True)
+    handler = logging.StreamHandler(sys.stderr) if on_stderr else _file(folder)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -45,6 +50,17 @@ def log_to(folder: Path, level: str) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
+
+
+def _file(folder: Path) -> logging.Handler:
+    folder.mkdir(parents=True, exist_ok=True)
+    return RotatingFileHandler(folder / LOG_NAME, maxBytes=_MAX_BYTES, backupCount=_KEPT, encoding="utf-8", delay=True)
+
+
+def _add_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    if found := trace_id():
+        event["trace_id"] = found
+    return event
 
 
 def _traceback(exc_info: structlog.typing.ExcInfo) -> str:

@@ -14,7 +14,7 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, delete, func, or_, select
 
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
@@ -116,6 +116,11 @@ class TagRows(CatalogBase):
         query = select(outbox.c.seq, outbox.c.image_id).order_by(outbox.c.seq, outbox.c.image_id).limit(limit)
         with self._reading() as connection:
             return [TagChange(*row) for row in connection.execute(query)]
+
+    def count_tag_outbox(self) -> int:
+        """Number of pictures in the outbox."""
+        with self._reading() as connection:
+            return connection.execute(select(func.count()).select_from(tables.tag_outbox)).scalar_one()
 
     def tags_delivered(self, changes: Sequence[TagChange]) -> None:
         """Take delivered pictures out of the outbox; one that changed after it was read from there stays."""

@@ -25,10 +25,14 @@ async def within(work: Awaitable[T], deadline: float) -> T:
 
 
 class Stopwatch:
-    """Milliseconds of each stage of one query; a stage that runs twice adds up. Tells the task's observer of every one."""
+    """Milliseconds of each stage of one query; a stage that runs twice adds up. Tells the task's observer of every one.
 
-    def __init__(self) -> None:
-        self._started = time.monotonic()
+    Args:
+        arrived: `time.monotonic()` when the query came; None: now.
+    """
+
+    def __init__(self, arrived: float | None = None) -> None:
+        self._started = time.monotonic() if arrived is None else arrived
         self._spent: dict[str, float] = {}
         self.observed = observer().query()
 
