@@ -1,4 +1,4 @@
-"""Does a client insist exactly where that is safe, within its time, and say what is wrong where it is not a Lodestone that answers?"""
+"""Does a client insist exactly where that is safe, within its time, and say what is wrong where others answer?"""
 
 from __future__ import annotations
 
@@ -129,9 +129,12 @@ def test_what_would_only_fail_again_is_raised_at_once(trouble: bytes, kind: type
 
 def test_a_problem_keeps_its_hint_and_facts() -> None:
     told = problem(429, "rate_limited", "too fast", hint="wait", retry_after=7, limit="5/minute")
-    with scripted(told) as server, client(server, policy=RetryPolicy(attempts=1)) as asker:
-        with pytest.raises(RateLimitedError) as caught:
-            search(asker)
+    with (
+        scripted(told) as server,
+        client(server, policy=RetryPolicy(attempts=1)) as asker,
+        pytest.raises(RateLimitedError) as caught,
+    ):
+        search(asker)
     assert (caught.value.hint, caught.value.details) == ("wait", {"limit": "5/minute", "retry_after": 7.0})
 
 
@@ -162,9 +165,12 @@ def test_a_further_sending_asks_for_what_is_left_of_the_deadline() -> None:
 
 
 def test_attempts_are_bounded() -> None:
-    with scripted(b"") as server, client(server, policy=RetryPolicy(attempts=3, first_s=0.01)) as asker:
-        with pytest.raises(ServiceUnavailableError, match=server.url):
-            search(asker)
+    with (
+        scripted(b"") as server,
+        client(server, policy=RetryPolicy(attempts=3, first_s=0.01)) as asker,
+        pytest.raises(ServiceUnavailableError, match="does not answer"),
+    ):
+        search(asker)
     assert len(server.asked) == 3
 
 
@@ -187,7 +193,7 @@ def test_a_silent_service_and_one_that_trickles_are_given_up() -> None:
 
 
 def test_nobody_there_is_said_after_a_few_attempts() -> None:
-    with Lodestone("http://127.0.0.1:9", policy=SOON) as asker, pytest.raises(ServiceUnavailableError, match="127.0.0.1:9"):
+    with Lodestone("http://127.0.0.1:9", policy=SOON) as asker, pytest.raises(ServiceUnavailableError, match=r"127\.0\.0\.1:9"):
         search(asker)
 
 
@@ -242,30 +248,42 @@ def test_a_stream_refused_before_it_begins_is_asked_again() -> None:
 
 def test_an_error_event_is_raised_and_ends_the_stream() -> None:
     failed = {"type": "error", "problem": {"title": "T", "status": 503, "code": "store_failed", "detail": "broke"}}
-    with scripted(STREAM + events(("q1.1", PLAN), ("q1.2", failed))) as server, client(server) as asker:
-        with pytest.raises(StoreError, match="broke"):
-            kinds(asker.stream("a"))
+    with (
+        scripted(STREAM + events(("q1.1", PLAN), ("q1.2", failed))) as server,
+        client(server) as asker,
+        pytest.raises(StoreError, match="broke"),
+    ):
+        kinds(asker.stream("a"))
     assert len(server.asked) == 1
 
 
 def test_a_stream_that_breaks_for_ever_is_given_up() -> None:
-    with scripted(STREAM + events(("q1.1", PLAN)), b"") as server, client(server) as asker:
-        with pytest.raises(ServiceUnavailableError):
-            kinds(asker.stream("a"))
+    with (
+        scripted(STREAM + events(("q1.1", PLAN)), b"") as server,
+        client(server) as asker,
+        pytest.raises(ServiceUnavailableError),
+    ):
+        kinds(asker.stream("a"))
     assert len(server.asked) == 4
 
 
 @pytest.mark.parametrize("content", [b"data: {}\n\n", b"data: nothing\n\n", b'data: {"type": "plan"}\n\n'])
 def test_events_that_are_none_are_named(content: bytes) -> None:
-    with scripted(STREAM + content) as server, client(server) as asker:
-        with pytest.raises(ServiceUnavailableError, match="an event that is none"):
-            kinds(asker.stream("a"))
+    with (
+        scripted(STREAM + content) as server,
+        client(server) as asker,
+        pytest.raises(ServiceUnavailableError, match="an event that is none"),
+    ):
+        kinds(asker.stream("a"))
 
 
 def test_a_page_where_events_should_be_is_named() -> None:
-    with scripted(answer(200, b"<html>", kind="text/html")) as server, client(server) as asker:
-        with pytest.raises(ServiceUnavailableError, match="text/html"):
-            kinds(asker.stream("a"))
+    with (
+        scripted(answer(200, b"<html>", kind="text/html")) as server,
+        client(server) as asker,
+        pytest.raises(ServiceUnavailableError, match="text/html"),
+    ):
+        kinds(asker.stream("a"))
 
 
 def test_leaving_a_stream_closes_its_connection() -> None:
@@ -281,9 +299,12 @@ def test_lines_end_at_line_feeds_alone_and_a_cut_one_is_noticed() -> None:
     with scripted(answer(200, steps, kind="application/x-ndjson")) as server, client(server) as asker:
         assert [step.stage for step in asker.sync()] == ["a\u2028b\x85", ""]
     for cut in (steps[:-3], steps[:47]):
-        with scripted(answer(200, cut, kind="application/x-ndjson")) as server, client(server) as asker:
-            with pytest.raises(ServiceUnavailableError, match="went away"):
-                list(asker.sync())
+        with (
+            scripted(answer(200, cut, kind="application/x-ndjson")) as server,
+            client(server) as asker,
+            pytest.raises(ServiceUnavailableError, match="went away"),
+        ):
+            list(asker.sync())
 
 
 BAD_URLS = [
