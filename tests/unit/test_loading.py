@@ -106,19 +106,17 @@ def test_questions_are_the_same_for_the_same_seed() -> None:
 
 async def test_a_stall_counts_against_every_request_that_was_due_meanwhile() -> None:
     """A closed loop would have sent one request into the stall and reported one slow answer."""
-    gate = asyncio.Event()
+    everybody = asyncio.Barrier(5)  # nobody is answered before all have asked
 
     async def stalls(_: dict[str, Any]) -> tuple[int, bytes, dict[str, str]]:
-        await gate.wait()
+        await everybody.wait()
         return 200, json.dumps(ANSWER).encode(), {}
 
     async with answering(stalls) as url:
-        asyncio.get_running_loop().call_later(0.6, gate.set)
         outcomes = await Generator(url).offer(due(0.0, 0.1, 0.2, 0.3, 0.4), ask())
     assert [one.verdict for one in outcomes] == [Verdict.COMPLETE] * 5
-    assert all(one.sent < 0.55 for one in outcomes)  # nobody waited for another's answer
     for one in outcomes:
-        assert one.latency >= 0.6 - one.due - 0.01
+        assert one.latency >= 0.4 - one.due
 
 
 async def test_latency_counts_from_when_a_request_was_due_however_late_it_was_sent() -> None:
@@ -211,8 +209,8 @@ async def test_requests_beyond_the_bound_are_counted_and_never_delayed() -> None
         return 200, json.dumps(ANSWER).encode(), {}
 
     async with answering(waits) as url:
-        asyncio.get_running_loop().call_later(0.4, gate.set)
-        outcomes = await Generator(url, most_open=2).offer(due(0.0, 0.05, 0.1, 0.15), ask())
+        generator = Generator(url, most_open=2, observe=lambda one: gate.set() if one.number == 3 else None)
+        outcomes = await generator.offer(due(0.0, 0.05, 0.1, 0.15), ask())
     assert [one.verdict for one in outcomes] == [Verdict.COMPLETE] * 2 + [Verdict.UNSENT] * 2
 
 
@@ -239,7 +237,7 @@ async def test_a_stream_is_timed_to_its_first_results_and_to_its_end() -> None:
 async def test_a_closed_loop_asks_again_as_soon_as_it_is_answered() -> None:
     async with answering(saying(200, ANSWER)) as url:
         outcomes = await Generator(url).saturate(ask(), clients=2, seconds=0.3)
-    assert len(outcomes) > 4
+    assert len(outcomes) > 2
     assert [one.number for one in outcomes] == list(range(len(outcomes)))
 
 
