@@ -1,73 +1,333 @@
-"""How many queries may be worked on, and how many may wait? The rest is refused at once, before any byte is streamed.
+"""Which query is worked on next, which waits, and which is refused? A bounded queue with deadlines and two priorities.
 
 Serve's own limits are per caller and answer in plain text, and nothing can be refused once a stream has begun. So queries are
-admitted here, in the one replica that does the work, and Serve's queue is set wider than this one.
+admitted here, in the replica that does the work, and Serve's queue is set wider than this one.
+
+A query takes a place before its body is read, and a slot when its deadline is known. It is refused at once when all places are
+taken, or when it would get its slot too late to be answered in time: a queue that is as long as the clients' patience would
+hand out nothing but queries that are past saving. From a share of the queue on, queries are answered by their words alone.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import math
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from enum import Enum, StrEnum
+from typing import Final
 
-from starlette.types import ASGIApp, Receive, Scope, Send
-
+from lodestone.config.serve import ServeSettings
+from lodestone.errors import DeadlineExceededError, OverloadedError
 from lodestone_serve.metrics import Metrics
-from lodestone_serve.problems import Refusal, refusal_response
+
+BUSY: Final = "the service is busy"
+DEADLINE_MS: Final = 10_000
+MOST_RETRY_AFTER_S: Final = 60
+_NEW_SHARE: Final = 0.1  # of the newest value in a running mean
+_SPREADS: Final = 2.0  # above the mean: what nearly all stay below
+
+
+class Priority(StrEnum):
+    """Who goes first."""
+
+    INTERACTIVE = "interactive"
+    BATCH = "batch"
+
+
+class _State(Enum):
+    PLACED = "has a place, is being read"
+    WAITING = "waits for a slot"
+    RUNNING = "has a slot"
+    DONE = "has neither"
 
 
 class Admission:
-    """At most `max_ongoing` holders of a slot and `max_queued` waiting for one, first come, first served."""
+    """At most `max_ongoing` slots, and `max_queued` places beside them. For one event loop.
 
-    def __init__(self, *, max_ongoing: int, max_queued: int, metrics: Metrics) -> None:
-        self._slots = asyncio.Semaphore(max_ongoing)
-        self._most = max_ongoing + max_queued
-        self._admitted = 0
+    Interactive queries go before those of batches, of which at most `batch_ongoing` run at once; among equals, first come,
+    first served. A full queue lets a waiting query of a batch go for an interactive one.
+
+    Args:
+        limits: Slots, places and what happens under pressure.
+        metrics: Counts who runs, waits and is refused.
+        deadline_ms: Of queries that name none.
+        clock: Seconds; for tests.
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: ServeSettings,
+        metrics: Metrics,
+        deadline_ms: int = DEADLINE_MS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.deadline_ms = deadline_ms
+        self._limits = limits
         self._metrics = metrics
+        self.clock = clock
+        self._waiting: dict[Priority, deque[Ticket]] = {one: deque() for one in Priority}
+        self._running: dict[Priority, int] = dict.fromkeys(Priority, 0)
+        self._places = 0
+        self.held_s = _Running()  # seconds that a slot is held
+        self.words_s = _Running()  # the same, of queries without guides: what an answer takes at least
 
-    @asynccontextmanager
-    async def slot(self) -> AsyncIterator[None]:
-        """Wait for a slot and hold it.
+    @property
+    def slots(self) -> int:
+        """Queries that may run at once."""
+        return self._limits.max_ongoing
+
+    @property
+    def running(self) -> int:
+        """Slots in use."""
+        return sum(self._running.values())
+
+    @property
+    def waiting(self) -> int:
+        """Queries that wait for a slot."""
+        return sum(len(queue) for queue in self._waiting.values())
+
+    @property
+    def places(self) -> int:
+        """Queries that run, wait or are being read."""
+        return self._places
+
+    def enter(self, priority: Priority = Priority.INTERACTIVE) -> Ticket:
+        """Take a place, to be given back by `Ticket.release`.
 
         Raises:
-            Refusal: 503 `overloaded`; as many queries as allowed are running and waiting.
+            OverloadedError: all places are taken.
         """
-        if self._admitted >= self._most:
-            self._metrics.shed.labels("overloaded").inc()
-            raise Refusal(503, f"{self._admitted} queries are running or waiting", hint="try again in a moment")
-        self._admitted += 1
+        if self._places >= self._limits.max_ongoing + self._limits.max_queued and not self._made_room(priority):
+            raise self.refusal(f"{self._places} queries are running or waiting, as many as there may be")
+        self._places += 1
+        return Ticket(self, priority)
+
+    @asynccontextmanager
+    async def slot(self, *, deadline: float, priority: Priority = Priority.INTERACTIVE) -> AsyncIterator[Ticket]:
+        """Hold a slot; `deadline` is absolute, on the clock's time.
+
+        Raises:
+            OverloadedError: as `enter` and `Ticket.start`.
+            DeadlineExceededError: it passed before a slot was free.
+        """
+        ticket = self.enter(priority)
         try:
-            with self._metrics.waiting.track_inprogress():
-                await self._slots.acquire()
-            try:
-                with self._metrics.in_flight.track_inprogress():
-                    yield
-            finally:
-                self._slots.release()
+            await ticket.start(deadline)
+            yield ticket
         finally:
-            self._admitted -= 1
+            ticket.release()
 
+    def refusal(self, why: str) -> OverloadedError:
+        """The counted error of a query that is refused, with the seconds to wait in its details."""
+        self._metrics.shed.labels("overloaded").inc()
+        retry_after = self.retry_after()
+        return OverloadedError(why, hint=f"try again in {retry_after} s", retry_after=retry_after)
 
-class Admitted:
-    """Middleware: routes that run a query hold a slot from before their body is read until their answer has been sent."""
+    def retry_after(self) -> int:
+        """Seconds until who comes then finds the queue worked off, if nobody else comes."""
+        seconds = max(self._limits.load.retry_after_s, self._wait_s(self.waiting))
+        return min(MOST_RETRY_AFTER_S, max(1, math.ceil(seconds)))
 
-    def __init__(self, app: ASGIApp, *, admission: Admission) -> None:
-        self._app = app
-        self._admission = admission
+    # -- for tickets -----------------------------------------------------------------------------------------------------------
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one ASGI scope."""
-        if scope["type"] != "http" or not runs_a_query(scope["path"]):
-            await self._app(scope, receive, send)
+    def queue(self, ticket: Ticket) -> None:
+        """Give the ticket a slot, or line it up.
+
+        Raises:
+            OverloadedError: its turn would come too late.
+        """
+        ahead = len(self._waiting[Priority.INTERACTIVE])
+        if ticket.priority is Priority.BATCH:
+            ahead += len(self._waiting[Priority.BATCH])
+        if ahead == 0 and self._may_run(ticket.priority):
+            self._run(ticket, pressed=False)
             return
+        turn = self.clock() + self._wait_s(ahead, ticket.priority)
+        if self.held_s.known and turn + self.words_s.bound > ticket.deadline:
+            raise self.refusal(f"{ahead} queries are waiting, too many for an answer within this query's deadline")
+        self._waiting[ticket.priority].append(ticket)
+        self._metrics.waiting.inc()
+
+    def leave(self, ticket: Ticket, state: _State, held_s: float) -> None:
+        """Take back what the ticket has."""
+        self._places -= 1
+        if state is _State.WAITING:
+            self._unqueue(ticket)
+        elif state is _State.RUNNING:
+            self._running[ticket.priority] -= 1
+            self._metrics.in_flight.dec()
+            self.held_s.add(held_s)
+            if not ticket.guided:
+                self.words_s.add(held_s)
+            self._dispatch()
+
+    def _dispatch(self) -> None:
+        while (queue := self._next()) is not None:
+            pressed = self.waiting >= self._text_only_from()
+            ticket = queue[0]
+            left = ticket.deadline - self.clock()
+            if left <= 0:
+                ticket.turn_away(self.expired())
+            elif left < self.words_s.mean:
+                ticket.turn_away(self.refusal("the query waited so long that it cannot be answered in time any more"))
+            else:
+                self._unqueue(ticket)
+                self._run(ticket, pressed=pressed)
+
+    def _next(self) -> deque[Ticket] | None:
+        for priority, queue in self._waiting.items():  # in order of priority
+            if queue and self._may_run(priority):
+                return queue
+        return None
+
+    def _may_run(self, priority: Priority) -> bool:
+        if self.running >= self._limits.max_ongoing:
+            return False
+        return priority is Priority.INTERACTIVE or self._running[priority] < self._limits.load.batch_ongoing
+
+    def _run(self, ticket: Ticket, *, pressed: bool) -> None:
+        now = self.clock()
+        allowed = ticket.deadline - ticket.arrived - self.words_s.mean  # how long it could wait
+        waited = now - ticket.queued_at
+        if pressed or (waited > 0 and waited >= self._limits.load.text_only_from * allowed):
+            self._metrics.shed.labels("text_only").inc()
+            ticket.text_only = BUSY
+        self._running[ticket.priority] += 1
+        self._metrics.in_flight.inc()
+        self._metrics.wait_seconds.labels(ticket.priority.value).observe(now - ticket.arrived)
+        ticket.run(now)
+
+    def expired(self) -> DeadlineExceededError:
+        """The counted error of a query whose deadline passed while it waited."""
+        self._metrics.shed.labels("deadline").inc()
+        return DeadlineExceededError(
+            "the deadline passed while the query waited for its turn",
+            hint="the service is busy: ask again later, or allow more time (deadline_ms)",
+        )
+
+    def _made_room(self, priority: Priority) -> bool:
+        batches = self._waiting[Priority.BATCH]
+        if priority is Priority.BATCH or not batches:
+            return False
+        batches[-1].turn_away(self.refusal("interactive queries take all places"))
+        return True
+
+    def _unqueue(self, ticket: Ticket) -> None:
+        self._waiting[ticket.priority].remove(ticket)
+        self._metrics.waiting.dec()
+
+    def _text_only_from(self) -> float:
+        return max(1, math.ceil(self._limits.load.text_only_from * self._limits.max_queued))
+
+    def _wait_s(self, ahead: int, priority: Priority = Priority.INTERACTIVE) -> float:
+        """How long the one behind `ahead` others waits: slots come free one after another."""
+        slots = self._limits.max_ongoing
+        if priority is Priority.BATCH:
+            slots = min(slots, self._limits.load.batch_ongoing)
+        return self.held_s.mean * (ahead + 1) / slots
+
+
+class Ticket:
+    """One query's place, then slot. `release` gives back whatever it has, at any moment and more than once.
+
+    Attributes:
+        priority: Of the query.
+        arrived: When it took its place, on the admission's clock; may be set to an earlier time before `start`.
+        deadline: Absolute, from `start` on.
+        text_only: Why it must do without guides; "" while it may have them.
+        guided: Whether it had guides: set by who answers it, else its time counts as that of an answer to words alone.
+        kept: Whether somebody else than the request's own guard releases it.
+    """
+
+    def __init__(self, admission: Admission, priority: Priority) -> None:
+        self._admission = admission
+        self._state = _State.PLACED
+        self._turn: asyncio.Future[None] | None = None
+        self._started = 0.0
+        self.priority = priority
+        self.arrived = self.queued_at = admission.clock()
+        self.deadline = math.inf
+        self.text_only = ""
+        self.guided = False
+        self.kept = False
+
+    def deadline_after(self, deadline_ms: int | None) -> float:
+        """The absolute deadline of a query that allows so many milliseconds from its arrival; None: the service's own."""
+        allowed = self._admission.deadline_ms if deadline_ms is None else deadline_ms
+        return self.arrived + allowed / 1000
+
+    async def start(self, deadline: float) -> None:
+        """Wait for a slot.
+
+        Raises:
+            OverloadedError: the turn would come too late, or went to others.
+            DeadlineExceededError: the deadline passed while waiting; nothing has been done.
+        """
+        self.deadline = deadline
+        self.queued_at = self._admission.clock()
+        if deadline <= self.queued_at:
+            self.release()
+            raise self._admission.expired()
+        self._turn = asyncio.get_running_loop().create_future()
+        self._state = _State.WAITING
         try:
-            async with self._admission.slot():
-                await self._app(scope, receive, send)
-        except Refusal as refusal:
-            # Only `slot` lets a Refusal out: those raised further in have been answered there.
-            await refusal_response(refusal, scope["path"])(scope, receive, send)
+            self._line_up()
+            async with asyncio.timeout(deadline - self.queued_at):
+                await self._turn
+        except TimeoutError:
+            self.release()
+            raise self._admission.expired() from None
+        except BaseException:
+            self.release()
+            raise
+
+    def _line_up(self) -> None:
+        try:
+            self._admission.queue(self)
+        except OverloadedError:
+            self._state = _State.PLACED  # it never stood in the queue
+            raise
+
+    def run(self, now: float) -> None:
+        """It has its slot."""
+        self._state, self._started = _State.RUNNING, now
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
+
+    def turn_away(self, error: Exception) -> None:
+        """It gets no slot; whoever waits in `start` is told why."""
+        self.release()
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_exception(error)
+
+    def release(self) -> None:
+        """Give back what it has."""
+        state, self._state = self._state, _State.DONE
+        if state is not _State.DONE:
+            self._admission.leave(self, state, self._admission.clock() - self._started)
 
 
-def runs_a_query(path: str) -> bool:
-    """Whether the route at `path` asks the engine."""
-    return path.startswith("/v1/search") or (path.startswith("/v1/images/") and path.endswith("/similar"))
+class _Running:
+    """A mean that follows what happens now, and how far values stray from it (as TCP estimates round trips, RFC 6298)."""
+
+    def __init__(self) -> None:
+        self.mean = 0.0
+        self._spread = 0.0
+        self.known = False
+
+    @property
+    def bound(self) -> float:
+        """What nearly all values stay below."""
+        return self.mean + _SPREADS * self._spread
+
+    def add(self, value: float) -> None:
+        """One more value."""
+        if not self.known:
+            self.mean, self._spread, self.known = value, value / 2, True
+            return
+        self._spread += _NEW_SHARE * (abs(value - self.mean) - self._spread)
+        self.mean += _NEW_SHARE * (value - self.mean)

@@ -33,8 +33,10 @@ from lodestone_serve.routes.learning import learning_router
 from lodestone_serve.routes.operations import operations_router
 from lodestone_serve.routes.queries import queries_router
 from lodestone_serve.routes.search import IMAGE_SEARCH, search_router
+from lodestone_serve.routes.streams import streams_router
 from lodestone_serve.sampling import Sampler
 from lodestone_serve.services import Services
+from lodestone_serve.streams import Streams
 from lodestone_serve.tracing import Tracing
 
 _PROBLEM_CONTENT = {problems.PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
@@ -66,6 +68,7 @@ def create_app(
         deadline_ms: Of queries that name none.
     """
     metrics = metrics or Metrics()
+    streams = Streams(settings.streams, metrics)
     tracing = tracing or Tracing(settings.telemetry)
     sampler = Sampler(services, metrics.home)
 
@@ -76,6 +79,7 @@ def create_app(
         try:
             yield
         finally:
+            await streams.close()
             await sampler.close()
             await services.close()
             await asyncio.to_thread(tracing.close)
@@ -92,6 +96,7 @@ def create_app(
         generate_unique_id_function=_operation_id,
     )
     app.include_router(search_router(metrics))
+    app.include_router(streams_router(streams))
     app.include_router(images_router())
     app.include_router(corpora_router())
     app.include_router(directories_router())

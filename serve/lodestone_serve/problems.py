@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -29,8 +30,9 @@ _CODES = {
     413: "body_too_large",
     415: "unsupported_media_type",
     421: "misdirected_request",
-    503: "overloaded",
+    429: "overloaded",
 }
+_WAIT = frozenset({429, 503})
 _log = structlog.get_logger("lodestone.serve")
 
 
@@ -66,6 +68,20 @@ def problem_of(error: LodestoneError, *, instance: str = "") -> Problem:
     return problem(error.status, error.code, error.message, hint=error.hint, instance=instance, extra=error.details)
 
 
+def validation_problem(errors: Sequence[Mapping[str, Any]], *, instance: str = "") -> Problem:
+    """Problem details of a message that is not what it should be; `errors` as pydantic lists them."""
+    fields = [{"field": _field(item["loc"]), "message": item["msg"]} for item in errors]
+    first = fields[0] if fields else {"field": "body", "message": "not understood"}
+    return problem(
+        422,
+        "invalid_request",
+        f"{first['field'] or 'body'}: {first['message']}",
+        hint="see /openapi.json for what this route takes",
+        instance=instance,
+        extra={"errors": fields[:20]},
+    )
+
+
 def unexpected(request_id: str) -> Problem:
     """Problem details of a defect: names the request, and nothing of what happened inside."""
     return problem(
@@ -83,7 +99,7 @@ def problem_response(found: Problem, headers: Mapping[str, str] | None = None) -
         content=found.model_dump_json(),
         status_code=found.status,
         media_type=PROBLEM_TYPE,
-        headers={**_retry_headers(found.status), **(headers or {})},
+        headers={**_retry_headers(found.status, found.model_extra), **(headers or {})},
         code=found.code,
     )
 
@@ -121,18 +137,7 @@ async def _lodestone(request: Request, error: Exception) -> Response:
 
 async def _validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - as above
-    fields = [{"field": _field(item["loc"]), "message": item["msg"]} for item in error.errors()]
-    first = fields[0] if fields else {"field": "body", "message": "not understood"}
-    return problem_response(
-        problem(
-            422,
-            "invalid_request",
-            f"{first['field']}: {first['message']}",
-            hint="see /openapi.json for what this route takes",
-            instance=request.url.path,
-            extra={"errors": fields[:20]},
-        )
-    )
+    return problem_response(validation_problem(error.errors(), instance=request.url.path))
 
 
 async def _http(request: Request, error: Exception) -> Response:
@@ -149,8 +154,10 @@ def _field(location: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for part in inner)
 
 
-def _retry_headers(status: int) -> dict[str, str]:
-    return {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}
+def _retry_headers(status: int, extra: Mapping[str, Any] | None = None) -> dict[str, str]:
+    """Where waiting helps, how long: `retry_after`, or a second."""
+    seconds = (extra or {}).get("retry_after", RETRY_AFTER_S if status in _WAIT else None)
+    return {} if seconds is None else {"Retry-After": str(max(1, math.ceil(seconds)))}
 
 
 def _title(status: int) -> str:

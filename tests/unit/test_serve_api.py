@@ -67,7 +67,7 @@ async def test_streamed_events_come_in_order_with_ids(http: httpx.AsyncClient) -
     assert answer.headers["content-type"].startswith("text/event-stream")
     events = sse(answer.text)
     assert [event["event"] for event in events] == ["plan", "results", "guide", "done"]
-    assert [event["id"] for event in events] == ["1", "2", "3", "4"]
+    assert [event["id"] for event in events] == ["q1.1", "q1.2", "q1.3", "q1.4"]
     assert [json.loads(event["data"])["type"] for event in events] == ["plan", "results", "guide", "done"]
 
 
@@ -328,14 +328,14 @@ async def test_load_above_the_limits_is_shed_before_anything_is_streamed(
         assert "lodestone_queries_in_flight 2.0" in metrics
         assert "lodestone_queries_waiting 1.0" in metrics
         refused = await http.post(path, json={"query": "a"})
-        assert_problem(refused, 503, "overloaded")
+        assert_problem(refused, 429, "overloaded")
         assert refused.headers["retry-after"] == "1"
         assert (await http.get("/healthz")).status_code == 200
         services.pause.set()
         assert [answer.status_code for answer in await asyncio.gather(*held)] == [200, 200, 200]
         assert (await http.post(path, json={"query": "a"})).status_code == 200
         metrics = (await http.get("/metrics")).text
-    assert "lodestone_queries_shed_total 1.0" in metrics
+    assert 'lodestone_queries_shed_total{reason="overloaded"} 1.0' in metrics
     assert "lodestone_queries_in_flight 0.0" in metrics
 
 

@@ -1,4 +1,4 @@
-"""Which routes answer questions? Search in words (at once or as a stream), by an uploaded picture and by an indexed one."""
+"""Which routes answer questions? Search in words, by an uploaded picture and by an indexed one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,12 @@ from fastapi import APIRouter, File, Form, Query, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
-from sse_starlette import EventSourceResponse
 
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import MAX_LIMIT, MAX_OFFSET, SearchFilters, SearchOptions, SearchRequest, SearchResponse
-from lodestone_serve.context import REQUEST_ID
+from lodestone_serve.admitted import at_work
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.principal import Seen, needs
-from lodestone_serve.streams import event_stream
 
 IMAGE_SEARCH = "/v1/search/image"
 _OPTIONS_CHARS = 65_536
@@ -58,23 +56,17 @@ def search_router(metrics: Metrics) -> APIRouter:
         return Response(content=response.model_dump_json(), media_type="application/json")
 
     @router.post("/v1/search", response_model=SearchResponse)
-    async def search(services: Seen, body: SearchRequest) -> Response:
+    async def search(services: Seen, body: SearchRequest, request: Request) -> Response:
         """Find pictures by words; answers once, when the answer is final."""
-        return answered(await services.answer(body))
-
-    @router.post(
-        "/v1/search/stream",
-        response_class=EventSourceResponse,
-        responses={200: {"content": {"text/event-stream": {}}, "description": "plan, results, guide, done or error events"}},
-    )
-    async def search_stream(services: Seen, body: SearchRequest, request: Request) -> Response:
-        """Find pictures by words; sends each better answer as soon as it is known."""
-        request_id = request.headers.get(REQUEST_ID, "")
-        return await event_stream(services.events(body), metrics=metrics, request_id=request_id)
+        async with at_work(request, body.deadline_ms) as work:
+            response = await services.answer(body, asking=work.asking)
+            work.answered(response)
+        return answered(response)
 
     @router.post(IMAGE_SEARCH, response_model=SearchResponse)
     async def search_by_picture(
         services: Seen,
+        request: Request,
         image: Annotated[UploadFile, File(description="The picture to search by.")],
         options: Annotated[str, Form(max_length=_OPTIONS_CHARS, description="SearchOptions as JSON.")] = "{}",
     ) -> Response:
@@ -85,11 +77,15 @@ def search_router(metrics: Metrics) -> APIRouter:
             raise RequestValidationError(
                 [{**item, "loc": ("body", "options", *item["loc"])} for item in error.errors(include_url=False)]
             ) from error
-        return answered(await services.by_picture(await image.read(), chosen))
+        async with at_work(request, chosen.deadline_ms) as work:
+            response = await services.by_picture(await image.read(), chosen, asking=work.asking)
+        return answered(response)
 
     @router.get("/v1/images/{image_id}/similar", response_model=SearchResponse)
-    async def similar(services: Seen, image_id: UUID, params: Annotated[SimilarParams, Query()]) -> Response:
+    async def similar(services: Seen, image_id: UUID, params: Annotated[SimilarParams, Query()], request: Request) -> Response:
         """Find pictures like an indexed one."""
-        return answered(await services.similar(str(image_id), params.options()))
+        async with at_work(request, params.deadline_ms) as work:
+            response = await services.similar(str(image_id), params.options(), asking=work.asking)
+        return answered(response)
 
     return router
