@@ -30,6 +30,7 @@ class AsyncTransport:
         self._http = httpx.AsyncClient(
             base_url=connection.url,
             headers=dict(connection.headers),
+            verify=connection.tls,
             trust_env=connection.proxies,
             transport=transport,
         )

@@ -29,6 +29,7 @@ class Transport:
         self._http = httpx.Client(
             base_url=connection.url,
             headers=dict(connection.headers),
+            verify=connection.tls,
             trust_env=connection.proxies,
             transport=transport,
         )
