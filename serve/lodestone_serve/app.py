@@ -1,109 +1,123 @@
-"""What runs on Ray Serve? One deployment, `App`: ingress, engine, models and the embedded store, in exactly one replica.
+"""What answers HTTP on Ray Serve? `App`: the routes and the engine, and in the shape `app` models and store as well.
 
-On two cores every further hop costs more than it brings (4 ms each, measured; 33 ms for seven), and the embedded store has one
-owner. So there is one replica, updates stop the old one before the new one starts, and texts are batched inside it.
+On two cores every further hop costs more than it brings, and the embedded store has one owner: there `App` is the whole
+service, in exactly one replica, and texts are batched inside it. In the shape `graph` it asks others for models and guides.
 """
 
 from __future__ import annotations
 
-import asyncio
-import json
 import secrets
-import warnings
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-import structlog
 from fastapi import FastAPI
-from ray import serve
 
-from lodestone.config.settings import Settings
-from lodestone.errors import LodestoneError
-from lodestone_schemas.api import Problem
+from lodestone.generators.base import Generator
+from lodestone.query.stages import Encoder
 from lodestone_serve.api import create_app
+from lodestone_serve.graph.adapters import RemoteEncoder, RemoteGenerator
+from lodestone_serve.graph.calls import Stage
+from lodestone_serve.graph.policy import BUSY
+from lodestone_serve.graph.replicas import Host, threads_turn
+from lodestone_serve.graph.stages import ENCODERS, generator_deployment
 from lodestone_serve.home_services import HomeServices
-from lodestone_serve.local_ray import keep_replica_on_loopback
-from lodestone_serve.logs import log_to
 from lodestone_serve.metrics import Metrics
-from lodestone_serve.problems import problem, problem_of
 
-DEPLOYMENT = "App"
-# Health checks, metrics and pictures need room beside the queries, whose own limits are kept inside (admission.py).
-_BESIDE_QUERIES = 128
-_HEALTH_PATIENCE_S = 10.0
-_log = structlog.get_logger("lodestone.serve")
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
+
+    from lodestone.config.settings import Settings
+    from lodestone.spaces.base import Projection
 
 
 class App:
-    """The replica. Serve calls `check_health`; everything else goes through the ASGI app."""
-
-    async def check_health(self) -> None:
-        """Fail when threads no longer get their turn: then nothing is answered, and only a new replica helps."""
-        await asyncio.wait_for(asyncio.to_thread(_nothing), _HEALTH_PATIENCE_S)
-
-
-def _nothing() -> None:
-    return
-
-
-def build(settings: Settings, *, token: str = "", failure_file: Path | None = None) -> serve.Application:
-    """The Serve application for one home.
+    """A replica of the ingress. Serve calls the methods; requests go through the ASGI app.
 
     Args:
-        settings: Of the home; sent to the replica.
+        host: Where the settings are.
         token: Secret of the internal routes; a random one by default, so that nobody can use them.
-        failure_file: Where a replica that cannot start leaves the reason, as problem details.
+        encoders: The models, where they are elsewhere.
+        generators: Guide engine -> what draws for it, elsewhere.
     """
-    limits = settings.serve
-    deployed = serve.deployment(
-        name=DEPLOYMENT,
-        num_replicas=1,
-        max_ongoing_requests=limits.max_ongoing + limits.max_queued + _BESIDE_QUERIES,
-        max_constructor_retry_count=1,
-        ray_actor_options={"num_cpus": 1},
-        health_check_period_s=5,
-        health_check_timeout_s=30,
-        graceful_shutdown_wait_loop_s=0.2,
-        graceful_shutdown_timeout_s=20,
-    )
-    return deployed(serve.ingress(_app_maker(settings, token or secrets.token_urlsafe(32), failure_file))(App)).bind()
 
+    def __init__(
+        self,
+        host: Host,
+        *,
+        token: str = "",
+        encoders: DeploymentHandle[Any] | None = None,
+        generators: Mapping[str, DeploymentHandle[Any]] | None = None,
+    ) -> None:
+        self._host = host
+        self._token = token or secrets.token_urlsafe(32)
+        self._metrics = Metrics()
+        self._encoders = encoders
+        self._generators = dict(generators or {})
 
-def _app_maker(settings: Settings, token: str, failure_file: Path | None) -> Callable[[], FastAPI]:
-    def make_app() -> FastAPI:
-        keep_replica_on_loopback()
-        warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in pictures' metadata
-        log_to(settings.home / "logs", settings.log_level)
-        metrics = Metrics()
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        """What Serve serves; its lifespan opens the home, and a replica is ready when it is open."""
+        with self._host.noted():
+            settings = self._host.prepare()
+        metrics = self._metrics
         services = _Announced(
-            settings, observe_batch=metrics.text_batch.observe, observe_engines=metrics.engines, failure_file=failure_file
+            settings,
+            host=self._host,
+            observe_batch=metrics.text_batch.observe,
+            observe_engines=metrics.engines,
+            elsewhere=None if self._encoders is None else HandleStages(settings, self._encoders, self._generators),
         )
-        return create_app(services, settings=settings.serve, token=token, metrics=metrics, echo_request_id=False)
+        return create_app(
+            services,
+            settings=settings.serve,
+            token=self._token,
+            metrics=metrics,
+            echo_request_id=False,
+            deadline_ms=settings.query.deadline_ms,
+        )
 
-    return make_app
+    async def check_health(self) -> None:
+        """Fail when nothing can be answered any more."""
+        await threads_turn()
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """What the ingress scales by; see `graph.policy`."""
+        registry = self._metrics.registry
+        names = ("lodestone_queries_in_flight", "lodestone_queries_waiting")
+        return {BUSY: sum(registry.get_sample_value(name) or 0.0 for name in names)}
+
+
+class HandleStages:
+    """Meets `query.stages.Elsewhere`: stages behind the handles of other deployments."""
+
+    def __init__(
+        self, settings: Settings, encoders: DeploymentHandle[Any], generators: Mapping[str, DeploymentHandle[Any]]
+    ) -> None:
+        self._settings = settings
+        self._encoders = Stage(ENCODERS, encoders, again=True)
+        self._generators = dict(generators)
+
+    def encoder(self, projections: Mapping[str, Projection]) -> Encoder:
+        """See `Elsewhere.encoder`."""
+        return RemoteEncoder(self._encoders, projections)
+
+    def generator(self, name: str, local: Generator) -> Generator:
+        """See `Elsewhere.generator`."""
+        handle = self._generators.get(name)
+        if handle is None:
+            return local
+        stage = self._settings.serve.graph.generators.get(name)
+        may_sleep = stage is not None and stage.min_replicas == 0
+        return RemoteGenerator(Stage(generator_deployment(name), handle), local, describe=not may_sleep)
 
 
 class _Announced(HomeServices):
-    """Services that leave a note when they cannot open: Serve passes on a traceback, and only to its own log."""
+    """Services that leave a note when they cannot open."""
 
-    def __init__(self, settings: Settings, *, failure_file: Path | None, **options: Any) -> None:  # noqa: ANN401
+    def __init__(self, settings: Settings, *, host: Host, **options: Any) -> None:  # noqa: ANN401
         super().__init__(settings, **options)
-        self._failure_file = failure_file
+        self._host = host
 
     async def open(self) -> None:
         """Open, or say why not."""
-        try:
+        with self._host.noted():
             await super().open()
-        except LodestoneError as error:
-            self._leave(problem_of(error))
-            raise
-        except Exception as error:
-            _log.exception("the service cannot start")
-            detail = f"the service cannot start: {type(error).__name__}: {error}"
-            self._leave(problem(500, "internal_error", detail, hint="logs/service.log in the home has the details"))
-            raise
-
-    def _leave(self, found: Problem) -> None:
-        if self._failure_file is not None:
-            self._failure_file.write_text(json.dumps(found.model_dump(), default=str), encoding="utf-8")

@@ -38,6 +38,7 @@ from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 from lodestone_serve.background import Background
 from lodestone_serve.batching import BatchingTextEncoder
 from lodestone_serve.directory_services import DirectoryServices
+from lodestone_serve.key_ring import KeyBook
 from lodestone_serve.memory_services import MemoryServices
 from lodestone_serve.model_services import ModelServices
 from lodestone_serve.pictures import Pictures
@@ -107,7 +108,8 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         except BaseException:
             await asyncio.to_thread(runtime.close)
             raise
-        self._opened = _Opened(runtime, answering, Readiness(runtime, self._started_at))
+        readiness = Readiness(runtime, self._started_at, encoder=lambda: self._now.answering.engine.encoder)
+        self._opened = _Opened(runtime, answering, readiness)
         self._background = Background(runtime, self._load, patience=self._patience)
         self._background.start()
         if self._settings.store.kind != "edge":  # others than this service may promote collections
@@ -182,6 +184,10 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         async with self._one_sync:
             await asyncio.to_thread(remove_directory, self._now.runtime, root_id)
             await self._load_and_renew(silent)
+
+    def key_book(self) -> KeyBook:
+        """See `Services.key_book`."""
+        return self._now.runtime.catalog
 
     async def status(self) -> ServiceStatus:
         """See `Services.status`."""

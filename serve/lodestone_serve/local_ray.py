@@ -10,7 +10,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ _ENVIRONMENT = {
     "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
     # Part of the above, but it opens a second port on the replica, around the proxy.
     "RAY_SERVE_ENABLE_DIRECT_INGRESS": "0",
+    # Ten seconds otherwise, before the autoscaler hears of a load.
+    "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
+    "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
     # Ray rewrites 127.0.0.1 to the address of a network card unless this is off (as it is outside Linux). With any other
     # address, of loopback too, its servers listen on every network card.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -34,8 +37,12 @@ _ENVIRONMENT = {
 
 
 @contextmanager
-def local_ray() -> Iterator[Path]:
-    """Start a Ray cluster on this machine and stop it again. Yields its temporary folder (mode 0700), removed at the end."""
+def local_ray(resources: Mapping[str, float] | None = None) -> Iterator[Path]:
+    """Start a Ray cluster on this machine and stop it again. Yields its temporary folder (mode 0700), removed at the end.
+
+    Args:
+        resources: What it offers: `CPU` (2 by default), and custom ones. GPUs are found.
+    """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     sweep_folders(_PREFIX)
@@ -43,10 +50,12 @@ def local_ray() -> Iterator[Path]:
     temporary = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     import ray
 
+    offered = {name: amount for name, amount in (resources or {}).items() if name != "GPU"}
     try:
         ray.init(
             address="local",
-            num_cpus=2,
+            num_cpus=int(offered.pop("CPU", 2)),
+            resources=offered or None,
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from lodestone.catalog.records import ImageState
 from lodestone_schemas.service import Check, ServiceStatus
 
 if TYPE_CHECKING:
+    from lodestone.query.stages import Encoder
     from lodestone.runtime import Runtime
 
 HOLDS_S = 1.0
@@ -20,10 +21,17 @@ PATIENCE_S = 5.0  # a part that takes longer does not answer
 
 
 class Readiness:
-    """Asks models, store and catalog of an opened home, at most once in `HOLDS_S` however often it is called."""
+    """Asks models, store and catalog of an opened home, at most once in `HOLDS_S` however often it is called.
 
-    def __init__(self, runtime: Runtime, started_at: datetime) -> None:
+    Args:
+        runtime: The opened home.
+        started_at: Of the service.
+        encoder: The models that queries use now, wherever they are.
+    """
+
+    def __init__(self, runtime: Runtime, started_at: datetime, *, encoder: Callable[[], Encoder]) -> None:
         self._runtime = runtime
+        self._encoder = encoder
         self._started_at = started_at
         self._lock = asyncio.Lock()
         self._last: tuple[float, ServiceStatus] | None = None
@@ -38,7 +46,11 @@ class Readiness:
             return self._last[1]
 
     async def _ask(self) -> ServiceStatus:
-        parts = {"models": self._encode, "store": self._store, "catalog": self._catalog}
+        parts: dict[str, Callable[[], Awaitable[object]]] = {
+            "models": self._encode,
+            "store": lambda: asyncio.to_thread(self._store),
+            "catalog": lambda: asyncio.to_thread(self._catalog),
+        }
         answers = await asyncio.gather(*(_checked(ask) for ask in parts.values()))
         checks = dict(zip(parts, answers, strict=True))
         return ServiceStatus(
@@ -50,8 +62,8 @@ class Readiness:
             checks=checks,
         )
 
-    def _encode(self) -> None:
-        self._runtime.text_encoder.encode(["ready?"])
+    async def _encode(self) -> None:
+        await self._encoder().encode_texts(["ready?"], deadline=time.monotonic() + PATIENCE_S)
 
     def _store(self) -> None:
         self._runtime.store.ping()
@@ -60,12 +72,12 @@ class Readiness:
         self._images = self._runtime.catalog.count_images(None, ImageState.ACTIVE)
 
 
-async def _checked(ask: Callable[[], None]) -> Check:
+async def _checked(ask: Callable[[], Awaitable[object]]) -> Check:
     started = time.perf_counter()
     detail = ""
     try:
         async with asyncio.timeout(PATIENCE_S):
-            await asyncio.to_thread(ask)
+            await ask()
     except TimeoutError:
         detail = f"no answer in {PATIENCE_S:g} seconds"
     except Exception as error:  # noqa: BLE001 - whatever is wrong with a part, it is not ready, and the answer says why

@@ -7,6 +7,7 @@ import errno
 import io
 import json
 import logging
+import math
 import os
 import secrets
 import signal
@@ -49,20 +50,20 @@ def serve_forever(settings: Settings, *, ready_callback: Callable[[str], None] =
         ServiceUnavailableError: Ray Serve did not come up.
     """
     home = Home(settings.home)
-    host = _checked_host(settings.serve.host)
+    host = checked_host(settings)
     choose_profile(settings.profile, settings.profiles)
     home.prepare()
     _refuse_second_owner(home, settings)
     reserved = _reserve(host, settings.serve.port)
     port = int(reserved.getsockname()[1])
-    url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    url = _url(settings, host, port)
     address = ServiceAddress(url, os.getpid(), secrets.token_urlsafe(32), __version__, datetime.now(UTC))
     stop = _Stop()
     with contextlib.ExitStack() as stack:
         stack.enter_context(reserved)
         stack.enter_context(_handled(stop))
         stack.enter_context(_interruptible(stop))
-        temporary = stack.enter_context(local_ray())
+        temporary = stack.enter_context(local_ray(local_resources(settings)))
         stop.install()  # again: Ray has put a handler of its own in place
         stack.callback(_shut_down)
         _start(settings, host, port, address.token, temporary / "failure.json")
@@ -121,11 +122,13 @@ def _start(settings: Settings, host: str, port: int, token: str, failure_file: P
     from ray.serve.config import HTTPOptions, ProxyLocation
     from ray.serve.schema import LoggingConfig
 
-    from lodestone_serve.app import build
+    from lodestone_serve.graph.application import build
 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)  # after its import, which sets it to INFO
     quiet = LoggingConfig(log_level="WARNING", enable_access_log=False)
-    serve.start(proxy_location=ProxyLocation.HeadOnly, http_options=HTTPOptions(host=host, port=port), logging_config=quiet)
+    tls = {"ssl_certfile": settings.serve.tls_certificate, "ssl_keyfile": settings.serve.tls_key}
+    http = HTTPOptions(host=host, port=port, **{name: str(path) for name, path in tls.items() if path is not None})
+    serve.start(proxy_location=ProxyLocation.HeadOnly, http_options=http, logging_config=quiet)
     try:
         serve.run(build(settings, token=token, failure_file=failure_file), name="lodestone", logging_config=quiet)
     except RuntimeError as error:
@@ -152,7 +155,8 @@ def _wait_until_ready(url: str) -> None:
     deadline, last = time.monotonic() + _READY_S, "no answer"
     while time.monotonic() < deadline:
         try:
-            answer = httpx.get(f"{url}/readyz", timeout=_READY_S, trust_env=False)
+            # Over loopback; the certificate is for the names that others use.
+            answer = httpx.get(f"{url}/readyz", timeout=_READY_S, trust_env=False, verify=False)  # noqa: S501 - as said
             if answer.is_success:
                 return
             last = answer.text[:500]
@@ -164,14 +168,34 @@ def _wait_until_ready(url: str) -> None:
     )
 
 
-def _checked_host(host: str) -> str:
-    if not is_loopback(host):
+def checked_host(settings: Settings) -> str:
+    """The address to bind.
+
+    Raises:
+        ConfigurationError: it is not this machine's own, and the service asks nobody who they are.
+    """
+    host = settings.serve.host
+    if not is_loopback(host) and not settings.serve.auth.asks:
         raise ConfigurationError(
-            f"serve.host {host!r} is not this machine's own",
-            hint="the service asks nobody for a key yet, so it binds to loopback only: leave serve.host at 127.0.0.1",
+            f"serve.host {host!r} is not this machine's own, and the service asks nobody for a key",
+            hint="bind to loopback (serve.host = 127.0.0.1), or ask for keys: serve.auth.keys = true, see docs/security.md",
             setting="serve.host",
         )
     return host
+
+
+def local_resources(settings: Settings) -> dict[str, float]:
+    """What a Ray of this machine's own must offer for all replicas at once; a CPU is a place here, not a core."""
+    from lodestone_serve.graph.stages import most_resources
+
+    needed = most_resources(settings)
+    return {**needed, "CPU": max(2.0, math.ceil(needed.get("CPU", 0.0)))}
+
+
+def _url(settings: Settings, host: str, port: int) -> str:
+    own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    scheme = "http" if settings.serve.tls_certificate is None else "https"
+    return f"{scheme}://{f'[{own}]' if ':' in own else own}:{port}"
 
 
 def _reserve(host: str, port: int) -> socket.socket:

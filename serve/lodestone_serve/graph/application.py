@@ -1,0 +1,71 @@
+"""How do the stages become one Serve application? `build` binds them, in the shape that the settings name.
+
+`app`: one deployment, everything in one process. `graph`: the ingress with the engine, `Encoders`, and a deployment for every
+guide engine that loads a model or asks another service. `from_arguments` is what serveConfigV2 names.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+from ray import serve
+
+from lodestone.config.settings import Settings, load_settings
+from lodestone_serve.app import App
+from lodestone_serve.graph.encoders import Encoders
+from lodestone_serve.graph.generators import GeneratorReplica
+from lodestone_serve.graph.replicas import Host, known, read_anew
+from lodestone_serve.graph.stages import APP, ENCODERS, INGRESS, deployment_options, generator_deployment, remote_engines
+
+
+class Arguments(BaseModel):
+    """`args` of the application in serveConfigV2.
+
+    Attributes:
+        settings: Nested as in `lodestone.toml`, without secrets: every replica adds those of its own environment.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    settings: dict[str, Any] = {}
+
+
+def from_arguments(arguments: dict[str, Any]) -> serve.Application:
+    """The application that a cluster runs: `Arguments`; deployments' options come from the same file.
+
+    Raises:
+        ConfigurationError: a setting is wrong; the application's status shows it.
+    """
+    flags = Arguments.model_validate(arguments).settings
+    return _bound(load_settings(flags).settings, Host(read_anew(flags)), token="")
+
+
+def build(settings: Settings, *, token: str = "", failure_file: Path | None = None) -> serve.Application:
+    """The application for this machine alone.
+
+    Args:
+        settings: Of the home; sent to the replicas.
+        token: Secret of the internal routes; a random one by default, so that nobody can use them.
+        failure_file: Where a replica that cannot start leaves the reason, as problem details.
+
+    Raises:
+        ConfigurationError: the graph cannot be as the settings want it.
+    """
+    return _bound(settings, Host(known(settings), on_loopback=True, failure_file=failure_file), token=token)
+
+
+def _bound(settings: Settings, host: Host, *, token: str) -> serve.Application:
+    options = deployment_options(settings)
+    ingress = serve.ingress()(App)
+    if APP in options:
+        return serve.deployment(name=APP, max_constructor_retry_count=1, **options[APP])(ingress).bind(host, token=token)
+    encoders = serve.deployment(name=ENCODERS, max_constructor_retry_count=3, **options[ENCODERS])(Encoders)
+    generators = {}
+    for engine in remote_engines(settings):
+        name = generator_deployment(engine)
+        replica = serve.deployment(name=name, max_constructor_retry_count=3, **options[name])(GeneratorReplica)
+        generators[engine] = replica.bind(host, engine)
+    deployed = serve.deployment(name=INGRESS, max_constructor_retry_count=3, **options[INGRESS])(ingress)
+    return deployed.bind(host, token=token, encoders=encoders.bind(host), generators=generators)

@@ -1,0 +1,106 @@
+"""What happens to one call of another deployment? It ends by the deadline, is cancelled with its caller, and fails as ours do.
+
+Serve carries no deadline and raises Ray's errors. Here every call has both: the time left bounds it, a caller that goes away
+takes its call along (also one that waits in a queue), and what comes back is a `LodestoneError` with a code of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import grpc
+from ray.exceptions import RayActorError, RayTaskError
+from ray.serve.exceptions import BackPressureError, RayServeException, RequestCancelledError
+
+from lodestone.errors import DeadlineExceededError, OverloadedError, ServiceUnavailableError
+from lodestone.query.clock import remaining
+from lodestone_serve.graph.deadlines import on_the_wire
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle, DeploymentResponse
+
+_log = logging.getLogger(__name__)
+# What a call meets when its replica dies, or is not there any more; the call may or may not have been carried out.
+_GONE = (RayActorError, grpc.aio.AioRpcError, RequestCancelledError, RayServeException)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A deployment, as its callers see it.
+
+    Attributes:
+        name: Of the deployment.
+        handle: Asks it.
+        again: Whether a call whose replica died may be made once more: it costs nothing and changes nothing.
+    """
+
+    name: str
+    handle: DeploymentHandle[Any]
+    again: bool = False
+
+    async def call(self, method: str, *arguments: Any, deadline: float | None = None, **named: Any) -> Any:  # noqa: ANN401
+        """What `method` of a replica returns; it is also given `until`, the deadline on the wall clock.
+
+        Args:
+            method: Name of the method.
+            arguments: Of the method; picklable.
+            deadline: Absolute, on this process's monotonic clock; None for none.
+            named: Of the method.
+
+        Raises:
+            TimeoutError: the deadline passed, here or there.
+            OverloadedError: too many calls wait for the stage.
+            ServiceUnavailableError: its replica died, and so did the next one where it was asked again; or there is none.
+            LodestoneError: as the method raised it.
+        """
+        if remaining(deadline) <= 0:
+            raise TimeoutError(f"no time left for the stage {self.name!r}")
+        for last in (not self.again, True):
+            try:
+                return await self._once(method, arguments, {**named, "until": on_the_wire(deadline)}, deadline)
+            except BackPressureError as error:
+                raise OverloadedError(
+                    f"{error.args[0]} calls wait for the stage {self.name!r} already",
+                    hint="try again in a moment",
+                    stage=self.name,
+                ) from error
+            except _GONE as error:
+                _log.warning("a call of %s was lost: %s", self.name, type(error).__name__)
+                if last:
+                    raise ServiceUnavailableError(
+                        f"the stage {self.name!r} does not answer: {type(error).__name__}",
+                        hint="a replica of it died or is being replaced: try again in a moment",
+                        stage=self.name,
+                    ) from error
+        raise AssertionError("the last try returns or raises")
+
+    async def _once(self, method: str, arguments: tuple[Any, ...], named: dict[str, Any], deadline: float | None) -> Any:  # noqa: ANN401
+        response: DeploymentResponse[Any] | None = None
+        try:
+            async with asyncio.timeout(None if deadline is None else remaining(deadline)):
+                response = getattr(self.handle, method).remote(*arguments, **named)
+                return await response
+        except TimeoutError:  # before the others: some of Ray's errors are time-outs too
+            _cancel(response)
+            raise
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                _cancel(response)
+                raise
+            raise RequestCancelledError from None  # by the replica, which is being stopped
+        except RayTaskError as error:  # what the method raised; Ray has it derive from both
+            cause = error.cause
+            if isinstance(cause, DeadlineExceededError):
+                raise TimeoutError(cause.message) from cause
+            if isinstance(cause, asyncio.CancelledError):
+                raise RequestCancelledError from None
+            raise cause from None
+
+
+def _cancel(response: DeploymentResponse[Any] | None) -> None:
+    if response is not None:
+        response.cancel()  # type: ignore[no-untyped-call]

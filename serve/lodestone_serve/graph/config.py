@@ -1,0 +1,90 @@
+"""What does a cluster need to run the service? serveConfigV2: one file of Ray's, made from Lodestone's settings.
+
+`serve deploy` and a RayService take it. Whatever is in it is checked with Ray's own schema here, before any cluster sees it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import yaml
+
+from lodestone.config.settings import Settings
+from lodestone.errors import ConfigurationError
+from lodestone_serve.graph.llm import LLM_APPLICATION
+from lodestone_serve.graph.secrets import public_settings
+from lodestone_serve.graph.stages import APPLICATION, deployment_options
+from lodestone_serve.run import checked_host
+
+IMPORT_PATH: Final = "lodestone_serve.graph.application:from_arguments"
+LLM_IMPORT_PATH: Final = "lodestone_serve.graph.llm:from_arguments"
+# Of Ray's own processes and of the replicas; docs/graph.md has the figures.
+ENVIRONMENT: Final = {
+    "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
+    # Part of the above, but it opens a second port on every replica, around the proxy.
+    "RAY_SERVE_ENABLE_DIRECT_INGRESS": "0",
+    # Ten seconds otherwise, before the autoscaler hears of a load.
+    "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
+    "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
+}
+"""Environment variables that every Ray container of a cluster should have: Ray reads them when it is imported."""
+
+
+def serve_config(settings: Settings) -> dict[str, Any]:
+    """serveConfigV2 as plain JSON.
+
+    Args:
+        settings: Of the service. Secrets are left out: see `secrets.secret_variables`.
+
+    Raises:
+        ConfigurationError: the graph cannot be as the settings want it, the service would listen to everybody and ask nobody,
+            or Ray's schema refuses the outcome.
+    """
+    host = checked_host(settings)
+    http: dict[str, Any] = {"host": host, "port": settings.serve.port or 8000}
+    if settings.serve.tls_certificate is not None and settings.serve.tls_key is not None:
+        http |= {"ssl_certfile": str(settings.serve.tls_certificate), "ssl_keyfile": str(settings.serve.tls_key)}
+    encoding = "JSON" if settings.serve.telemetry.json_logs else "TEXT"
+    applications: list[dict[str, Any]] = [
+        {
+            "name": APPLICATION,
+            "route_prefix": "/",
+            "import_path": IMPORT_PATH,
+            "runtime_env": {"env_vars": dict(ENVIRONMENT)},
+            "args": {"settings": public_settings(settings)},
+            "deployments": [{"name": name, **options} for name, options in deployment_options(settings).items()],
+        }
+    ]
+    if settings.serve.graph.llm is not None:
+        llm = settings.serve.graph.llm.model_dump(mode="json", exclude_none=True)
+        applications.append(
+            {"name": LLM_APPLICATION, "route_prefix": None, "import_path": LLM_IMPORT_PATH, "args": {"llm": llm}}
+        )
+    config = {
+        "proxy_location": "EveryNode",
+        "http_options": http,
+        "logging_config": {"encoding": encoding, "log_level": "INFO", "enable_access_log": False},
+        "applications": applications,
+    }
+    _check(config)
+    return config
+
+
+def as_yaml(config: dict[str, Any]) -> str:
+    """The file."""
+    return yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _check(config: dict[str, Any]) -> None:
+    from pydantic import ValidationError
+    from ray.serve.schema import ServeDeploySchema
+
+    try:
+        ServeDeploySchema.model_validate(config)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise ConfigurationError(
+            f"Ray refuses {where} of the configuration: {first['msg']} (got {first.get('input')!r:.200})",
+            hint="correct the section serve.graph; docs/graph.md explains it",
+        ) from error

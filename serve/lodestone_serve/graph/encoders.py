@@ -1,0 +1,180 @@
+"""What does the deployment `Encoders` do? It holds all models of a query, and shares their passes among concurrent calls.
+
+A call brings all texts, or all pictures, of one query, and names the collections that its vectors will be compared with. The
+versions in force are loaded before a replica is ready; others, while a model is being swapped, when the first call names them.
+Texts and pictures have a lane each, so that words never wait behind pictures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from lodestone.config.settings import Settings
+from lodestone.errors import ServiceUnavailableError
+from lodestone.query.encoder import LocalEncoder
+from lodestone.query.stages import EncodedTexts, Pixels, Vectors
+from lodestone_serve.graph.deadlines import from_the_wire
+from lodestone_serve.graph.lanes import Lane
+from lodestone_serve.graph.replicas import Host, threads_turn
+
+if TYPE_CHECKING:
+    from lodestone.runtime import Runtime
+    from lodestone.spaces.base import Projection
+
+KEPT: Final = 2  # sets of versions: those in force, and those that a swap brings or has just retired
+BATCH: Final = "batch"  # of `user_config`: items of one pass at most
+_log = structlog.get_logger("lodestone.serve")
+
+
+class Versions:
+    """The models of one set of versions, and their lanes.
+
+    Args:
+        encoder: Loaded.
+        most: Items of one pass at most.
+        observe: Told (what, number of items) of every pass; `texts` or `pictures`.
+    """
+
+    def __init__(self, encoder: LocalEncoder, *, most: int, observe: Callable[[str, int], None] = lambda *_: None) -> None:
+        self._encoder = encoder
+        self._texts: Lane[str, tuple[str, str]] = Lane(self._encode, most=most, observe=lambda n: observe("texts", n))
+        self._pictures: Lane[Pixels, str] = Lane(encoder.embed, most=most, observe=lambda n: observe("pictures", n))
+
+    def limit(self, most: int) -> None:
+        """Items of one pass at most, from the next pass on."""
+        self._texts.most = self._pictures.most = most
+
+    async def encode(self, texts: Sequence[str], *, deadline: float | None) -> EncodedTexts:
+        """See `Encoder.encode_texts`."""
+        rows = await self._texts.ask(texts, deadline=deadline)
+        return EncodedTexts(
+            {name: found for (kind, name), found in rows.items() if kind == "encoded"},
+            {name: found for (kind, name), found in rows.items() if kind == "projected"},
+        )
+
+    async def embed(self, pictures: Sequence[Pixels], *, deadline: float | None) -> Mapping[str, Vectors]:
+        """See `Encoder.embed_pictures`."""
+        return await self._pictures.ask(pictures, deadline=deadline)
+
+    def _encode(self, texts: list[str]) -> dict[tuple[str, str], Vectors]:
+        found = self._encoder.encode(texts)
+        encoded = {("encoded", name): rows for name, rows in found.encoded.items()}
+        return encoded | {("projected", name): rows for name, rows in found.projected.items()}
+
+
+class Encoders:
+    """A replica. Every method's `until` is the deadline on the wall clock.
+
+    Args:
+        host: Where the settings are.
+        batch: Items of one pass at most, until `reconfigure` says otherwise.
+    """
+
+    def __init__(self, host: Host, *, batch: int = 16) -> None:
+        from lodestone.runtime import Runtime
+
+        self._batch = batch
+        self._loaded: OrderedDict[frozenset[tuple[str, str]], Versions] = OrderedDict()
+        self._loading = asyncio.Lock()
+        with host.noted():
+            settings = _with_own_threads(host.prepare())
+            self._runtime: Runtime = Runtime.open(settings, purpose="a replica of Encoders")
+            self._runtime.home.prepare()
+            projections = self._runtime.serving_projections()
+            self._loaded[_key(_collections(projections))] = self._load(projections)
+
+    def reconfigure(self, user_config: Mapping[str, Any]) -> None:
+        """Take over `batch`, without a restart."""
+        self._batch = int(user_config.get(BATCH, self._batch))
+        for versions in self._loaded.values():
+            versions.limit(self._batch)
+
+    async def check_health(self) -> None:
+        """Fail when nothing can be answered any more."""
+        await threads_turn()
+
+    async def load(self, collections: Mapping[str, str], *, until: float | None = None) -> None:  # noqa: ARG002 - of all methods
+        """Be ready for these versions: space -> collection."""
+        await self._versions(collections)
+
+    async def encode_texts(
+        self, texts: list[str], collections: Mapping[str, str], *, until: float | None = None
+    ) -> EncodedTexts:
+        """See `Encoder.encode_texts`.
+
+        Raises:
+            DeadlineExceededError: no pass began in time.
+            ServiceUnavailableError: this replica cannot make the vectors of such a collection.
+        """
+        deadline = from_the_wire(until)
+        return await (await self._versions(collections)).encode(texts, deadline=deadline)
+
+    async def embed_pictures(
+        self, pictures: list[Pixels], collections: Mapping[str, str], *, until: float | None = None
+    ) -> Mapping[str, Vectors]:
+        """See `Encoder.embed_pictures`; raises as `encode_texts`."""
+        deadline = from_the_wire(until)
+        return await (await self._versions(collections)).embed(pictures, deadline=deadline)
+
+    async def _versions(self, collections: Mapping[str, str]) -> Versions:
+        key = _key(collections)
+        found = self._loaded.get(key)
+        if found is None:
+            async with self._loading:
+                found = self._loaded.get(key)
+                if found is None:
+                    _log.info("other versions of spaces are loaded", collections=dict(collections))
+                    found = await asyncio.to_thread(self._load_named, dict(collections))
+                    self._loaded[key] = found
+                    while len(self._loaded) > KEPT:
+                        self._loaded.popitem(last=False)
+        self._loaded.move_to_end(key)
+        return found
+
+    def _load_named(self, collections: Mapping[str, str]) -> Versions:
+        from lodestone.swap.versions import version_in
+
+        in_force = self._runtime.projections()
+        projections: dict[str, Projection] = {}
+        for space, collection in collections.items():
+            projection = in_force.get(space)
+            if projection is None or projection.collection != collection:
+                projection = version_in(self._runtime, space, collection)
+            if projection is None:
+                raise ServiceUnavailableError(
+                    f"this replica of Encoders knows no model for the collection {collection!r} of the space {space!r}",
+                    hint="its settings differ from the ingress's: deploy both from one configuration",
+                    space=space,
+                    collection=collection,
+                )
+            projections[space] = projection
+        return self._load(projections)
+
+    def _load(self, projections: Mapping[str, Projection]) -> Versions:
+        encoder = self._runtime.local_encoder(projections)
+        encoder.load(pictures=True)
+        return Versions(encoder, most=self._batch)
+
+
+def _key(collections: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+    return frozenset(collections.items())
+
+
+def _collections(projections: Mapping[str, Projection]) -> dict[str, str]:
+    return {space: projection.collection for space, projection in projections.items()}
+
+
+def _with_own_threads(settings: Settings) -> Settings:
+    """As many threads as the replica has CPUs, where the settings leave it open: the runtime would take the whole machine."""
+    if settings.models.threads:
+        return settings
+    import ray
+
+    context: Any = ray.get_runtime_context()
+    cpus = context.get_assigned_resources().get("CPU", 1.0)
+    return settings.model_copy(update={"models": settings.models.model_copy(update={"threads": max(1, int(cpus))})})

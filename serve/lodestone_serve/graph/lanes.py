@@ -1,0 +1,137 @@
+"""How do concurrent queries share the passes of one model? A lane runs one pass at a time, each of all that waits.
+
+While a pass runs, calls that arrive wait; the next pass takes all of them. A lone call never waits for company, and under load
+batches grow by themselves to what arrives during one pass (`@serve.batch` holds every call for its time-out).
+What nobody waits for any more, and what is too late, is dropped before a pass. One call's bad item spoils no other's answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.errors import DeadlineExceededError
+
+Item = TypeVar("Item")
+Name = TypeVar("Name", bound=Hashable)
+Vectors = NDArray[np.float32]
+
+
+@dataclass(slots=True, eq=False)
+class _Call(Generic[Item, Name]):
+    items: list[Item]
+    deadline: float | None
+    rows: asyncio.Future[dict[Name, Vectors]]
+
+
+class Lane(Generic[Item, Name]):
+    """One model's queue. Belongs to one event loop.
+
+    Args:
+        run: Items -> name -> (n, d) float32, rows in the order of the items. Called in a thread, never twice at once.
+        most: Items in one pass at most; a call that brings more is cut up.
+        observe: Told the number of items of every pass.
+    """
+
+    def __init__(
+        self,
+        run: Callable[[list[Item]], Mapping[Name, Vectors]],
+        *,
+        most: int,
+        observe: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self.most = most
+        self._run = run
+        self._observe = observe
+        self._queue: deque[_Call[Item, Name]] = deque()
+        self._worker: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Items that no pass has taken yet."""
+        return sum(len(call.items) for call in self._queue)
+
+    async def ask(self, items: Sequence[Item], *, deadline: float | None = None) -> dict[Name, Vectors]:
+        """Name -> (n, d) float32 for n items, at least one; a cancelled call takes part in no later pass.
+
+        Args:
+            items: What the model takes.
+            deadline: Absolute, on `time.monotonic()`'s clock.
+
+        Raises:
+            DeadlineExceededError: the deadline passed before a pass began.
+        """
+        call = _Call[Item, Name](list(items), deadline, asyncio.get_running_loop().create_future())
+        self._queue.append(call)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work(), name="passes of a model")
+        return await call.rows
+
+    async def _work(self) -> None:
+        while self._queue:
+            calls = self._next()
+            if not calls:
+                continue
+            try:
+                answers = await self._pass(calls)
+            except Exception as error:  # noqa: BLE001 - not swallowed: raised in the call that it belongs to
+                if len(calls) == 1:
+                    _fail(calls[0], error)
+                else:
+                    await self._one_by_one(calls)
+                continue
+            for call, rows in zip(calls, answers, strict=True):
+                if not call.rows.done():
+                    call.rows.set_result(rows)
+
+    def _next(self) -> list[_Call[Item, Name]]:
+        """Calls for one pass, in order; what is cancelled or late leaves the queue here."""
+        calls: list[_Call[Item, Name]] = []
+        taken = 0
+        while self._queue and (not calls or taken + len(self._queue[0].items) <= self.most):
+            call = self._queue.popleft()
+            if call.rows.done():  # cancelled
+                continue
+            if call.deadline is not None and time.monotonic() >= call.deadline:
+                late = "the deadline passed while waiting for the models"
+                call.rows.set_exception(DeadlineExceededError(late, hint="allow more time: deadline_ms"))
+                continue
+            taken += len(call.items)
+            calls.append(call)
+        return calls
+
+    async def _pass(self, calls: Sequence[_Call[Item, Name]]) -> list[dict[Name, Vectors]]:
+        items = [item for call in calls for item in call.items]
+        parts: list[Mapping[Name, Vectors]] = []
+        for start in range(0, len(items), self.most):
+            part = items[start : start + self.most]
+            self._observe(len(part))
+            parts.append(await asyncio.to_thread(self._run, part))
+        rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        ends = np.cumsum([len(call.items) for call in calls]).tolist()
+        starts = [0, *ends[:-1]]
+        return [{name: found[a:b] for name, found in rows.items()} for a, b in zip(starts, ends, strict=True)]
+
+    async def _one_by_one(self, calls: Sequence[_Call[Item, Name]]) -> None:
+        for call in calls:
+            if call.rows.done():
+                continue
+            try:
+                (rows,) = await self._pass([call])
+            except Exception as error:  # noqa: BLE001 - as above
+                _fail(call, error)
+            else:
+                if not call.rows.done():
+                    call.rows.set_result(rows)
+
+
+def _fail(call: _Call[Item, Name], error: Exception) -> None:
+    if not call.rows.done():
+        call.rows.set_exception(error)

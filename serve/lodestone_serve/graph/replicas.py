@@ -1,0 +1,94 @@
+"""What do replicas of all stages have in common? Settings read where they run, a quiet start, a note of why they cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from lodestone.config.settings import Settings, load_settings
+from lodestone.errors import LodestoneError
+from lodestone_schemas.api import Problem
+from lodestone_serve.local_ray import keep_replica_on_loopback
+from lodestone_serve.logs import log_to
+from lodestone_serve.problems import problem, problem_of
+
+HEALTH_PATIENCE_S = 10.0
+_log = structlog.get_logger("lodestone.serve")
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """Where a replica finds its settings, and what the service that starts it wants of it.
+
+    Attributes:
+        read: The settings, as this process sees them: secrets come from its own environment.
+        on_loopback: The service is this machine's alone.
+        failure_file: Where a replica that cannot start leaves the reason, as problem details.
+    """
+
+    read: Callable[[], Settings]
+    on_loopback: bool = False
+    failure_file: Path | None = None
+
+    def prepare(self) -> Settings:
+        """To be called first in a replica, before it is ready; returns the settings."""
+        if self.on_loopback:
+            keep_replica_on_loopback()
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in pictures' metadata
+        settings = self.read()
+        log_to(settings.home / "logs", settings.log_level)
+        return settings
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Leave a note when the block fails: Serve passes on a traceback, and only to its own log."""
+        try:
+            yield
+        except LodestoneError as error:
+            self._leave(problem_of(error))
+            raise
+        except Exception as error:
+            _log.exception("the service cannot start")
+            detail = f"the service cannot start: {type(error).__name__}: {error}"
+            self._leave(problem(500, "internal_error", detail, hint="logs/service.log in the home has the details"))
+            raise
+
+    def _leave(self, found: Problem) -> None:
+        if self.failure_file is not None:
+            self.failure_file.write_text(json.dumps(found.model_dump(), default=str), encoding="utf-8")
+
+
+def known(settings: Settings) -> Callable[[], Settings]:
+    """Settings that are sent to the replicas as they are; for one machine."""
+    return partial(_same, settings)
+
+
+def read_anew(flags: dict[str, Any]) -> Callable[[], Settings]:
+    """Settings that each replica reads for itself: these values over its own environment."""
+    return partial(_loaded, flags)
+
+
+async def threads_turn() -> None:
+    """Fail when threads no longer get their turn: then nothing is answered, and only a new replica helps."""
+    await asyncio.wait_for(asyncio.to_thread(_nothing), HEALTH_PATIENCE_S)
+
+
+def _same(settings: Settings) -> Settings:
+    return settings
+
+
+def _loaded(flags: dict[str, Any]) -> Settings:
+    return load_settings(flags).settings
+
+
+def _nothing() -> None:
+    return

@@ -1,0 +1,87 @@
+"""Which settings may be written into a file that everybody reads? All but secrets, which replicas find in their environment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, SecretStr
+
+from lodestone.config.settings import Settings, flatten
+from lodestone.errors import ConfigurationError
+
+# Stand in `deployments` of the file: changed there, no replica restarts.
+_STAGES: Final = (("serve", "graph", "ingress"), ("serve", "graph", "encoders"))
+_SECRET_WORDS: Final = ("authorization", "api_key", "apikey", "password", "secret", "token")
+
+
+def public_settings(settings: Settings) -> dict[str, Any]:
+    """What differs from the defaults, nested as in `lodestone.toml`, JSON; without secrets and without stages' options.
+
+    Raises:
+        ConfigurationError: a guide engine's options hold what looks like a secret.
+    """
+    for name, engine in settings.generators.items():
+        _refuse_secret_options(name, engine.options)
+    plain = settings.model_dump(mode="json", exclude_defaults=True)
+    for path in (*_STAGES, ("serve", "graph", "llm"), *(tuple(name.split(".")) for name, _ in _secrets(settings))):
+        _drop(plain, path)
+    engines = plain.get("serve", {}).get("graph", {}).get("generators")
+    if engines:  # that an engine has a section says where it runs; one that may sleep is not asked before it is needed
+        kept = {name: {"min_replicas": 0} if stage.get("min_replicas") == 0 else {} for name, stage in engines.items()}
+        plain["serve"]["graph"]["generators"] = kept
+    return plain
+
+
+def secret_variables(settings: Settings) -> list[str]:
+    """Environment variables that every replica needs, because the settings here hold a secret."""
+    engines = [engine.key_env for engine in settings.generators.values() if engine.key_env]
+    named = ["LODESTONE_" + name.replace(".", "__").upper() for name, _ in _secrets(settings)]
+    return sorted({*named, *engines})
+
+
+def _secrets(settings: Settings) -> Iterator[tuple[str, str]]:
+    """(dotted name, what) of settings that hold one."""
+    for name, value in flatten(_as_mapping(settings)).items():
+        values = value if isinstance(value, list | tuple) else (value,)
+        if any(isinstance(one, SecretStr) for one in values):
+            yield name, "secret"
+        elif any(isinstance(one, str) and _holds_password(one) for one in values):
+            yield name, "URL with a password"
+
+
+def _as_mapping(model: BaseModel) -> dict[str, Any]:
+    return model.model_dump()
+
+
+def _holds_password(text: str) -> bool:
+    if "://" not in text:
+        return False
+    try:
+        return urlsplit(text).password is not None
+    except ValueError:
+        return False
+
+
+def _refuse_secret_options(engine: str, options: Mapping[str, Any]) -> None:
+    for name, value in flatten(dict(options)).items():
+        last = name.rpartition(".")[2].lower().replace("-", "_")
+        if isinstance(value, str) and value and last in _SECRET_WORDS:
+            setting = f"generators.{engine}.options.{name}"
+            raise ConfigurationError(
+                f"{setting} looks like a secret, and would be written into the file",
+                hint=f"name the variable that holds it: generators.{engine}.key_env, or options.header_env",
+                setting=setting,
+            )
+
+
+def _drop(tree: dict[str, Any], path: tuple[str, ...]) -> None:
+    """Remove a leaf, and the branches that are empty without it."""
+    inner = tree.get(path[0])
+    if len(path) == 1:
+        tree.pop(path[0], None)
+    elif isinstance(inner, dict):
+        _drop(inner, path[1:])
+        if not inner:
+            del tree[path[0]]

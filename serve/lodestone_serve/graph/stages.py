@@ -1,0 +1,203 @@
+"""Which deployments does a service consist of, and with which limits, resources and scaling? All options, in one place.
+
+`deployment_options` says them once: the application is built with them, and serveConfigV2 repeats them, so that they can be
+changed in a cluster without restarting a replica.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final
+
+from lodestone.config.own_profiles import choose_profile
+from lodestone.config.profiles import Profile
+from lodestone.config.serve import StageSettings
+from lodestone.config.settings import Settings
+from lodestone.errors import ConfigurationError
+from lodestone_serve.graph.policy import POLICY
+
+APP: Final = "App"
+INGRESS: Final = "Ingress"
+ENCODERS: Final = "Encoders"
+APPLICATION: Final = "lodestone"
+# Engines that look something up in the collection or draw from a small file: a hop costs more than they do.
+AT_HOME: Final = frozenset({"exemplar", "prior"})
+# Engines that wait for somebody else's answer: a tenth of a CPU serves many calls.
+_WAITING: Final = frozenset({"openai", "imagen", "replicate", "http"})
+# Health checks, metrics and pictures need room beside the queries, whose own limits are kept inside (admission.py).
+_BESIDE_QUERIES: Final = 128
+_DRAIN_SLACK_S: Final = 10.0
+_LOOK_BACK_S: Final = (11.0, 30.0)  # Ray wants it longer than 10, its own interval of reports
+
+
+def generator_deployment(engine: str) -> str:
+    """Name of the deployment of a guide engine."""
+    return f"Generator-{engine}"
+
+
+def remote_engines(settings: Settings) -> tuple[str, ...]:
+    """Guide engines that are deployments of their own: none in the shape `app`."""
+    graph = settings.serve.graph
+    if graph.shape == "app":
+        return ()
+    profile = choose_profile(settings.profile, settings.profiles)
+    return tuple(
+        name for name, kind in _engine_kinds(settings, profile).items() if kind not in AT_HOME or name in graph.generators
+    )
+
+
+def check_graph(settings: Settings) -> None:
+    """Refuse what cannot work, before anything is started.
+
+    Raises:
+        ConfigurationError: names the setting.
+    """
+    graph = settings.serve.graph
+    stages = {"ingress": graph.ingress, "encoders": graph.encoders}
+    stages |= {f"generators.{name}": stage for name, stage in graph.generators.items()}
+    for name, stage in stages.items():
+        _check_stage(f"serve.graph.{name}", stage)
+    if graph.ingress.min_replicas < 1 or graph.encoders.min_replicas < 1:
+        which = "ingress" if graph.ingress.min_replicas < 1 else "encoders"
+        raise _wrong(f"{which}.min_replicas", "is 0", "somebody must answer: 1 or more; generators alone may be let go")
+    profile = choose_profile(settings.profile, settings.profiles)
+    kinds = _engine_kinds(settings, profile)
+    if unknown := sorted(graph.generators.keys() - kinds.keys()):
+        raise _wrong(
+            f"generators.{unknown[0]}", "names no engine", f"engines of this home: {', '.join(sorted(kinds)) or 'none'}"
+        )
+    several = graph.ingress.max_replicas > 1
+    if several and graph.shape == "app":
+        raise _wrong("ingress.max_replicas", "is more than 1", "the shape app is one process: set serve.graph.shape = graph")
+    if several and settings.store.kind == "edge":
+        raise _wrong("ingress.max_replicas", "is more than 1", "an embedded store has one owner: set store.kind = server")
+    if several and not is_shared_catalog(settings):
+        raise _wrong("ingress.max_replicas", "is more than 1", "SQLite belongs to one machine: set catalog_url to PostgreSQL")
+    if graph.shape == "graph" and settings.store.kind == "edge":
+        owned = [name for name in graph.generators if kinds[name] == "exemplar"]
+        if owned:
+            raise _wrong(f"generators.{owned[0]}", "reads the embedded store", "leave the section out: it runs in the ingress")
+
+
+def is_shared_catalog(settings: Settings) -> bool:
+    """Whether several machines may use the catalog."""
+    return settings.catalog_url is not None and not settings.catalog_url.startswith("sqlite")
+
+
+def deployment_options(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Deployment -> its options, under the names of Ray's schema and decorator alike; JSON.
+
+    Raises:
+        ConfigurationError: see `check_graph`.
+    """
+    check_graph(settings)
+    if settings.serve.graph.shape == "app":
+        return {APP: {**_ingress(settings, StageSettings()), "num_replicas": 1}}
+    graph = settings.serve.graph
+    callers = graph.ingress.max_replicas
+    options = {
+        INGRESS: _ingress(settings, graph.ingress) | _replicas(graph.ingress, policy=POLICY),
+        ENCODERS: _stage(settings, graph.encoders, callers=callers) | {"user_config": {"batch": graph.encoders.batch}},
+    }
+    profile = choose_profile(settings.profile, settings.profiles)
+    kinds = _engine_kinds(settings, profile)
+    for name in remote_engines(settings):
+        options[generator_deployment(name)] = _stage(settings, _of_engine(settings, name, kinds[name]), callers=callers)
+    return options
+
+
+def most_resources(settings: Settings) -> dict[str, float]:
+    """Resource -> how much of it all replicas need when every stage has as many as it may."""
+    graph = settings.serve.graph
+    profile = choose_profile(settings.profile, settings.profiles)
+    kinds = _engine_kinds(settings, profile)
+    stages = [graph.ingress]
+    if graph.shape == "graph":
+        stages += [graph.encoders, *(_of_engine(settings, name, kinds[name]) for name in remote_engines(settings))]
+    needed: dict[str, float] = {}
+    for stage in stages:
+        # An update starts a stage's new replicas beside the old ones.
+        for name, amount in {"CPU": stage.cpus, "GPU": stage.gpus, **stage.resources}.items():
+            needed[name] = needed.get(name, 0.0) + 2 * amount * stage.max_replicas
+    return {name: amount for name, amount in needed.items() if amount}
+
+
+def _of_engine(settings: Settings, name: str, kind: str) -> StageSettings:
+    """The section of a guide engine, or what is good for engines of its kind."""
+    return settings.serve.graph.generators.get(name) or StageSettings(cpus=0.1 if kind in _WAITING else 1.0)
+
+
+def _ingress(settings: Settings, stage: StageSettings) -> dict[str, Any]:
+    limits = settings.serve
+    # Where somebody owns the store, or SQLite, the next replica starts when the former one is gone.
+    surge = 100 if settings.store.kind != "edge" and is_shared_catalog(settings) and limits.graph.shape == "graph" else 0
+    return {
+        **_common(settings, stage),
+        "max_ongoing_requests": limits.max_ongoing + limits.max_queued + _BESIDE_QUERIES,
+        "max_surge_percent": surge,
+    }
+
+
+def _stage(settings: Settings, stage: StageSettings, *, callers: int) -> dict[str, Any]:
+    return {
+        **_common(settings, stage),
+        **_replicas(stage),
+        "max_ongoing_requests": stage.max_ongoing,
+        # Serve counts for each caller by itself, and knows no 0.
+        "max_queued_requests": max(1, math.ceil(stage.max_queued / callers)),
+        "max_surge_percent": 100,
+    }
+
+
+def _common(settings: Settings, stage: StageSettings) -> dict[str, Any]:
+    actor: dict[str, Any] = {"num_cpus": stage.cpus}
+    if stage.gpus:
+        actor["num_gpus"] = stage.gpus
+    if stage.resources:
+        actor["resources"] = dict(stage.resources)
+    return {
+        "ray_actor_options": actor,
+        "health_check_period_s": 5.0,
+        "health_check_timeout_s": 30.0,
+        # A replica that is stopped gets no new work and ends what it has: as long as a query may take.
+        "graceful_shutdown_wait_loop_s": 0.2,
+        "graceful_shutdown_timeout_s": settings.query.deadline_ms / 1000 + settings.serve.streams.grace_s + _DRAIN_SLACK_S,
+    }
+
+
+def _replicas(stage: StageSettings, *, policy: str | None = None) -> dict[str, Any]:
+    if stage.min_replicas == stage.max_replicas:
+        return {"num_replicas": stage.min_replicas}
+    least, most = _LOOK_BACK_S
+    scaling: dict[str, Any] = {
+        "min_replicas": stage.min_replicas,
+        "max_replicas": stage.max_replicas,
+        "target_ongoing_requests": stage.target_ongoing,
+        "upscale_delay_s": stage.upscale_delay_s,
+        "downscale_delay_s": stage.downscale_delay_s,
+        "look_back_period_s": min(max(stage.upscale_delay_s, least), most),
+    }
+    if policy is not None:
+        scaling["policy"] = {"policy_function": policy}
+    return {"autoscaling_config": scaling}
+
+
+def _engine_kinds(settings: Settings, profile: Profile) -> Mapping[str, str]:
+    """Guide engine -> its kind: those of the settings and of the profile."""
+    names = [*profile.generators, *(settings.query.generators or ()), *profile.engines, *settings.generators]
+    sections = {**profile.engines, **settings.generators}
+    return {name: sections[name].kind if name in sections else name for name in dict.fromkeys(names)}
+
+
+def _check_stage(where: str, stage: StageSettings) -> None:
+    if stage.max_replicas < stage.min_replicas:
+        said = f"is {stage.max_replicas}, less than min_replicas ({stage.min_replicas})"
+        raise _wrong(f"{where}.max_replicas", said, "raise it, or lower min_replicas")
+    if stage.gpus > 1 and stage.gpus != int(stage.gpus):
+        raise _wrong(f"{where}.gpus", f"is {stage.gpus:g}", "a share below 1, or whole GPUs")
+
+
+def _wrong(setting: str, said: str, hint: str) -> ConfigurationError:
+    setting = setting if setting.startswith("serve.") else f"serve.graph.{setting}"
+    return ConfigurationError(f"{setting} {said}", hint=hint, setting=setting)
