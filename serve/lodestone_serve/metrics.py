@@ -10,6 +10,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 
+from lodestone.errors import LodestoneError
 from lodestone_schemas.api import SearchResponse
 from lodestone_serve import metric_table as table
 from lodestone_serve.instruments import OTHER, Maker, Mirror
@@ -60,6 +61,7 @@ class Metrics:
 
         self.engines = EngineMetrics(make)
         self.home = HomeMetrics(make)
+        self._begin()
 
     def observe_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one answered request."""
@@ -97,6 +99,22 @@ class Metrics:
             self.guides_saved.labels("gate").inc(saved)
         elif any(what.startswith(_STABLE) for what in response.dropped):
             self.guides_saved.labels("stable").inc(saved)
+
+    def _begin(self) -> None:
+        """Make the series whose growth alerts look for: a rate does not see the growth from nothing to 1."""
+        for code, status in sorted(_codes(LodestoneError)):
+            self.errors.labels(code, str(status))
+        known = {
+            self.shed: ("overloaded", "rate_limited", "deadline", "text_only"),
+            self.answers: ("text", "guides", "picture"),
+            self.verdicts: ("simple", "complex"),
+            self.guides: ("used", "rejected", "dropped"),
+            self.guides_saved: ("gate", "stable"),
+            self.judged: ("relevant", "irrelevant"),
+        }
+        for counter, values in known.items():
+            for value in values:
+                counter.labels(value)
 
     def exposition(self) -> bytes:
         """All metrics in Prometheus' text format."""
@@ -152,6 +170,11 @@ class HomeMetrics:
         self.disk_size = make.gauge(table.DISK_SIZE)
         self.sampled = make.gauge(table.SAMPLED)
         self.sampling_failures = make.counter(table.SAMPLING_FAILURES)
+
+
+def _codes(error: type[LodestoneError]) -> set[tuple[str, int]]:
+    """(code, HTTP status) of a class of errors and of those below it."""
+    return {(error.code, error.status)}.union(*(_codes(below) for below in error.__subclasses__()))
 
 
 def _with_process(registry: CollectorRegistry) -> CollectorRegistry:

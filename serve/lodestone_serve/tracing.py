@@ -83,6 +83,15 @@ class Tracing:
             return _NOTHING
         return self._tracer().start_as_current_span(name, attributes=attributes)
 
+    @contextmanager
+    def received(self, carrier: Mapping[str, str] | None, name: str) -> Iterator[None]:
+        """Surrounds what this process does for a call from another one, which passed its `carrier()`."""
+        if self._provider is None or not carrier:
+            yield
+            return
+        with attached(carrier), self.span(name):
+            yield
+
     def begin(self, name: str) -> Span | None:
         """A child of what surrounds this, which is not in force for what follows: give it to `under`, and end it."""
         if self._provider is None:
