@@ -1,6 +1,6 @@
 """How is the HTTP app put together? `create_app` wires routes, limits, guards and errors around one `Services` object.
 
-From the outside in: request context (id, metrics, last resort), same-site guard, authentication, body limits, admission,
+From the outside in: request context (id, metrics, last resort), site guard, CORS, authentication, body limits, admission,
 routes.
 """
 
@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.middleware.cors import CORSMiddleware
 from fastapi.routing import APIRoute
 
 from lodestone import __version__
@@ -21,22 +22,28 @@ from lodestone_schemas.api import Problem
 from lodestone_serve import problems
 from lodestone_serve.admission import DEADLINE_MS, Admission
 from lodestone_serve.admitted import Admitted
-from lodestone_serve.authentication import Authentication
+from lodestone_serve.authentication import KEY_HEADER, Authentication, Authenticator
+from lodestone_serve.batch_search import Batches
 from lodestone_serve.context import RequestContext
-from lodestone_serve.guards import UPLOAD_SLACK_BYTES, BodyLimits, SameSite
+from lodestone_serve.guards import UPLOAD_SLACK_BYTES, BodyLimits, SiteGuard, checked_exposure
 from lodestone_serve.metrics import Metrics
+from lodestone_serve.routes.batch import BATCH_SEARCH, batch_router
 from lodestone_serve.routes.corpora import corpora_router
 from lodestone_serve.routes.directories import directories_router
 from lodestone_serve.routes.images import images_router
 from lodestone_serve.routes.internal import internal_router
 from lodestone_serve.routes.learning import learning_router
+from lodestone_serve.routes.models import models_router
+from lodestone_serve.routes.openai import EMBEDDINGS, openai_router
 from lodestone_serve.routes.operations import operations_router
+from lodestone_serve.routes.people import people_router
 from lodestone_serve.routes.queries import queries_router
+from lodestone_serve.routes.runs import runs_router
 from lodestone_serve.routes.search import IMAGE_SEARCH, search_router
 from lodestone_serve.routes.streams import streams_router
 from lodestone_serve.sampling import Sampler
 from lodestone_serve.services import Services
-from lodestone_serve.streams import Streams
+from lodestone_serve.streams import NDJSON, Streams
 from lodestone_serve.tracing import Tracing
 
 _PROBLEM_CONTENT = {problems.PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
@@ -44,6 +51,11 @@ _PROBLEM: dict[int | str, dict[str, Any]] = {
     "4XX": {"description": "The request was refused.", "content": _PROBLEM_CONTENT},
     "5XX": {"description": "Lodestone failed.", "content": _PROBLEM_CONTENT},
 }
+
+# Headers that pages of other origins may send and read, beside those that browsers always allow.
+_ASKED_WITH = ["Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "Priority", "X-Request-ID", "traceparent"]
+_ANSWERED_WITH = ["ETag", "Idempotency-Replayed", "RateLimit", "RateLimit-Policy", "Retry-After", "X-Request-ID"]
+_PREFLIGHT_S = 600
 
 
 def create_app(
@@ -67,6 +79,8 @@ def create_app(
         echo_request_id: Answer with the request's id; Serve's proxy does that itself.
         deadline_ms: Of queries that name none.
     """
+    checked_exposure(settings)
+    authenticator = Authenticator(services, settings.auth, token=token)
     metrics = metrics or Metrics()
     streams = Streams(settings.streams, metrics)
     tracing = tracing or Tracing(settings.telemetry)
@@ -81,6 +95,7 @@ def create_app(
         finally:
             await streams.close()
             await sampler.close()
+            await authenticator.close()
             await services.close()
             await asyncio.to_thread(tracing.close)
 
@@ -104,6 +119,13 @@ def create_app(
     app.include_router(learning_router())
     app.include_router(operations_router(services, metrics, instance_of(token)))
     app.include_router(internal_router())
+    app.include_router(
+        batch_router(Batches(ongoing=settings.load.batch_ongoing, most_lines=settings.load.batch_lines), metrics)
+    )
+    app.include_router(openai_router())
+    app.include_router(models_router())
+    app.include_router(runs_router())
+    app.include_router(people_router())
     problems.install(app)
     _describe(app)
 
@@ -111,9 +133,22 @@ def create_app(
     uploads = {IMAGE_SEARCH: settings.max_upload_mb * 2**20 + UPLOAD_SLACK_BYTES}
     # Starlette runs the one added last first.
     app.add_middleware(Admitted, admission=admission, uploads=uploads)
-    app.add_middleware(BodyLimits, uploads=uploads)
-    app.add_middleware(Authentication, services=services, token=token)
-    app.add_middleware(SameSite, host=settings.host)
+    others = {
+        BATCH_SEARCH: (NDJSON, settings.load.batch_mb * 2**20),
+        EMBEDDINGS: ("application/json", settings.max_upload_mb * 2**20),
+    }
+    app.add_middleware(BodyLimits, uploads=uploads, others=others)
+    app.add_middleware(Authentication, services=services, authenticator=authenticator)
+    if settings.cors_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.cors_origins,
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_headers=["Authorization", KEY_HEADER, *_ASKED_WITH],
+            expose_headers=_ANSWERED_WITH,
+            max_age=_PREFLIGHT_S,
+        )
+    app.add_middleware(SiteGuard, settings=settings)
     app.add_middleware(RequestContext, metrics=metrics, tracing=tracing, echo=echo_request_id)
     return app
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Final, Protocol
@@ -46,7 +46,7 @@ class KeyBook(Protocol):
     def rotate_key(self, key_id: str, *, until: datetime) -> tuple[ApiKey, str]:
         """Put a new key in its place; `NotFoundError` for one that is unknown or not valid any more."""
 
-    def keys_used(self, used: dict[str, datetime]) -> None:
+    def keys_used(self, used: Mapping[str, datetime]) -> None:
         """Remember when keys were last used."""
 
 
@@ -107,12 +107,17 @@ class KeyRing:
             if len(self._asked) >= _MOST_WAITING:
                 raise OverloadedError("too many keys are being looked up", hint="try again in a moment", retry_after=1)
             task = self._asked[key_id] = asyncio.create_task(self._look_up(key_id))
-            task.add_done_callback(lambda _: self._asked.pop(key_id, None))
+            task.add_done_callback(lambda done: self._looked_up(key_id, done))
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 return await asyncio.shield(task)  # others may wait for it, too
         except TimeoutError as error:
             raise ServiceUnavailableError("keys cannot be looked up now", hint="try again in a moment") from error
+
+    def _looked_up(self, key_id: str, task: asyncio.Task[ApiKey | None]) -> None:
+        self._asked.pop(key_id, None)
+        if not task.cancelled():
+            task.exception()  # (those who wait for it have it; nobody may wait any more)
 
     async def _look_up(self, key_id: str) -> ApiKey | None:
         asked = time.monotonic()  # before reading: what is read may change the moment after

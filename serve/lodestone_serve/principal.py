@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from fastapi import params as fastapi_params
 
+from lodestone.access.sight import Sight
 from lodestone.errors import ForbiddenError, UnauthorizedError
 from lodestone_schemas.access import Scope
 from lodestone_serve.services import Services
@@ -45,9 +46,17 @@ class Principal:
         """Whether other users' queries, and what was learnt from them, are its to see."""
         return self.corpora is None and (self.owner == "" or self.may(Scope.ADMIN))
 
+    @property
+    def sight(self) -> Sight:
+        """What of the home it sees."""
+        return Sight(self.owner, self.corpora, all_queries=self.sees_all)
+
 
 ANYBODY = Principal("", frozenset({Scope.SEARCH, Scope.FEEDBACK}))
 """Of a service that asks nobody who they are; what indexes and administers still wants the token of service.json."""
+
+NOBODY = Principal("", frozenset(), frozenset())
+"""Who has not said who they are, where that is asked: may see that the service lives."""
 
 LOCAL = Principal("", frozenset(Scope), local=True)
 """Lodestone's own commands."""
@@ -89,7 +98,7 @@ class _Check:
         principal = principal_of(request)
         if principal.may(self._scope):
             return
-        if principal == ANYBODY:
+        if principal in (ANYBODY, NOBODY):
             raise UnauthorizedError(
                 f"this needs the scope {self._scope.value!r}, and nobody is named as its holder",
                 hint="use the lodestone command on the service's machine, or a key where the service knows keys",

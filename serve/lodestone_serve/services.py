@@ -51,6 +51,7 @@ from lodestone_schemas.people import PersonPage
 from lodestone_schemas.runs import FailurePage, RunInfo, RunPage, RunStateName
 from lodestone_schemas.service import ServiceStatus
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
+from lodestone_serve.key_ring import KeyBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +237,9 @@ class Services(Protocol):
             ModelUnavailableError: it gave nothing.
             DeadlineExceededError: there was no time.
         """
+
+    def key_book(self) -> KeyBook:
+        """Where API keys are kept; its methods block."""
 
     async def status(self) -> ServiceStatus:
         """What answers right now. Never raises: a part that fails is a check that is not ok."""

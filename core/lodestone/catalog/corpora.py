@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import PurePath
@@ -55,9 +55,13 @@ class CorpusRows(CatalogBase):
             known = list(connection.execute(select(tables.corpora.c.name).order_by(tables.corpora.c.name).limit(20)).scalars())
         raise UnknownNameError.among("corpus", name, known)
 
-    def corpora(self, offset: int = 0, limit: int = 100, *, after: str | None = None) -> list[Corpus]:
-        """A page of corpora by name; of those behind a name, where one is given."""
+    def corpora(
+        self, offset: int = 0, limit: int = 100, *, after: str | None = None, names: Collection[str] | None = None
+    ) -> list[Corpus]:
+        """A page of corpora by name; of those behind a name, and only of `names`, where they are given."""
         query = select(tables.corpora).order_by(tables.corpora.c.name).offset(offset).limit(limit)
+        if names is not None:
+            query = query.where(tables.corpora.c.name.in_(sorted(names)))
         if after is not None:
             query = query.where(tables.corpora.c.name > after)
         with self._reading() as connection:

@@ -25,12 +25,16 @@ class QueryRows(CatalogBase):
 
     def add_query(self, record: QueryRecord, keep: int) -> None:
         """Record a query (the same id again replaces it) and forget the oldest beyond `keep`; 0 keeps none."""
+        self.add_queries([record], keep)
+
+    def add_queries(self, records: Sequence[QueryRecord], keep: int) -> None:
+        """As `add_query`, for several in one transaction; ids must differ."""
         table = tables.queries
         beyond = select(table.c.query_id).order_by(*_NEWEST).offset(keep)
 
         def change(connection: Connection) -> None:
             if keep:
-                upsert(connection, table, [asdict(record)])
+                upsert(connection, table, [asdict(record) for record in records])
             old = list(connection.execute(beyond).scalars())
             connection.execute(delete(table).where(table.c.query_id.in_(old[:_PRUNED_AT_ONCE])))
 
@@ -46,11 +50,22 @@ class QueryRows(CatalogBase):
             found = connection.execute(select(tables.queries).where(tables.queries.c.query_id == query_id)).first()
         return None if found is None else QueryRecord(**found._asdict())
 
-    def queries(self, offset: int = 0, limit: int = 100, *, after: tuple[datetime, str] | None = None) -> list[QueryRecord]:
-        """A page of queries, newest first, without their traces; of those behind one (`created_at`, `query_id`), if given."""
+    def queries(
+        self, offset: int = 0, limit: int = 100, *, after: tuple[datetime, str] | None = None, owner: str | None = None
+    ) -> list[QueryRecord]:
+        """A page of queries, newest first, without their traces.
+
+        Args:
+            offset: Queries to skip.
+            limit: Queries at most.
+            after: Of those behind one (`created_at`, `query_id`).
+            owner: Of those that `owner` asked; None: of all.
+        """
         query = select(*_SUMMARY).order_by(*_NEWEST).offset(offset).limit(limit)
         if after is not None:
             query = query.where(tuple_(*_NEWEST_KEY) < placed(_NEWEST_KEY, after))
+        if owner is not None:
+            query = query.where(tables.queries.c.owner == owner)
         with self._reading() as connection:
             return [QueryRecord(**row._asdict()) for row in connection.execute(query)]
 

@@ -9,7 +9,7 @@ changed meanwhile stays in the outbox.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any
@@ -79,6 +79,12 @@ class TagRows(CatalogBase):
         conditions = [tables.tags.c.created_at >= since, *_conditions(source=source, corpus_id=corpus_id)]
         return self._write(lambda connection: _remove(connection, *conditions))
 
+    def tag(self, tag_id: str) -> TagRecord | None:
+        """One tag; None for an unknown id."""
+        with self._reading() as connection:
+            found = connection.execute(select(tables.tags).where(tables.tags.c.tag_id == tag_id)).first()
+        return None if found is None else TagRecord(*found)
+
     def tags(self, image_ids: Iterable[str]) -> dict[str, list[TagRecord]]:
         """Tags by image id, oldest first; pictures without any are left out."""
         table = tables.tags
@@ -100,9 +106,12 @@ class TagRows(CatalogBase):
         offset: int = 0,
         limit: int = 100,
         after: tuple[datetime, str] | None = None,
+        corpus_ids: Collection[str] | None = None,
     ) -> list[TagRecord]:
         """A page of tags, newest first; None for any. `after`: of those behind one (`created_at`, `tag_id`)."""
         conditions = _conditions(corpus_id=corpus_id, text=text, source=source, image_id=image_id)
+        if corpus_ids is not None:
+            conditions.append(tables.tags.c.corpus_id.in_(sorted(corpus_ids)))
         if after is not None:
             moment, place = tables.tags.c.created_at, tables.tags.c.tag_id
             conditions.append(or_(moment < after[0], and_(moment == after[0], place > after[1])))

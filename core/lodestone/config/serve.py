@@ -25,6 +25,8 @@ class AuthSettings(_Section):
     oidc_scopes_claim: str = Field("scope", description="Claim with the token's scopes, spaces between them or a list.")
     oidc_corpora_claim: str = Field("lodestone_corpora", description="Claim with the corpora that the token sees; none: all.")
 
+    open_metrics: bool = Field(False, description="Let /metrics be read without a key; else it needs the scope admin.")
+
     @property
     def asks(self) -> bool:
         """Whether anybody must say who they are."""
@@ -36,6 +38,8 @@ class LoadSettings(_Section):
 
     text_only_from: float = Field(0.5, ge=0, le=1, description="Share of the queue from which queries get no guides.")
     batch_ongoing: int = Field(2, ge=1, le=1_000, description="Queries of batch searches worked on at once.")
+    batch_lines: int = Field(10_000, ge=1, le=1_000_000, description="Questions of one batch search.")
+    batch_mb: int = Field(16, ge=1, le=1_024, description="Largest body of a batch search.")
     rate: str | None = Field(None, description="Requests of one key (or one address), e.g. `600/minute`; default: any number.")
     retry_after_s: float = Field(1.0, gt=0, le=3_600, description="What refused clients are told to wait, at least.")
 

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from lodestone.access.sight import EVERYTHING, Sight
 from lodestone.catalog.records import ImageState, Root
 from lodestone.directories.naming import corpus_names
 from lodestone.errors import InvalidRequestError, NotFoundError
@@ -87,7 +88,13 @@ class DirectoryBook:
         return self._info(root, corpus_names(self._catalog)[root.corpus_id], busy)
 
     def page(
-        self, offset: int = 0, limit: int = 100, *, cursor: str | None = None, busy: Collection[str] = ()
+        self,
+        offset: int = 0,
+        limit: int = 100,
+        *,
+        cursor: str | None = None,
+        busy: Collection[str] = (),
+        sight: Sight = EVERYTHING,
     ) -> DirectoryPage:
         """Some directories, by corpus and name, from an offset or behind a page's `next_cursor`.
 
@@ -95,7 +102,7 @@ class DirectoryBook:
             InvalidRequestError: no such cursor.
         """
         names = corpus_names(self._catalog)
-        found = self._catalog.roots(None)
+        found = [root for root in self._catalog.roots(None) if sight.sees(names[root.corpus_id])]
         places = {root.root_id: (names[root.corpus_id], root.name) for root in found}
         roots = sorted(found, key=lambda root: places[root.root_id])
         if cursor is not None:

@@ -6,10 +6,12 @@ import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from lodestone.access.sight import EVERYTHING, Sight
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.generators.cache import PICTURE_KEY
 from lodestone.generators.pictures import PICTURE_MEDIA_TYPE
 from lodestone.paging import decode_cursor, encode_cursor
+from lodestone.query.asking import Asking
 from lodestone.query.replay import compare
 from lodestone.query.trace import Trace, load_trace
 from lodestone_schemas.api import QueryInfo, QueryPage, ReplayResult, SearchRequest
@@ -21,14 +23,14 @@ if TYPE_CHECKING:
     from lodestone.query.engine import QueryEngine
 
 
-def query_page(catalog: Catalog, *, offset: int, limit: int, cursor: str | None = None) -> QueryPage:
+def query_page(catalog: Catalog, *, offset: int, limit: int, cursor: str | None = None, sight: Sight = EVERYTHING) -> QueryPage:
     """Recorded queries, newest first, from an offset or behind a page's `next_cursor`. Blocking.
 
     Raises:
         InvalidRequestError: no such cursor.
     """
     after = None if cursor is None else decode_cursor("queries", cursor, datetime, str)
-    found = catalog.queries(offset, limit + 1, after=after)
+    found = catalog.queries(offset, limit + 1, after=after, owner=None if sight.all_queries else sight.owner)
     page, more = found[:limit], len(found) > limit
     return QueryPage(
         queries=[_info(one) for one in page],
@@ -37,13 +39,15 @@ def query_page(catalog: Catalog, *, offset: int, limit: int, cursor: str | None 
     )
 
 
-def guide_picture(catalog: Catalog, cache: GuideCache | None, query_id: str, guide_id: str) -> tuple[bytes, str]:
+def guide_picture(
+    catalog: Catalog, cache: GuideCache | None, query_id: str, guide_id: str, *, sight: Sight = EVERYTHING
+) -> tuple[bytes, str]:
     """The kept picture of a query's guide, and its media type. Blocking.
 
     Raises:
         NotFoundError: no such query or guide, or its picture is no longer kept.
     """
-    trace = load_trace(catalog, query_id)
+    trace = load_trace(catalog, query_id, sight)
     guide = next((one for one in trace.guides if one.guide_id == guide_id), None)
     if guide is None:
         raise NotFoundError(
@@ -58,7 +62,7 @@ def guide_picture(catalog: Catalog, cache: GuideCache | None, query_id: str, gui
     return data, PICTURE_MEDIA_TYPE
 
 
-async def ask_again(engine: QueryEngine, catalog: Catalog, trace: Trace) -> ReplayResult:
+async def ask_again(engine: QueryEngine, catalog: Catalog, trace: Trace, *, sight: Sight = EVERYTHING) -> ReplayResult:
     """The same request over the collection, trust and tags of now, compared with the record. It is recorded as a query, too.
 
     Raises:
@@ -69,7 +73,8 @@ async def ask_again(engine: QueryEngine, catalog: Catalog, trace: Trace) -> Repl
         raise InvalidRequestError(
             "only searches in words can be asked again", hint="leave out --fresh: the record itself can be replayed"
         )
-    response = await engine.answer(SearchRequest.model_validate(trace.request))
+    response = await engine.answer(SearchRequest.model_validate(trace.request), asking=Asking(sight=sight))
+    await engine.settled(response.query_id)
     later = await asyncio.to_thread(load_trace, catalog, response.query_id)
     return compare(trace, later)
 

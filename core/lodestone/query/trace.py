@@ -15,7 +15,8 @@ from typing import Any, Final, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.errors import CatalogError, NotFoundError
+from lodestone.access.sight import EVERYTHING, Sight, no_query
+from lodestone.errors import CatalogError
 from lodestone.query.fusion import FusedList, RankedList
 from lodestone.query.rescore import ListSearch
 from lodestone_schemas.api import GateDecision, GuideInfo
@@ -165,20 +166,19 @@ class TraceReader(Protocol):
         """A query's row; None for an unknown id."""
 
 
-def load_trace(catalog: TraceReader, query_id: str) -> Trace:
+def load_trace(catalog: TraceReader, query_id: str, sight: Sight = EVERYTHING) -> Trace:
     """What was recorded of a query. Blocking.
 
     Raises:
-        NotFoundError: no such query, or it is no longer kept.
+        NotFoundError: no such query, it is no longer kept, or somebody else's.
     """
     found = catalog.query(query_id)
     if found is None:
-        raise NotFoundError(
-            f"no query {query_id!r} is recorded",
-            hint="take query_id from an answer; the setting query.history says how many are kept",
-            query_id=query_id,
-        )
-    return Trace.from_bytes(found.trace)
+        raise no_query(query_id)
+    trace = Trace.from_bytes(found.trace)
+    if not (sight.owns(trace.owner) and sight.covers(trace.plan.get("corpora"))):
+        raise no_query(query_id)
+    return trace
 
 
 class _Packed:

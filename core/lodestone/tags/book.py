@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from lodestone.access.sight import EVERYTHING, Sight
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.paging import decode_cursor, encode_cursor
 from lodestone.query.plan import normalise_query
@@ -81,6 +82,7 @@ class TagBook:
         offset: int = 0,
         limit: int = 100,
         cursor: str | None = None,
+        sight: Sight = EVERYTHING,
     ) -> TagPage:
         """A page of tags; the arguments restrict it together.
 
@@ -92,6 +94,7 @@ class TagBook:
             offset: Tags to skip, >= 0.
             limit: Tags a page, 1 to `MAX_PAGE`.
             cursor: `next_cursor` of the page before; None for the first.
+            sight: Of whoever asks: pictures of other corpora are as if they had no tags.
 
         Raises:
             InvalidRequestError: no such source, no such cursor, or offset or limit out of range.
@@ -101,6 +104,8 @@ class TagBook:
             raise InvalidRequestError(
                 f"offset {offset} and limit {limit} are no page", hint=f"offset from 0 on, limit 1 to {MAX_PAGE}"
             )
+        if corpus is not None and not sight.sees(corpus):
+            raise sight.unknown_corpus(corpus, sight.corpora or ())
         found = self._catalog.list_tags(
             corpus_id=self._corpus_id(corpus),
             text=None if text is None else tag_text(text),
@@ -109,6 +114,7 @@ class TagBook:
             offset=offset,
             limit=limit + 1,
             after=None if cursor is None else decode_cursor("tags", cursor, datetime, str),
+            corpus_ids=None if sight.corpora is None else list(self._catalog.corpus_ids(sight.corpora).values()),
         )
         page, more = found[:limit], len(found) > limit
         return TagPage(
