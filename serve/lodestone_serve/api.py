@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 from fastapi import FastAPI
 from fastapi.middleware.cors import CORSMiddleware
@@ -18,7 +17,6 @@ from fastapi.routing import APIRoute
 from lodestone import __version__
 from lodestone.config.settings import ServeSettings
 from lodestone.service import instance_of
-from lodestone_schemas.api import Problem
 from lodestone_serve import problems
 from lodestone_serve.admission import DEADLINE_MS, Admission
 from lodestone_serve.admitted import Admitted
@@ -27,6 +25,7 @@ from lodestone_serve.batch_search import Batches
 from lodestone_serve.context import RequestContext
 from lodestone_serve.guards import UPLOAD_SLACK_BYTES, BodyLimits, SiteGuard, checked_exposure
 from lodestone_serve.metrics import Metrics
+from lodestone_serve.openapi import describe
 from lodestone_serve.routes.batch import BATCH_SEARCH, batch_router
 from lodestone_serve.routes.corpora import corpora_router
 from lodestone_serve.routes.directories import directories_router
@@ -45,12 +44,6 @@ from lodestone_serve.sampling import Sampler
 from lodestone_serve.services import Services
 from lodestone_serve.streams import NDJSON, Streams
 from lodestone_serve.tracing import Tracing
-
-_PROBLEM_CONTENT = {problems.PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-_PROBLEM: dict[int | str, dict[str, Any]] = {
-    "4XX": {"description": "The request was refused.", "content": _PROBLEM_CONTENT},
-    "5XX": {"description": "Lodestone failed.", "content": _PROBLEM_CONTENT},
-}
 
 # Headers that pages of other origins may send and read, beside those that browsers always allow.
 _ASKED_WITH = ["Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "Priority", "X-Request-ID", "traceparent"]
@@ -104,7 +97,6 @@ def create_app(
         version=__version__,
         summary="Find pictures by what you mean.",
         lifespan=lifespan,
-        responses=_PROBLEM,
         docs_url=None,  # the pages load scripts from elsewhere; the document itself is at /openapi.json
         redoc_url=None,
         redirect_slashes=False,
@@ -119,15 +111,14 @@ def create_app(
     app.include_router(learning_router())
     app.include_router(operations_router(services, metrics, instance_of(token)))
     app.include_router(internal_router())
-    app.include_router(
-        batch_router(Batches(ongoing=settings.load.batch_ongoing, most_lines=settings.load.batch_lines), metrics)
-    )
+    batches = Batches(ongoing=settings.load.batch_ongoing, most_lines=settings.load.batch_lines)
+    app.include_router(batch_router(batches, metrics))
     app.include_router(openai_router())
     app.include_router(models_router())
     app.include_router(runs_router())
     app.include_router(people_router())
     problems.install(app)
-    _describe(app)
+    describe(app)
 
     admission = Admission(limits=settings, metrics=metrics, deadline_ms=deadline_ms)
     uploads = {IMAGE_SEARCH: settings.max_upload_mb * 2**20 + UPLOAD_SLACK_BYTES}
@@ -155,22 +146,3 @@ def create_app(
 
 def _operation_id(route: APIRoute) -> str:
     return route.name
-
-
-def _describe(app: FastAPI) -> None:
-    """Make the OpenAPI document tell the truth about errors: problems everywhere, FastAPI's own validation shape nowhere."""
-    generate = app.openapi
-
-    def described() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            document = generate()
-            for operations in document["paths"].values():
-                for operation in operations.values():
-                    operation["responses"].pop("422", None)
-            schemas = document["components"]["schemas"]
-            schemas.pop("HTTPValidationError", None)
-            schemas.pop("ValidationError", None)
-            schemas["Problem"] = Problem.model_json_schema()
-        return app.openapi_schema or {}
-
-    app.openapi = described  # type: ignore[method-assign]  # FastAPI's documented way to extend the document

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from lodestone.errors import LodestoneError
 from lodestone_schemas.api import Problem
+from lodestone_schemas.openai import OpenAIError
 
 PROBLEM_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
@@ -33,6 +34,8 @@ _CODES = {
     429: "overloaded",
 }
 _WAIT = frozenset({429, 503})
+OPENAI_PATHS = frozenset({"/v1/models", "/v1/embeddings", "/v1/images/generations"})
+_OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _log = structlog.get_logger("lodestone.serve")
 
 
@@ -95,25 +98,35 @@ def unexpected(request_id: str) -> Problem:
 
 def problem_response(found: Problem, headers: Mapping[str, str] | None = None) -> Response:
     """The HTTP answer that carries `found`."""
-    return _ProblemResponse(
-        content=found.model_dump_json(),
-        status_code=found.status,
-        media_type=PROBLEM_TYPE,
-        headers={**_retry_headers(found.status, found.model_extra), **(headers or {})},
-        code=found.code,
-    )
+    return _ProblemResponse(found, headers={**_retry_headers(found.status, found.model_extra), **(headers or {})})
 
 
 class _ProblemResponse(Response):
-    """Leaves the problem's code in the scope, where whoever counts requests finds it."""
+    """Leaves the problem's code in the scope, where whoever counts requests finds it; speaks to OpenAI's clients, too."""
 
-    def __init__(self, *, code: str, **response: Any) -> None:  # noqa: ANN401
-        super().__init__(**response)
-        self._code = code
+    def __init__(self, found: Problem, *, headers: Mapping[str, str]) -> None:
+        super().__init__(found.model_dump_json(), status_code=found.status, media_type=PROBLEM_TYPE, headers=dict(headers))
+        self._found = found
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope[CODE_IN_SCOPE] = self._code
+        scope[CODE_IN_SCOPE] = self._found.code
+        path = scope.get("path", "")
+        if path in OPENAI_PATHS or path.startswith("/v1/models/"):
+            told = self._found.model_copy(update={"error": _openai_error(self._found).model_dump()})
+            self.body = told.model_dump_json().encode()
+            self.headers["content-length"] = str(len(self.body))
         await super().__call__(scope, receive, send)
+
+
+def _openai_error(found: Problem) -> OpenAIError:
+    """The member that OpenAI's clients read; the rest of the problem is beside it."""
+    errors = (found.model_extra or {}).get("errors") or [{}]
+    return OpenAIError(
+        message=f"{found.detail} ({found.hint})" if found.hint else found.detail,
+        type=_OPENAI_TYPES.get(found.status, "invalid_request_error" if found.status < 500 else "server_error"),
+        param=errors[0].get("field"),
+        code=found.code,
+    )
 
 
 def refusal_response(refusal: Refusal, path: str) -> Response:

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from lodestone_schemas.access import Scope
-from lodestone_schemas.api import MAX_LIMIT, CorpusPage
+from lodestone_schemas.api import CorpusPage
+from lodestone_serve.pages import NOT_CHANGED, Fields, Paged, Selection, unless_known
 from lodestone_serve.principal import Seen, needs
 
-MAX_CORPORA_OFFSET = 1_000_000
+_Chosen = Annotated[Selection, Depends(Fields(CorpusPage))]
 
 
 def corpora_router() -> APIRouter:
     """Routes of corpora."""
     router = APIRouter(prefix="/v1/corpora", tags=["corpora"], dependencies=[needs(Scope.SEARCH)])
 
-    @router.get("", response_model=CorpusPage)
-    async def corpora(
-        services: Seen,
-        limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 50,
-        offset: Annotated[int, Query(ge=0, le=MAX_CORPORA_OFFSET)] = 0,
-    ) -> Response:
+    @router.get("", response_model=CorpusPage, responses=NOT_CHANGED)
+    async def corpora(services: Seen, page: Paged, fields: _Chosen, request: Request) -> Response:
         """The corpora, by name."""
-        page = await services.corpora(offset, limit)
-        return Response(content=page.model_dump_json(), media_type="application/json")
+        found = await services.corpora(page.offset, page.limit, cursor=page.cursor)
+        return unless_known(request, fields.json(found))
 
     return router

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 from pydantic import BaseModel
 
 from lodestone_schemas.access import Scope
-from lodestone_schemas.api import MAX_LIMIT
 from lodestone_schemas.directories import (
     DirectoryAdded,
     DirectoryChange,
@@ -19,9 +18,10 @@ from lodestone_schemas.directories import (
     JobInfo,
     JobList,
 )
+from lodestone_serve.pages import Fields, Paged, Selection
 from lodestone_serve.principal import Seen, needs
 
-MAX_DIRECTORY_OFFSET = 1_000_000
+_Chosen = Annotated[Selection, Depends(Fields(DirectoryPage))]
 
 
 def directories_router() -> APIRouter:
@@ -30,13 +30,9 @@ def directories_router() -> APIRouter:
     guarded = [needs(Scope.INDEX)]
 
     @router.get("/directories", response_model=DirectoryPage)
-    async def directories(
-        services: Seen,
-        limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 50,
-        offset: Annotated[int, Query(ge=0, le=MAX_DIRECTORY_OFFSET)] = 0,
-    ) -> Response:
+    async def directories(services: Seen, page: Paged, fields: _Chosen) -> Response:
         """The directories, by corpus and name."""
-        return _json(await services.directories(offset, limit))
+        return fields.answer(await services.directories(page.offset, page.limit, cursor=page.cursor))
 
     @router.get("/directories/{directory_id}", response_model=DirectoryInfo)
     async def directory(services: Seen, directory_id: str) -> Response:

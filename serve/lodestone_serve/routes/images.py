@@ -2,38 +2,69 @@
 
 from __future__ import annotations
 
+from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import FileResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
 
+from lodestone.paging import MAX_CURSOR_CHARS
 from lodestone_schemas.access import Scope
-from lodestone_schemas.api import ImageInfo
+from lodestone_schemas.api import MAX_LIMIT, ImageInfo, ImagePage
+from lodestone_serve.pages import (
+    CURSOR_DESCRIPTION,
+    FIELDS_DESCRIPTION,
+    MAX_FIELDS_CHARS,
+    NOT_CHANGED,
+    Fields,
+    Selection,
+    is_known,
+    select_fields,
+    unless_known,
+)
 from lodestone_serve.principal import Seen, needs
 from lodestone_serve.services import StoredFile
 
+_Chosen = Annotated[Selection, Depends(Fields(ImageInfo))]
 # Private: a picture is for the one who asked. A thumbnail's bytes never change under its ETag; its id may get another picture.
 _CACHE = "private, max-age=3600, must-revalidate"
 # Should a browser be talked into showing the bytes as a page, nothing in it runs.
 _INERT = "default-src 'none'; sandbox"
 
 
+class ImageParams(BaseModel):
+    """Which pictures, which page of them, and what of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    corpus: str = Field(max_length=1_000, description="Name of a corpus.")
+    limit: int = Field(50, ge=1, le=MAX_LIMIT, description="Rows a page.")
+    cursor: str | None = Field(None, max_length=MAX_CURSOR_CHARS, description=CURSOR_DESCRIPTION)
+    fields: str | None = Field(None, max_length=MAX_FIELDS_CHARS, description=FIELDS_DESCRIPTION)
+
+
 def images_router() -> APIRouter:
     """Routes of single pictures."""
     router = APIRouter(prefix="/v1/images", tags=["images"], dependencies=[needs(Scope.SEARCH)])
 
-    @router.get("/{image_id}", response_model=ImageInfo)
-    async def image(services: Seen, image_id: UUID) -> Response:
-        """What is known about a picture."""
-        found = await services.image(str(image_id))
-        return Response(content=found.model_dump_json(), media_type="application/json")
+    @router.get("", response_model=ImagePage, responses=NOT_CHANGED)
+    async def images(services: Seen, params: Annotated[ImageParams, Query()], request: Request) -> Response:
+        """A corpus's pictures, by root and path; those of directories that are switched off, too."""
+        fields = select_fields(ImagePage, params.fields)
+        return unless_known(request, fields.json(await services.images(params.corpus, params.limit, cursor=params.cursor)))
 
-    @router.get("/{image_id}/thumbnail", response_class=FileResponse, responses={304: {"description": "not changed"}})
+    @router.get("/{image_id}", response_model=ImageInfo, responses=NOT_CHANGED)
+    async def image(services: Seen, image_id: UUID, fields: _Chosen, request: Request) -> Response:
+        """What is known about a picture."""
+        return unless_known(request, fields.json(await services.image(str(image_id))))
+
+    @router.get("/{image_id}/thumbnail", response_class=FileResponse, responses=NOT_CHANGED)
     async def thumbnail(services: Seen, image_id: UUID, request: Request) -> Response:
         """A small version of a picture, upright."""
         return _sent(await services.thumbnail(str(image_id)), request)
 
-    @router.get("/{image_id}/content", response_class=FileResponse, responses={304: {"description": "not changed"}})
+    @router.get("/{image_id}/content", response_class=FileResponse, responses=NOT_CHANGED)
     async def content(services: Seen, image_id: UUID, request: Request) -> Response:
         """The picture's own file."""
         return _sent(await services.content(str(image_id)), request)
@@ -44,8 +75,7 @@ def images_router() -> APIRouter:
 def _sent(file: StoredFile, request: Request) -> Response:
     tag = f'"{file.etag}"'
     headers = {"ETag": tag, "Cache-Control": _CACHE, "Content-Security-Policy": _INERT}
-    asked = {given.strip().removeprefix("W/") for given in request.headers.get("if-none-match", "").split(",")}
-    if tag in asked or "*" in asked:
+    if is_known(request, tag):
         return Response(status_code=304, headers=headers)
     if isinstance(file.source, bytes):
         return Response(file.source, media_type=file.media_type, headers=headers)

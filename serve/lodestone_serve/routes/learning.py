@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from lodestone.paging import MAX_CURSOR_CHARS
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import (
     MAX_LIMIT,
@@ -19,19 +20,27 @@ from lodestone_schemas.api import (
     TagRequest,
     TrustPage,
 )
+from lodestone_serve.pages import (
+    CURSOR_DESCRIPTION,
+    FIELDS_DESCRIPTION,
+    MAX_FIELDS_CHARS,
+    MAX_LIST_OFFSET,
+    page_of,
+    select_fields,
+)
 from lodestone_serve.principal import Seen, needs
 from lodestone_serve.services import TagFilters
 
-MAX_TAG_OFFSET = 1_000_000
-
 
 class TagParams(BaseModel):
-    """Which tags, and which page of them."""
+    """Which tags, which page of them, and what of it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     limit: int = Field(50, ge=1, le=MAX_LIMIT)
-    offset: int = Field(0, ge=0, le=MAX_TAG_OFFSET)
+    offset: int = Field(0, ge=0, le=MAX_LIST_OFFSET)
+    cursor: str | None = Field(None, max_length=MAX_CURSOR_CHARS, description=CURSOR_DESCRIPTION)
+    fields: str | None = Field(None, max_length=MAX_FIELDS_CHARS, description=FIELDS_DESCRIPTION)
     corpus: str | None = Field(None, max_length=1_000)
     image_id: str | None = Field(None, max_length=64)
     text: str | None = Field(None, max_length=200)
@@ -65,7 +74,8 @@ def learning_router() -> APIRouter:
     @router.get("/tags", response_model=TagPage)
     async def tags(services: Seen, params: Annotated[TagParams, Query()]) -> Response:
         """Tags, newest first."""
-        return _json(await services.tags(params.filters(), params.offset, params.limit))
+        page, fields = page_of(params.limit, params.offset, params.cursor), select_fields(TagPage, params.fields)
+        return fields.answer(await services.tags(params.filters(), page.offset, page.limit, cursor=page.cursor))
 
     @router.post("/tags", response_model=TagList, dependencies=teaching)
     async def add_tags(services: Seen, body: TagRequest) -> Response:

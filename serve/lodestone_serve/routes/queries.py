@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
 from lodestone_schemas.access import Scope
-from lodestone_schemas.api import MAX_LIMIT, QueryExplanation, QueryPage, ReplayResult
+from lodestone_schemas.api import QueryExplanation, QueryPage, ReplayResult
+from lodestone_serve.pages import Fields, Paged, Selection
 from lodestone_serve.principal import Seen, needs
 
-MAX_QUERY_OFFSET = 1_000_000
+_Chosen = Annotated[Selection, Depends(Fields(QueryPage))]
 # A record never changes, and it is for the one who asked.
 _CACHE = "private, max-age=3600"
 
@@ -21,13 +22,9 @@ def queries_router() -> APIRouter:
     router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[needs(Scope.SEARCH)])
 
     @router.get("", response_model=QueryPage)
-    async def queries(
-        services: Seen,
-        limit: Annotated[int, Query(ge=1, le=MAX_LIMIT)] = 50,
-        offset: Annotated[int, Query(ge=0, le=MAX_QUERY_OFFSET)] = 0,
-    ) -> Response:
+    async def queries(services: Seen, page: Paged, fields: _Chosen) -> Response:
         """Recorded queries, newest first."""
-        return _json(await services.queries(offset, limit))
+        return fields.answer(await services.queries(page.offset, page.limit, cursor=page.cursor))
 
     @router.get("/{query_id}", response_model=QueryExplanation)
     async def query(services: Seen, query_id: str) -> Response:
@@ -48,5 +45,5 @@ def queries_router() -> APIRouter:
     return router
 
 
-def _json(message: QueryPage | QueryExplanation | ReplayResult) -> Response:
+def _json(message: QueryExplanation | ReplayResult) -> Response:
     return Response(content=message.model_dump_json(), media_type="application/json")

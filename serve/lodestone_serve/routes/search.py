@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, File, Form, Query, Request, UploadFile
+from fastapi import APIRouter, Depends, File, Form, Query, Request, UploadFile
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -15,10 +15,12 @@ from lodestone_schemas.access import Scope
 from lodestone_schemas.api import MAX_LIMIT, MAX_OFFSET, SearchFilters, SearchOptions, SearchRequest, SearchResponse
 from lodestone_serve.admitted import at_work
 from lodestone_serve.metrics import Metrics
+from lodestone_serve.pages import FIELDS_DESCRIPTION, MAX_FIELDS_CHARS, Fields, Selection, select_fields
 from lodestone_serve.principal import Seen, needs
 
 IMAGE_SEARCH = "/v1/search/image"
 _OPTIONS_CHARS = 65_536
+_Chosen = Annotated[Selection, Depends(Fields(SearchResponse))]
 
 
 class SimilarParams(BaseModel):
@@ -38,11 +40,12 @@ class SimilarParams(BaseModel):
     deadline_ms: int | None = Field(None, ge=1, le=600_000)
     explain: bool = False
     collapse: bool = False
+    fields: str | None = Field(None, max_length=MAX_FIELDS_CHARS, description=FIELDS_DESCRIPTION)
 
     def options(self) -> SearchOptions:
         """The same as the body of a search has it."""
         nested = self.model_dump(include=set(SearchFilters.model_fields))
-        flat = self.model_dump(exclude=set(SearchFilters.model_fields))
+        flat = self.model_dump(exclude={*SearchFilters.model_fields, "fields"})
         return SearchOptions(filters=SearchFilters(**nested), **flat)
 
 
@@ -50,23 +53,24 @@ def search_router(metrics: Metrics) -> APIRouter:
     """Routes that ask the engine."""
     router = APIRouter(tags=["search"], dependencies=[needs(Scope.SEARCH)])
 
-    def answered(response: SearchResponse) -> Response:
+    def answered(response: SearchResponse, fields: Selection) -> Response:
         metrics.observe_answer(response)
         # Serialised once, by pydantic's own writer; FastAPI would validate a second time what the engine has just built.
-        return Response(content=response.model_dump_json(), media_type="application/json")
+        return fields.answer(response)
 
     @router.post("/v1/search", response_model=SearchResponse)
-    async def search(services: Seen, body: SearchRequest, request: Request) -> Response:
+    async def search(services: Seen, body: SearchRequest, fields: _Chosen, request: Request) -> Response:
         """Find pictures by words; answers once, when the answer is final."""
         async with at_work(request, body.deadline_ms) as work:
             response = await services.answer(body, asking=work.asking)
             work.answered(response)
-        return answered(response)
+        return answered(response, fields)
 
     @router.post(IMAGE_SEARCH, response_model=SearchResponse)
     async def search_by_picture(
         services: Seen,
         request: Request,
+        fields: _Chosen,
         image: Annotated[UploadFile, File(description="The picture to search by.")],
         options: Annotated[str, Form(max_length=_OPTIONS_CHARS, description="SearchOptions as JSON.")] = "{}",
     ) -> Response:
@@ -79,13 +83,14 @@ def search_router(metrics: Metrics) -> APIRouter:
             ) from error
         async with at_work(request, chosen.deadline_ms) as work:
             response = await services.by_picture(await image.read(), chosen, asking=work.asking)
-        return answered(response)
+        return answered(response, fields)
 
     @router.get("/v1/images/{image_id}/similar", response_model=SearchResponse)
     async def similar(services: Seen, image_id: UUID, params: Annotated[SimilarParams, Query()], request: Request) -> Response:
         """Find pictures like an indexed one."""
+        fields = select_fields(SearchResponse, params.fields)
         async with at_work(request, params.deadline_ms) as work:
             response = await services.similar(str(image_id), params.options(), asking=work.asking)
-        return answered(response)
+        return answered(response, fields)
 
     return router

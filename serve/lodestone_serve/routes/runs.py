@@ -1,0 +1,86 @@
+"""Which routes tell of runs? What became of each, which files failed in it, and the one that stops it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from lodestone.paging import MAX_CURSOR_CHARS
+from lodestone_schemas.access import Scope
+from lodestone_schemas.api import MAX_LIMIT
+from lodestone_schemas.runs import FailurePage, RunInfo, RunPage, RunStateName
+from lodestone_serve.pages import (
+    CURSOR_DESCRIPTION,
+    FIELDS_DESCRIPTION,
+    MAX_FIELDS_CHARS,
+    MAX_LIST_OFFSET,
+    Fields,
+    Selection,
+    page_of,
+    select_fields,
+)
+from lodestone_serve.principal import Seen, needs
+from lodestone_serve.services import RunFilters
+
+
+class RunParams(BaseModel):
+    """Which runs, which page of them, and what of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    limit: int = Field(50, ge=1, le=MAX_LIMIT, description="Rows a page.")
+    offset: int = Field(0, ge=0, le=MAX_LIST_OFFSET, description="Rows to skip.")
+    cursor: str | None = Field(None, max_length=MAX_CURSOR_CHARS, description=CURSOR_DESCRIPTION)
+    fields: str | None = Field(None, max_length=MAX_FIELDS_CHARS, description=FIELDS_DESCRIPTION)
+    corpus: str | None = Field(None, max_length=1_000, description="Only about this corpus.")
+    kind: str | None = Field(None, max_length=32, description="Only of this kind, e.g. index.")
+    state: RunStateName | None = Field(None, description="Only in this state.")
+
+    def filters(self) -> RunFilters:
+        """Without the page."""
+        return RunFilters(None if self.corpus is None else frozenset({self.corpus}), self.kind, self.state)
+
+
+_ChosenFailures = Annotated[Selection, Depends(Fields(FailurePage))]
+
+
+def runs_router() -> APIRouter:
+    """Routes of runs."""
+    router = APIRouter(prefix="/v1/runs", tags=["runs"], dependencies=[needs(Scope.SEARCH)])
+
+    @router.get("", response_model=RunPage)
+    async def runs(services: Seen, params: Annotated[RunParams, Query()]) -> Response:
+        """Runs, newest first."""
+        page, fields = page_of(params.limit, params.offset, params.cursor), select_fields(RunPage, params.fields)
+        return fields.answer(await services.runs(params.filters(), page.offset, page.limit, cursor=page.cursor))
+
+    @router.get("/{run_id}", response_model=RunInfo)
+    async def run(services: Seen, run_id: UUID) -> Response:
+        """One run."""
+        return _json(await services.run(str(run_id)))
+
+    @router.post("/{run_id}/cancel", response_model=RunInfo, dependencies=[needs(Scope.INDEX)])
+    async def cancel_run(services: Seen, run_id: UUID) -> Response:
+        """Ask a run to stop. It does within seconds, and keeps what it finished; one that has ended stays as it is."""
+        return _json(await services.cancel_run(str(run_id)))
+
+    @router.get("/{run_id}/failures", response_model=FailurePage)
+    async def run_failures(
+        services: Seen,
+        run_id: UUID,
+        fields: _ChosenFailures,
+        limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Rows a page.")] = 50,
+        cursor: Annotated[str | None, Query(max_length=MAX_CURSOR_CHARS, description=CURSOR_DESCRIPTION)] = None,
+    ) -> Response:
+        """The files that last failed in a run, by place."""
+        return fields.answer(await services.run_failures(str(run_id), limit, cursor=cursor))
+
+    return router
+
+
+def _json(message: RunInfo) -> Response:
+    return Response(content=message.model_dump_json(), media_type="application/json")
