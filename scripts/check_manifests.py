@@ -1,0 +1,68 @@
+"""Is what lies in deploy/ right, as far as it can be told without a cluster? `python -m scripts.check_manifests`.
+
+Builds every overlay and checks its objects: schemas, KubeRay's rules, the Serve config against Ray's schema and against the
+settings that it is made of, and the Dockerfile. `--write` writes each overlay's serve.yaml anew. Tests ask the same functions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Iterator
+
+from scripts.manifests import kuberay, schemas, serving
+from scripts.manifests.overlays import OVERLAYS, ROOT, Object, build, tool
+
+DOCKERFILE = ROOT / "deploy" / "Dockerfile"
+_LINT_SECONDS = 60
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Check, or write. Returns the exit code: 1 where something is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="write each overlay's serve.yaml from its lodestone.toml")
+    if parser.parse_args(arguments).write:
+        for overlay in OVERLAYS:
+            serving.path_of(overlay).write_text(serving.wanted(overlay), encoding="utf-8")
+            print(f"wrote {serving.path_of(overlay).relative_to(ROOT)}")
+        return 0
+    found = list(_all())
+    for fault in found:
+        print(f"wrong: {fault}", file=sys.stderr)
+    return 1 if found else 0
+
+
+def _all() -> Iterator[str]:
+    if not schemas.has_crds():
+        print(f"skipped: KubeRay's schemas, since {schemas.CRDS} is not there", file=sys.stderr)
+    for overlay in OVERLAYS:
+        objects = build(overlay)
+        faults = [*check(objects, overlay), *serving.faults(overlay, objects)]
+        print(f"{overlay}: {len(objects)} objects, {len(faults)} faults")
+        yield from faults
+    faults = lint_dockerfile()
+    print(f"Dockerfile: {len(faults)} faults")
+    yield from faults
+
+
+def check(objects: list[Object], overlay: str) -> list[str]:
+    """What is wrong with the objects of an overlay: their schemas and KubeRay's rules."""
+    said = []
+    for found in objects:
+        said += schemas.faults(found)
+        if schemas.group_of(found) == "ray.io":
+            said += kuberay.faults(found)
+    return [f"{overlay}: {fault}" for fault in said]
+
+
+def lint_dockerfile() -> list[str]:
+    """What hadolint says of the Dockerfile."""
+    command = [tool("hadolint"), "--no-color", "--failure-threshold", "info", str(DOCKERFILE)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_LINT_SECONDS, check=False)
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    return lines if done.returncode else []
+
+
+if __name__ == "__main__":
+    sys.exit(main())

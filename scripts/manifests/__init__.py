@@ -1,0 +1,1 @@
+"""What is checked of deploy/: overlays as kustomize builds them, their schemas, KubeRay's rules, and the Serve config."""
