@@ -12,6 +12,7 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from lodestone_serve.guards import protect
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.observing import observed
 from lodestone_serve.problems import CODE_IN_SCOPE, problem_response, unexpected
@@ -55,7 +56,9 @@ class RequestContext:
         request_id = _request_id(scope)
         if method == "HEAD":
             scope["method"] = "GET"
-        answer = _Answer(send, request_id=request_id if self._echo else "", without_body=method == "HEAD")
+        answer = _Answer(
+            send, request_id=request_id if self._echo else "", without_body=method == "HEAD", https=scope["scheme"] == "https"
+        )
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
                 if scope["path"] in PROBES:
@@ -104,8 +107,9 @@ class RequestContext:
 class _Answer:
     """Wraps `send`: adds headers to the start of the answer and remembers its status."""
 
-    def __init__(self, send: Send, *, request_id: str, without_body: bool) -> None:
+    def __init__(self, send: Send, *, request_id: str, without_body: bool, https: bool) -> None:
         self._send = send
+        self._https = https
         self._request_id = request_id
         self._without_body = without_body
         self.status = 0
@@ -120,8 +124,7 @@ class _Answer:
             headers = MutableHeaders(scope=message)
             if self._request_id:
                 headers[REQUEST_ID] = self._request_id
-            headers.setdefault("X-Content-Type-Options", "nosniff")
-            headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
+            protect(headers, https=self._https)
         elif self._without_body and message["type"] == "http.response.body":
             message = {**message, "body": b""}
         await self._send(message)

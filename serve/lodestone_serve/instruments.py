@@ -7,7 +7,7 @@ scraped one by one: replicas on a Ray cluster report through Ray's own metrics.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Protocol, Self
 
@@ -106,10 +106,10 @@ class Gauge(_Instrument):
         finally:
             self.dec()
 
-    def forget(self, *, besides: set[tuple[str, ...]]) -> None:
+    def forget(self, *, besides: Collection[tuple[str, ...]]) -> None:
         """Let series go whose label values are not among `besides`: what they measured is not there any more."""
         with self._lock:
-            for values in self._children.keys() - besides:
+            for values in [one for one in self._children if one not in besides]:
                 child = self._children.pop(values)
                 child.set(0.0)  # Ray keeps the last value of a series for ever
                 self._own.remove(*values)

@@ -11,6 +11,7 @@ from pathlib import Path
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from lodestone.access.redaction import hide_secrets
 from lodestone_serve.tracing import trace_id
 
 LOG_NAME = "service.log"
@@ -33,6 +34,7 @@ def log_to(folder: Path, level: str, *, on_stderr: bool = False) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _add_trace,
         structlog.processors.ExceptionRenderer(_traceback),
+        hide_secrets,  # last: exceptions are text by now
     ]
     handler = logging.StreamHandler(sys.stderr) if on_stderr else _file(folder)
     handler.setFormatter(

@@ -116,9 +116,7 @@ OUTBOX = _gauge("tag_outbox", "Pictures whose tags the collection does not know 
 LAST_SYNC = _gauge("last_sync_timestamp_seconds", "When collections were last brought in line by this service.", shared=True)
 FAILURES = _gauge("standing_failures", "Files that could not be used.", shared=True)
 RUNS = _gauge("runs_running", "Runs that count as running.", "kind", shared=True)
-RUN_HEARTBEAT = _gauge(
-    "run_heartbeat_timestamp_seconds", "The oldest sign of life among running runs.", "kind", shared=True
-)
+RUN_HEARTBEAT = _gauge("run_heartbeat_timestamp_seconds", "The oldest sign of life among running runs.", "kind", shared=True)
 JOBS = _gauge("jobs", "Background jobs of this service, by state (waiting, running).", "state")
 JOB_PROGRESS = _counter("job_steps", "Steps of background jobs: stands still when a running job does.")
 JOB_FAILURES = _counter("job_failures", "Background jobs that failed.")

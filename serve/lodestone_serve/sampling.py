@@ -96,7 +96,7 @@ def look_at(
     """
     catalog, store = runtime.catalog, runtime.store
     there = set(store.collections())
-    disk = shutil.disk_usage(runtime.home.root)
+    disk = shutil.disk_usage(runtime.home.path)
     return HomeFacts(
         images={state.value: catalog.count_images(None, state) for state in ImageState},
         points={space: store.count(name) if name in there else 0 for space, name in collections.items()},

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
     from opentelemetry.sdk.trace.export import SpanExporter
-    from opentelemetry.trace import Span
+    from opentelemetry.trace import Span, Tracer
 
 Carrier = dict[str, str]
 """W3C trace context: `traceparent`, perhaps `tracestate`. Empty where nothing is traced."""
@@ -116,7 +116,7 @@ class Tracing:
         span = self._tracer().start_span(name, context=set_span_in_context(parent), start_time=now - int(seconds * 1e9))
         span.end(now)
 
-    def _tracer(self) -> Any:  # noqa: ANN401 - opentelemetry is optional
+    def _tracer(self) -> Tracer:
         return cast("TracerProvider", self._provider).get_tracer("lodestone", __version__)
 
 
