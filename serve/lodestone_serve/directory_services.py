@@ -6,6 +6,8 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from lodestone.access.folders import check_folder
+from lodestone.access.sight import EVERYTHING, Sight
 from lodestone.directories.book import DirectoryBook
 from lodestone.directories.queue import Reason
 from lodestone.directories.upkeep import order_for
@@ -40,20 +42,23 @@ class DirectoryServices(ABC):
     async def forget_directory(self, root_id: str) -> None:
         """Remove a directory and bring the collections in line, while nothing else changes them."""
 
-    async def directories(self, offset: int, limit: int, *, cursor: str | None = None) -> DirectoryPage:
+    async def directories(
+        self, offset: int, limit: int, *, cursor: str | None = None, sight: Sight = EVERYTHING
+    ) -> DirectoryPage:
         """See `Services.directories`."""
         busy = self.background().queue.busy()
-        return await asyncio.to_thread(lambda: self._book().page(offset, limit, cursor=cursor, busy=busy))
+        return await asyncio.to_thread(lambda: self._book().page(offset, limit, cursor=cursor, busy=busy, sight=sight))
 
     async def directory(self, directory_id: str) -> DirectoryInfo:
         """See `Services.directory`."""
         busy = self.background().queue.busy()
         return await asyncio.to_thread(lambda: self._book().describe(directory_id, busy=busy))
 
-    async def add_directory(self, request: DirectoryRequest) -> DirectoryAdded:
+    async def add_directory(self, request: DirectoryRequest, *, sight: Sight = EVERYTHING) -> DirectoryAdded:
         """See `Services.add_directory`."""
 
         def add() -> DirectoryAdded:
+            check_folder(request.path, request.corpus, self.opened()[0].settings.serve.index_folders, sight)
             root = self._book().add(request.path, corpus=request.corpus, watch=request.watch)
             job = self._index(root.root_id, "added") if request.index else None
             busy = self.background().queue.busy()

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import structlog
 
+from lodestone.access.sight import EVERYTHING, Sight
 from lodestone.config.settings import Settings
 from lodestone.errors import LodestoneError, ServiceUnavailableError
 from lodestone.indexing.progress import Progress, silent
@@ -37,6 +38,7 @@ from lodestone_schemas.service import ServiceStatus
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 from lodestone_serve.background import Background
 from lodestone_serve.batching import BatchingTextEncoder
+from lodestone_serve.behind import TagDelivery
 from lodestone_serve.directory_services import DirectoryServices
 from lodestone_serve.key_ring import KeyBook
 from lodestone_serve.memory_services import MemoryServices
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
     from lodestone.generators.asking import HubObserver
     from lodestone.indexing.progress import ProgressEvent
     from lodestone.query.engine import QueryEngine
+    from lodestone.query.recorder import RecordObserver
     from lodestone.query.stages import Elsewhere
     from lodestone.runtime import Runtime
     from lodestone.spaces.base import Projection
@@ -70,6 +73,7 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         settings: Of the home to open.
         observe_batch: Told the number of texts of every pass of the text encoder.
         observe_engines: Told what happens to guide engines.
+        observe_records: Told how queries are recorded.
         elsewhere: Stages that run in other processes.
         patience: Of the watcher of directories.
     """
@@ -80,6 +84,7 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         *,
         observe_batch: Callable[[int], None] = lambda _: None,
         observe_engines: HubObserver | None = None,
+        observe_records: RecordObserver | None = None,
         elsewhere: Elsewhere | None = None,
         patience: Patience | None = None,
     ) -> None:
@@ -88,6 +93,8 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         self._observe_engines = observe_engines
         self._elsewhere = elsewhere
         self._observe_batch = observe_batch
+        self._observe_records = observe_records
+        self._delivery: TagDelivery | None = None
         self._started_at = datetime.now(UTC)
         self._opened: _Opened | None = None
         self._syncs: set[asyncio.Task[None]] = set()
@@ -110,6 +117,8 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
             raise
         readiness = Readiness(runtime, self._started_at, encoder=lambda: self._now.answering.engine.encoder)
         self._opened = _Opened(runtime, answering, readiness)
+        self._delivery = TagDelivery(runtime.deliver_tags)
+        self._delivery.start()
         self._background = Background(runtime, self._load, patience=self._patience)
         self._background.start()
         if self._settings.store.kind != "edge":  # others than this service may promote collections
@@ -126,8 +135,13 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
             await background.close()
         if self._syncs:
             await asyncio.wait(self._syncs, timeout=_CLOSE_WAITS_S)  # what is cut off here is taken up by the next sync
+        delivery, self._delivery = self._delivery, None
+        if delivery is not None:
+            await delivery.close()
         opened, self._opened = self._opened, None
         if opened is not None:
+            if opened.runtime.recorder is not None:
+                await asyncio.to_thread(opened.runtime.recorder.close)
             await opened.runtime.close_hub()
             await asyncio.to_thread(opened.runtime.close)
 
@@ -166,9 +180,9 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         """See `Services.images`."""
         return await asyncio.to_thread(self._now.pictures.page, corpus, limit, cursor=cursor)
 
-    async def corpora(self, offset: int, limit: int, *, cursor: str | None = None) -> CorpusPage:
+    async def corpora(self, offset: int, limit: int, *, cursor: str | None = None, sight: Sight = EVERYTHING) -> CorpusPage:
         """See `Services.corpora`."""
-        return await asyncio.to_thread(self._now.pictures.corpora, offset, limit, cursor=cursor)
+        return await asyncio.to_thread(self._now.pictures.corpora, offset, limit, cursor=cursor, sight=sight)
 
     async def remove_corpus(self, name: str) -> None:
         """See `Services.remove_corpus`. Waits for a running sync: both change the same collections."""
@@ -189,9 +203,9 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         """See `Services.key_book`."""
         return self._now.runtime.catalog
 
-    async def status(self) -> ServiceStatus:
+    async def status(self, *, sight: Sight = EVERYTHING) -> ServiceStatus:
         """See `Services.status`."""
-        return await self._now.readiness.status()
+        return await self._now.readiness.status(sight)
 
     async def measured(self) -> HomeFacts:
         """See `sampling.Measurable`."""
@@ -224,6 +238,12 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         """See `MemoryServices.opened`."""
         return self._now.runtime, self._now.answering.engine
 
+    def delivery(self) -> TagDelivery:
+        """See `MemoryServices.delivery`."""
+        if self._delivery is None:
+            raise ServiceUnavailableError("the service is starting or stopping", hint="try again in a moment")
+        return self._delivery
+
     def background(self) -> Background:
         """See `DirectoryServices.background`."""
         if self._background is None:
@@ -242,10 +262,12 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         return self._opened
 
     def _open_runtime(self) -> Runtime:
+        from lodestone.query.recorder import Recorder
         from lodestone.runtime import Runtime
 
         runtime = Runtime.open(self._settings, purpose="lodestone serve")
         runtime.observer = self._observe_engines
+        runtime.recorder = Recorder(observer=self._observe_records)
         runtime.elsewhere = self._elsewhere
         runtime.text_encoder = BatchingTextEncoder(runtime.text_encoder, observe=self._observe_batch)
         return runtime

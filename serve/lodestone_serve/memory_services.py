@@ -6,6 +6,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from lodestone.access.sight import EVERYTHING, Sight
 from lodestone.errors import NotFoundError
 from lodestone_schemas.api import (
     EngineList,
@@ -24,6 +25,9 @@ from lodestone_serve.services import GuidePicture, TagFilters
 if TYPE_CHECKING:
     from lodestone.query.engine import QueryEngine
     from lodestone.runtime import Runtime
+    from lodestone_serve.behind import TagDelivery
+
+_OTHERS_WRITE_S = (0.05, 0.1, 0.2, 0.4)  # between looks for a query that another replica has just answered
 
 
 class MemoryServices(ABC):
@@ -33,49 +37,59 @@ class MemoryServices(ABC):
     def opened(self) -> tuple[Runtime, QueryEngine]:
         """The home and the engine that answers now; `ServiceUnavailableError` before and after."""
 
-    async def queries(self, offset: int, limit: int, *, cursor: str | None = None) -> QueryPage:
+    @abstractmethod
+    def delivery(self) -> TagDelivery:
+        """What brings tags to searches; `ServiceUnavailableError` before and after."""
+
+    async def queries(self, offset: int, limit: int, *, cursor: str | None = None, sight: Sight = EVERYTHING) -> QueryPage:
         """See `Services.queries`."""
         from lodestone.query.history import query_page
 
-        runtime, _ = self.opened()
-        return await asyncio.to_thread(query_page, runtime.catalog, offset=offset, limit=limit, cursor=cursor)
+        runtime, engine = self.opened()
+        await engine.settled()
+        return await asyncio.to_thread(query_page, runtime.catalog, offset=offset, limit=limit, cursor=cursor, sight=sight)
 
-    async def explain(self, query_id: str) -> QueryExplanation:
+    async def explain(self, query_id: str, *, sight: Sight = EVERYTHING) -> QueryExplanation:
         """See `Services.explain`."""
         from lodestone.query.explain import explain
         from lodestone.query.trace import load_trace
 
-        runtime, _ = self.opened()
-        return await asyncio.to_thread(lambda: explain(load_trace(runtime.catalog, query_id)))
+        runtime = await self._recorded(query_id)
+        return await asyncio.to_thread(lambda: explain(load_trace(runtime.catalog, query_id, sight)))
 
-    async def replay(self, query_id: str, *, fresh: bool) -> ReplayResult:
+    async def replay(self, query_id: str, *, fresh: bool, sight: Sight = EVERYTHING) -> ReplayResult:
         """See `Services.replay`."""
         from lodestone.query.history import ask_again
         from lodestone.query.replay import replay
         from lodestone.query.trace import load_trace
 
-        runtime, engine = self.opened()
-        trace = await asyncio.to_thread(load_trace, runtime.catalog, query_id)
-        return await ask_again(engine, runtime.catalog, trace) if fresh else await asyncio.to_thread(replay, trace)
+        _, engine = self.opened()
+        runtime = await self._recorded(query_id)
+        trace = await asyncio.to_thread(load_trace, runtime.catalog, query_id, sight)
+        if fresh:
+            return await ask_again(engine, runtime.catalog, trace, sight=sight)
+        return await asyncio.to_thread(replay, trace)
 
-    async def guide_picture(self, query_id: str, guide_id: str) -> GuidePicture:
+    async def guide_picture(self, query_id: str, guide_id: str, *, sight: Sight = EVERYTHING) -> GuidePicture:
         """See `Services.guide_picture`."""
         from lodestone.query.history import guide_picture
 
-        runtime, _ = self.opened()
-        data, media_type = await asyncio.to_thread(guide_picture, runtime.catalog, runtime.hub.cache, query_id, guide_id)
+        runtime = await self._recorded(query_id)
+        data, media_type = await asyncio.to_thread(
+            guide_picture, runtime.catalog, runtime.hub.cache, query_id, guide_id, sight=sight
+        )
         return GuidePicture(data, media_type)
 
-    async def feedback(self, request: FeedbackRequest) -> FeedbackResult:
+    async def feedback(self, request: FeedbackRequest, *, sight: Sight = EVERYTHING) -> FeedbackResult:
         """See `Services.feedback`."""
-        runtime, _ = self.opened()
+        from lodestone.query.trace import load_trace
 
-        def learn() -> FeedbackResult:
-            result = runtime.learn(request)
-            runtime.deliver_tags()
-            return result
-
-        return await asyncio.to_thread(learn)
+        runtime = await self._recorded(request.query_id)
+        if sight != EVERYTHING:
+            await asyncio.to_thread(load_trace, runtime.catalog, request.query_id, sight)  # somebody else's query is none
+        result = await asyncio.to_thread(runtime.learn, request)
+        await self.delivery().changed()
+        return result
 
     async def trust(self) -> TrustPage:
         """See `Services.trust`."""
@@ -92,7 +106,9 @@ class MemoryServices(ABC):
 
         return await asyncio.to_thread(status)
 
-    async def tags(self, filters: TagFilters, offset: int, limit: int, *, cursor: str | None = None) -> TagPage:
+    async def tags(
+        self, filters: TagFilters, offset: int, limit: int, *, cursor: str | None = None, sight: Sight = EVERYTHING
+    ) -> TagPage:
         """See `Services.tags`."""
         runtime, _ = self.opened()
 
@@ -105,6 +121,7 @@ class MemoryServices(ABC):
                 offset=offset,
                 limit=limit,
                 cursor=cursor,
+                sight=sight,
             )
 
         return await asyncio.to_thread(page)
@@ -112,21 +129,24 @@ class MemoryServices(ABC):
     async def add_tags(self, request: TagRequest) -> TagList:
         """See `Services.add_tags`."""
         runtime, _ = self.opened()
+        tags = await asyncio.to_thread(runtime.tags.add, request.image_ids, request.text)
+        await self.delivery().changed()
+        return TagList(tags=tags)
 
-        def add() -> TagList:
-            tags = runtime.tags.add(request.image_ids, request.text)
-            runtime.deliver_tags()
-            return TagList(tags=tags)
-
-        return await asyncio.to_thread(add)
-
-    async def remove_tag(self, tag_id: str) -> None:
+    async def remove_tag(self, tag_id: str, *, sight: Sight = EVERYTHING) -> None:
         """See `Services.remove_tag`."""
         runtime, _ = self.opened()
+        if not await asyncio.to_thread(runtime.tags.remove, [tag_id], sight=sight):
+            raise NotFoundError(f"there is no tag {tag_id!r}", hint="lodestone tags list", tag_id=tag_id)
+        await self.delivery().changed()
 
-        def remove() -> None:
-            if not runtime.tags.remove([tag_id]):
-                raise NotFoundError(f"there is no tag {tag_id!r}", hint="lodestone tags list", tag_id=tag_id)
-            runtime.deliver_tags()
-
-        await asyncio.to_thread(remove)
+    async def _recorded(self, query_id: str) -> Runtime:
+        """The home, once the query is recorded: its answer did not wait for that, and another replica may be writing it."""
+        runtime, engine = self.opened()
+        await engine.settled(query_id)
+        if runtime.catalog.path is None:  # a server's
+            for pause in _OTHERS_WRITE_S:
+                if await asyncio.to_thread(runtime.catalog.has_query, query_id):
+                    break
+                await asyncio.sleep(pause)
+        return runtime

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lodestone.access.sight import EVERYTHING, Sight
 from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState, Root
 from lodestone.errors import NotFoundError
 from lodestone.paging import decode_cursor, encode_cursor
@@ -95,13 +96,13 @@ class Pictures:
         file = thumbnails.file(image.hash)
         return StoredFile(thumbnails.read(image.hash) if file is None else file, MEDIA_TYPE, f"{image.hash}-thumbnail")
 
-    def corpora(self, offset: int, limit: int, *, cursor: str | None = None) -> CorpusPage:
+    def corpora(self, offset: int, limit: int, *, cursor: str | None = None, sight: Sight = EVERYTHING) -> CorpusPage:
         """One page of the corpora, by name; `InvalidRequestError` for a cursor that is none."""
         from lodestone.catalog.overview import corpus_overview
 
         catalog = self._runtime.catalog
         after = None if cursor is None else decode_cursor("corpora", cursor, str)[0]
-        found = catalog.corpora(offset, limit + 1, after=after)
+        found = catalog.corpora(offset, limit + 1, after=after, names=sight.corpora)
         page, more = [corpus_overview(catalog, corpus) for corpus in found[:limit]], len(found) > limit
         return CorpusPage(
             corpora=page,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lodestone import __version__
+from lodestone.access.sight import EVERYTHING, Sight
 from lodestone.catalog.records import ImageState
 from lodestone_schemas.service import Check, ServiceStatus
 
@@ -37,8 +38,15 @@ class Readiness:
         self._last: tuple[float, ServiceStatus] | None = None
         self._images = 0
 
-    async def status(self) -> ServiceStatus:
-        """What answers; every failure is a check that is not ok."""
+    async def status(self, sight: Sight = EVERYTHING) -> ServiceStatus:
+        """What answers; every failure is a check that is not ok. Counts are those of the corpora that `sight` sees."""
+        status = await self._status()
+        if sight.corpora is None:
+            return status
+        images = await asyncio.to_thread(self._count, sight.corpora) if sight.corpora and status.checks["catalog"].ok else 0
+        return status.model_copy(update={"images": images})
+
+    async def _status(self) -> ServiceStatus:
         async with self._lock:
             if self._last is None or time.monotonic() - self._last[0] > HOLDS_S:
                 status = await self._ask()
@@ -61,6 +69,10 @@ class Readiness:
             images=self._images,
             checks=checks,
         )
+
+    def _count(self, corpora: Collection[str]) -> int:
+        catalog = self._runtime.catalog
+        return sum(catalog.count_images(corpus_id, ImageState.ACTIVE) for corpus_id in catalog.corpus_ids(corpora).values())
 
     async def _encode(self) -> None:
         await self._encoder().encode_texts(["ready?"], deadline=time.monotonic() + PATIENCE_S)

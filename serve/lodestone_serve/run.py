@@ -14,10 +14,11 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import httpx
 
@@ -28,19 +29,24 @@ from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavailableError, StoreLockedError
 from lodestone.service import ServiceAddress, error_of, find_service
 from lodestone.store.ownership import StoreOwnership
-from lodestone_serve.guards import is_loopback
+from lodestone_serve.graph.stages import APPLICATION, deployment_options, most_resources
+from lodestone_serve.guards import checked_exposure
 from lodestone_serve.local_ray import local_ray
 
+Options = Mapping[str, Mapping[str, Any]]
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _READY_S = 120.0
 _POLL_S = 0.1
 
 
-def serve_forever(settings: Settings, *, ready_callback: Callable[[str], None] = lambda _: None) -> None:
+def serve_forever(
+    settings: Settings, *, options: Options | None = None, ready_callback: Callable[[str], None] = lambda _: None
+) -> None:
     """Serve the home of `settings` until SIGINT or SIGTERM.
 
     Args:
         settings: Of the home, host, port and limits.
+        options: Deployment -> its options, as a serveConfigV2 has them; None for what the settings lead to.
         ready_callback: Called once with the URL, when queries are answered and service.json is published.
 
     Raises:
@@ -50,7 +56,7 @@ def serve_forever(settings: Settings, *, ready_callback: Callable[[str], None] =
         ServiceUnavailableError: Ray Serve did not come up.
     """
     home = Home(settings.home)
-    host = checked_host(settings)
+    host = checked_exposure(settings.serve)
     choose_profile(settings.profile, settings.profiles)
     home.prepare()
     _refuse_second_owner(home, settings)
@@ -63,10 +69,10 @@ def serve_forever(settings: Settings, *, ready_callback: Callable[[str], None] =
         stack.enter_context(reserved)
         stack.enter_context(_handled(stop))
         stack.enter_context(_interruptible(stop))
-        temporary = stack.enter_context(local_ray(local_resources(settings)))
+        temporary = stack.enter_context(local_ray(_resources(options or deployment_options(settings))))
         stop.install()  # again: Ray has put a handler of its own in place
         stack.callback(_shut_down)
-        _start(settings, host, port, address.token, temporary / "failure.json")
+        _start(settings, _http(settings, host, port), address.token, temporary / "failure.json", options=options)
         _wait_until_ready(url)
         stop.starting = False
         if not stop.is_set():
@@ -117,7 +123,9 @@ def _interruptible(stop: _Stop) -> Iterator[None]:
             raise
 
 
-def _start(settings: Settings, host: str, port: int, token: str, failure_file: Path) -> None:
+def _start(
+    settings: Settings, http: Mapping[str, Any], token: str, failure_file: Path, *, options: Options | None = None
+) -> None:
     from ray import serve
     from ray.serve.config import HTTPOptions, ProxyLocation
     from ray.serve.schema import LoggingConfig
@@ -126,11 +134,10 @@ def _start(settings: Settings, host: str, port: int, token: str, failure_file: P
 
     logging.getLogger("ray.serve").setLevel(logging.WARNING)  # after its import, which sets it to INFO
     quiet = LoggingConfig(log_level="WARNING", enable_access_log=False)
-    tls = {"ssl_certfile": settings.serve.tls_certificate, "ssl_keyfile": settings.serve.tls_key}
-    http = HTTPOptions(host=host, port=port, **{name: str(path) for name, path in tls.items() if path is not None})
-    serve.start(proxy_location=ProxyLocation.HeadOnly, http_options=http, logging_config=quiet)
+    serve.start(proxy_location=ProxyLocation.HeadOnly, http_options=HTTPOptions(**http), logging_config=quiet)
+    application = build(settings, token=token, failure_file=failure_file, options=options)
     try:
-        serve.run(build(settings, token=token, failure_file=failure_file), name="lodestone", logging_config=quiet)
+        serve.run(application, name=APPLICATION, logging_config=quiet)
     except RuntimeError as error:
         raise _reason(failure_file, str(error)) from error
 
@@ -168,28 +175,15 @@ def _wait_until_ready(url: str) -> None:
     )
 
 
-def checked_host(settings: Settings) -> str:
-    """The address to bind.
-
-    Raises:
-        ConfigurationError: it is not this machine's own, and the service asks nobody who they are.
-    """
-    host = settings.serve.host
-    if not is_loopback(host) and not settings.serve.auth.asks:
-        raise ConfigurationError(
-            f"serve.host {host!r} is not this machine's own, and the service asks nobody for a key",
-            hint="bind to loopback (serve.host = 127.0.0.1), or ask for keys: serve.auth.keys = true, see docs/security.md",
-            setting="serve.host",
-        )
-    return host
-
-
-def local_resources(settings: Settings) -> dict[str, float]:
+def _resources(options: Options) -> dict[str, float]:
     """What a Ray of this machine's own must offer for all replicas at once; a CPU is a place here, not a core."""
-    from lodestone_serve.graph.stages import most_resources
-
-    needed = most_resources(settings)
+    needed = most_resources(options)
     return {**needed, "CPU": max(2.0, math.ceil(needed.get("CPU", 0.0)))}
+
+
+def _http(settings: Settings, host: str, port: int) -> dict[str, Any]:
+    tls = {"ssl_certfile": settings.serve.tls_certificate, "ssl_keyfile": settings.serve.tls_key}
+    return {"host": host, "port": port, **{name: str(path) for name, path in tls.items() if path is not None}}
 
 
 def _url(settings: Settings, host: str, port: int) -> str:

@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lodestone.access.sight import EVERYTHING, Sight
 from lodestone.query.asking import NOW, Asking
 from lodestone_schemas.api import (
     CorpusPage,
@@ -109,7 +110,10 @@ class Drawn:
 
 
 class Services(Protocol):
-    """Everything that a route can ask for. All methods are safe to call concurrently from one event loop."""
+    """Everything that a route can ask for. All methods are safe to call concurrently from one event loop.
+
+    Methods with a `sight` tell of nothing else than it sees; the others tell of everything, and tenancy.py stands before them.
+    """
 
     async def open(self) -> None:
         """Load models, open store and catalog; called once, before the first request."""
@@ -141,20 +145,25 @@ class Services(Protocol):
     async def images(self, corpus: str, limit: int, *, cursor: str | None = None) -> ImagePage:
         """One page of a corpus's pictures, by root and path; `UnknownNameError` lists the corpora that exist."""
 
-    async def corpora(self, offset: int, limit: int, *, cursor: str | None = None) -> CorpusPage:
+    async def corpora(self, offset: int, limit: int, *, cursor: str | None = None, sight: Sight = EVERYTHING) -> CorpusPage:
         """One page of the corpora, by name. `cursor`: the page's before; `InvalidRequestError` for one that is none."""
 
     async def remove_corpus(self, name: str) -> None:
         """Remove a corpus everywhere; `UnknownNameError` lists those that exist."""
 
-    async def directories(self, offset: int, limit: int, *, cursor: str | None = None) -> DirectoryPage:
+    async def directories(
+        self, offset: int, limit: int, *, cursor: str | None = None, sight: Sight = EVERYTHING
+    ) -> DirectoryPage:
         """One page of the directories, by corpus and name; `cursor` as of `corpora`."""
 
     async def directory(self, directory_id: str) -> DirectoryInfo:
         """One directory; `NotFoundError` for an unknown one."""
 
-    async def add_directory(self, request: DirectoryRequest) -> DirectoryAdded:
-        """Add a folder and have it indexed in the background; one that is there already stays."""
+    async def add_directory(self, request: DirectoryRequest, *, sight: Sight = EVERYTHING) -> DirectoryAdded:
+        """Add a folder and have it indexed in the background; one that is there already stays.
+
+        Those who do not see everything may add only what lies in `serve.index_folders`; else `ForbiddenError`.
+        """
 
     async def change_directory(self, directory_id: str, change: DirectoryChange) -> DirectoryInfo:
         """Switch a directory; in force with the next query."""
@@ -171,19 +180,19 @@ class Services(Protocol):
     async def cancel_job(self, job_id: str) -> JobInfo:
         """Take back or stop one job; `NotFoundError` for an unknown one."""
 
-    async def queries(self, offset: int, limit: int, *, cursor: str | None = None) -> QueryPage:
+    async def queries(self, offset: int, limit: int, *, cursor: str | None = None, sight: Sight = EVERYTHING) -> QueryPage:
         """One page of recorded queries, newest first; `cursor` as of `corpora`."""
 
-    async def explain(self, query_id: str) -> QueryExplanation:
+    async def explain(self, query_id: str, *, sight: Sight = EVERYTHING) -> QueryExplanation:
         """Everything that was recorded of a query; `NotFoundError` for an unknown or forgotten one."""
 
-    async def replay(self, query_id: str, *, fresh: bool) -> ReplayResult:
+    async def replay(self, query_id: str, *, fresh: bool, sight: Sight = EVERYTHING) -> ReplayResult:
         """The query's ranking once more: from its record, or asked again."""
 
-    async def guide_picture(self, query_id: str, guide_id: str) -> GuidePicture:
+    async def guide_picture(self, query_id: str, guide_id: str, *, sight: Sight = EVERYTHING) -> GuidePicture:
         """The picture of a query's guide; `NotFoundError` when it is not kept."""
 
-    async def feedback(self, request: FeedbackRequest) -> FeedbackResult:
+    async def feedback(self, request: FeedbackRequest, *, sight: Sight = EVERYTHING) -> FeedbackResult:
         """Learn trust from what was right and what was not."""
 
     async def trust(self) -> TrustPage:
@@ -192,13 +201,15 @@ class Services(Protocol):
     async def generators(self) -> EngineList:
         """The guide engines and how they fare."""
 
-    async def tags(self, filters: TagFilters, offset: int, limit: int, *, cursor: str | None = None) -> TagPage:
+    async def tags(
+        self, filters: TagFilters, offset: int, limit: int, *, cursor: str | None = None, sight: Sight = EVERYTHING
+    ) -> TagPage:
         """One page of tags; `cursor` as of `corpora`."""
 
     async def add_tags(self, request: TagRequest) -> TagList:
         """Tag pictures by hand."""
 
-    async def remove_tag(self, tag_id: str) -> None:
+    async def remove_tag(self, tag_id: str, *, sight: Sight = EVERYTHING) -> None:
         """Remove a tag; `NotFoundError` for an unknown one."""
 
     async def runs(self, filters: RunFilters, offset: int, limit: int, *, cursor: str | None = None) -> RunPage:
@@ -241,7 +252,7 @@ class Services(Protocol):
     def key_book(self) -> KeyBook:
         """Where API keys are kept; its methods block."""
 
-    async def status(self) -> ServiceStatus:
+    async def status(self, *, sight: Sight = EVERYTHING) -> ServiceStatus:
         """What answers right now. Never raises: a part that fails is a check that is not ok."""
 
     async def shadow(self, request: ShadowRequest) -> ShadowResult:

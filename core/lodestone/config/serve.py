@@ -116,6 +116,10 @@ class ServeSettings(_Section):
     upkeep: bool = Field(True, description="Check at the start that everything fits, and repair it; watch directories.")
     public_hosts: list[str] = Field(default_factory=list, description="Names the service answers for, besides loopback.")
     cors_origins: list[str] = Field(default_factory=list, description="Origins whose pages may ask; none by default.")
+    index_folders: dict[str, Path] = Field(
+        default_factory=dict,
+        description="Corpus to the folder in which keys with the scope index may add directories; `*`: keys that see all.",
+    )
     fetch_urls: bool = Field(False, description="Search by pictures at public URLs, fetched by the service.")
     tls_certificate: Path | None = Field(None, description="PEM file, for TLS without a proxy in front.")
     tls_key: Path | None = Field(None, description="PEM file of its key.")

@@ -52,9 +52,14 @@ class TagBook:
         records = [new_tag(one, images[one].corpus_id, text, source=source, created_at=now) for one in wanted]
         return [info_of(one) for one in self._catalog.add_tags(records)]
 
-    def remove(self, tag_ids: Sequence[str]) -> int:
-        """Take tags away by id; unknown ids are ignored. Returns how many there were."""
-        return self._catalog.remove_tags(list(dict.fromkeys(tag_ids)))
+    def remove(self, tag_ids: Sequence[str], *, sight: Sight = EVERYTHING) -> int:
+        """Take tags away by id; ids that are unknown, or not seen, are ignored. Returns how many there were."""
+        wanted = list(dict.fromkeys(tag_ids))
+        if sight.corpora is not None:
+            seen = set(self._catalog.corpus_ids(sight.corpora).values())
+            tags = {tag_id: self._catalog.tag(tag_id) for tag_id in wanted}
+            wanted = [tag_id for tag_id, tag in tags.items() if tag is not None and tag.corpus_id in seen]
+        return self._catalog.remove_tags(wanted)
 
     def undo(self, *, since: datetime, source: str | None = None, corpus: str | None = None) -> int:
         """Take away every tag that was created at or after `since`; returns how many.
