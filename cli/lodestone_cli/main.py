@@ -24,7 +24,6 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "watch": ("lodestone_cli.commands.watch", "watch"),
     "search": ("lodestone_cli.commands.search", "search"),
     "similar": ("lodestone_cli.commands.search", "similar"),
-    "serve": ("lodestone_cli.commands.serve", "serve"),
     "status": ("lodestone_cli.commands.status", "status"),
     "doctor": ("lodestone_cli.commands.doctor", "doctor"),
     "feedback": ("lodestone_cli.commands.queries", "feedback"),
@@ -35,6 +34,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("lodestone_cli.commands.demo", "demo"),
 }
 _GROUPS: dict[str, tuple[str, str]] = {
+    "serve": ("lodestone_cli.commands.serve", "app"),
     "runs": ("lodestone_cli.commands.runs", "app"),
     "corpus": ("lodestone_cli.commands.corpus", "app"),
     "directory": ("lodestone_cli.commands.directory", "app"),

@@ -1,25 +1,47 @@
-"""`lodestone serve`: answer over HTTP until stopped."""
+"""`lodestone serve`: answer over HTTP until stopped. `serve build` and `serve deploy`: the same on a Ray cluster."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
-from lodestone_cli.options import HomeOption, ProfileOption
+from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.session import Session
 
+app = typer.Typer(help="Run the search service, here or on a Ray cluster.", invoke_without_command=True)
 
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", help="Settings (TOML), in place of the home's lodestone.toml.", show_default=False),
+]
+
+
+@app.callback()
 def serve(
+    context: typer.Context,
     host: Annotated[str | None, typer.Option("--host", help="Address to bind (loopback).", show_default=False)] = None,
     port: Annotated[
         int | None, typer.Option("--port", "-p", min=0, max=65535, help="Port; 0 picks a free one.", show_default=False)
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="Settings (TOML), or what `serve build` wrote (YAML).", show_default=False),
     ] = None,
     home: HomeOption = None,
     profile: ProfileOption = None,
 ) -> None:
     """Run the search service for this home. `lodestone search` and `index` use it while it runs."""
-    with Session(home=home, profile=profile, flags={"serve": {"host": host, "port": port}}) as session:
+    if context.invoked_subcommand is not None:
+        return
+    given, options = _configured(config)
+    bound = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
+    sections = {name: value for name, value in given.items() if name not in {"home", "profile"}}
+    flags = {**sections, "serve": {**given.get("serve", {}), **bound}}
+    with Session(home=home or given.get("home"), profile=profile or given.get("profile"), flags=flags) as session:
         from rich.markup import escape
 
         from lodestone_serve.run import serve_forever
@@ -31,5 +53,96 @@ def serve(
             served = escape(str(session.loaded.settings.home))
             messages.print(f"serving {served} on [bold]{url}[/]  (interface: {url}/openapi.json; Ctrl-C stops)")
 
-        serve_forever(session.loaded.settings, ready_callback=ready)
+        serve_forever(session.loaded.settings, options=options, ready_callback=ready)
         messages.print("stopped")
+
+
+@app.command()
+def build(
+    config: ConfigOption = None,
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Write it there instead of to standard output.", show_default=False)
+    ] = None,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Print the configuration that a Ray cluster runs (serveConfigV2, YAML), checked with Ray's own schema.
+
+    It holds no secrets: what every container needs in its environment is said on standard error.
+    """
+    _configured(config)
+    with Session(home=home, profile=profile, output=output) as session:
+        from lodestone_serve.graph.config import as_yaml, serve_config
+        from lodestone_serve.graph.secrets import secret_variables
+
+        settings = session.loaded.settings
+        made = serve_config(settings)
+        if file is not None:
+            file.write_text(as_yaml(made), encoding="utf-8")
+        elif output is Output.JSON:
+            session.emit(made, lambda _: None)
+        else:
+            sys.stdout.write(as_yaml(made))
+        for variable in secret_variables(settings):
+            session.messages.print(f"left out, to be set in the environment of every container: {variable}")
+
+
+@app.command()
+def deploy(
+    address: Annotated[str, typer.Option("--address", "-a", help="Dashboard of the cluster, http://HOST:8265.")],
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", help="What `serve build` wrote (YAML), or settings (TOML).", show_default=False),
+    ] = None,
+    wait: Annotated[float, typer.Option("--wait", min=0, help="Seconds to wait until everything runs; 0: not.")] = 600.0,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Give a running Ray cluster the configuration, as `serve deploy` does, and wait until everything in it runs."""
+    given = None
+    if config is not None and _is_yaml(config):
+        import yaml
+
+        from lodestone_serve.graph.config import read_config
+
+        text = _text(config)
+        read_config(text)  # refused here, before the cluster sees it
+        given = yaml.safe_load(text)
+    else:
+        _configured(config)
+    with Session(home=home, profile=profile, output=output) as session:
+        from lodestone_serve.graph.config import serve_config
+        from lodestone_serve.graph.deploy import deploy as give
+
+        states = give(given or serve_config(session.loaded.settings), address=address, wait_s=wait)
+        told = "\n".join(f"{name}: {state}" for name, state in states.items())
+        session.emit(states, lambda console: console.print(told))
+
+
+def _configured(config: Path | None) -> tuple[dict[str, Any], dict[str, dict[str, Any]] | None]:
+    """(settings, deployments' options) of a file that `serve build` wrote; a TOML file is read where settings always are."""
+    if config is None:
+        return {}, None
+    if not _is_yaml(config):
+        os.environ["LODESTONE_CONFIG"] = str(config)  # also for the processes that the service starts
+        return {}, None
+    from lodestone_serve.graph.config import read_config
+
+    found = read_config(_text(config))
+    return found.flags, found.options
+
+
+def _is_yaml(config: Path) -> bool:
+    return config.suffix.lower() in {".yaml", ".yml"}
+
+
+def _text(config: Path) -> str:
+    from lodestone.errors import ConfigurationError
+
+    try:
+        return config.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        hint = "make one with `lodestone serve build`"
+        raise ConfigurationError(f"cannot read {str(config)!r}: {error}", hint=hint) from error

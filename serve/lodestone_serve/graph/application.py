@@ -6,6 +6,7 @@ guide engine that loads a model or asks another service. `from_arguments` is wha
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,25 +40,33 @@ def from_arguments(arguments: dict[str, Any]) -> serve.Application:
         ConfigurationError: a setting is wrong; the application's status shows it.
     """
     flags = Arguments.model_validate(arguments).settings
-    return _bound(load_settings(flags).settings, Host(read_anew(flags)), token="")
+    settings = load_settings(flags).settings
+    return _bound(settings, Host(read_anew(flags)), token="", options=deployment_options(settings))
 
 
-def build(settings: Settings, *, token: str = "", failure_file: Path | None = None) -> serve.Application:
+def build(
+    settings: Settings,
+    *,
+    token: str = "",
+    failure_file: Path | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> serve.Application:
     """The application for this machine alone.
 
     Args:
         settings: Of the home; sent to the replicas.
         token: Secret of the internal routes; a random one by default, so that nobody can use them.
         failure_file: Where a replica that cannot start leaves the reason, as problem details.
+        options: Deployment -> its options; those of `deployment_options` by default.
 
     Raises:
         ConfigurationError: the graph cannot be as the settings want it.
     """
-    return _bound(settings, Host(known(settings), on_loopback=True, failure_file=failure_file), token=token)
+    host = Host(known(settings), on_loopback=True, failure_file=failure_file)
+    return _bound(settings, host, token=token, options={**deployment_options(settings), **(options or {})})
 
 
-def _bound(settings: Settings, host: Host, *, token: str) -> serve.Application:
-    options = deployment_options(settings)
+def _bound(settings: Settings, host: Host, *, token: str, options: Mapping[str, Mapping[str, Any]]) -> serve.Application:
     ingress = serve.ingress()(App)
     if APP in options:
         return serve.deployment(name=APP, max_constructor_retry_count=1, **options[APP])(ingress).bind(host, token=token)

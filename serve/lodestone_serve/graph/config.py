@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import yaml
@@ -14,7 +15,7 @@ from lodestone.errors import ConfigurationError
 from lodestone_serve.graph.llm import LLM_APPLICATION
 from lodestone_serve.graph.secrets import public_settings
 from lodestone_serve.graph.stages import APPLICATION, deployment_options
-from lodestone_serve.run import checked_host
+from lodestone_serve.guards import checked_exposure
 
 IMPORT_PATH: Final = "lodestone_serve.graph.application:from_arguments"
 LLM_IMPORT_PATH: Final = "lodestone_serve.graph.llm:from_arguments"
@@ -30,6 +31,9 @@ ENVIRONMENT: Final = {
 """Environment variables that every Ray container of a cluster should have: Ray reads them when it is imported."""
 
 
+_MAKE_ONE: Final = "make one with `lodestone serve build`"
+
+
 def serve_config(settings: Settings) -> dict[str, Any]:
     """serveConfigV2 as plain JSON.
 
@@ -40,7 +44,7 @@ def serve_config(settings: Settings) -> dict[str, Any]:
         ConfigurationError: the graph cannot be as the settings want it, the service would listen to everybody and ask nobody,
             or Ray's schema refuses the outcome.
     """
-    host = checked_host(settings)
+    host = checked_exposure(settings.serve)
     http: dict[str, Any] = {"host": host, "port": settings.serve.port or 8000}
     if settings.serve.tls_certificate is not None and settings.serve.tls_key is not None:
         http |= {"ssl_certfile": str(settings.serve.tls_certificate), "ssl_keyfile": str(settings.serve.tls_key)}
@@ -68,6 +72,42 @@ def serve_config(settings: Settings) -> dict[str, Any]:
     }
     _check(config)
     return config
+
+
+@dataclass(frozen=True, slots=True)
+class ReadConfig:
+    """What a serveConfigV2 says of the service.
+
+    Attributes:
+        flags: Settings, nested as in `lodestone.toml`.
+        options: Deployment -> its options.
+    """
+
+    flags: dict[str, Any]
+    options: dict[str, dict[str, Any]]
+
+
+def read_config(text: str) -> ReadConfig:
+    """The service out of a file that `as_yaml` wrote, edited or not; other applications in it are passed over.
+
+    Raises:
+        ConfigurationError: it is no serveConfigV2, or Lodestone is not in it.
+    """
+    try:
+        config = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigurationError(f"the configuration is not YAML: {error}", hint=_MAKE_ONE) from error
+    if not isinstance(config, dict):
+        raise ConfigurationError(f"the configuration is a {type(config).__name__}, not a mapping", hint=_MAKE_ONE)
+    _check(config)
+    found = next((one for one in config["applications"] if one["import_path"] == IMPORT_PATH), None)
+    if found is None:
+        raise ConfigurationError(f"no application of the configuration is {IMPORT_PATH}", hint=_MAKE_ONE)
+    http = config.get("http_options", {})
+    flags = dict(found.get("args", {}).get("settings", {}))
+    flags["serve"] = {**flags.get("serve", {}), **{name: http[name] for name in ("host", "port") if name in http}}
+    options = {one["name"]: {key: value for key, value in one.items() if key != "name"} for one in found.get("deployments", [])}
+    return ReadConfig(flags, options)
 
 
 def as_yaml(config: dict[str, Any]) -> str:

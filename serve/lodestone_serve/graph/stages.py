@@ -107,19 +107,17 @@ def deployment_options(settings: Settings) -> dict[str, dict[str, Any]]:
     return options
 
 
-def most_resources(settings: Settings) -> dict[str, float]:
-    """Resource -> how much of it all replicas need when every stage has as many as it may."""
-    graph = settings.serve.graph
-    profile = choose_profile(settings.profile, settings.profiles)
-    kinds = _engine_kinds(settings, profile)
-    stages = [graph.ingress]
-    if graph.shape == "graph":
-        stages += [graph.encoders, *(_of_engine(settings, name, kinds[name]) for name in remote_engines(settings))]
+def most_resources(options: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """Resource -> how much of it the replicas of all deployments need at most; `options` as `deployment_options` gives them."""
     needed: dict[str, float] = {}
-    for stage in stages:
-        # An update starts a stage's new replicas beside the old ones.
-        for name, amount in {"CPU": stage.cpus, "GPU": stage.gpus, **stage.resources}.items():
-            needed[name] = needed.get(name, 0.0) + 2 * amount * stage.max_replicas
+    for deployment in options.values():
+        actor = deployment["ray_actor_options"]
+        most = deployment.get("num_replicas") or deployment["autoscaling_config"]["max_replicas"]
+        if deployment.get("max_surge_percent"):
+            most *= 2  # an update starts new replicas beside the old ones
+        of_one = {"CPU": actor.get("num_cpus", 1), "GPU": actor.get("num_gpus", 0), **actor.get("resources", {})}
+        for name, amount in of_one.items():
+            needed[name] = needed.get(name, 0.0) + most * amount
     return {name: amount for name, amount in needed.items() if amount}
 
 
