@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
@@ -193,12 +193,12 @@ def collector() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
 
 
 @pytest.fixture
-async def sent(collector: tuple[str, list[ExportTraceServiceRequest]]) -> AsyncIterator[list[ExportTraceServiceRequest]]:
+async def sent(collector: tuple[str, list[ExportTraceServiceRequest]]) -> list[ExportTraceServiceRequest]:
     endpoint, got = collector
     tracing = Tracing(TelemetrySettings(otlp_endpoint=endpoint), service="ingress")
     await ask(RequestContext(a_query, metrics=Metrics(), tracing=tracing))
     await asyncio.to_thread(tracing.close)
-    yield got
+    return got
 
 
 async def test_spans_reach_a_collector_by_otlp(sent: list[ExportTraceServiceRequest]) -> None:
