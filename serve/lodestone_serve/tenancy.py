@@ -1,11 +1,407 @@
-"""What of the home does a principal see?"""
+"""What of the home does a principal see? `Services` with everything else taken out, as if it were not there.
+
+Corpora are tenants. Whatever belongs to another one (a picture, a directory, a job, a run, a tag, a query) is answered exactly
+as something that does not exist, so that nobody learns that it does. What was learnt from everybody is shown without anybody's
+words. Searches are restricted in the store's own filter; here stands what is asked for by id or in lists.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import replace
+from typing import Any, Final, TypeVar, cast
+
+from lodestone.access.sight import EVERYTHING, Sight
+from lodestone.errors import ForbiddenError, NotFoundError, UnknownNameError
+from lodestone.query.asking import NOW, Asking
+from lodestone_schemas.api import (
+    CorpusPage,
+    DoneEvent,
+    EngineList,
+    Event,
+    FeedbackRequest,
+    FeedbackResult,
+    GuideEvent,
+    GuideInfo,
+    ImageInfo,
+    ImagePage,
+    QueryExplanation,
+    QueryPage,
+    ReplayResult,
+    ResultsEvent,
+    SearchOptions,
+    SearchRequest,
+    SearchResponse,
+    SyncProgress,
+    SyncRequest,
+    TagList,
+    TagPage,
+    TagRequest,
+    TrustPage,
+)
+from lodestone_schemas.directories import (
+    DirectoryAdded,
+    DirectoryChange,
+    DirectoryInfo,
+    DirectoryPage,
+    DirectoryRequest,
+    JobInfo,
+    JobList,
+)
+from lodestone_schemas.openai import DrawingRequest, ModelList
+from lodestone_schemas.people import PersonPage
+from lodestone_schemas.runs import FailurePage, RunInfo, RunPage
+from lodestone_schemas.service import ServiceStatus
+from lodestone_schemas.swaps import ShadowRequest, ShadowResult
+from lodestone_serve.key_ring import KeyBook
 from lodestone_serve.principal import Principal
-from lodestone_serve.services import Services
+from lodestone_serve.services import Drawn, Embedded, GuidePicture, RunFilters, Services, StoredFile, TagFilters
+
+_T = TypeVar("_T")
+_NAMELESS: Final = re.compile(r"topic-[0-9a-f]{8}")  # a topic that no client has named
+_WORDS_OF_OTHERS: Final = ("from_prompt", "prompt")  # in the provenance of a guide that was drawn for another query
 
 
-def seen_by(services: Services, principal: Principal) -> Services:  # noqa: ARG001
-    """The services as the principal may see them."""
-    return services
+def seen_by(services: Services, principal: Principal) -> Services:
+    """The home as the principal may see it: itself for those who see everything and have no name, else a `Tenant` of it."""
+    return services if principal.sight == EVERYTHING else Tenant(services, principal.sight)
+
+
+class Tenant:
+    """Meets `Services`. Every method of it stands here: what is not restricted on purpose is not reached at all.
+
+    Args:
+        home: Everything.
+        sight: What may be seen of it.
+    """
+
+    def __init__(self, home: Services, sight: Sight) -> None:
+        self._home = home
+        self._sight = sight
+
+    async def open(self) -> None:
+        """The home is opened once, by the service."""
+        raise self._whole("open")
+
+    async def close(self) -> None:
+        """The home is closed once, by the service."""
+        raise self._whole("close")
+
+    # -- searches ------------------------------------------------------------------------------------------------------------
+
+    async def events(self, request: SearchRequest, *, asking: Asking = NOW) -> AsyncIterator[Event]:
+        """See `Services.events`."""
+        inner = cast("Any", self._home.events(request, asking=self._asking(asking)))
+        async with aclosing(inner) as events:
+            async for event in events:
+                yield self._event(event, request)
+
+    async def answer(self, request: SearchRequest, *, asking: Asking = NOW) -> SearchResponse:
+        """See `Services.answer`."""
+        return self._response(await self._home.answer(request, asking=self._asking(asking)), request)
+
+    async def similar(self, image_id: str, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
+        """See `Services.similar`."""
+        await self.image(image_id)
+        return self._response(await self._home.similar(image_id, options, asking=self._asking(asking)), options)
+
+    async def by_picture(self, picture: bytes, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
+        """See `Services.by_picture`."""
+        return self._response(await self._home.by_picture(picture, options, asking=self._asking(asking)), options)
+
+    # -- pictures and corpora ------------------------------------------------------------------------------------------------
+
+    async def image(self, image_id: str) -> ImageInfo:
+        """See `Services.image`."""
+        missing = NotFoundError(f"no indexed picture has the id {image_id!r}", hint="take an id from a search")
+        return await self._own(self._home.image(image_id), lambda found: found.corpus, missing)
+
+    async def thumbnail(self, image_id: str) -> StoredFile:
+        """See `Services.thumbnail`."""
+        await self.image(image_id)
+        return await self._home.thumbnail(image_id)
+
+    async def content(self, image_id: str) -> StoredFile:
+        """See `Services.content`."""
+        await self.image(image_id)
+        return await self._home.content(image_id)
+
+    async def images(self, corpus: str, limit: int, *, cursor: str | None = None) -> ImagePage:
+        """See `Services.images`."""
+        with self._discreet(corpus):
+            return await self._home.images(corpus, limit, cursor=cursor)
+
+    async def corpora(self, offset: int, limit: int, *, cursor: str | None = None, sight: Sight = EVERYTHING) -> CorpusPage:  # noqa: ARG002 - nobody widens it
+        """See `Services.corpora`."""
+        return await self._home.corpora(offset, limit, cursor=cursor, sight=self._sight)
+
+    async def remove_corpus(self, name: str) -> None:
+        """See `Services.remove_corpus`."""
+        with self._discreet(name):
+            await self._home.remove_corpus(name)
+
+    # -- directories, jobs and runs ------------------------------------------------------------------------------------------
+
+    async def directories(
+        self,
+        offset: int,
+        limit: int,
+        *,
+        cursor: str | None = None,
+        sight: Sight = EVERYTHING,  # noqa: ARG002 - as above
+    ) -> DirectoryPage:
+        """See `Services.directories`."""
+        return await self._home.directories(offset, limit, cursor=cursor, sight=self._sight)
+
+    async def directory(self, directory_id: str) -> DirectoryInfo:
+        """See `Services.directory`."""
+        missing = NotFoundError(
+            f"there is no directory {directory_id!r}", hint="see /v1/directories", directory_id=directory_id
+        )
+        return await self._own(self._home.directory(directory_id), lambda found: found.corpus, missing)
+
+    async def add_directory(self, request: DirectoryRequest, *, sight: Sight = EVERYTHING) -> DirectoryAdded:  # noqa: ARG002 - as above
+        """See `Services.add_directory`."""
+        with self._discreet(request.corpus):
+            return await self._home.add_directory(request, sight=self._sight)
+
+    async def change_directory(self, directory_id: str, change: DirectoryChange) -> DirectoryInfo:
+        """See `Services.change_directory`."""
+        await self.directory(directory_id)
+        return await self._home.change_directory(directory_id, change)
+
+    async def index_directory(self, directory_id: str) -> JobInfo:
+        """See `Services.index_directory`."""
+        await self.directory(directory_id)
+        return await self._home.index_directory(directory_id)
+
+    async def remove_directory(self, directory_id: str) -> None:
+        """See `Services.remove_directory`."""
+        await self.directory(directory_id)
+        await self._home.remove_directory(directory_id)
+
+    async def jobs(self) -> JobList:
+        """See `Services.jobs`."""
+        return JobList(jobs=[job for job in (await self._home.jobs()).jobs if self._sight.sees(job.corpus)])
+
+    async def cancel_job(self, job_id: str) -> JobInfo:
+        """See `Services.cancel_job`."""
+        if all(job.job_id != job_id for job in (await self.jobs()).jobs):
+            raise NotFoundError(f"there is no job {job_id!r}", hint="see /v1/jobs", job_id=job_id)
+        return await self._home.cancel_job(job_id)
+
+    async def runs(self, filters: RunFilters, offset: int, limit: int, *, cursor: str | None = None) -> RunPage:
+        """See `Services.runs`."""
+        seen = self._sight.corpora
+        if seen is not None:
+            filters = replace(filters, corpora=seen if filters.corpora is None else seen & filters.corpora)
+        return await self._home.runs(filters, offset, limit, cursor=cursor)
+
+    async def run(self, run_id: str) -> RunInfo:
+        """See `Services.run`."""
+        missing = NotFoundError(f"there is no run {run_id!r}", hint="see /v1/runs", run_id=run_id)
+        return await self._own(self._home.run(run_id), lambda found: found.corpus, missing)
+
+    async def cancel_run(self, run_id: str) -> RunInfo:
+        """See `Services.cancel_run`."""
+        await self.run(run_id)
+        return await self._home.cancel_run(run_id)
+
+    async def run_failures(self, run_id: str, limit: int, *, cursor: str | None = None) -> FailurePage:
+        """See `Services.run_failures`."""
+        await self.run(run_id)
+        return await self._home.run_failures(run_id, limit, cursor=cursor)
+
+    async def people(self, offset: int, limit: int, *, cursor: str | None = None) -> PersonPage:
+        """See `Services.people`."""
+        page = await self._home.people(offset, limit, cursor=cursor)
+        return page.model_copy(update={"people": [one for one in page.people if self._sight.sees(one.corpus)]})
+
+    # -- looking back and learning -------------------------------------------------------------------------------------------
+
+    async def queries(self, offset: int, limit: int, *, cursor: str | None = None, sight: Sight = EVERYTHING) -> QueryPage:  # noqa: ARG002 - as above
+        """See `Services.queries`."""
+        page = await self._home.queries(offset, limit, cursor=cursor, sight=self._sight)
+        if self._sight.all_queries:
+            return page
+        return page.model_copy(
+            update={"queries": [one.model_copy(update={"topic": _nameless(one.topic)}) for one in page.queries]}
+        )
+
+    async def explain(self, query_id: str, *, sight: Sight = EVERYTHING) -> QueryExplanation:  # noqa: ARG002 - as above
+        """See `Services.explain`."""
+        found = await self._home.explain(query_id, sight=self._sight)
+        if self._sight.all_queries:
+            return found
+        named = found.request.get("topic")
+        guides = [_without_words(guide) for guide in found.guides]
+        return found.model_copy(update={"topic": named or _nameless(found.topic), "guides": guides})
+
+    async def replay(self, query_id: str, *, fresh: bool, sight: Sight = EVERYTHING) -> ReplayResult:  # noqa: ARG002 - as above
+        """See `Services.replay`."""
+        return await self._home.replay(query_id, fresh=fresh, sight=self._sight)
+
+    async def guide_picture(self, query_id: str, guide_id: str, *, sight: Sight = EVERYTHING) -> GuidePicture:  # noqa: ARG002 - as above
+        """See `Services.guide_picture`."""
+        return await self._home.guide_picture(query_id, guide_id, sight=self._sight)
+
+    async def feedback(self, request: FeedbackRequest, *, sight: Sight = EVERYTHING) -> FeedbackResult:  # noqa: ARG002 - as above
+        """See `Services.feedback`."""
+        found = await self._home.feedback(request, sight=self._sight)
+        return found if self._sight.all_queries else found.model_copy(update={"topic": _nameless(found.topic) or ""})
+
+    async def trust(self) -> TrustPage:
+        """See `Services.trust`. The weights are everybody's; the words, and names that somebody gave, are not shown."""
+        page = await self._home.trust()
+        if self._sight.all_queries:
+            return page
+        topics = [one.model_copy(update={"words": []}) for one in page.topics if _nameless(one.topic)]
+        return page.model_copy(update={"topics": topics})
+
+    async def generators(self) -> EngineList:
+        """See `Services.generators`. How much others had drawn, and what went wrong for them, is not shown."""
+        found = await self._home.generators()
+        if self._sight.all_queries:
+            return found
+        quiet = {"guides": 0, "failures": 0, "last_error": None}
+        return EngineList(engines=[one.model_copy(update=quiet) for one in found.engines], cache={})
+
+    async def tags(
+        self,
+        filters: TagFilters,
+        offset: int,
+        limit: int,
+        *,
+        cursor: str | None = None,
+        sight: Sight = EVERYTHING,  # noqa: ARG002 - as above
+    ) -> TagPage:
+        """See `Services.tags`. Which query left a tag is not shown: it may be somebody else's."""
+        page = await self._home.tags(filters, offset, limit, cursor=cursor, sight=self._sight)
+        if self._sight.all_queries:
+            return page
+        return page.model_copy(update={"tags": [one.model_copy(update={"query_id": None}) for one in page.tags]})
+
+    async def add_tags(self, request: TagRequest) -> TagList:
+        """See `Services.add_tags`."""
+        if self._sight.corpora is not None:
+            for image_id in dict.fromkeys(request.image_ids):
+                missing = NotFoundError(
+                    f"no picture {image_id!r} is indexed", hint="take the id from a search result", image_id=image_id
+                )
+                await self._own(self._home.image(image_id), lambda found: found.corpus, missing)
+        found = await self._home.add_tags(request)
+        if self._sight.all_queries:
+            return found
+        return TagList(tags=[one.model_copy(update={"query_id": None}) for one in found.tags])
+
+    async def remove_tag(self, tag_id: str, *, sight: Sight = EVERYTHING) -> None:  # noqa: ARG002 - as above
+        """See `Services.remove_tag`."""
+        await self._home.remove_tag(tag_id, sight=self._sight)
+
+    # -- models and operation ------------------------------------------------------------------------------------------------
+
+    async def models(self) -> ModelList:
+        """See `Services.models`: they are everybody's."""
+        return await self._home.models()
+
+    async def embed(self, model: str, inputs: Sequence[str | bytes]) -> Embedded:
+        """See `Services.embed`: nothing of the home takes part."""
+        return await self._home.embed(model, inputs)
+
+    async def draw(self, request: DrawingRequest) -> Drawn:
+        """See `Services.draw`: nothing of the home takes part."""
+        return await self._home.draw(request)
+
+    def key_book(self) -> KeyBook:
+        """See `Services.key_book`."""
+        if not (self._sight.all_queries and self._sight.corpora is None):
+            raise self._whole("keys")
+        return self._home.key_book()
+
+    async def status(self, *, sight: Sight = EVERYTHING) -> ServiceStatus:  # noqa: ARG002 - as above
+        """See `Services.status`. What exactly fails is for those who can do something about it."""
+        found = await self._home.status(sight=self._sight)
+        if self._sight.all_queries:
+            return found
+        checks = {name: check.model_copy(update={"detail": ""}) for name, check in found.checks.items()}
+        return found.model_copy(update={"checks": checks})
+
+    async def shadow(self, request: ShadowRequest) -> ShadowResult:
+        """See `Services.shadow`."""
+        if not self._sight.all_queries:
+            raise self._whole("comparing versions by everybody's queries")
+        return await self._home.shadow(request)
+
+    async def sync(self, request: SyncRequest) -> AsyncIterator[SyncProgress]:
+        """See `Services.sync`."""
+        if self._sight.corpora is not None:
+            raise self._whole("bringing collections in line")
+        async with aclosing(cast("Any", self._home.sync(request))) as steps:
+            async for step in steps:
+                yield step
+
+    # -- helpers -------------------------------------------------------------------------------------------------------------
+
+    def _asking(self, asking: Asking) -> Asking:
+        return replace(asking, sight=self._sight)
+
+    async def _own(self, found: Awaitable[_T], corpus: Callable[[_T], str | None], missing: NotFoundError) -> _T:
+        """What was found, if it belongs to a corpus that is seen; else `missing`, and likewise if nothing was found."""
+        try:
+            value = await found
+        except NotFoundError:
+            raise missing from None
+        name = corpus(value)
+        if self._sight.corpora is not None and (name is None or not self._sight.sees(name)):
+            raise missing
+        return value
+
+    @contextmanager
+    def _discreet(self, corpus: str) -> Iterator[None]:
+        """A corpus that is not seen is unknown; no message names one."""
+        if not self._sight.sees(corpus):
+            raise self._sight.unknown_corpus(corpus, self._sight.corpora or ())
+        try:
+            yield
+        except UnknownNameError as error:
+            if error.details.get("kind") != "corpus":
+                raise
+            raise self._sight.unknown_corpus(corpus, error.details.get("known", ())) from None
+
+    def _event(self, event: Event, request: SearchOptions) -> Event:
+        if self._sight.all_queries:
+            return event
+        if isinstance(event, ResultsEvent | DoneEvent):
+            return event.model_copy(update={"response": self._response(event.response, request)})
+        if isinstance(event, GuideEvent):
+            return event.model_copy(update={"guide": _without_words(event.guide)})
+        return event
+
+    def _response(self, response: SearchResponse, request: SearchOptions) -> SearchResponse:
+        if self._sight.all_queries:
+            return response
+        named = request.topic if isinstance(request, SearchRequest) else None
+        topic = response.topic if named else _nameless(response.topic)
+        return response.model_copy(update={"topic": topic, "guides": [_without_words(guide) for guide in response.guides]})
+
+    def _whole(self, what: str) -> ForbiddenError:
+        return ForbiddenError(
+            f"this works on the whole home ({what}), and the key does not see all of it",
+            hint="use a key of all corpora with the scope it needs, or the lodestone command on the service's machine",
+        )
+
+
+def _nameless(topic: str | None) -> str | None:
+    """A topic's name, unless somebody gave it."""
+    return topic if topic is not None and _NAMELESS.fullmatch(topic) else None
+
+
+def _without_words(guide: GuideInfo) -> GuideInfo:
+    """A guide that was drawn for another query does not say for which."""
+    if guide.cached != "semantic":
+        return guide
+    return guide.model_copy(
+        update={"provenance": {name: value for name, value in guide.provenance.items() if name not in _WORDS_OF_OTHERS}}
+    )
