@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lodestone.query.engine import QueryEngine
     from lodestone.query.gate import GateModel
     from lodestone.query.lessons import Learnt
+    from lodestone.query.recorder import Recorder
     from lodestone.query.stages import Elsewhere
     from lodestone.spaces.base import Projection
     from lodestone.tags.book import TagBook
@@ -49,6 +50,7 @@ class Runtime(OpenedHome):
     def __init__(self, settings: Settings, home: Home, profile: Profile, *, purpose: str = "lodestone") -> None:
         super().__init__(settings, home, purpose=purpose)
         self.configured = profile
+        self.recorder: Recorder | None = None  # has queries recorded behind their answers; set before the first engine
         self.observer: HubObserver | None = None  # of guide engines; set before the first use of `hub`
         self.elsewhere: Elsewhere | None = None  # stages in other processes; set before the first use of `engine` or `hub`
 
@@ -327,7 +329,9 @@ class Runtime(OpenedHome):
             tags=self.settings.tags,
         )
         tags = TagSearch(self.store)
-        return Learnt(trust=self.trust, tags=tags, gate=self.gate(), memory=memory if recording else None)
+        return Learnt(
+            trust=self.trust, tags=tags, gate=self.gate(), memory=memory if recording else None, recorder=self.recorder
+        )
 
     def decode(self, data: bytes | Path) -> Image.Image:
         """A picture given by its bytes or its file -> upright RGB picture, within the same bounds as when indexing.

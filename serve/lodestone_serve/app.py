@@ -15,6 +15,7 @@ from fastapi import FastAPI
 from lodestone.generators.base import Generator
 from lodestone.query.stages import Encoder
 from lodestone_serve.api import create_app
+from lodestone_serve.behind import RecordMetrics
 from lodestone_serve.graph.adapters import RemoteEncoder, RemoteGenerator
 from lodestone_serve.graph.calls import Stage
 from lodestone_serve.graph.policy import BUSY
@@ -22,6 +23,7 @@ from lodestone_serve.graph.replicas import Host, threads_turn
 from lodestone_serve.graph.stages import ENCODERS, generator_deployment
 from lodestone_serve.home_services import HomeServices
 from lodestone_serve.metrics import Metrics
+from lodestone_serve.ray_metrics import mirror_of_replica
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle
@@ -50,7 +52,7 @@ class App:
     ) -> None:
         self._host = host
         self._token = token or secrets.token_urlsafe(32)
-        self._metrics = Metrics()
+        self._metrics = Metrics(mirror_of_replica())
         self._encoders = encoders
         self._generators = dict(generators or {})
 
@@ -64,6 +66,7 @@ class App:
             host=self._host,
             observe_batch=metrics.text_batch.observe,
             observe_engines=metrics.engines,
+            observe_records=RecordMetrics(metrics.records_waiting, metrics.records_lost),
             elsewhere=None if self._encoders is None else HandleStages(settings, self._encoders, self._generators),
         )
         return create_app(

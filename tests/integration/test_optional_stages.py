@@ -148,7 +148,7 @@ async def test_a_locked_catalog_does_not_take_all_threads(collection):
         def __init__(self):
             self.opened = threading.Event()
 
-        def add_query(self, *_):
+        def add_queries(self, *_):
             self.opened.wait(30)
 
     catalog = Locked()

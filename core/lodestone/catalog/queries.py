@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -49,6 +49,12 @@ class QueryRows(CatalogBase):
         with self._reading() as connection:
             found = connection.execute(select(tables.queries).where(tables.queries.c.query_id == query_id)).first()
         return None if found is None else QueryRecord(**found._asdict())
+
+    def has_query(self, query_id: str) -> bool:
+        """Whether a query is recorded."""
+        wanted = select(tables.queries.c.query_id).where(tables.queries.c.query_id == query_id)
+        with self._reading() as connection:
+            return connection.execute(wanted).first() is not None
 
     def queries(
         self, offset: int = 0, limit: int = 100, *, after: tuple[datetime, str] | None = None, owner: str | None = None

@@ -192,6 +192,10 @@ class QueryEngine:
                     return event.response
         raise AssertionError("a query ends with a DoneEvent or an exception")
 
+    async def settled(self, query_id: str | None = None) -> None:
+        """Return when the query, or every answered one, is recorded: its answer did not wait for that."""
+        await self._lessons.settled(query_id)
+
     async def similar(self, image_id: str, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
         """Pictures like an indexed one, by the vectors it has; without itself.
 

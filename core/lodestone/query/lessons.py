@@ -7,8 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lodestone.query.clock import remaining, within
 from lodestone.query.fusion import RankedList
@@ -16,14 +21,17 @@ from lodestone.query.gate import GateModel
 from lodestone.query.guide_log import told
 from lodestone.query.methods import caption_method, methods_of
 from lodestone.query.record import trace_of
+from lodestone.query.recorder import Recorder
 from lodestone.query.responses import Query
 from lodestone.query.search import Ranking, Searcher
 from lodestone.query.stages import EncodedTexts, QueryMemory, TagSource, TrustSource
-from lodestone.query.trace import Kind
+from lodestone.query.trace import Kind, Trace
 from lodestone.store.base import VectorStore
 from lodestone_schemas.api import GateDecision, SearchOptions, SearchResponse
 
 _REMEMBER_GRACE_S: Final = 1.0  # an answer is recorded even when its deadline has just passed
+_ROOM_S: Final = 0.25  # that an answer waits for room in the recorder's queue
+_LOOK_S: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +43,14 @@ class Learnt:
         tags: Finds pictures by tags.
         gate: Predicts how good the text pass is.
         memory: Keeps answered queries.
+        recorder: Has them kept behind their answers; None: each answer waits for its record.
     """
 
     trust: TrustSource | None = None
     tags: TagSource | None = None
     gate: GateModel | None = None
     memory: QueryMemory | None = None
+    recorder: Recorder | None = None
 
 
 class Lessons:
@@ -118,6 +128,12 @@ class Lessons:
                 query.log.failed(f"the gate is left out: {told(error)}")
         return None
 
+    async def settled(self, query_id: str | None = None) -> None:
+        """Return when the query, or every answered one, is recorded; after ten seconds in any case."""
+        recorder = self._learnt.recorder
+        if recorder is not None and recorder.pending(query_id):
+            await asyncio.to_thread(recorder.settle, query_id)
+
     async def remember(
         self,
         request: SearchOptions,
@@ -130,17 +146,24 @@ class Lessons:
     ) -> None:
         """Record the query and let it teach; whatever goes wrong is a warning of an answer that stands.
 
-        What takes longer than the query has left goes on by itself: its answer does not wait.
+        What takes longer than the query has left goes on by itself: its answer does not wait. With a recorder it waits for
+        nothing but room in the recorder's queue.
         """
-        memory = self._learnt.memory
+        memory, recorder = self._learnt.memory, self._learnt.recorder
         if memory is None:
+            return
+        vectors = {} if texts is None else {name: rows[0] for name, rows in texts.encoded.items()}
+        if recorder is not None:
+            parts = partial(self._searcher.inner_products, ranking.searches, [hit.image_id for hit in response.hits])
+            trace = trace_of(request, query, ranking, response, kind=kind, parts={}, text_vectors=vectors)
+            with query.stopwatch.stage("remember"):
+                await _queued(recorder, memory, trace, parts, query)
             return
         with query.stopwatch.stage("remember"):
             hits = [hit.image_id for hit in response.hits]
 
             def keep() -> list[str]:
                 parts = self._searcher.inner_products(ranking.searches, hits)
-                vectors = {} if texts is None else {name: rows[0] for name, rows in texts.encoded.items()}
                 trace = trace_of(request, query, ranking, response, kind=kind, parts=parts, text_vectors=vectors)
                 return memory.keep(trace)
 
@@ -152,3 +175,20 @@ class Lessons:
                 query.log.left_out("the record of this query, which comes late if at all: out of time")
             except Exception as error:  # noqa: BLE001  (as above)
                 query.log.failed(f"this query was not recorded: {told(error)}")
+
+
+async def _queued(
+    recorder: Recorder,
+    memory: QueryMemory,
+    trace: Trace,
+    parts: Callable[[], Mapping[tuple[str, str], NDArray[np.float32]]],
+    query: Query,
+) -> None:
+    """Hand a record over, without the parts of its scores: those are read from the store when it is written."""
+    until = time.monotonic() + min(_ROOM_S, remaining(query.plan.deadline))
+    while not recorder.offer(trace.query_id, memory, lambda: replace(trace, parts=parts())):
+        if time.monotonic() >= until:
+            recorder.lose(trace.query_id)
+            query.log.failed("this query was not recorded: the catalog does not keep up")
+            return
+        await asyncio.sleep(_LOOK_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from lodestone.catalog.records import QueryRecord
@@ -50,28 +51,50 @@ class Memory:
         finally:
             self._turns.release()
 
+    def keep_all(self, traces: list[Trace]) -> list[str]:
+        """Record queries in one transaction, and let each leave its tags; what went wrong. Blocking; raises nothing."""
+        if not traces:
+            return []
+        warnings, told_of = [], ", ".join(trace.query_id for trace in traces)
+        try:
+            self._record(traces)
+        except Exception as error:  # noqa: BLE001  (the answers stand)
+            warnings.append(f"not recorded: {told_of}: {told(error)}")
+        try:
+            self._tag(traces)
+        except Exception as error:  # noqa: BLE001  (as above)
+            warnings.append(f"no tags were left by {told_of}: {told(error)}")
+        return warnings
+
     def _kept(self, trace: Trace) -> list[str]:
         warnings = []
         try:
-            if self._history:
-                self._catalog.add_query(_row(trace), self._history)
-            elif not self._forgotten:
-                self._catalog.forget_queries()
-                self._forgotten = True
+            self._record([trace])
         except Exception as error:  # noqa: BLE001  (the answer stands)
             warnings.append(f"this query was not recorded: {told(error)}")
-        if self._tags.implicit and trace.kind == "words" and trace.stage == "guides":
-            try:
-                self._tag(trace)
-            except Exception as error:  # noqa: BLE001  (as above)
-                warnings.append(f"this query left no tags: {told(error)}")
+        try:
+            self._tag([trace])
+        except Exception as error:  # noqa: BLE001  (as above)
+            warnings.append(f"this query left no tags: {told(error)}")
         return warnings
 
-    def _tag(self, trace: Trace) -> None:
+    def _record(self, traces: Sequence[Trace]) -> None:
+        if self._history:
+            self._catalog.add_queries([_row(trace) for trace in traces], self._history)
+        elif not self._forgotten:
+            self._catalog.forget_queries()
+            self._forgotten = True
+
+    def _tag(self, traces: Sequence[Trace]) -> None:
+        if not self._tags.implicit:
+            return
         from lodestone.tags.delivery import deliver
         from lodestone.tags.implicit import implicit_tags
 
-        tags = implicit_tags(trace, self._tags, images=self._catalog.images(trace.hits))
+        tags = []
+        for trace in traces:
+            if trace.kind == "words" and trace.stage == "guides":
+                tags += implicit_tags(trace, self._tags, images=self._catalog.images(trace.hits))
         if tags:
             self._catalog.add_tags(tags)
             deliver(self._catalog, self._store)

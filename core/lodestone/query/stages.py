@@ -167,6 +167,9 @@ class QueryMemory(Protocol):
     def keep(self, trace: Trace) -> list[str]:
         """Record it and learn from it; what went wrong, as warnings. Blocking; raises nothing."""
 
+    def keep_all(self, traces: list[Trace]) -> list[str]:
+        """The same for several at once, behind their answers."""
+
 
 class CatalogReader(Protocol):
     """What of the catalog a query reads. Methods block and are thread-safe."""
