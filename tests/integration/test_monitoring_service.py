@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import httpx
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from tests.support.fake_services import START
 from tests.support.home import settings_for
 from tests.support.pictures import write_photos
 
@@ -27,7 +27,6 @@ from lodestone_serve.home_services import HomeServices
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.sampling import HomeFacts, RunningRuns, Sampler
 from lodestone_serve.tracing import Tracing
-from tests.support.fake_services import START
 
 
 @pytest.fixture(scope="module")
@@ -150,9 +149,9 @@ class Facts:
 
 
 @pytest.fixture
-def looked() -> Iterator[tuple[Facts, Metrics, Sampler]]:
+def looked() -> tuple[Facts, Metrics, Sampler]:
     facts, metrics = Facts(), Metrics()
-    yield facts, metrics, Sampler(facts, metrics.home, every_s=0.01)
+    return facts, metrics, Sampler(facts, metrics.home, every_s=0.01)
 
 
 async def test_a_job_that_stands_still_makes_no_steps(looked: tuple[Facts, Metrics, Sampler]) -> None:

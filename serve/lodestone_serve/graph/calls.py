@@ -18,6 +18,7 @@ from ray.serve.exceptions import BackPressureError, RayServeException, RequestCa
 from lodestone.errors import DeadlineExceededError, OverloadedError, ServiceUnavailableError
 from lodestone.query.clock import remaining
 from lodestone_serve.graph.deadlines import on_the_wire
+from lodestone_serve.tracing import Carrier, carrier
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle, DeploymentResponse
@@ -42,7 +43,7 @@ class Stage:
     again: bool = False
 
     async def call(self, method: str, *arguments: Any, deadline: float | None = None, **named: Any) -> Any:  # noqa: ANN401
-        """What `method` of a replica returns; it is also given `until`, the deadline on the wall clock.
+        """What `method` of a replica returns; it is also given `until`, the deadline on the wall clock, and `trace`.
 
         Args:
             method: Name of the method.
@@ -60,7 +61,7 @@ class Stage:
             raise TimeoutError(f"no time left for the stage {self.name!r}")
         for last in (not self.again, True):
             try:
-                return await self._once(method, arguments, {**named, "until": on_the_wire(deadline)}, deadline)
+                return await self._once(method, arguments, {**named, "until": on_the_wire(deadline), **_trace()}, deadline)
             except BackPressureError as error:
                 raise OverloadedError(
                     f"{error.args[0]} calls wait for the stage {self.name!r} already",
@@ -99,6 +100,11 @@ class Stage:
             if isinstance(cause, asyncio.CancelledError):
                 raise RequestCancelledError from None
             raise cause from None
+
+
+def _trace() -> dict[str, Carrier]:
+    found = carrier()
+    return {"trace": found} if found else {}
 
 
 def _cancel(response: DeploymentResponse[Any] | None) -> None:

@@ -21,6 +21,9 @@ from lodestone.query.stages import EncodedTexts, Pixels, Vectors
 from lodestone_serve.graph.deadlines import from_the_wire
 from lodestone_serve.graph.lanes import Lane
 from lodestone_serve.graph.replicas import Host, threads_turn
+from lodestone_serve.metrics import Metrics
+from lodestone_serve.ray_metrics import mirror_of_replica
+from lodestone_serve.tracing import Carrier, Tracing
 
 if TYPE_CHECKING:
     from lodestone.runtime import Runtime
@@ -68,7 +71,7 @@ class Versions:
 
 
 class Encoders:
-    """A replica. Every method's `until` is the deadline on the wall clock.
+    """A replica. Every method's `until` is the deadline on the wall clock, its `trace` the caller's (tracing.py).
 
     Args:
         host: Where the settings are.
@@ -83,6 +86,9 @@ class Encoders:
         self._loading = asyncio.Lock()
         with host.noted():
             settings = _with_own_threads(host.prepare())
+            metrics = Metrics(mirror_of_replica())
+            self._observe = {"texts": metrics.text_batch.observe, "pictures": metrics.picture_batch.observe}
+            self._tracing = Tracing(settings.serve.telemetry, service="lodestone-encoders")
             self._runtime: Runtime = Runtime.open(settings, purpose="a replica of Encoders")
             self._runtime.home.prepare()
             projections = self._runtime.serving_projections()
@@ -98,12 +104,18 @@ class Encoders:
         """Fail when nothing can be answered any more."""
         await threads_turn()
 
-    async def load(self, collections: Mapping[str, str], *, until: float | None = None) -> None:  # noqa: ARG002 - of all methods
+    async def load(
+        self,
+        collections: Mapping[str, str],
+        *,
+        until: float | None = None,  # noqa: ARG002 - of all methods
+        trace: Carrier | None = None,  # noqa: ARG002 - as above
+    ) -> None:
         """Be ready for these versions: space -> collection."""
         await self._versions(collections)
 
     async def encode_texts(
-        self, texts: list[str], collections: Mapping[str, str], *, until: float | None = None
+        self, texts: list[str], collections: Mapping[str, str], *, until: float | None = None, trace: Carrier | None = None
     ) -> EncodedTexts:
         """See `Encoder.encode_texts`.
 
@@ -112,14 +124,21 @@ class Encoders:
             ServiceUnavailableError: this replica cannot make the vectors of such a collection.
         """
         deadline = from_the_wire(until)
-        return await (await self._versions(collections)).encode(texts, deadline=deadline)
+        with self._tracing.received(trace, "Encoders.encode_texts"):
+            return await (await self._versions(collections)).encode(texts, deadline=deadline)
 
     async def embed_pictures(
-        self, pictures: list[Pixels], collections: Mapping[str, str], *, until: float | None = None
+        self,
+        pictures: list[Pixels],
+        collections: Mapping[str, str],
+        *,
+        until: float | None = None,
+        trace: Carrier | None = None,
     ) -> Mapping[str, Vectors]:
         """See `Encoder.embed_pictures`; raises as `encode_texts`."""
         deadline = from_the_wire(until)
-        return await (await self._versions(collections)).embed(pictures, deadline=deadline)
+        with self._tracing.received(trace, "Encoders.embed_pictures"):
+            return await (await self._versions(collections)).embed(pictures, deadline=deadline)
 
     async def _versions(self, collections: Mapping[str, str]) -> Versions:
         key = _key(collections)
@@ -158,7 +177,7 @@ class Encoders:
     def _load(self, projections: Mapping[str, Projection]) -> Versions:
         encoder = self._runtime.local_encoder(projections)
         encoder.load(pictures=True)
-        return Versions(encoder, most=self._batch)
+        return Versions(encoder, most=self._batch, observe=lambda what, n: self._observe[what](n))
 
 
 def _key(collections: Mapping[str, str]) -> frozenset[tuple[str, str]]:

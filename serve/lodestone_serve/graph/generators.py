@@ -14,6 +14,7 @@ from lodestone.generators.base import Guide, GuideRequest
 from lodestone_serve.graph.adapters import Description
 from lodestone_serve.graph.deadlines import from_the_wire
 from lodestone_serve.graph.replicas import Host, threads_turn
+from lodestone_serve.tracing import Carrier, Tracing
 
 
 class GeneratorReplica:
@@ -28,7 +29,9 @@ class GeneratorReplica:
         from lodestone.runtime import Runtime
 
         with host.noted():
-            runtime = Runtime.open(host.prepare(), purpose=f"a replica of Generator-{name}")
+            settings = host.prepare()
+            self._tracing = Tracing(settings.serve.telemetry, service=f"lodestone-generator-{name}")
+            runtime = Runtime.open(settings, purpose=f"a replica of Generator-{name}")
             self._generator = runtime.guide_engine(name).generator
             await self._generator.warm_up()
 
@@ -36,7 +39,12 @@ class GeneratorReplica:
         """Fail when nothing can be answered any more."""
         await threads_turn()
 
-    async def describe(self, *, until: float | None = None) -> Description:  # noqa: ARG002 - of all methods
+    async def describe(
+        self,
+        *,
+        until: float | None = None,  # noqa: ARG002 - of all methods
+        trace: Carrier | None = None,  # noqa: ARG002 - as above
+    ) -> Description:
         """What the engine is."""
         return Description(
             await asyncio.to_thread(lambda: self._generator.version),
@@ -44,7 +52,10 @@ class GeneratorReplica:
             self._generator.cacheable,
         )
 
-    async def generate(self, request: GuideRequest, *, until: float | None = None) -> tuple[Description, list[Guide]]:
+    async def generate(
+        self, request: GuideRequest, *, until: float | None = None, trace: Carrier | None = None
+    ) -> tuple[Description, list[Guide]]:
         """Guides, and what drew them; raises as `Generator.generate`. `until`: the deadline on the wall clock."""
-        guides = await self._generator.generate(replace(request, deadline=from_the_wire(until)))
+        with self._tracing.received(trace, f"Generator-{self._generator.name}.generate"):
+            guides = await self._generator.generate(replace(request, deadline=from_the_wire(until)))
         return await self.describe(), guides

@@ -45,7 +45,7 @@ class Host:
             keep_replica_on_loopback()
         warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in pictures' metadata
         settings = self.read()
-        log_to(settings.home / "logs", settings.log_level)
+        log_to(settings.home / "logs", settings.log_level, on_stderr=settings.serve.telemetry.json_logs)
         return settings
 
     @contextmanager
