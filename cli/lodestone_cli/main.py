@@ -17,6 +17,7 @@ import typer
 
 from lodestone import __version__
 from lodestone.errors import LodestoneError
+from lodestone_cli.options import SERVICE_URL
 
 # Name -> (module, function). Modules are imported when their command runs or its help is shown.
 _COMMANDS: dict[str, tuple[str, str]] = {
@@ -70,11 +71,18 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback does the work
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url", help="Ask the service at this address (LODESTONE_URL; key: LODESTONE_API_KEY).", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Find pictures by what you mean: `lodestone index ~/Pictures`, then `lodestone search "two dogs on a beach"`."""
+    SERVICE_URL.set(url)
 
 
 def _load_commands() -> None:
@@ -96,6 +104,7 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Run one command line; errors become one line on standard error. Returns the exit code."""
+    named = SERVICE_URL.set(None)
     try:
         result = app(args=arguments, standalone_mode=False)
     except LodestoneError as error:
@@ -110,6 +119,8 @@ def run(arguments: list[str]) -> int:
         # The reader (head, less) has gone: that is its right. Keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    finally:
+        SERVICE_URL.reset(named)
     if result == _INTERRUPTED:  # Typer turns Ctrl-C into an exit code of its own accord
         return _interrupted()
     return result if isinstance(result, int) else 0

@@ -24,13 +24,15 @@ _LISTED = 3
 
 
 def require_home(session: Session) -> None:
-    """A command that only looks must not make the home that it looks at.
+    """A command that only looks must not make the home that it looks at. A service elsewhere has its own.
 
     Raises:
         NotFoundError: there is no home yet.
     """
     from lodestone.config.home import Home
 
+    if session.remote is not None:
+        return
     home = Home(session.loaded.settings.home)
     if not home.exists():
         raise NotFoundError(f"nothing is indexed in {str(home.path)!r} yet", hint="lodestone index ~/Pictures")
@@ -80,7 +82,12 @@ def id_among(text: str, ids: Collection[str], *, what: str, hint: str) -> str:
 
 
 def paths_of(session: Session, image_ids: Iterable[str]) -> dict[str, str]:
-    """Image id -> path on this machine, or URL: the command line runs where the files are, the API never shows paths."""
+    """Image id -> path on this machine, or URL: the command line runs where the files are, the API never shows paths.
+
+    Nothing for the pictures of a service elsewhere.
+    """
+    if session.remote is not None:
+        return {}
     from lodestone.sources.locators import shown_place
 
     catalog = session.runtime.catalog
@@ -97,6 +104,10 @@ def pictures_named(session: Session, name: str) -> list[str]:
     """
     from lodestone.indexing.uris import uri_of
 
+    if session.remote is not None:
+        if is_id(name):
+            return [name.lower()]
+        raise NotFoundError(f"{name!r} is no image id", hint="a service elsewhere knows pictures by their ids: -o json")
     catalog = session.runtime.catalog
     if is_id(name) and name.lower() in catalog.images([name.lower()]):
         return [name.lower()]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -16,6 +17,9 @@ class Output(StrEnum):
     JSON = "json"
     YAML = "yaml"
 
+
+SERVICE_URL: Final[ContextVar[str | None]] = ContextVar("SERVICE_URL", default=None)
+"""What `lodestone --url` says, for the command that follows it."""
 
 HomeOption = Annotated[
     Path | None, typer.Option("--home", help="Folder with all state of one collection (LODESTONE_HOME).", show_default=False)

@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from unicodedata import category
 
-from lodestone_cli.options import Output
+from lodestone.errors import InvalidRequestError
+from lodestone_cli.options import SERVICE_URL, Output
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lodestone.client import Lodestone
     from lodestone.config.settings import LoadedSettings
     from lodestone.runtime import Runtime
     from lodestone.service import ServiceClient
 
 
 class Session:
-    """One command's surroundings. A context manager: leaving it releases the store."""
+    """One command's surroundings. A context manager: leaving it releases the store.
+
+    Args:
+        home: Folder of the home.
+        profile: Its profile.
+        output: How results are written.
+        purpose: Names the command to others who wait for the store.
+        flags: Further settings.
+        away: Whether the command can work by a service elsewhere (`--url`, LODESTONE_URL).
+
+    Raises:
+        InvalidRequestError: `--url` is given to a command that works on this machine's home.
+    """
 
     def __init__(
         self,
@@ -31,6 +46,7 @@ class Session:
         output: Output = Output.HUMAN,
         purpose: str = "lodestone",
         flags: Mapping[str, Any] | None = None,
+        away: bool = False,
     ) -> None:
         from lodestone.config.settings import load_settings  # pydantic takes a while: not for `--help`
 
@@ -41,6 +57,8 @@ class Session:
         logging.getLogger("lodestone").setLevel(self.loaded.settings.log_level.upper())
         self._runtime: Runtime | None = None
         self._client: ServiceClient | None = None
+        self._remote: Lodestone | None = None
+        self._url = self._chosen_url(away)
 
     def __enter__(self) -> Self:
         return self
@@ -50,6 +68,30 @@ class Session:
             self._runtime.close()
         if self._client is not None:
             self._client.close()
+        if self._remote is not None:
+            self._remote.close()
+
+    def _chosen_url(self, away: bool) -> str | None:
+        named, usual = SERVICE_URL.get(), os.environ.get("LODESTONE_URL")
+        if away:
+            return named or usual
+        if named:
+            raise InvalidRequestError(
+                "this command works on a home of this machine, not by --url",
+                hint="leave --url out, or run it on the machine of the service",
+            )
+        if usual:
+            self.messages.print(printable(f"note: LODESTONE_URL is not used: this works on {self.loaded.settings.home}"))
+        return None
+
+    @property
+    def remote(self) -> Lodestone | None:
+        """A client of the service that was named instead of a home of this machine; None when none was."""
+        if self._remote is None and self._url is not None:
+            from lodestone.client import Lodestone
+
+            self._remote = Lodestone(self._url, api_key=os.environ.get("LODESTONE_API_KEY"))
+        return self._remote
 
     @property
     def runtime(self) -> Runtime:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import structlog
 import uvicorn
 
 from lodestone.config.home import Home
@@ -34,7 +36,12 @@ class Served:
 
 @contextmanager
 def served_here(settings: Settings) -> Iterator[Served]:
-    """Serve the home of `settings` on a free port of loopback until the block ends."""
+    """Serve the home of `settings` on a free port of loopback until the block ends.
+
+    What it logs goes to standard error: standard output is that of the commands under test.
+    """
+    logging = structlog.get_config()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stderr__), cache_logger_on_first_use=False)
     services = HomeServices(settings)
     app = create_app(services, settings=settings.serve, token=TOKEN)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="on"))
@@ -52,3 +59,4 @@ def served_here(settings: Settings) -> Iterator[Served]:
         address.withdraw(Home(settings.home))
         server.should_exit = True
         thread.join(60)
+        structlog.configure(**logging)

@@ -12,17 +12,16 @@ from lodestone_cli.session import Session, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lodestone_schemas.api import CorpusInfo
+
 app = typer.Typer(help="Collections of pictures that were indexed under one name.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """List corpora with their folders and counts."""
-    with Session(home=home, profile=profile, output=output) as session:
-        from lodestone.catalog.overview import corpus_overview
-
-        catalog = session.runtime.catalog
-        infos = [corpus_overview(catalog, corpus) for corpus in catalog.corpora(offset=0, limit=10_000)]
+    with Session(home=home, profile=profile, output=output, away=True) as session:
+        infos = _corpora(session)
 
         def human(console: Console) -> None:
             from rich.markup import escape
@@ -47,15 +46,11 @@ def remove(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Forget a corpus: catalog, embeddings, vectors and thumbnails. The pictures themselves are not touched."""
-    with Session(home=home, profile=profile, output=output) as session:
-        catalog = session.runtime.catalog
-        corpus = catalog.corpus(name)
-        from lodestone.catalog.overview import corpus_overview
-
-        images = corpus_overview(catalog, corpus).images
+    with Session(home=home, profile=profile, output=output, away=True) as session:
+        images = _images(session, name)
         if not yes:
             typer.confirm(f"Forget {images:,} pictures of {name!r}? Your files stay where they are.", abort=True, err=True)
-        client = session.service()
+        client = session.remote or session.service()
         if client:
             client.remove_corpus(name)
         else:
@@ -67,3 +62,26 @@ def remove(
             console.print(f"forgot {name} ({images:,} pictures); the files themselves were not touched", markup=False)
 
         session.emit({"removed": name, "images": images}, human)
+
+
+def _corpora(session: Session) -> list[CorpusInfo]:
+    from lodestone.catalog.overview import corpus_overview
+
+    if session.remote is not None:
+        return list(session.remote.iter_corpora())
+    catalog = session.runtime.catalog
+    return [corpus_overview(catalog, corpus) for corpus in catalog.corpora(offset=0, limit=10_000)]
+
+
+def _images(session: Session, name: str) -> int:
+    """How many pictures the corpus has."""
+    from lodestone.catalog.overview import corpus_overview
+    from lodestone.errors import UnknownNameError
+
+    if session.remote is None:
+        catalog = session.runtime.catalog
+        return corpus_overview(catalog, catalog.corpus(name)).images
+    counts = {corpus.name: corpus.images for corpus in session.remote.iter_corpora()}
+    if name not in counts:
+        raise UnknownNameError.among("corpus", name, list(counts))
+    return counts[name]

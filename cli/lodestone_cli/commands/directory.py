@@ -8,13 +8,12 @@ import typer
 
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.session import Session, printable
+from lodestone_cli.shelves import shelf_of
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.catalog.records import Root
-    from lodestone.directories.book import DirectoryBook
-    from lodestone_schemas.directories import DirectoryInfo, JobInfo
+    from lodestone_schemas.directories import JobInfo
 
 app = typer.Typer(help="Folders that are indexed: add, remove, switch on and off, watch.", no_args_is_help=True)
 
@@ -35,21 +34,16 @@ def add(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Add a folder and index it: in the background while the service runs, else here."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone directory add") as session:
-        from lodestone_cli.background import index_now
-
-        root = _book(session).add(path, corpus=corpus, watch=watch)
-        job, counts = index_now(session, root, corpus) if index else (None, {})
-        told = _told(session, root)
-        told |= {"job": None if job is None else job.model_dump(mode="json"), "counts": counts}
+    with Session(home=home, profile=profile, output=output, purpose="lodestone directory add", away=True) as session:
+        told = shelf_of(session).add(path, corpus=corpus, watch=watch, index=index)
 
         def human(console: Console) -> None:
             _print(console, told)
-            if job is not None:
+            if told["job"] is not None:
                 console.print("indexing it in the background; what is finished can be found: lodestone directory describe")
             elif not index:
                 console.print(printable(f"index it: lodestone directory index {told['name']}"), markup=False)
-            if watch and session.service() is None:
+            if watch and session.remote is None and session.service() is None:
                 console.print("it is watched while `lodestone serve` or `lodestone watch` runs")
 
         session.emit(told, human)
@@ -58,11 +52,8 @@ def add(
 @app.command("list")
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """List all directories with what can be found of each."""
-    with Session(home=home, profile=profile, output=output) as session:
-        told: list[dict[str, Any]] = []
-        if _exists(session):
-            book, busy = _book(session), _busy(session)
-            told = [_with_path(session, info) for info in book.page(0, 1_000_000, busy=busy).directories]
+    with Session(home=home, profile=profile, output=output, away=True) as session:
+        told = shelf_of(session).every()
 
         def human(console: Console) -> None:
             from rich.markup import escape
@@ -77,7 +68,7 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
                 table.add_column(title, justify="right" if right else "left", overflow="fold")
             for one in told:
                 counts = (f"{one[key]:,}" for key in ("images", "waiting", "failed"))
-                name, path = f"{one['corpus']}/{one['name']}", one["path"]
+                name, path = f"{one['corpus']}/{one['name']}", one.get("path", "")
                 table.add_row(escape(printable(name)), *counts, _state(one), escape(printable(path)))
             console.print(table)
 
@@ -93,13 +84,10 @@ def describe(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show one directory: its pictures, what waits, what failed, and the last runs of its corpus."""
-    with Session(home=home, profile=profile, output=output) as session:
-        root = _found(session, directory, corpus)
-        told = _told(session, root)
-        told["runs"] = [
-            {"run_id": run.run_id, "kind": run.kind, "state": run.state.value, "started_at": run.started_at, "error": run.error}
-            for run in session.runtime.catalog.runs(3, corpus_id=root.corpus_id)
-        ]
+    with Session(home=home, profile=profile, output=output, away=True) as session:
+        shelf = shelf_of(session)
+        told = shelf.find(directory, corpus)
+        told["runs"] = shelf.runs(told)
         session.emit(told, lambda console: _print(console, told))
 
 
@@ -149,20 +137,17 @@ def index_(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Bring it up to date: in the background while the service runs, else here."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone directory index") as session:
-        from lodestone_cli.background import index_now
-
-        root = _found(session, directory, corpus)
-        job, counts = index_now(session, root, _corpus_of(session, root))
-        told = _told(session, root) | {"job": None if job is None else job.model_dump(mode="json"), "counts": counts}
+    with Session(home=home, profile=profile, output=output, purpose="lodestone directory index", away=True) as session:
+        shelf = shelf_of(session)
+        told = shelf.index(shelf.find(directory, corpus))
         session.emit(told, lambda console: _print(console, told))
 
 
 @app.command()
 def jobs(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Show what the service indexes in the background: going on, waiting, and ended last."""
-    with Session(home=home, profile=profile, output=output) as session:
-        client = session.service()
+    with Session(home=home, profile=profile, output=output, away=True) as session:
+        client = session.remote or session.service()
         found: list[JobInfo] = client.jobs().jobs if client else []
 
         def human(console: Console) -> None:
@@ -186,83 +171,27 @@ def remove(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Forget a directory: its vectors, thumbnails and catalog rows. The pictures themselves are not touched."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone directory remove") as session:
-        root = _found(session, directory, corpus)
-        told = _told(session, root)
+    with Session(home=home, profile=profile, output=output, purpose="lodestone directory remove", away=True) as session:
+        shelf = shelf_of(session)
+        told = shelf.find(directory, corpus)
         if not yes:
-            question = f"Forget {told['images']:,} pictures of {printable(root.name)!r}? Your files stay where they are."
+            question = f"Forget {told['images']:,} pictures of {printable(told['name'])!r}? Your files stay where they are."
             typer.confirm(question, abort=True, err=True)
-        client = session.service()
-        if client:
-            client.remove_directory(root.root_id)
-        else:
-            from lodestone.directories.remove import remove_directory
-            from lodestone.indexing.sync import sync
-
-            remove_directory(session.runtime, root.root_id)
-            sync(session.runtime)
-        removed = {"removed": root.name, "corpus": told["corpus"], "path": root.path, "images": told["images"]}
+        shelf.remove(told)
+        removed = {"removed": told["name"], "corpus": told["corpus"], "path": told.get("path"), "images": told["images"]}
 
         def human(console: Console) -> None:
-            line = f"forgot {root.name} ({told['images']:,} pictures); the files themselves were not touched"
+            line = f"forgot {told['name']} ({told['images']:,} pictures); the files themselves were not touched"
             console.print(printable(line), markup=False)
 
         session.emit(removed, human)
 
 
 def _switch(directory: str, corpus: str | None, *, home: Any, profile: Any, output: Output, **change: bool) -> None:  # noqa: ANN401 - Typer's
-    with Session(home=home, profile=profile, output=output, purpose="lodestone directory") as session:
-        from lodestone_schemas.directories import DirectoryChange
-
-        root = _book(session).change(_found(session, directory, corpus).root_id, DirectoryChange(**change))
-        told = _told(session, root)
+    with Session(home=home, profile=profile, output=output, purpose="lodestone directory", away=True) as session:
+        shelf = shelf_of(session)
+        told = shelf.change(shelf.find(directory, corpus), **change)
         session.emit(told, lambda console: _print(console, told))
-
-
-def _exists(session: Session) -> bool:
-    from lodestone.config.home import Home
-
-    return Home(session.loaded.settings.home).exists()
-
-
-def _book(session: Session) -> DirectoryBook:
-    from lodestone.directories.book import DirectoryBook
-
-    return DirectoryBook(session.runtime.catalog, session.runtime.home)
-
-
-def _found(session: Session, directory: str, corpus: str | None) -> Root:
-    from lodestone.directories.naming import find_directory
-
-    return find_directory(session.runtime.catalog, directory, corpus=corpus)
-
-
-def _corpus_of(session: Session, root: Root) -> str:
-    from lodestone.directories.naming import corpus_names
-
-    return corpus_names(session.runtime.catalog)[root.corpus_id]
-
-
-def _busy(session: Session) -> set[str]:
-    """Corpora with a run that is going on, here or elsewhere: one that has shown signs of life of late."""
-    from datetime import UTC, datetime, timedelta
-
-    from lodestone.catalog.records import RunState
-    from lodestone.directories.naming import corpus_names
-
-    catalog = session.runtime.catalog
-    names = corpus_names(catalog)
-    since = datetime.now(UTC) - timedelta(minutes=2)
-    running = [run for run in catalog.runs(100, state=RunState.RUNNING) if (run.heartbeat_at or run.started_at) > since]
-    return {names[run.corpus_id] for run in running if run.corpus_id in names}
-
-
-def _told(session: Session, root: Root) -> dict[str, Any]:
-    return _with_path(session, _book(session).describe(root.root_id, busy=_busy(session)))
-
-
-def _with_path(session: Session, info: DirectoryInfo) -> dict[str, Any]:
-    return info.model_dump(mode="json") | {"path": session.runtime.catalog.root(info.directory_id).path}
 
 
 def _state(told: dict[str, Any]) -> str:
@@ -275,7 +204,7 @@ def _state(told: dict[str, Any]) -> str:
 def _print(console: Console, told: dict[str, Any]) -> None:
     lines = [
         f"{told['corpus']}/{told['name']}  ({_state(told)})",
-        f"  {told['path']}",
+        *([f"  {told['path']}"] if "path" in told else []),
         f"  {told['images']:,} pictures, {told['waiting']:,} waiting, {told['failed']:,} failed",
     ]
     if told["scanned_at"]:

@@ -106,9 +106,7 @@ def verify(
         def human(console: Console) -> None:
             for one in found:
                 console.print(printable(f"{one['path']} {one['what']}"), markup=False)
-            console.print(
-                f"{len(found):,} files are damaged" if found else "all files are as they were written"
-            )
+            console.print(f"{len(found):,} files are damaged" if found else "all files are as they were written")
 
         session.emit({"damaged": found}, human)
         if found:

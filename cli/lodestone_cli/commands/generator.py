@@ -34,10 +34,11 @@ _LOOKED_AT = 1_000  # pictures whose captions are looked through for one to try
 @app.command("list")
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """List the engines in the order in which they are asked, with what they cost and whether they fail."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone generator") as session:
-        client = session.service()
+    with Session(home=home, profile=profile, output=output, purpose="lodestone generator", away=True) as session:
+        client = session.remote or session.service()
         engines = client.generators() if client else session.runtime.hub.status()
-        usual = _asked_by_default(session)
+        away = session.remote is not None  # then nobody says which are asked by default
+        usual = tuple(one.name for one in engines.engines) if away else _asked_by_default(session)
         session.emit(
             engines.model_dump(mode="json"), lambda console: _print(console, engines, usual, running=client is not None)
         )

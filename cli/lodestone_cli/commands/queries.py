@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
-from lodestone_cli.naming import checked, counted, first_few, id_among, is_id, paths_of, pictures_named, require_home, short
+from lodestone_cli.naming import checked, counted, first_few, paths_of, require_home, short
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
+from lodestone_cli.recorded import Recorded, ask_recorded, load_recorded, picture_of
 from lodestone_cli.session import Session, is_text, printable
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ _RecordedOption = Annotated[
 ]
 _JudgedHelp = "picture: its rank in the answer, its file or its id; may be given several times."
 _MOVED = 5  # pictures that a replay names
-_SEEN = 100_000  # queries looked through for the beginning of an id
 
 
 def explain(
@@ -43,17 +43,18 @@ def explain(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show how a query was answered: plan, gate, guides, weights, and what put each picture where it stands."""
-    with Session(home=home, profile=profile, output=output) as session:
+    with Session(home=home, profile=profile, output=output, away=True) as session:
         from lodestone.query.explain import explain as explanation_of
         from lodestone.query.history import query_page
         from lodestone_cli.explanation import print_explanation
 
         require_home(session)
+        remote = session.remote
         if history:
-            page = query_page(session.runtime.catalog, offset=0, limit=limit)
+            page = remote.queries(0, limit) if remote else query_page(session.runtime.catalog, offset=0, limit=limit)
             session.emit(page.model_dump(mode="json"), lambda console: _print_history(console, page))
             return
-        explanation = explanation_of(_trace(session, query_id))
+        explanation = ask_recorded(remote, query_id) if remote else explanation_of(load_recorded(session, query_id))
         explanation = explanation.model_copy(update={"hits": explanation.hits[:limit]})
         shown = [str(guide.provenance["image_id"]) for guide in explanation.guides if "image_id" in guide.provenance]
         paths = paths_of(session, [*(hit.image_id for hit in explanation.hits), *shown])
@@ -74,20 +75,11 @@ def replay(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Make a recorded query's ranking once more. From its record it is the same ranking, whatever changed since."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone replay") as session:
-        from lodestone.query.replay import replay as replayed
-
+    with Session(home=home, profile=profile, output=output, purpose="lodestone replay", away=not local) as session:
         require_home(session)
-        trace = _trace(session, query_id)
-        client = session.service() if fresh and not local else None
-        if client is not None:
-            result = client.replay(trace.query_id, fresh=True)
-        elif fresh:
-            result = asyncio.run(_again(session, trace))
-        else:
-            result = replayed(trace)
+        recorded, result = _replayed(session, query_id, fresh=fresh, local=local)
         paths = paths_of(session, result.moved[:_MOVED])
-        session.emit(result.model_dump(mode="json"), lambda console: _print_replay(console, trace, result, paths))
+        session.emit(result.model_dump(mode="json"), lambda console: _print_replay(console, recorded, result, paths))
 
 
 def feedback(
@@ -106,7 +98,7 @@ def feedback(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Say which pictures of an answer were right: spaces that ranked them well are trusted more for such queries."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone feedback") as session:
+    with Session(home=home, profile=profile, output=output, purpose="lodestone feedback", away=True) as session:
         from lodestone_schemas.api import FeedbackRequest
 
         if not relevant and not irrelevant:
@@ -114,56 +106,39 @@ def feedback(
         if eta is not None and not 0 < eta <= 1:
             raise InvalidRequestError(f"--eta {eta} is out of range", hint="above 0, at most 1")
         require_home(session)
-        trace = _trace(session, query_id)
+        remote = session.remote
+        if remote is not None:
+            recorded = Recorded.of_explanation(ask_recorded(remote, query_id))
+        else:
+            recorded = Recorded.of_trace(load_recorded(session, query_id))
         request = checked(
             lambda: FeedbackRequest(
-                query_id=trace.query_id,
-                relevant=[_picture(session, trace, one) for one in relevant or []],
-                irrelevant=[_picture(session, trace, one) for one in irrelevant or []],
+                query_id=recorded.query_id,
+                relevant=[picture_of(session, recorded, one) for one in relevant or []],
+                irrelevant=[picture_of(session, recorded, one) for one in irrelevant or []],
                 eta=eta,
             )
         )
-        client = session.service()
+        client = remote or session.service()
         result = client.feedback(request) if client else session.runtime.learn(request)
         if client is None and result.applied:
             session.runtime.deliver_tags()
         judged = {*request.relevant, *request.irrelevant}
-        session.emit(result.model_dump(mode="json"), lambda console: _print_feedback(console, trace, result, judged))
+        session.emit(result.model_dump(mode="json"), lambda console: _print_feedback(console, recorded, result, judged))
 
 
-def _trace(session: Session, query_id: str | None) -> Trace:
-    from lodestone.query.trace import load_trace
+def _replayed(session: Session, query_id: str | None, *, fresh: bool, local: bool) -> tuple[Recorded, ReplayResult]:
+    from lodestone.query.replay import replay as replayed
 
-    catalog = session.runtime.catalog
-    if query_id is not None and is_id(query_id):
-        return load_trace(catalog, query_id.lower())
-    recorded = [one.query_id for one in catalog.queries(0, 1 if query_id is None else _SEEN)]
-    if not recorded:
-        raise NotFoundError("no query is recorded yet", hint='lodestone search "two dogs on a beach"')
-    if query_id is None:
-        return load_trace(catalog, recorded[0])
-    hint = "lodestone explain --list; the setting query.history says how many are kept"
-    return load_trace(catalog, id_among(query_id, recorded, what="recorded query", hint=hint))
-
-
-def _picture(session: Session, trace: Trace, name: str) -> str:
-    """The image id behind a rank, a file, an id or the beginning of one."""
-    answer = trace.ranking.ids
-    hint = f"its rank, 1 to {len(answer)}, its file or its id: lodestone explain {short(trace.query_id)}"
-    if name.isdecimal() and (len(name) < len(short(trace.query_id)) or int(name) <= len(answer)):
-        if not 1 <= int(name) <= len(answer):
-            raise InvalidRequestError(f"the answer has no rank {name}", hint=hint)
-        return answer[int(name) - 1]
-    if is_id(name):
-        return name.lower()
-    try:
-        return id_among(name, answer, what="picture", hint=hint)
-    except NotFoundError as error:
-        try:
-            files = pictures_named(session, name)
-        except NotFoundError:
-            raise NotFoundError(f"the answer holds no picture {name!r}", hint=hint) from error
-        return next((one for one in files if one in answer), files[0])
+    if session.remote is not None:
+        recorded = Recorded.of_explanation(ask_recorded(session.remote, query_id))
+        return recorded, session.remote.replay(recorded.query_id, fresh=fresh)
+    trace = load_recorded(session, query_id)
+    recorded = Recorded.of_trace(trace)
+    if not fresh:
+        return recorded, replayed(trace)
+    client = None if local else session.service()
+    return recorded, client.replay(trace.query_id, fresh=True) if client else asyncio.run(_again(session, trace))
 
 
 async def _again(session: Session, trace: Trace) -> ReplayResult:
@@ -185,12 +160,10 @@ def _add_paths(hits: list[dict[str, Any]], paths: Mapping[str, str]) -> None:
 
 
 def _save_guides(session: Session, query_id: str, guide_ids: list[str], folder: Path) -> None:
-    from lodestone.query.history import guide_picture
-
     saved = 0
     for guide_id in guide_ids:
         try:
-            data, _ = guide_picture(session.runtime.catalog, session.runtime.hub.cache, query_id, guide_id)
+            data = _guide_picture(session, query_id, guide_id)
         except NotFoundError as error:
             session.messages.print(printable(f"note: {error.message}"), markup=False)
             continue
@@ -201,6 +174,14 @@ def _save_guides(session: Session, query_id: str, guide_ids: list[str], folder: 
             raise InvalidRequestError(f"cannot write to {str(folder)!r}: {error.strerror}", hint="name a folder") from error
         saved += 1
     session.messages.print(printable(f"saved {counted(saved, 'picture')} of guides in {folder}"), markup=False)
+
+
+def _guide_picture(session: Session, query_id: str, guide_id: str) -> bytes:
+    from lodestone.query.history import guide_picture
+
+    if session.remote is not None:
+        return session.remote.guide_picture(query_id, guide_id)
+    return guide_picture(session.runtime.catalog, session.runtime.hub.cache, query_id, guide_id)[0]
 
 
 def _print_history(console: Console, page: QueryPage) -> None:
@@ -225,19 +206,21 @@ def _print_history(console: Console, page: QueryPage) -> None:
 _KINDS = {"similar": "like an indexed picture", "picture": "like a picture"}
 
 
-def _print_replay(console: Console, trace: Trace, result: ReplayResult, paths: Mapping[str, str]) -> None:
+def _print_replay(console: Console, recorded: Recorded, result: ReplayResult, paths: Mapping[str, str]) -> None:
     source = "the collection of now" if result.fresh else "its record"
-    console.print(printable(f"{trace.text or _KINDS.get(trace.kind, trace.kind)}  {short(trace.query_id)}"), markup=False)
+    console.print(
+        printable(f"{recorded.text or _KINDS.get(recorded.kind, recorded.kind)}  {short(recorded.query_id)}"), markup=False
+    )
     if result.identical:
         console.print(f"identical: {counted(len(result.ids), 'picture')}, ids, order and scores, from {source}")
         return
     if not result.moved:
         console.print(f"the same order, with other scores, from {source}")
         return
-    whole = len({*trace.ranking.ids, *result.ids})
+    whole = len({*recorded.ids, *result.ids})
     stand = "stands" if len(result.moved) == 1 else "stand"
     console.print(f"not identical: {len(result.moved)} of {counted(whole, 'picture')} {stand} elsewhere in {source}")
-    before = {image_id: rank for rank, image_id in enumerate(trace.ranking.ids, 1)}
+    before = {image_id: rank for rank, image_id in enumerate(recorded.ids, 1)}
     after = {image_id: rank for rank, image_id in enumerate(result.ids, 1)}
     for one in result.moved[:_MOVED]:
         places = f"{before.get(one, '-'):>4} -> {after.get(one, '-'):<4}"
@@ -246,13 +229,13 @@ def _print_replay(console: Console, trace: Trace, result: ReplayResult, paths: M
         console.print(f"{'':>12} and {len(result.moved) - _MOVED} more", style="dim")
 
 
-def _print_feedback(console: Console, trace: Trace, result: FeedbackResult, judged: set[str]) -> None:
+def _print_feedback(console: Console, recorded: Recorded, result: FeedbackResult, judged: set[str]) -> None:
     from rich.table import Table
 
     unknown = [one for one in result.ignored if one in judged]
     if result.applied:
         console.print(
-            printable(f"learnt from {counted(len(judged) - len(unknown), 'picture')} of {trace.text!r}"), markup=False
+            printable(f"learnt from {counted(len(judged) - len(unknown), 'picture')} of {recorded.text!r}"), markup=False
         )
         table = Table(box=None, pad_edge=False)
         for heading in ("trust in", "before", "", "now"):

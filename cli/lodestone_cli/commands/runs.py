@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lodestone.errors import InvalidRequestError
+from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.naming import id_among, is_id
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
 from lodestone_cli.session import Session, printable
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from lodestone.catalog.catalog import Catalog
     from lodestone.catalog.records import Failure, Run, SliceAttempt
+    from lodestone.client import Lodestone
+    from lodestone_schemas.runs import RunInfo
 
 app = typer.Typer(help="Index runs: list, show, cancel, try failures again.", no_args_is_help=True)
 
@@ -40,7 +43,13 @@ def list_(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """List runs, newest first."""
-    with Session(home=home, output=output) as session:
+    with Session(home=home, output=output, away=True) as session:
+        if session.remote is not None:
+            wanted = _state(state)
+            told = [_told(run) for run in session.remote.iter_runs() if corpus in {None, run.corpus}]
+            told = [row for row in told if wanted is None or row["state"] == wanted.value][:limit]
+            session.emit(told, lambda console: _print_list(console, told))
+            return
         catalog = session.runtime.catalog
         corpus_id = None if corpus is None else catalog.corpus(corpus).corpus_id
         rows = [_facts(catalog, run) for run in catalog.runs(limit, corpus_id=corpus_id, state=_state(state))]
@@ -54,7 +63,12 @@ def show(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show one run: what was asked for, what became of it, its tries at slices and its failures."""
-    with Session(home=home, output=output) as session:
+    with Session(home=home, output=output, away=True) as session:
+        if session.remote is not None:
+            told = _told(session.remote.run(_run_of(session.remote, run).run_id))
+            told |= {"request": {}, "attempts": []}
+            session.emit(told, lambda console: _print_run(console, told))
+            return
         catalog = session.runtime.catalog
         found = _find(catalog, run)
         tries = [_try(attempt, over=found.finished_at is not None) for attempt in catalog.attempts(run_id=found.run_id)]
@@ -70,7 +84,13 @@ def show(
 @app.command()
 def cancel(run: RunArgument = None, home: HomeOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Ask a running run to stop. It stops within seconds, keeps what it finished, and can be resumed."""
-    with Session(home=home, output=output) as session:
+    with Session(home=home, output=output, away=True) as session:
+        if session.remote is not None:
+            stopped = session.remote.cancel_run(_run_of(session.remote, run, running=True).run_id)
+            said = "was asked to stop" if stopped.cancel_requested else f"has ended already ({stopped.state})"
+            told = {"run_id": stopped.run_id, "state": stopped.state, "cancel_requested": stopped.cancel_requested}
+            session.emit(told, lambda console: console.print(f"run {stopped.run_id[:8]} {said}"))
+            return
         catalog = session.runtime.catalog
         found = _running(catalog) if run is None else _find(catalog, run)
         after = catalog.request_cancel(found.run_id)
@@ -180,6 +200,27 @@ def _is_heard_of(run: Run) -> bool:
     from lodestone.indexing.pulse import BEAT_SECONDS, LOST_BEATS
 
     return run.heartbeat_at is None or (datetime.now(UTC) - run.heartbeat_at).total_seconds() < LOST_BEATS * BEAT_SECONDS
+
+
+def _run_of(remote: Lodestone, named: str | None, *, running: bool = False) -> RunInfo:
+    """A service's run by its id or the beginning of it; for None the last one, of those that go on where that is meant."""
+    from itertools import islice
+
+    if named is not None and is_id(named):
+        return remote.run(named.lower())
+    if named is not None:
+        known = [one.run_id for one in remote.iter_runs()]
+        return remote.run(id_among(named, known, what="run", hint="lodestone runs list"))
+    found = next((one for one in islice(remote.iter_runs(), 1_000) if not running or one.state == "running"), None)
+    if found is None:
+        raise NotFoundError("no run is going on" if running else "no run was made yet", hint="lodestone runs list")
+    return found
+
+
+def _told(run: RunInfo) -> dict[str, Any]:
+    """A service's run as those of this machine are told."""
+    until = run.finished_at or run.heartbeat_at or run.started_at
+    return run.model_dump() | {"heard_of": True, "worker": "", "seconds": round((until - run.started_at).total_seconds(), 3)}
 
 
 def _facts(catalog: Catalog, run: Run) -> dict[str, Any]:

@@ -35,8 +35,8 @@ from lodestone_cli.session import Session, is_text, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lodestone.client import Lodestone
     from lodestone.config.settings import LoadedSettings
-    from lodestone.service import ServiceClient
     from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest, SearchResponse
 
 
@@ -88,9 +88,9 @@ def search(
     from lodestone.query.plan import normalise_query
     from lodestone_schemas.api import SearchRequest
 
-    with Session(home=home, profile=profile, output=output) as session:
-        _check_profile(session)
+    with Session(home=home, profile=profile, output=output, away=not local) as session:
         words = normalise_query(query)
+        _check_profile(session)
         require_home(session)
         request = checked(
             lambda: SearchRequest(
@@ -112,7 +112,7 @@ def search(
                 collapse=collapse,
             )
         )
-        client = None if local else _service(session)
+        client = _service(session, local=local)
         response = client.search(request) if client else asyncio.run(_answer(session, request))
         _emit(session, response)
 
@@ -137,7 +137,7 @@ def similar(
     """Find pictures like a given one: `lodestone similar photo.jpg`."""
     from lodestone_schemas.api import SearchOptions
 
-    with Session(home=home, profile=profile, output=output) as session:
+    with Session(home=home, profile=profile, output=output, away=not local) as session:
         _check_profile(session)
         require_home(session)
         options = checked(
@@ -150,7 +150,7 @@ def similar(
                 collapse=collapse,
             )
         )
-        client = None if local else _service(session)
+        client = _service(session, local=local)
         if is_id(image):
             response = client.similar(image, options) if client else asyncio.run(_similar(session, image, options))
         else:
@@ -185,18 +185,20 @@ async def _by_picture(session: Session, picture: Path, options: SearchOptions) -
 def _check_profile(session: Session) -> None:
     from lodestone.config.own_profiles import choose_profile
 
+    if session.remote is not None:
+        return
     wanted = session.loaded.settings
     choose_profile(wanted.profile, wanted.profiles)  # here too, where a service answers with its own
 
 
-def _service(session: Session) -> ServiceClient | None:
-    """The running service, if there is one; says so when it will not do as this command's settings ask."""
-    client = session.service()
+def _service(session: Session, *, local: bool) -> Lodestone | None:
+    """The service to ask, if there is one; says so when it will not do as this command's settings ask."""
+    client = None if local else session.remote or session.service()
     if client is not None:
         ignored = _own_settings(session.loaded)
         if ignored:
             session.messages.print(
-                printable(f"note: a service is running and its own settings apply, not {', '.join(ignored)}"),
+                printable(f"note: a service answers, and its own settings apply, not {', '.join(ignored)}"),
                 markup=False,
             )
     return client
@@ -228,7 +230,7 @@ def _filters(
     from lodestone_schemas.api import SearchFilters
 
     place = Place(corpus or [], root or [], path)
-    if path is not None:
+    if path is not None and session.remote is None:
         place = place_of(path, session.runtime.catalog, corpora=place.corpora, roots=place.roots)
     if place.beside:
         left_out = ", ".join(f"--root {name}" for name in place.beside)

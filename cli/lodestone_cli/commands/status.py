@@ -12,6 +12,8 @@ from lodestone_cli.session import Session, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from lodestone.client import Lodestone
+
 
 def status(
     failures: Annotated[
@@ -22,7 +24,11 @@ def status(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show corpora, spaces, the last runs and the running service; with --failures the files that could not be used."""
-    with Session(home=home, profile=profile, output=output) as session:
+    with Session(home=home, profile=profile, output=output, away=True) as session:
+        if session.remote is not None:
+            told = _failures_of_last_run(session.remote) if failures else _facts_of(session.remote)
+            session.emit(told, lambda console: _print_away(console, told))
+            return
         if failures:
             rows = _failures(session)
             session.emit(rows, lambda console: _print_failures(console, rows))
@@ -60,6 +66,36 @@ def _facts(session: Session) -> dict[str, Any]:
         for run in catalog.runs(limit=5)
     ]  # fmt: skip
     return facts
+
+
+def _facts_of(remote: Lodestone) -> dict[str, Any]:
+    found = remote.status()
+    return {
+        "service": remote.url,
+        **found.model_dump(mode="json"),
+        "corpora": [corpus.model_dump(mode="json") for corpus in remote.iter_corpora()],
+        "runs": [run.model_dump(mode="json") for run in remote.runs(limit=5).runs],
+    }
+
+
+def _failures_of_last_run(remote: Lodestone) -> list[dict[str, Any]]:
+    """A service tells the failures of one run at a time: those of its last one."""
+    runs = remote.runs(limit=1).runs
+    return [one.model_dump(mode="json") for one in remote.iter_run_failures(runs[0].run_id)] if runs else []
+
+
+def _print_away(console: Console, told: dict[str, Any] | list[dict[str, Any]]) -> None:
+    if isinstance(told, list):
+        _print_failures(console, told)
+        return
+    state = "ready" if told["ready"] else "not ready"
+    lines = [f"service  {told['service']} ({state})", f"version  {told['version']}", f"profile  {told['profile']}"]
+    for name, check in told["checks"].items():
+        lines += [] if check["ok"] else [f"  {name} does not answer: {check['detail']}"]
+    lines += [f"corpus {corpus['name']}: {corpus['images']:,} pictures" for corpus in told["corpora"]]
+    lines += [f"run {run['run_id'][:8]} {run['kind']}: {run['state']} ({run['stage']}) {run['error']}" for run in told["runs"]]
+    for line in lines:
+        console.print(printable(" ".join(line.split())), markup=False)
 
 
 def _failures(session: Session) -> list[dict[str, str]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError
-from lodestone_cli.naming import counted, id_among, is_id, paths_of, pictures_named, require_home, short
+from lodestone_cli.naming import checked, counted, id_among, is_id, paths_of, pictures_named, require_home, short
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.session import Session, is_text, printable
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lodestone_schemas.api import TagPage
+    from lodestone_schemas.api import TagInfo, TagPage
 
 app = typer.Typer(help="Tags of pictures: those that searches left, and your own.", no_args_is_help=True)
 
@@ -43,10 +43,11 @@ def list_(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """List tags, newest first."""
-    with Session(home=home, profile=profile, output=output) as session:
+    with Session(home=home, profile=profile, output=output, away=True) as session:
         require_home(session)
         image_id = None if image is None else _one_picture(session, image)
-        page = session.runtime.tags.list(corpus=corpus, text=text, source=source, image_id=image_id, offset=offset, limit=limit)
+        tags = session.remote.tags if session.remote else session.runtime.tags.list
+        page = tags(corpus=corpus, text=text, source=source, image_id=image_id, offset=offset, limit=limit)
         paths = paths_of(session, [one.image_id for one in page.tags])
         value = page.model_dump(mode="json")
         _add_paths(value["tags"], paths)
@@ -62,12 +63,11 @@ def add(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Tag pictures by hand: `lodestone tags add "our old house" ~/Pictures/1987/*.jpg`."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone tags") as session:
+    with Session(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as session:
         require_home(session)
         wanted = [one for name in images for one in pictures_named(session, name)]
         started = datetime.now(UTC)
-        tags = session.runtime.tags.add(wanted, text)
-        _deliver(session)
+        tags = _added(session, wanted, text)
         value = {"tags": [one.model_dump(mode="json") for one in tags]}
         _add_paths(value["tags"], paths_of(session, [one.image_id for one in tags]))
         kept = sum(one.created_at < started for one in tags)
@@ -85,10 +85,9 @@ def remove(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Take tags away."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone tags") as session:
+    with Session(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as session:
         require_home(session)
-        removed = session.runtime.tags.remove(_tags_named(session, tag_ids))
-        _deliver(session)
+        removed = _removed(session, _tags_named(session, tag_ids))
         session.emit({"removed": removed}, lambda console: console.print(f"removed {counted(removed, 'tag')}"))
 
 
@@ -116,6 +115,26 @@ def undo(
 
 
 _BEGINNING = datetime(1970, 1, 2, tzinfo=UTC)
+
+
+def _added(session: Session, image_ids: list[str], text: str) -> list[TagInfo]:
+    from lodestone_schemas.api import TagRequest
+
+    if session.remote is not None:
+        return session.remote.add_tags(checked(lambda: TagRequest(image_ids=image_ids, text=text))).tags
+    tags = session.runtime.tags.add(image_ids, text)
+    _deliver(session)
+    return tags
+
+
+def _removed(session: Session, tag_ids: list[str]) -> int:
+    if session.remote is None:
+        removed = session.runtime.tags.remove(tag_ids)
+        _deliver(session)
+        return removed
+    for tag_id in dict.fromkeys(tag_ids):
+        session.remote.remove_tag(tag_id)
+    return len(set(tag_ids))
 
 
 def _deliver(session: Session) -> None:
@@ -156,7 +175,10 @@ def _one_picture(session: Session, name: str) -> str:
 
 def _tags_named(session: Session, names: list[str]) -> list[str]:
     hint = "lodestone tags list"
-    known: list[str] = []
+    if session.remote is not None:
+        known = [] if all(is_id(name) for name in names) else [one.tag_id for one in session.remote.iter_tags()]
+        return [name.lower() if is_id(name) else id_among(name, known, what="tag", hint=hint) for name in names]
+    known = []
     while page := session.runtime.catalog.list_tags(offset=len(known), limit=_PAGE):
         known += [one.tag_id for one in page]
     return [id_among(name, known, what="tag", hint=hint) for name in names]

@@ -28,9 +28,9 @@ _TEACH = "lodestone feedback QUERY_ID --relevant 1 --irrelevant 2"
 @app.command()
 def show(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Show the trust in each space, topic by topic; 1 is neutral."""
-    with Session(home=home, profile=profile, output=output) as session:
+    with Session(home=home, profile=profile, output=output, away=True) as session:
         require_home(session)
-        page = session.runtime.trust.show()
+        page = session.remote.trust() if session.remote else session.runtime.trust.show()
         session.emit(page.model_dump(mode="json"), lambda console: _print_topics(console, page))
 
 

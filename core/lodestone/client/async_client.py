@@ -49,7 +49,7 @@ from lodestone_schemas.directories import (
 )
 from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelList
 from lodestone_schemas.people import PersonPage
-from lodestone_schemas.runs import FailurePage, RunInfo, RunPage
+from lodestone_schemas.runs import FailureInfo, FailurePage, RunInfo, RunPage
 from lodestone_schemas.service import Alive, ServiceStatus
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
@@ -290,6 +290,10 @@ class AsyncLodestone(AsyncTransport):
     async def run_failures(self, run_id: str, limit: int = 50, *, cursor: str | None = None) -> FailurePage:
         """One page of the files that failed in a run."""
         return await self._run(asking.run_failures(run_id, limit, cursor))
+
+    def iter_run_failures(self, run_id: str) -> AsyncIterator[FailureInfo]:
+        """All files that failed in a run."""
+        return AsyncPages(lambda _, cursor: self.run_failures(run_id, 200, cursor=cursor), lambda page: page.failures).items()
 
     async def models(self) -> ModelList:
         """Spaces, text encoders, backbones and generators."""

@@ -49,7 +49,7 @@ from lodestone_schemas.directories import (
 )
 from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelList
 from lodestone_schemas.people import PersonPage
-from lodestone_schemas.runs import FailurePage, RunInfo, RunPage
+from lodestone_schemas.runs import FailureInfo, FailurePage, RunInfo, RunPage
 from lodestone_schemas.service import Alive, ServiceStatus
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
@@ -286,6 +286,10 @@ class Lodestone(Transport):
     def run_failures(self, run_id: str, limit: int = 50, *, cursor: str | None = None) -> FailurePage:
         """One page of the files that failed in a run."""
         return self._run(asking.run_failures(run_id, limit, cursor))
+
+    def iter_run_failures(self, run_id: str) -> Iterator[FailureInfo]:
+        """All files that failed in a run."""
+        return Pages(lambda _, cursor: self.run_failures(run_id, 200, cursor=cursor), lambda page: page.failures).items()
 
     def models(self) -> ModelList:
         """Spaces, text encoders, backbones and generators."""
