@@ -33,6 +33,7 @@ from lodestone_schemas.searching import (
     SearchOptions,
     SearchRequest,
     SearchResponse,
+    UrlSearchRequest,
 )
 from lodestone_schemas.syncing import SyncProgress, SyncRequest
 
@@ -81,4 +82,5 @@ __all__ = [
     "TagRequest",
     "TrustInfo",
     "TrustPage",
+    "UrlSearchRequest",
 ]

@@ -54,6 +54,13 @@ class SearchRequest(SearchOptions):
     budget: float | None = Field(None, ge=0, description="Most that paid generators may cost for this query; default: setting.")
 
 
+class UrlSearchRequest(Model):
+    """Search by a picture that the service fetches."""
+
+    url: str = Field(min_length=1, max_length=2_048, description="Public http(s) address of the picture.")
+    options: SearchOptions = Field(default_factory=SearchOptions)
+
+
 class Contribution(Model):
     """One (guide, space) list in which a hit stood."""
 

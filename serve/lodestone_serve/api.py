@@ -23,6 +23,7 @@ from lodestone_serve.admitted import Admitted
 from lodestone_serve.authentication import KEY_HEADER, Authentication, Authenticator
 from lodestone_serve.batch_search import Batches
 from lodestone_serve.context import RequestContext
+from lodestone_serve.fetching import Fetcher
 from lodestone_serve.guards import UPLOAD_SLACK_BYTES, BodyLimits, SiteGuard, checked_exposure
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.openapi import describe
@@ -31,6 +32,7 @@ from lodestone_serve.routes.corpora import corpora_router
 from lodestone_serve.routes.directories import directories_router
 from lodestone_serve.routes.images import images_router
 from lodestone_serve.routes.internal import internal_router
+from lodestone_serve.routes.keys import keys_router
 from lodestone_serve.routes.learning import learning_router
 from lodestone_serve.routes.models import models_router
 from lodestone_serve.routes.openai import EMBEDDINGS, openai_router
@@ -102,14 +104,14 @@ def create_app(
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
-    app.include_router(search_router(metrics))
+    app.include_router(search_router(metrics, Fetcher(enabled=settings.fetch_urls, max_bytes=settings.max_upload_mb * 2**20)))
     app.include_router(streams_router(streams))
     app.include_router(images_router())
     app.include_router(corpora_router())
     app.include_router(directories_router())
     app.include_router(queries_router())
     app.include_router(learning_router())
-    app.include_router(operations_router(services, metrics, instance_of(token)))
+    app.include_router(operations_router(metrics, instance_of(token)))
     app.include_router(internal_router())
     batches = Batches(ongoing=settings.load.batch_ongoing, most_lines=settings.load.batch_lines)
     app.include_router(batch_router(batches, metrics))
@@ -117,6 +119,7 @@ def create_app(
     app.include_router(models_router())
     app.include_router(runs_router())
     app.include_router(people_router())
+    app.include_router(keys_router())
     problems.install(app)
     describe(app)
 

@@ -14,6 +14,7 @@ from fastapi.responses import Response
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
+from lodestone.access.redaction import redacted, without_secrets
 from lodestone.errors import LodestoneError
 from lodestone_schemas.api import Problem
 from lodestone_schemas.openai import OpenAIError
@@ -53,17 +54,20 @@ class Refusal(HTTPException):
 def problem(
     status: int, code: str, detail: str, *, hint: str = "", instance: str = "", extra: Mapping[str, Any] | None = None
 ) -> Problem:
-    """Problem details with the title of `status`; members of `extra` never replace those that the RFC defines."""
+    """Problem details with the title of `status`; members of `extra` never replace those that the RFC defines.
+
+    What looks like a secret is taken out: messages quote addresses, and addresses hold passwords.
+    """
     own = {
         "type": f"urn:lodestone:problem:{code}",
         "title": _title(status),
         "status": status,
-        "detail": detail,
+        "detail": redacted(detail),
         "instance": instance,
         "code": code,
         "hint": hint,
     }
-    return Problem(**{**(extra or {}), **own})
+    return Problem(**{**without_secrets(dict(extra or {})), **own})
 
 
 def problem_of(error: LodestoneError, *, instance: str = "") -> Problem:
@@ -168,7 +172,9 @@ def _field(location: tuple[int | str, ...]) -> str:
 
 
 def _retry_headers(status: int, extra: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Where waiting helps, how long: `retry_after`, or a second."""
+    """Where waiting helps, how long: `retry_after`, or a second; where a name helps, how to give one."""
+    if status == 401:
+        return {"WWW-Authenticate": "Bearer"}
     seconds = (extra or {}).get("retry_after", RETRY_AFTER_S if status in _WAIT else None)
     return {} if seconds is None else {"Retry-After": str(max(1, math.ceil(seconds)))}
 

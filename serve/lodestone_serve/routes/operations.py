@@ -9,11 +9,11 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from lodestone import __version__
 from lodestone_schemas.service import Alive, ServiceStatus
 from lodestone_serve.metrics import Metrics
+from lodestone_serve.principal import Seen
 from lodestone_serve.problems import problem, problem_response
-from lodestone_serve.services import Services
 
 
-def operations_router(services: Services, metrics: Metrics, instance: str) -> APIRouter:
+def operations_router(metrics: Metrics, instance: str) -> APIRouter:
     """Routes of operation."""
     router = APIRouter(tags=["operations"])
     alive = Alive(version=__version__, instance=instance)
@@ -24,7 +24,7 @@ def operations_router(services: Services, metrics: Metrics, instance: str) -> AP
         return alive
 
     @router.get("/readyz", response_model=ServiceStatus)
-    async def readyz() -> Response:
+    async def readyz(services: Seen) -> Response:
         """200 when models, store and catalog have just answered, else a 503 problem naming those that have not."""
         status = await services.status()
         if status.ready:
@@ -36,7 +36,7 @@ def operations_router(services: Services, metrics: Metrics, instance: str) -> AP
         )
 
     @router.get("/v1/status", response_model=ServiceStatus)
-    async def status() -> Response:
+    async def status(services: Seen) -> Response:
         """The same, always 200: for people and for `lodestone status`."""
         return _json(await services.status())
 

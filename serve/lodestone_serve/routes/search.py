@@ -12,8 +12,17 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lodestone_schemas.access import Scope
-from lodestone_schemas.api import MAX_LIMIT, MAX_OFFSET, SearchFilters, SearchOptions, SearchRequest, SearchResponse
+from lodestone_schemas.api import (
+    MAX_LIMIT,
+    MAX_OFFSET,
+    SearchFilters,
+    SearchOptions,
+    SearchRequest,
+    SearchResponse,
+    UrlSearchRequest,
+)
 from lodestone_serve.admitted import at_work
+from lodestone_serve.fetching import Fetcher
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.pages import FIELDS_DESCRIPTION, MAX_FIELDS_CHARS, Fields, Selection, select_fields
 from lodestone_serve.principal import Seen, needs
@@ -49,7 +58,7 @@ class SimilarParams(BaseModel):
         return SearchOptions(filters=SearchFilters(**nested), **flat)
 
 
-def search_router(metrics: Metrics) -> APIRouter:
+def search_router(metrics: Metrics, fetcher: Fetcher) -> APIRouter:
     """Routes that ask the engine."""
     router = APIRouter(tags=["search"], dependencies=[needs(Scope.SEARCH)])
 
@@ -83,6 +92,13 @@ def search_router(metrics: Metrics) -> APIRouter:
             ) from error
         async with at_work(request, chosen.deadline_ms) as work:
             response = await services.by_picture(await image.read(), chosen, asking=work.asking)
+        return answered(response, fields)
+
+    @router.post("/v1/search/url", response_model=SearchResponse)
+    async def search_by_url(services: Seen, body: UrlSearchRequest, fields: _Chosen, request: Request) -> Response:
+        """Find pictures like one at a public URL, which the service fetches. Off unless `serve.fetch_urls` is set."""
+        async with at_work(request, body.options.deadline_ms) as work:
+            response = await services.by_picture(await fetcher.fetch(body.url), body.options, asking=work.asking)
         return answered(response, fields)
 
     @router.get("/v1/images/{image_id}/similar", response_model=SearchResponse)
