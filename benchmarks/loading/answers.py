@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from benchmarks.loading.outcomes import ANSWERED, Outcome, Verdict
 
-# Of a score, relative: texts that share a pass of the encoder are rounded differently, and neighbours change places.
+# Of the highest score: texts that share a pass of the encoder are rounded differently, and neighbours change places.
 TOLERANCE = 1e-4
 
 
@@ -23,12 +23,11 @@ class Ranking:
         if len(self.hits) != len(other.hits):
             return False
         mine = dict(zip(self.hits, self.scores, strict=True))
+        near = tolerance * max((abs(score) for score in self.scores), default=0.0)
         for here, there, score in zip(self.hits, other.hits, other.scores, strict=True):
-            expected = mine[here]
             # One that stands in another place, or came in from just below the last place, must score as what it displaced.
-            if abs(expected - score) > tolerance * max(abs(expected), abs(score)):
-                return False
-            if here != there and abs(mine.get(there, self.scores[-1]) - score) > tolerance * abs(score):
+            expected = {mine[here], mine.get(there, self.scores[-1])}
+            if any(abs(one - score) > near for one in expected):
                 return False
         return True
 
@@ -63,3 +62,17 @@ class Reference:
             return False  # late, and incomplete
         known = self.complete.get(question, ())
         return bool(known) and not any(one.is_like(answer) for one in known)
+
+    def difference(self, outcome: Outcome) -> str:
+        """What was answered, and what should have been: pictures by the first characters of their ids, with their scores."""
+        question = self.question(outcome.number)
+        alone = self.words_alone.get(question)
+        wanted = [alone] if outcome.verdict == Verdict.TEXT_ONLY and alone else self.complete.get(question, ())
+        said = "; or ".join(_written(one) for one in wanted)
+        return (
+            f"question {question} at {outcome.due:.1f} s: {_written(Ranking(outcome.hits, outcome.scores))} instead of {said}"
+        )
+
+
+def _written(ranking: Ranking) -> str:
+    return " ".join(f"{image[:6]}={score:.5f}" for image, score in zip(ranking.hits, ranking.scores, strict=True))

@@ -22,12 +22,14 @@ from benchmarks.loading.schedule import Arrival
 
 MOST_OPEN = 2_000
 NOT_OURS = "not_a_problem"  # code of refusals that are not problem details
+PROXY_TIMEOUT = "X-Request-Timeout-Seconds"  # Ray Serve's: its proxy then answers 408
+_PROXY_GRACE_S = 1.0  # beyond the deadline: the service itself should be the one that says so
 SEARCH, STREAM = "/v1/search", "/v1/search/stream"
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What one request asks: a JSON body for a route. `deadline` is also sent, as `deadline_ms`."""
+    """What one request asks: a JSON body for a route. `deadline` is also sent: as `deadline_ms`, and to Serve's proxy."""
 
     body: Mapping[str, Any]
     deadline: float = 10.0
@@ -36,8 +38,9 @@ class Question:
 
     @property
     def sent(self) -> dict[str, Any]:
-        """The body with its deadline."""
-        return {**self.body, "deadline_ms": max(1, round(self.deadline * 1000))}
+        """Body and headers, with the deadline: no service is there to keep it while a request waits for a replica."""
+        body = {**self.body, "deadline_ms": max(1, round(self.deadline * 1000))}
+        return {"json": body, "headers": {PROXY_TIMEOUT: f"{self.deadline + _PROXY_GRACE_S:g}", **self.headers}}
 
 
 class Generator:
@@ -74,12 +77,15 @@ class Generator:
         """Seconds since the load began."""
         return asyncio.get_running_loop().time() - self._start
 
-    async def offer(self, due: Sequence[Arrival], ask: Callable[[Arrival], Question]) -> list[Outcome]:
+    async def offer(
+        self, due: Sequence[Arrival], ask: Callable[[Arrival], Question], *, until: asyncio.Event | None = None
+    ) -> list[Outcome]:
         """Send every request when it is due, and return all outcomes in order of their numbers.
 
         Args:
             due: From `schedule.arrivals`.
             ask: What each of them asks.
+            until: Set to send no more; those that were sent are waited for.
         """
         self._start = asyncio.get_running_loop().time()
         outcomes: list[Outcome] = []
@@ -95,6 +101,8 @@ class Generator:
         async with self._client() as client, asyncio.TaskGroup() as tasks:
             for arrival in due:
                 await asyncio.sleep(max(0.0, arrival.at - self.now))
+                if until is not None and until.is_set():
+                    break
                 if self._open >= self._most_open:
                     at = self.now
                     self._note(Outcome(arrival.number, arrival.phase, arrival.at, at, at, 0, Verdict.UNSENT), outcomes)
@@ -171,10 +179,10 @@ class _Reply:
 async def _exchange(client: httpx.AsyncClient, question: Question, *, clock: Callable[[], float]) -> _Reply:
     """One request and its whole answer: JSON, problem details, or a stream's last event."""
     if question.path != STREAM:
-        answer = await client.post(question.path, json=question.sent, headers=question.headers)
+        answer = await client.post(question.path, **question.sent)
         read = _object if answer.status_code == 200 else _problem
         return _Reply(answer.status_code, read(answer.content), retry_after=_seconds(answer))
-    async with client.stream("POST", question.path, json=question.sent, headers=question.headers) as answer:
+    async with client.stream("POST", question.path, **question.sent) as answer:
         if answer.status_code != 200:
             return _Reply(answer.status_code, _problem(await answer.aread()), retry_after=_seconds(answer))
         first = None

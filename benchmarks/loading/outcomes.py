@@ -18,7 +18,7 @@ class Verdict(StrEnum):
     PARTIAL = "partial"  # answered in time; says that something else was left out
     LATE = "late"  # answered after its deadline
     SHED = "shed"  # 429
-    EXPIRED = "expired"  # 504: the service gave up at the deadline, and said so
+    EXPIRED = "expired"  # 504, or 408 of the proxy: the service gave up at the deadline, and said so
     FAILED = "failed"  # no connection, a broken answer, any other status
     HUNG = "hung"  # silence until the deadline and the grace were over
     UNSENT = "unsent"  # the generator's own bound on open requests
@@ -82,7 +82,7 @@ def judged(status: int, *, latency: float, deadline: float, answer: Mapping[str,
         if latency > deadline:
             return Verdict.LATE
         return _wholeness(answer)
-    return {429: Verdict.SHED, 504: Verdict.EXPIRED}.get(status, Verdict.FAILED)
+    return {408: Verdict.EXPIRED, 429: Verdict.SHED, 504: Verdict.EXPIRED}.get(status, Verdict.FAILED)
 
 
 def _wholeness(answer: Mapping[str, Any]) -> Verdict:

@@ -68,14 +68,18 @@ class Running:
 
     def processes(self, title: str) -> list[int]:
         """Ids of its processes whose title begins so: `REPLICA`, `PROXY`, `CONTROLLER`, or a longer one."""
+        return [pid for pid, _ in self.titles(title)]
+
+    def titles(self, begin: str) -> list[tuple[int, str]]:
+        """Ids and titles of its processes whose title begins so. A title is `KIND:APPLICATION:DEPLOYMENT`."""
         found = []
         for process in psutil.Process(self.process.pid).children(recursive=True):
             try:
                 words = process.cmdline()
             except psutil.Error:  # gone meanwhile
                 continue
-            if words and words[0].startswith(title):
-                found.append(process.pid)
+            if words and words[0].startswith(begin):
+                found.append((process.pid, words[0].split()[0].partition(".")[0]))
         return found
 
     def metrics(self) -> dict[str, float]:

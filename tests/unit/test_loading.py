@@ -156,6 +156,7 @@ async def test_the_deadline_travels_with_the_request() -> None:
         (saying(200, {**ANSWER, "dropped": ["space 'bridge': out of time"]}), Verdict.PARTIAL, ""),
         (saying(429, {"code": "overloaded", "status": 429}, **{"Retry-After": "3"}), Verdict.SHED, "overloaded"),
         (saying(504, {"code": "deadline_exceeded"}), Verdict.EXPIRED, "deadline_exceeded"),
+        (saying(408, b"Request timed out"), Verdict.EXPIRED, NOT_OURS),
         (saying(503, b"Request dropped"), Verdict.FAILED, NOT_OURS),
         (saying(500, {"code": "internal_error"}), Verdict.FAILED, "internal_error"),
         (saying(200, b"not json"), Verdict.FAILED, ""),
@@ -303,6 +304,7 @@ def test_answers_are_compared_picture_by_picture_but_for_ties() -> None:
     assert not wanted.is_like(Ranking(("a", "c", "b"), (3.0, 2.0, 1.0)))
     assert not wanted.is_like(Ranking(("a", "b", "x"), (3.0, 2.0, 0.5)))
     assert not wanted.is_like(Ranking(("a", "b"), (3.0, 2.0)))
+    assert Ranking(("a", "b"), (3.0, -0.0001)).is_like(Ranking(("a", "b"), (3.0, 0.0001)))  # rounding, about nought
     tied = Ranking(("a", "b", "c"), (3.0, 2.0, 2.0))
     assert tied.is_like(Ranking(("a", "c", "b"), (3.0, 2.0, 2.0)))
     assert tied.is_like(Ranking(("a", "b", "x"), (3.0, 2.0, 2.0)))  # tied with what stood just below
