@@ -25,8 +25,10 @@ from lodestone_serve.batch_search import Batches
 from lodestone_serve.context import RequestContext
 from lodestone_serve.fetching import Fetcher
 from lodestone_serve.guards import UPLOAD_SLACK_BYTES, BodyLimits, SiteGuard, checked_exposure
+from lodestone_serve.idempotency import Idempotency, WriteLedger
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.openapi import describe
+from lodestone_serve.rate_limits import RateLimits
 from lodestone_serve.routes.batch import BATCH_SEARCH, batch_router
 from lodestone_serve.routes.corpora import corpora_router
 from lodestone_serve.routes.directories import directories_router
@@ -132,6 +134,7 @@ def create_app(
         EMBEDDINGS: ("application/json", settings.max_upload_mb * 2**20),
     }
     app.add_middleware(BodyLimits, uploads=uploads, others=others)
+    _limit_askers(app, services, settings, metrics)
     app.add_middleware(Authentication, services=services, authenticator=authenticator)
     if settings.cors_origins:
         app.add_middleware(
@@ -145,6 +148,12 @@ def create_app(
     app.add_middleware(SiteGuard, settings=settings)
     app.add_middleware(RequestContext, metrics=metrics, tracing=tracing, echo=echo_request_id)
     return app
+
+
+def _limit_askers(app: FastAPI, services: Services, settings: ServeSettings, metrics: Metrics) -> None:
+    if isinstance(services, WriteLedger):
+        app.add_middleware(Idempotency, ledger=services, metrics=metrics)
+    app.add_middleware(RateLimits, rate=settings.load.rate, metrics=metrics)
 
 
 def _operation_id(route: APIRoute) -> str:

@@ -52,6 +52,7 @@ class RequestContext:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        scope.setdefault("state", {})["arrived"] = time.monotonic()  # deadlines count from here
         method, started = scope["method"], time.perf_counter()
         request_id = _request_id(scope)
         if method == "HEAD":

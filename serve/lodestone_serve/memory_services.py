@@ -23,6 +23,7 @@ from lodestone_schemas.api import (
 from lodestone_serve.services import GuidePicture, TagFilters
 
 if TYPE_CHECKING:
+    from lodestone.catalog.records import WriteKey, WriteRecord
     from lodestone.query.engine import QueryEngine
     from lodestone.runtime import Runtime
     from lodestone_serve.behind import TagDelivery
@@ -139,6 +140,21 @@ class MemoryServices(ABC):
         if not await asyncio.to_thread(runtime.tags.remove, [tag_id], sight=sight):
             raise NotFoundError(f"there is no tag {tag_id!r}", hint="lodestone tags list", tag_id=tag_id)
         await self.delivery().changed()
+
+    async def claim_write(self, write: WriteKey) -> WriteRecord | None:
+        """See `idempotency.WriteLedger`."""
+        runtime, _ = self.opened()
+        return await asyncio.to_thread(runtime.catalog.claim_write, write)
+
+    async def answer_write(self, write: WriteKey, *, status: int, body: bytes) -> None:
+        """See `idempotency.WriteLedger`."""
+        runtime, _ = self.opened()
+        await asyncio.to_thread(runtime.catalog.answer_write, write, status=status, body=body)
+
+    async def forget_write(self, write: WriteKey) -> None:
+        """See `idempotency.WriteLedger`."""
+        runtime, _ = self.opened()
+        await asyncio.to_thread(runtime.catalog.forget_write, write)
 
     async def _recorded(self, query_id: str) -> Runtime:
         """The home, once the query is recorded: its answer did not wait for that, and another replica may be writing it."""

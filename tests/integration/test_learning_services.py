@@ -51,6 +51,7 @@ async def asked(http: httpx.AsyncClient, query: str, **options) -> dict:
 
 async def test_a_query_is_explained_and_replayed(http: httpx.AsyncClient) -> None:
     await asked(http, "fishing boats in a harbour at dawn")  # may leave tags, which change the next answer
+    await http.get("/v1/queries")  # waits for what is left behind answers
     answer = await asked(http, "fishing boats in a harbour at dawn")
     assert answer["guides"]
     explained = (await http.get(f"/v1/queries/{answer['query_id']}")).json()

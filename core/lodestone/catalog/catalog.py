@@ -8,7 +8,7 @@ iterators over pages, which hold no transaction between them). Methods take and 
 
 Each subject has its module: corpora, images, captions, slices (receipts, loads), compaction, attempts, deletions (tombstones),
 runs (failures), artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events), guide_engines,
-duplicates, swaps (overrides), containers, api_keys, export.
+duplicates, swaps (overrides), containers, idempotency (writes with keys), api_keys, export.
 
 Example:
     >>> catalog = Catalog.open(home.catalog)  # doctest: +SKIP
@@ -35,6 +35,7 @@ from lodestone.catalog.duplicates import DuplicateRows
 from lodestone.catalog.engine import make_engine
 from lodestone.catalog.export import ExportRows
 from lodestone.catalog.guide_engines import EngineRows
+from lodestone.catalog.idempotency import IdempotencyRows
 from lodestone.catalog.identity import mint_image_id
 from lodestone.catalog.images import ImageRows
 from lodestone.catalog.migrate import ensure_head
@@ -62,6 +63,7 @@ class Catalog(
     SwapRows,
     ContainerRows,
     KeyRows,
+    IdempotencyRows,
     ExportRows,
 ):
     """See the module's docstring. Make one with `Catalog.open`."""

@@ -327,3 +327,33 @@ class EngineState:
 
     enabled: bool | None = None
     priority: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteKey:
+    """By which a write is known again: who asks (`owner`), the client's `key` (up to 255 characters), and what is asked for."""
+
+    owner: str
+    key: str
+    fingerprint: str  # hex digest of the request
+
+
+@dataclass(frozen=True, slots=True)
+class WriteRecord:
+    """A write that was asked for with a key.
+
+    Attributes:
+        owner: Who asked; keys of different owners never meet.
+        key: As the client chose it.
+        fingerprint: Of the request.
+        status: Of the answer; None while there is none.
+        body: Of the answer.
+        created_at: When it was first asked for.
+    """
+
+    owner: str
+    key: str
+    fingerprint: str
+    status: int | None
+    body: bytes | None
+    created_at: datetime
