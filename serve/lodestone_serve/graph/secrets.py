@@ -29,8 +29,8 @@ def public_settings(settings: Settings) -> dict[str, Any]:
         _drop(plain, path)
     engines = plain.get("serve", {}).get("graph", {}).get("generators")
     if engines:  # that an engine has a section says where it runs; one that may sleep is not asked before it is needed
-        kept = {name: {"min_replicas": 0} if stage.get("min_replicas") == 0 else {} for name, stage in engines.items()}
-        plain["serve"]["graph"]["generators"] = kept
+        awake = {name: {"min_replicas": min(1, stage.get("min_replicas", 1))} for name, stage in engines.items()}
+        plain["serve"]["graph"]["generators"] = awake
     return plain
 
 

@@ -1,0 +1,203 @@
+"""Is a cluster's configuration what the settings say, good enough for Ray, without secrets, and refused when it cannot work?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+from ray.serve.schema import ServeDeploySchema
+from tests.support.cli import run_here
+
+from lodestone.config.settings import Settings, load_settings
+from lodestone.errors import ConfigurationError
+from lodestone_serve.graph.application import from_arguments
+from lodestone_serve.graph.config import as_yaml, read_config, serve_config
+from lodestone_serve.graph.policy import BUSY, by_busy_queries
+from lodestone_serve.graph.secrets import secret_variables
+from lodestone_serve.graph.stages import deployment_options, most_resources
+
+SHARED = {"store": {"kind": "server"}, "catalog_url": "postgresql+psycopg://db/lodestone"}
+
+
+def settings(graph: dict | None = None, **sections) -> Settings:
+    serve = {**sections.pop("serve", {}), "graph": graph or {}}
+    return load_settings({"home": "/var/lib/lodestone", "serve": serve, **sections}).settings
+
+
+def deployments(config: dict) -> dict[str, dict]:
+    return {one["name"]: one for one in config["applications"][0]["deployments"]}
+
+
+def graph_settings(**ingress) -> Settings:
+    return settings(
+        {
+            "shape": "graph",
+            "ingress": {"min_replicas": 2, "max_replicas": 4, "cpus": 2, **ingress},
+            "encoders": {"gpus": 0.5, "max_queued": 90, "batch": 32, "resources": {"a10": 0.5}},
+            "generators": {"drawn": {"min_replicas": 0, "max_replicas": 3, "gpus": 1}},
+            "llm": {"model": "/models/llama", "gpus": 2},
+        },
+        generators={
+            "drawn": {"kind": "diffusers", "model": "/models/sd"},
+            "bought": {"kind": "openai", "key_env": "OPENAI_KEY"},
+        },
+        **SHARED,
+    )
+
+
+def test_ray_accepts_the_configuration_of_both_shapes():
+    for one in (settings(), graph_settings()):
+        ServeDeploySchema.model_validate(serve_config(one))
+
+
+def test_the_shape_app_is_one_deployment_with_one_replica():
+    (deployment,) = deployments(serve_config(settings())).values()
+    assert (deployment["name"], deployment["num_replicas"], deployment["max_surge_percent"]) == ("App", 1, 0)
+
+
+def test_every_stage_that_is_worth_a_hop_is_a_deployment_of_its_own():
+    found = deployments(serve_config(graph_settings()))
+    assert set(found) == {"Ingress", "Encoders", "Generator-drawn", "Generator-bought"}
+    assert found["Encoders"]["ray_actor_options"] == {"num_cpus": 1.0, "num_gpus": 0.5, "resources": {"a10": 0.5}}
+    assert found["Encoders"]["user_config"] == {"batch": 32}
+    assert found["Generator-drawn"]["autoscaling_config"]["min_replicas"] == 0
+    assert found["Generator-bought"]["ray_actor_options"]["num_cpus"] < 1
+    assert "policy" in found["Ingress"]["autoscaling_config"]
+    assert "policy" not in found["Generator-drawn"]["autoscaling_config"]
+
+
+def test_queues_are_divided_among_the_callers_because_serve_counts_for_each():
+    assert deployments(serve_config(graph_settings()))["Encoders"]["max_queued_requests"] == 23  # of 90, by 4 replicas
+    none = settings({"shape": "graph", "encoders": {"max_queued": 0}})
+    assert deployments(serve_config(none))["Encoders"]["max_queued_requests"] == 1
+
+
+def test_stages_without_state_start_their_new_replicas_before_the_old_ones_stop():
+    found = deployments(serve_config(graph_settings()))
+    assert {name: one["max_surge_percent"] for name, one in found.items()} == dict.fromkeys(found, 100)
+    owner = deployments(serve_config(settings({"shape": "graph"})))  # the embedded store has one owner
+    assert (owner["Ingress"]["max_surge_percent"], owner["Encoders"]["max_surge_percent"]) == (0, 100)
+
+
+def test_a_replica_that_is_stopped_has_the_time_of_a_query_to_end_its_work():
+    found = deployments(serve_config(settings(query={"deadline_ms": 45_000})))
+    assert found["App"]["graceful_shutdown_timeout_s"] > 45
+
+
+def test_secrets_stay_out_and_are_named():
+    one = settings(
+        store={"kind": "server", "api_key": "k3y", "url": "https://qdrant:6333"},
+        catalog_url="postgresql+psycopg://lodestone:pa55@db/lodestone",
+        generators={"bought": {"kind": "openai", "key_env": "OPENAI_KEY"}},
+    )
+    text = as_yaml(serve_config(one))
+    assert "k3y" not in text
+    assert "pa55" not in text
+    assert "https://qdrant:6333" in text
+    assert secret_variables(one) == ["LODESTONE_CATALOG_URL", "LODESTONE_STORE__API_KEY", "OPENAI_KEY"]
+
+
+def test_what_looks_like_a_secret_among_an_engines_options_is_refused():
+    one = settings(generators={"bought": {"kind": "http", "url": "https://x", "options": {"headers": {"Authorization": "b"}}}})
+    with pytest.raises(ConfigurationError, match=r"generators\.bought\.options\.headers\.Authorization"):
+        serve_config(one)
+
+
+def test_a_cluster_reads_the_settings_back_and_adds_the_secrets_of_its_environment(monkeypatch: pytest.MonkeyPatch):
+    one = settings(profile="embedded", query={"guides": 3}, **{**SHARED, "store": {"kind": "server", "api_key": "k3y"}})
+    flags = yaml.safe_load(as_yaml(serve_config(one)))["applications"][0]["args"]["settings"]
+    monkeypatch.setenv("LODESTONE_STORE__API_KEY", "k3y")
+    there = load_settings(flags).settings
+    assert there == one
+
+
+def test_changing_the_number_of_replicas_changes_nothing_that_restarts_them():
+    few, many = (serve_config(graph_settings(max_replicas=n))["applications"][0] for n in (4, 8))
+    assert few["args"] == many["args"]
+    assert few["runtime_env"] == many["runtime_env"]
+    assert few["deployments"] != many["deployments"]
+
+
+@pytest.mark.parametrize(
+    ("graph", "sections", "setting"),
+    [
+        ({"shape": "app", "ingress": {"max_replicas": 2}}, SHARED, "serve.graph.ingress.max_replicas"),
+        ({"shape": "graph", "ingress": {"max_replicas": 2}}, {}, "serve.graph.ingress.max_replicas"),
+        ({"shape": "graph", "ingress": {"max_replicas": 2}}, {"store": {"kind": "server"}}, "serve.graph.ingress.max_replicas"),
+        ({"shape": "graph", "ingress": {"min_replicas": 0}}, SHARED, "serve.graph.ingress.min_replicas"),
+        ({"shape": "graph", "encoders": {"min_replicas": 3, "max_replicas": 2}}, {}, "serve.graph.encoders.max_replicas"),
+        ({"shape": "graph", "encoders": {"gpus": 1.5}}, {}, "serve.graph.encoders.gpus"),
+        ({"shape": "graph", "generators": {"magic": {"gpus": 1}}}, {}, "serve.graph.generators.magic"),
+        ({"shape": "graph", "generators": {"exemplar": {"cpus": 2}}}, {}, "serve.graph.generators.exemplar"),
+    ],
+)
+def test_a_graph_that_cannot_work_is_refused_by_the_name_of_its_setting(graph: dict, sections: dict, setting: str):
+    with pytest.raises(ConfigurationError) as caught:
+        serve_config(settings(graph, **sections))
+    assert caught.value.details["setting"] == setting
+    assert caught.value.hint
+
+
+def test_a_service_for_everybody_that_asks_nobody_is_refused():
+    with pytest.raises(ConfigurationError, match="key"):
+        serve_config(settings(serve={"host": "0.0.0.0"}))
+    open_ = {"host": "0.0.0.0", "auth": {"keys": True}, "public_hosts": ["search.example.org"]}
+    assert serve_config(settings(serve=open_))["http_options"]["host"] == "0.0.0.0"
+
+
+def test_the_language_model_is_an_application_that_nobody_reaches_over_http():
+    llm = serve_config(graph_settings())["applications"][1]
+    assert llm["route_prefix"] is None
+    assert llm["args"]["llm"]["model"] == "/models/llama"
+
+
+def test_room_is_counted_for_all_replicas_and_for_those_that_an_update_starts_beside_them():
+    needed = most_resources(deployment_options(graph_settings()))
+    assert needed["CPU"] == pytest.approx(2 * (4 * 2 + 1 + 3 * 1 + 0.1))
+    assert needed["GPU"] == pytest.approx(2 * (0.5 + 3))
+
+
+def test_the_ingress_scales_by_busy_queries_and_not_by_streams():
+    def context(reported: dict, *, target: int = 2) -> SimpleNamespace:
+        config = SimpleNamespace(target_ongoing_requests=4.0)
+        return SimpleNamespace(aggregated_metrics=reported, config=config, target_num_replicas=target, total_num_requests=500)
+
+    assert by_busy_queries(context({BUSY: {"a": 6.0, "b": 6.0}}))[0] == 3
+    assert by_busy_queries(context({BUSY: {"a": 0.0, "b": 0.0}}))[0] == 0  # 500 open streams, and nothing to do
+    assert by_busy_queries(context({}))[0] == 2  # nobody has reported yet
+
+
+def test_a_file_is_read_back_edited_or_not():
+    config = serve_config(graph_settings())
+    config["applications"][0]["deployments"][1]["max_ongoing_requests"] = 5
+    found = read_config(yaml.safe_dump(config))
+    assert found.options["Encoders"]["max_ongoing_requests"] == 5
+    assert found.flags["serve"]["port"] == 7860
+    assert load_settings(found.flags).settings.serve.graph.shape == "graph"
+    for wrong in ("[]", "a: [", "applications: []", "applications: [{name: x, import_path: a:b}]"):
+        with pytest.raises(ConfigurationError):
+            read_config(wrong)
+
+
+def test_a_cluster_builds_the_application_from_the_arguments_and_refuses_wrong_ones():
+    from_arguments(serve_config(graph_settings())["applications"][0]["args"])
+    with pytest.raises(ConfigurationError, match="guides"):
+        from_arguments({"settings": {"query": {"guides": "magic"}}})
+
+
+def test_the_command_prints_the_configuration_and_names_what_was_left_out(tmp_path: Path):
+    home, file = tmp_path / "home", tmp_path / "service.toml"
+    file.write_text('[store]\nkind = "server"\napi_key = "k3y"\n', "utf8")
+    ended = run_here("serve", "build", "--config", file, home=home)
+    assert ended.code == 0, ended.err
+    assert yaml.safe_load(ended.out)["applications"][0]["args"]["settings"]["store"] == {"kind": "server"}
+    assert "LODESTONE_STORE__API_KEY" in ended.err
+    assert run_here("serve", "build", "--output", "json", home=home).json["applications"][0]["name"] == "lodestone"
+    written = tmp_path / "serve.yaml"
+    assert run_here("serve", "build", "--file", written, home=home).code == 0
+    ServeDeploySchema.model_validate(yaml.safe_load(written.read_text("utf8")))
+    refused = run_here("serve", "--config", tmp_path / "missing.yaml", home=home)
+    assert refused.code == 4
+    assert "missing.yaml" in refused.err
