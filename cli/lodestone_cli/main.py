@@ -49,6 +49,7 @@ _GROUPS: dict[str, tuple[str, str]] = {
     "duplicates": ("lodestone_cli.commands.duplicates", "app"),
     "embeddings": ("lodestone_cli.commands.embeddings", "app"),
     "config": ("lodestone_cli.commands.config", "app"),
+    "keys": ("lodestone_cli.commands.keys", "app"),
 }
 
 _INTERRUPTED = 130

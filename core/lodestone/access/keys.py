@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "lodestone"
 _ID_BYTES: Final = 8
 _SECRET_BYTES: Final = 32
+_MOST_NAME: Final = 200  # characters
 _WRITTEN: Final = re.compile(r"lodestone_([0-9a-f]{16}(?:-[1-9][0-9]{0,8})?)_([A-Za-z0-9_-]{43})")
 _RATE: Final = re.compile(r"[1-9]\d{0,8} ?/ ?(second|minute|hour|day)")
 
@@ -127,7 +128,7 @@ def digest_of(written: str) -> str:
 
 def checked(request: KeyRequest, *, now: datetime) -> None:
     """Refuse what makes no key; see `ApiKey.new`."""
-    if not request.name.strip() or not request.name.isprintable():
+    if not request.name.strip() or not request.name.isprintable() or len(request.name) > _MOST_NAME:
         raise InvalidRequestError(f"a key cannot be called {request.name[:100]!r}", hint="say what it is for, e.g. `photo app`")
     if not request.scopes:
         raise InvalidRequestError("the key may do nothing", hint=f"give it a scope: {', '.join(Scope)}")

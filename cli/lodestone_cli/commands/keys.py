@@ -1,0 +1,155 @@
+"""`lodestone keys …`: who may ask the service over HTTP, for what, and until when?"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from lodestone.errors import InvalidRequestError
+from lodestone_cli.naming import require_home
+from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.session import Session, printable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lodestone.access.keys import ApiKey
+    from lodestone_schemas.access import Scope
+
+app = typer.Typer(help="API keys of the service (serve.auth.keys).", no_args_is_help=True)
+
+_KeyId = Annotated[str, typer.Argument(help="Id of a key: lodestone keys list.", show_default=False)]
+_LISTED: Final = 1_000
+_SPAN: Final = re.compile(r"(\d{1,6})([smhd])")
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_MOST_S: Final = 100 * 365 * 86_400
+
+
+@app.command()
+def create(
+    name: Annotated[str, typer.Argument(help="What it is for.", show_default=False)],
+    scope: Annotated[
+        list[str] | None, typer.Option("--scope", "-s", help="search, feedback, index or admin; several times. [search]")
+    ] = None,
+    corpus: Annotated[
+        list[str] | None, typer.Option("--corpus", "-c", help="Only this corpus is seen; several times. [all]")
+    ] = None,
+    expires: Annotated[str | None, typer.Option("--expires", help="After so long, e.g. 90d, or at a date.")] = None,
+    rate: Annotated[str | None, typer.Option("--rate", help="Requests at most, e.g. 600/minute.")] = None,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Make a key. It is shown this once: what is kept is a digest."""
+    with Session(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
+        from lodestone.access.keys import ApiKey
+        from lodestone_schemas.access import KeyRequest
+
+        request = KeyRequest.model_construct(
+            name=name,
+            scopes=_scopes(scope or ["search"]),
+            corpora=list(corpus) if corpus else None,
+            rate=rate,
+            expires_at=None if expires is None else _end(expires),
+        )
+        key, written = ApiKey.new(request)
+        session.runtime.home.prepare()
+        session.runtime.catalog.add_key(key)
+        _emit_new(session, key, written)
+
+
+@app.command("list")
+def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+    """List the keys, newest first; also those that are not valid any more."""
+    with Session(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
+        keys = session.runtime.catalog.keys(0, _LISTED) if session.runtime.home.exists() else []
+
+        def human(console: Console) -> None:
+            if not keys:
+                console.print("there are no keys; make one: lodestone keys create NAME")
+            for key in keys:
+                console.print(printable(_line(key)), markup=False)
+
+        session.emit([key.info().model_dump(mode="json") for key in keys], human)
+
+
+@app.command()
+def revoke(key_id: _KeyId, home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
+    """End a key; every service that uses this home refuses it within five seconds."""
+    with Session(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
+        require_home(session)
+        key = session.runtime.catalog.revoke_key(key_id)
+        session.emit(key.info().model_dump(mode="json"), lambda console: console.print(printable(_line(key)), markup=False))
+
+
+@app.command()
+def rotate(
+    key_id: _KeyId,
+    overlap: Annotated[str, typer.Option("--overlap", help="The old one stays valid so long, e.g. 0s, 1h, 7d.")] = "1h",
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Put a new key in a key's place, with the same rights. Its holder keeps their queries and limits."""
+    with Session(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
+        require_home(session)
+        until = datetime.now(UTC) + timedelta(seconds=_seconds(overlap))
+        key, written = session.runtime.catalog.rotate_key(key_id, until=until)
+        _emit_new(session, key, written)
+
+
+def _emit_new(session: Session, key: ApiKey, written: str) -> None:
+    def human(console: Console) -> None:
+        console.print(written, markup=False)
+        session.messages.print(printable(_line(key)), markup=False)
+        session.messages.print("keep it now: it is not shown again. Send it as `Authorization: Bearer …`", markup=False)
+        if not session.loaded.settings.serve.auth.keys:
+            session.messages.print("the service does not ask for keys yet: set serve.auth.keys = true", markup=False)
+
+    session.emit({"key": key.info().model_dump(mode="json"), "secret": written}, human)
+
+
+def _scopes(names: list[str]) -> list[Scope]:
+    from lodestone_schemas.access import Scope
+
+    known = {str(scope): scope for scope in Scope}
+    for name in names:
+        if name not in known:
+            raise InvalidRequestError(f"there is no scope {name!r}", hint=f"one of {', '.join(known)}")
+    return [known[name] for name in dict.fromkeys(names)]
+
+
+def _end(text: str) -> datetime:
+    """`90d` from now on, or the time that is written."""
+    if _SPAN.fullmatch(text):
+        return datetime.now(UTC) + timedelta(seconds=_seconds(text))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidRequestError(f"{text!r} is no time", hint="write it like 90d, 2027-01-31 or 2027-01-31T12:00Z") from error
+    return moment if moment.tzinfo else moment.astimezone()
+
+
+def _seconds(text: str) -> int:
+    found = _SPAN.fullmatch(text)
+    seconds = 0 if found is None else int(found[1]) * _SECONDS[found[2]]
+    if found is None or seconds > _MOST_S:
+        raise InvalidRequestError(f"{text!r} is no span of time", hint="write it like 30m, 12h or 90d")
+    return seconds
+
+
+def _line(key: ApiKey) -> str:
+    invalid = key.invalid(datetime.now(UTC))
+    parts = [
+        f"{key.key_id:<18}",
+        f"{invalid or 'valid':<8}",
+        ",".join(key.scopes),
+        "all corpora" if key.corpora is None else f"corpora {', '.join(key.corpora)}",
+    ]
+    parts += [key.rate] if key.rate else []
+    parts += [f"until {key.expires_at:%Y-%m-%d %H:%M} UTC"] if key.expires_at is not None else []
+    parts += [f"used {key.last_used_at:%Y-%m-%d %H:%M} UTC"] if key.last_used_at is not None else ["never used"]
+    return f"{'  '.join(parts)}  {key.name}"
