@@ -27,6 +27,7 @@ BUSY: Final = "the service is busy"
 DEADLINE_MS: Final = 10_000
 MOST_RETRY_AFTER_S: Final = 60
 _NEW_SHARE: Final = 0.1  # of the newest value in a running mean
+_FEW: Final = 8  # answers say nothing yet: the first ones load models
 _SPREADS: Final = 2.0  # above the mean: what nearly all stay below
 
 
@@ -73,7 +74,7 @@ class Admission:
         self._running: dict[Priority, int] = dict.fromkeys(Priority, 0)
         self._places = 0
         self.held_s = _Running()  # seconds that a slot is held
-        self.words_s = _Running()  # the same, of queries without guides: what an answer takes at least
+        self.words_s = _Running(_FEW)  # the same, of queries without guides: what an answer takes at least
 
     @property
     def slots(self) -> int:
@@ -147,7 +148,7 @@ class Admission:
             self._run(ticket, pressed=False)
             return
         turn = self.clock() + self._wait_s(ahead, ticket.priority)
-        if self.held_s.known and turn + self.words_s.bound > ticket.deadline:
+        if turn + self.words_s.bound > ticket.deadline:
             raise self.refusal(f"{ahead} queries are waiting, too many for an answer within this query's deadline")
         self._waiting[ticket.priority].append(ticket)
         self._metrics.waiting.inc()
@@ -312,22 +313,33 @@ class Ticket:
 
 
 class _Running:
-    """A mean that follows what happens now, and how far values stray from it (as TCP estimates round trips, RFC 6298)."""
+    """A mean that follows what happens now, and how far values stray from it (as TCP estimates round trips, RFC 6298).
 
-    def __init__(self) -> None:
-        self.mean = 0.0
+    Args:
+        least: Values before anything is said: 0 until then.
+    """
+
+    def __init__(self, least: int = 1) -> None:
+        self._left = least
+        self._first = True
+        self._mean = 0.0
         self._spread = 0.0
-        self.known = False
+
+    @property
+    def mean(self) -> float:
+        """About the last ten values count."""
+        return 0.0 if self._left else self._mean
 
     @property
     def bound(self) -> float:
         """What nearly all values stay below."""
-        return self.mean + _SPREADS * self._spread
+        return 0.0 if self._left else self._mean + _SPREADS * self._spread
 
     def add(self, value: float) -> None:
         """One more value."""
-        if not self.known:
-            self.mean, self._spread, self.known = value, value / 2, True
+        self._left = max(0, self._left - 1)
+        if self._first:
+            self._mean, self._spread, self._first = value, value / 2, False
             return
-        self._spread += _NEW_SHARE * (abs(value - self.mean) - self._spread)
-        self.mean += _NEW_SHARE * (value - self.mean)
+        self._spread += _NEW_SHARE * (abs(value - self._mean) - self._spread)
+        self._mean += _NEW_SHARE * (value - self._mean)

@@ -1,7 +1,7 @@
 """How is the HTTP app put together? `create_app` wires routes, limits, guards and errors around one `Services` object.
 
-From the outside in: request context (id, metrics, last resort), site guard, CORS, authentication, body limits, admission,
-routes.
+From the outside in: request context (id, metrics, last resort), site guard, CORS, authentication, rate limits, idempotency,
+body limits, admission, routes.
 """
 
 from __future__ import annotations

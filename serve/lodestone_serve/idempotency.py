@@ -1,7 +1,7 @@
 """What if a client sends a write twice, because it never got the answer? With an `Idempotency-Key`, it is done once.
 
 The key is claimed in the catalog before the work begins, so that two replicas never both do it, and the answer is kept there
-for a day, before it is sent. Answers that may be different the next time (too busy, failed) are not kept: the key is free again.
+for a day, before it is sent. Answers that may differ next time (too busy, failed) are not kept: the key is free again.
 """
 
 from __future__ import annotations
