@@ -1,7 +1,8 @@
 """Is what lies in deploy/ right, as far as it can be told without a cluster? `python -m scripts.check_manifests`.
 
 Builds every overlay and checks its objects: schemas, KubeRay's rules, the Serve config against Ray's schema and against the
-settings that it is made of, and the Dockerfile. `--write` writes each overlay's serve.yaml anew. Tests ask the same functions.
+settings that it is made of, and the Dockerfile. `--write` makes the generated files anew: each
+overlay's serve.yaml, and the alert rules. Tests ask the same functions.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from scripts.manifests import kuberay, schemas, serving
+from scripts.manifests import kuberay, monitoring, schemas, serving
 from scripts.manifests.overlays import OVERLAYS, ROOT, Object, build, tool
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
@@ -21,11 +22,14 @@ _LINT_SECONDS = 60
 def main(arguments: list[str] | None = None) -> int:
     """Check, or write. Returns the exit code: 1 where something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write each overlay's serve.yaml from its lodestone.toml")
+    parser.add_argument("--write", action="store_true", help="write what is made of other files")
     if parser.parse_args(arguments).write:
-        for overlay in OVERLAYS:
-            serving.path_of(overlay).write_text(serving.wanted(overlay), encoding="utf-8")
-            print(f"wrote {serving.path_of(overlay).relative_to(ROOT)}")
+        made = {serving.path_of(overlay): serving.wanted(overlay) for overlay in OVERLAYS} | {
+            monitoring.PATH: monitoring.wanted()
+        }
+        for path, text in made.items():
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
         return 0
     found = list(_all())
     for fault in found:
@@ -41,6 +45,7 @@ def _all() -> Iterator[str]:
         faults = [*check(objects, overlay), *serving.faults(overlay, objects)]
         print(f"{overlay}: {len(objects)} objects, {len(faults)} faults")
         yield from faults
+    yield from monitoring.faults()
     faults = lint_dockerfile()
     print(f"Dockerfile: {len(faults)} faults")
     yield from faults

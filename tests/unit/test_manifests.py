@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -15,7 +18,7 @@ import pytest
 import yaml
 from scripts import check_manifests
 from scripts.fetch_qdrant import VERSION as QDRANT_TESTED
-from scripts.manifests import kuberay, schemas, serving
+from scripts.manifests import kuberay, monitoring, schemas, serving
 from scripts.manifests.overlays import K8S, OVERLAYS, ROOT, Object, Pod, name_of, of_kind, ray_clusters
 from tests.support.manifests import built, matches, one, pods_of
 
@@ -351,6 +354,10 @@ def test_metrics_have_the_names_that_a_service_without_a_cluster_gives_them(over
         assert re.fullmatch(rules[0]["regex"], "ray_serve_num_http_requests_total") is None
 
 
+def test_the_alert_rules_are_current() -> None:
+    assert monitoring.faults() == []
+
+
 # ---- who may speak to whom ---------------------------------------------------------------------------------------------------
 
 
@@ -462,15 +469,11 @@ class _KubernetesApi(BaseHTTPRequestHandler):
         self._answer(200 if known else 404, self.template if known else {"message": "not found"})
 
     def do_POST(self) -> None:
-        import json
-
         sent = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.created.append(sent)
         self._answer(201, {**sent, "metadata": {**sent["metadata"], "name": sent["metadata"]["generateName"] + "x7k2p"}})
 
     def _answer(self, status: int, body: Object) -> None:
-        import json
-
         content = json.dumps(body).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(content)))
@@ -518,6 +521,7 @@ def test_a_run_is_a_copy_of_the_template_that_is_not_suspended(kubernetes_api: t
     assert created[0]["spec"] == {**template["spec"], "suspend": False}
     assert created[0]["metadata"] == {
         "generateName": "lodestone-index-",
+        "namespace": "lodestone",
         "labels": template["metadata"]["labels"],
         "annotations": {"mine": "x"},
     }
@@ -535,6 +539,15 @@ def test_a_queued_run_waits_for_kueue_and_the_template_never_stands_in_the_queue
     assert created[0]["spec"]["suspend"] is True
     assert created[0]["metadata"]["labels"][script.QUEUE_LABEL] == one("gpu", "LocalQueue")["metadata"]["name"]
     assert script.QUEUE_LABEL not in one("gpu", "RayJob")["metadata"]["labels"]
+
+
+def test_people_may_give_a_run_another_command_line() -> None:
+    template = one("gpu", "RayJob")
+    command = [sys.executable, str(K8S / "base" / "create_index_job.py"), "--print", "--entrypoint", "lodestone verify --all"]
+
+    printed = json.loads(subprocess.run(command, input=json.dumps(template), capture_output=True, text=True, check=True).stdout)
+
+    assert printed["spec"] == {**template["spec"], "suspend": False, "entrypoint": "lodestone verify --all"}
 
 
 def test_a_refusal_of_the_api_is_passed_on(kubernetes_api: tuple[httpx.Client, list[Object]]) -> None:
