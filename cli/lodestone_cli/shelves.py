@@ -161,11 +161,10 @@ class RemoteShelf:
         raise UnknownNameError.among("directory", named, [f"{one['corpus']}/{one['name']}" for one in every])
 
     def runs(self, told: dict[str, Any]) -> list[dict[str, Any]]:
-        """The latest few among the service's latest."""
-        wanted = (run for run in self._remote.runs(limit=100).runs if run.corpus == told["corpus"])
+        """As the service tells them."""
         return [
             {"run_id": run.run_id, "kind": run.kind, "state": run.state, "started_at": run.started_at, "error": run.error}
-            for run, _ in zip(wanted, range(3), strict=False)
+            for run in self._remote.runs(limit=3, corpus=told["corpus"]).runs
         ]
 
     def add(self, path: str, *, corpus: str, watch: bool, index: bool) -> dict[str, Any]:

@@ -46,8 +46,8 @@ def list_(
     with Session(home=home, output=output, away=True) as session:
         if session.remote is not None:
             wanted = _state(state)
-            told = [_told(run) for run in session.remote.iter_runs() if corpus in {None, run.corpus}]
-            told = [row for row in told if wanted is None or row["state"] == wanted.value][:limit]
+            found = session.remote.iter_runs(corpus=corpus, state=None if wanted is None else wanted.value)
+            told = [_told(run) for run, _ in zip(found, range(limit), strict=False)]
             session.emit(told, lambda console: _print_list(console, told))
             return
         catalog = session.runtime.catalog
@@ -204,14 +204,12 @@ def _is_heard_of(run: Run) -> bool:
 
 def _run_of(remote: Lodestone, named: str | None, *, running: bool = False) -> RunInfo:
     """A service's run by its id or the beginning of it; for None the last one, of those that go on where that is meant."""
-    from itertools import islice
-
     if named is not None and is_id(named):
         return remote.run(named.lower())
     if named is not None:
         known = [one.run_id for one in remote.iter_runs()]
         return remote.run(id_among(named, known, what="run", hint="lodestone runs list"))
-    found = next((one for one in islice(remote.iter_runs(), 1_000) if not running or one.state == "running"), None)
+    found = next(remote.iter_runs(state="running" if running else None), None)
     if found is None:
         raise NotFoundError("no run is going on" if running else "no run was made yet", hint="lodestone runs list")
     return found

@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 from lodestone.client.call import Call, Repeat, as_bytes, as_model
+from lodestone_schemas.access import KeyPage
 from lodestone_schemas.api import (
     CorpusPage,
     EngineList,
@@ -19,11 +20,12 @@ from lodestone_schemas.api import (
     SearchResponse,
     TagPage,
     TrustPage,
+    UrlSearchRequest,
 )
 from lodestone_schemas.directories import DirectoryInfo, DirectoryPage, JobList
-from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelList
+from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelInfo, ModelList
 from lodestone_schemas.people import PersonPage
-from lodestone_schemas.runs import FailurePage, RunInfo, RunPage
+from lodestone_schemas.runs import FailurePage, RunInfo, RunPage, RunStateName
 from lodestone_schemas.service import Alive, ServiceStatus
 
 _PICTURES = ("image/",)
@@ -58,6 +60,12 @@ def similar(image_id: str, options: SearchOptions | None) -> Call[SearchResponse
 def by_picture(picture: bytes, options: SearchOptions | None) -> Call[SearchResponse]:
     """By a picture file's content."""
     return Call("POST", "/v1/search/image", as_model(SearchResponse), body=options or SearchOptions(), picture=picture)
+
+
+def by_url(url: str, options: SearchOptions | None) -> Call[SearchResponse]:
+    """By a picture that the service fetches."""
+    request = UrlSearchRequest(url=url, options=options or SearchOptions())
+    return Call("POST", "/v1/search/url", as_model(SearchResponse), body=request)
 
 
 def image(image_id: str) -> Call[ImageInfo]:
@@ -145,14 +153,16 @@ def tags(
     return Call("GET", "/v1/tags", as_model(TagPage), params=params)
 
 
-def people(offset: int, limit: int, cursor: str | None, *, corpus: str | None) -> Call[PersonPage]:
+def people(offset: int, limit: int, cursor: str | None) -> Call[PersonPage]:
     """Those found in pictures."""
-    return Call("GET", "/v1/people", as_model(PersonPage), params=page(offset, limit, cursor, corpus=corpus))
+    return Call("GET", "/v1/people", as_model(PersonPage), params=page(offset, limit, cursor))
 
 
-def runs(offset: int, limit: int, cursor: str | None) -> Call[RunPage]:
+def runs(
+    offset: int, limit: int, cursor: str | None, *, corpus: str | None, kind: str | None, state: RunStateName | None
+) -> Call[RunPage]:
     """Newest first."""
-    return Call("GET", "/v1/runs", as_model(RunPage), params=page(offset, limit, cursor))
+    return Call("GET", "/v1/runs", as_model(RunPage), params=page(offset, limit, cursor, corpus=corpus, kind=kind, state=state))
 
 
 def run(run_id: str) -> Call[RunInfo]:
@@ -170,6 +180,11 @@ def models() -> Call[ModelList]:
     return Call("GET", "/v1/models", as_model(ModelList))
 
 
+def model(model_id: str) -> Call[ModelInfo]:
+    """One of them."""
+    return Call("GET", f"/v1/models/{part(model_id)}", as_model(ModelInfo))
+
+
 def embeddings(request: EmbeddingsRequest) -> Call[EmbeddingList]:
     """Vectors."""
     return Call("POST", "/v1/embeddings", as_model(EmbeddingList), body=request)
@@ -183,6 +198,21 @@ def generate_images(request: DrawingRequest) -> Call[DrawingList]:
 def alive() -> Call[Alive]:
     """Whether the process answers."""
     return Call("GET", "/healthz", as_model(Alive))
+
+
+def ready() -> Call[ServiceStatus]:
+    """Whether models, store and catalog answer."""
+    return Call("GET", "/readyz", as_model(ServiceStatus), repeat=Repeat.NEVER)
+
+
+def metrics() -> Call[bytes]:
+    """For Prometheus."""
+    return Call("GET", "/metrics", as_bytes("text/plain", "application/openmetrics-text"))
+
+
+def keys(offset: int, limit: int) -> Call[KeyPage]:
+    """Newest first."""
+    return Call("GET", "/v1/keys", as_model(KeyPage), params=page(offset, limit, None))
 
 
 def status() -> Call[ServiceStatus]:

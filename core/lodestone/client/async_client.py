@@ -7,10 +7,9 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 import httpx
 
 from lodestone.client import asking, batches, changing
-from lodestone.client.async_transport import AsyncTransport
+from lodestone.client.async_managing import AsyncManaging
 from lodestone.client.connection import Connection
 from lodestone.client.paging import AsyncPages
-from lodestone.client.problems import error_of, unavailable
 from lodestone.client.reading import Reading
 from lodestone.client.retrying import RetryPolicy
 from lodestone_schemas.api import (
@@ -29,8 +28,6 @@ from lodestone_schemas.api import (
     SearchOptions,
     SearchRequest,
     SearchResponse,
-    SyncProgress,
-    SyncRequest,
     TagInfo,
     TagList,
     TagPage,
@@ -38,23 +35,11 @@ from lodestone_schemas.api import (
     TrustPage,
 )
 from lodestone_schemas.batch import BatchAnswer
-from lodestone_schemas.directories import (
-    DirectoryAdded,
-    DirectoryChange,
-    DirectoryInfo,
-    DirectoryPage,
-    DirectoryRequest,
-    JobInfo,
-    JobList,
-)
-from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelList
+from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelInfo, ModelList
 from lodestone_schemas.people import PersonPage
-from lodestone_schemas.runs import FailureInfo, FailurePage, RunInfo, RunPage
-from lodestone_schemas.service import Alive, ServiceStatus
-from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
 
-class AsyncLodestone(AsyncTransport):
+class AsyncLodestone(AsyncManaging):
     """Asks a service, of one event loop. Close it, or use it as an asynchronous context manager.
 
     Args:
@@ -124,6 +109,10 @@ class AsyncLodestone(AsyncTransport):
         """Pictures like the one in `picture`, a picture file's content."""
         return await self._run(asking.by_picture(picture, options))
 
+    async def by_url(self, url: str, options: SearchOptions | None = None) -> SearchResponse:
+        """Pictures like the one at a public address, where the service fetches such (`serve.fetch_urls`)."""
+        return await self._run(asking.by_url(url, options))
+
     async def image(self, image_id: str) -> ImageInfo:
         """What is known about one picture."""
         return await self._run(asking.image(image_id))
@@ -151,50 +140,6 @@ class AsyncLodestone(AsyncTransport):
     def iter_corpora(self) -> AsyncIterator[CorpusInfo]:
         """All corpora."""
         return AsyncPages(lambda offset, cursor: self.corpora(offset, 200, cursor=cursor), lambda page: page.corpora).items()
-
-    async def remove_corpus(self, name: str) -> None:
-        """Remove a corpus everywhere. The pictures themselves are not touched."""
-        await self._run(changing.remove_corpus(name))
-
-    async def directories(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> DirectoryPage:
-        """One page of the directories."""
-        return await self._run(asking.directories(offset, limit, cursor))
-
-    def iter_directories(self) -> AsyncIterator[DirectoryInfo]:
-        """All directories."""
-        return AsyncPages(
-            lambda offset, cursor: self.directories(offset, 200, cursor=cursor), lambda page: page.directories
-        ).items()
-
-    async def directory(self, directory_id: str) -> DirectoryInfo:
-        """One directory."""
-        return await self._run(asking.directory(directory_id))
-
-    async def add_directory(self, request: DirectoryRequest, *, idempotency_key: str | None = None) -> DirectoryAdded:
-        """Add a folder of the service's machine; it is indexed in the background. One that is there already stays."""
-        return await self._run(changing.add_directory(request, idempotency_key))
-
-    async def change_directory(
-        self, directory_id: str, change: DirectoryChange, *, idempotency_key: str | None = None
-    ) -> DirectoryInfo:
-        """Switch a directory on or off, or its watching."""
-        return await self._run(changing.change_directory(directory_id, change, idempotency_key))
-
-    async def index_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> JobInfo:
-        """Have the service bring a directory up to date in the background."""
-        return await self._run(changing.index_directory(directory_id, idempotency_key))
-
-    async def remove_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> None:
-        """Forget a directory; what is being indexed of it is stopped."""
-        await self._run(changing.remove_directory(directory_id, idempotency_key))
-
-    async def jobs(self) -> JobList:
-        """What the service indexes in the background."""
-        return await self._run(asking.jobs())
-
-    async def cancel_job(self, job_id: str) -> JobInfo:
-        """Take back or stop one piece of background indexing."""
-        return await self._run(changing.cancel_job(job_id))
 
     async def queries(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> QueryPage:
         """One page of recorded queries, newest first."""
@@ -265,39 +210,17 @@ class AsyncLodestone(AsyncTransport):
         """Remove one tag."""
         await self._run(changing.remove_tag(tag_id, idempotency_key))
 
-    async def people(
-        self, offset: int = 0, limit: int = 50, *, cursor: str | None = None, corpus: str | None = None
-    ) -> PersonPage:
+    async def people(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> PersonPage:
         """One page of the people found in pictures."""
-        return await self._run(asking.people(offset, limit, cursor, corpus=corpus))
-
-    async def runs(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> RunPage:
-        """One page of index and training runs, newest first."""
-        return await self._run(asking.runs(offset, limit, cursor))
-
-    def iter_runs(self) -> AsyncIterator[RunInfo]:
-        """All runs, newest first."""
-        return AsyncPages(lambda offset, cursor: self.runs(offset, 200, cursor=cursor), lambda page: page.runs).items()
-
-    async def run(self, run_id: str) -> RunInfo:
-        """One run."""
-        return await self._run(asking.run(run_id))
-
-    async def cancel_run(self, run_id: str) -> RunInfo:
-        """Ask a run to stop; what is finished is kept."""
-        return await self._run(changing.cancel_run(run_id))
-
-    async def run_failures(self, run_id: str, limit: int = 50, *, cursor: str | None = None) -> FailurePage:
-        """One page of the files that failed in a run."""
-        return await self._run(asking.run_failures(run_id, limit, cursor))
-
-    def iter_run_failures(self, run_id: str) -> AsyncIterator[FailureInfo]:
-        """All files that failed in a run."""
-        return AsyncPages(lambda _, cursor: self.run_failures(run_id, 200, cursor=cursor), lambda page: page.failures).items()
+        return await self._run(asking.people(offset, limit, cursor))
 
     async def models(self) -> ModelList:
         """Spaces, text encoders, backbones and generators."""
         return await self._run(asking.models())
+
+    async def model(self, model_id: str) -> ModelInfo:
+        """One of them."""
+        return await self._run(asking.model(model_id))
 
     async def embeddings(self, request: EmbeddingsRequest) -> EmbeddingList:
         """Vectors of words, or of pictures as `data:` URLs."""
@@ -306,27 +229,3 @@ class AsyncLodestone(AsyncTransport):
     async def generate_images(self, request: DrawingRequest) -> DrawingList:
         """Have a generator draw pictures; it may cost something, so it is not asked twice."""
         return await self._run(asking.generate_images(request))
-
-    async def alive(self) -> Alive:
-        """Whether the process answers, and which run of the service it is."""
-        return await self._run(asking.alive())
-
-    async def status(self) -> ServiceStatus:
-        """What answers in the service right now."""
-        return await self._run(asking.status())
-
-    async def shadow(self, request: ShadowRequest) -> ShadowResult:
-        """Have the service compare both versions of a space that is being swapped; may take minutes."""
-        return await self._run(changing.shadow(request))
-
-    async def sync(self, request: SyncRequest | None = None) -> AsyncIterator[SyncProgress]:
-        """Have the service bring its collections in line; yields every step, the last one `done`."""
-        ended = False
-        async for line in self._lines(changing.sync(request)):
-            step = changing.progress_of(line)
-            if step.type == "error" and step.problem is not None:
-                raise error_of(step.problem.model_dump())
-            ended = step.type == "done"
-            yield step
-        if not ended:
-            raise unavailable(self.url, "it went away during a sync")

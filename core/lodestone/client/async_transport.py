@@ -21,6 +21,8 @@ from lodestone_schemas.api import Event
 
 T = TypeVar("T")
 
+_ENDED = 204  # a stream whose last event came already
+
 
 class AsyncTransport:
     """Sends calls, within one event loop; an asynchronous context manager that drops its connections."""
@@ -86,6 +88,8 @@ class AsyncTransport:
             call = reading.call()
             try:
                 async with self._opened(call, patience, self._between_events(patience)) as answer:
+                    if answer.status_code == _ENDED:
+                        return
                     check_kind(answer, "text/event-stream", self.url)
                     async for sse in EventSource(answer).aiter_sse():
                         event = reading.take(sse.data, sse.id) if sse.data else None

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from lodestone.client.asking import part
 from lodestone.client.call import IDEMPOTENCY_KEY, Call, Repeat, T, as_model, as_nothing
+from lodestone_schemas.access import KeyCreated, KeyInfo, KeyRequest, KeyRotation
 from lodestone_schemas.api import FeedbackRequest, FeedbackResult, SyncProgress, SyncRequest, TagList, TagRequest
 from lodestone_schemas.directories import DirectoryAdded, DirectoryChange, DirectoryInfo, DirectoryRequest, JobInfo
 from lodestone_schemas.runs import RunInfo
@@ -67,6 +68,22 @@ def cancel_run(run_id: str) -> Call[RunInfo]:
 def remove_corpus(name: str) -> Call[None]:
     """May take minutes; a second one would find nothing to remove."""
     return Call("DELETE", f"/v1/corpora/{part(name)}", as_nothing, repeat=Repeat.NEVER, endless=True)
+
+
+def create_key(request: KeyRequest) -> Call[KeyCreated]:
+    """A second sending would make a second key."""
+    return Call("POST", "/v1/keys", as_model(KeyCreated), body=request, repeat=Repeat.NEVER)
+
+
+def rotate_key(key_id: str, rotation: KeyRotation | None) -> Call[KeyCreated]:
+    """A second sending would make a second key."""
+    path = f"/v1/keys/{part(key_id)}/rotate"
+    return Call("POST", path, as_model(KeyCreated), body=rotation or KeyRotation(), repeat=Repeat.NEVER)
+
+
+def revoke_key(key_id: str) -> Call[KeyInfo]:
+    """What is revoked twice is revoked."""
+    return Call("DELETE", f"/v1/keys/{part(key_id)}", as_model(KeyInfo))
 
 
 def sync(request: SyncRequest | None) -> Call[None]:

@@ -9,10 +9,9 @@ import httpx
 from lodestone.client import asking, batches, changing
 from lodestone.client.connection import Connection
 from lodestone.client.paging import Pages
-from lodestone.client.problems import error_of, unavailable
 from lodestone.client.reading import Reading
 from lodestone.client.retrying import RetryPolicy
-from lodestone.client.transport import Transport
+from lodestone.client.sync_managing import Managing
 from lodestone_schemas.api import (
     CorpusInfo,
     CorpusPage,
@@ -29,8 +28,6 @@ from lodestone_schemas.api import (
     SearchOptions,
     SearchRequest,
     SearchResponse,
-    SyncProgress,
-    SyncRequest,
     TagInfo,
     TagList,
     TagPage,
@@ -38,23 +35,11 @@ from lodestone_schemas.api import (
     TrustPage,
 )
 from lodestone_schemas.batch import BatchAnswer
-from lodestone_schemas.directories import (
-    DirectoryAdded,
-    DirectoryChange,
-    DirectoryInfo,
-    DirectoryPage,
-    DirectoryRequest,
-    JobInfo,
-    JobList,
-)
-from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelList
+from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelInfo, ModelList
 from lodestone_schemas.people import PersonPage
-from lodestone_schemas.runs import FailureInfo, FailurePage, RunInfo, RunPage
-from lodestone_schemas.service import Alive, ServiceStatus
-from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
 
-class Lodestone(Transport):
+class Lodestone(Managing):
     """Asks a service. Safe to use from several threads; close it, or use it as a context manager.
 
     Args:
@@ -124,6 +109,10 @@ class Lodestone(Transport):
         """Pictures like the one in `picture`, a picture file's content."""
         return self._run(asking.by_picture(picture, options))
 
+    def by_url(self, url: str, options: SearchOptions | None = None) -> SearchResponse:
+        """Pictures like the one at a public address, where the service fetches such (`serve.fetch_urls`)."""
+        return self._run(asking.by_url(url, options))
+
     def image(self, image_id: str) -> ImageInfo:
         """What is known about one picture."""
         return self._run(asking.image(image_id))
@@ -151,48 +140,6 @@ class Lodestone(Transport):
     def iter_corpora(self) -> Iterator[CorpusInfo]:
         """All corpora."""
         return Pages(lambda offset, cursor: self.corpora(offset, 200, cursor=cursor), lambda page: page.corpora).items()
-
-    def remove_corpus(self, name: str) -> None:
-        """Remove a corpus everywhere. The pictures themselves are not touched."""
-        self._run(changing.remove_corpus(name))
-
-    def directories(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> DirectoryPage:
-        """One page of the directories."""
-        return self._run(asking.directories(offset, limit, cursor))
-
-    def iter_directories(self) -> Iterator[DirectoryInfo]:
-        """All directories."""
-        return Pages(lambda offset, cursor: self.directories(offset, 200, cursor=cursor), lambda page: page.directories).items()
-
-    def directory(self, directory_id: str) -> DirectoryInfo:
-        """One directory."""
-        return self._run(asking.directory(directory_id))
-
-    def add_directory(self, request: DirectoryRequest, *, idempotency_key: str | None = None) -> DirectoryAdded:
-        """Add a folder of the service's machine; it is indexed in the background. One that is there already stays."""
-        return self._run(changing.add_directory(request, idempotency_key))
-
-    def change_directory(
-        self, directory_id: str, change: DirectoryChange, *, idempotency_key: str | None = None
-    ) -> DirectoryInfo:
-        """Switch a directory on or off, or its watching."""
-        return self._run(changing.change_directory(directory_id, change, idempotency_key))
-
-    def index_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> JobInfo:
-        """Have the service bring a directory up to date in the background."""
-        return self._run(changing.index_directory(directory_id, idempotency_key))
-
-    def remove_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> None:
-        """Forget a directory; what is being indexed of it is stopped."""
-        self._run(changing.remove_directory(directory_id, idempotency_key))
-
-    def jobs(self) -> JobList:
-        """What the service indexes in the background."""
-        return self._run(asking.jobs())
-
-    def cancel_job(self, job_id: str) -> JobInfo:
-        """Take back or stop one piece of background indexing."""
-        return self._run(changing.cancel_job(job_id))
 
     def queries(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> QueryPage:
         """One page of recorded queries, newest first."""
@@ -263,37 +210,17 @@ class Lodestone(Transport):
         """Remove one tag."""
         self._run(changing.remove_tag(tag_id, idempotency_key))
 
-    def people(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None, corpus: str | None = None) -> PersonPage:
+    def people(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> PersonPage:
         """One page of the people found in pictures."""
-        return self._run(asking.people(offset, limit, cursor, corpus=corpus))
-
-    def runs(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> RunPage:
-        """One page of index and training runs, newest first."""
-        return self._run(asking.runs(offset, limit, cursor))
-
-    def iter_runs(self) -> Iterator[RunInfo]:
-        """All runs, newest first."""
-        return Pages(lambda offset, cursor: self.runs(offset, 200, cursor=cursor), lambda page: page.runs).items()
-
-    def run(self, run_id: str) -> RunInfo:
-        """One run."""
-        return self._run(asking.run(run_id))
-
-    def cancel_run(self, run_id: str) -> RunInfo:
-        """Ask a run to stop; what is finished is kept."""
-        return self._run(changing.cancel_run(run_id))
-
-    def run_failures(self, run_id: str, limit: int = 50, *, cursor: str | None = None) -> FailurePage:
-        """One page of the files that failed in a run."""
-        return self._run(asking.run_failures(run_id, limit, cursor))
-
-    def iter_run_failures(self, run_id: str) -> Iterator[FailureInfo]:
-        """All files that failed in a run."""
-        return Pages(lambda _, cursor: self.run_failures(run_id, 200, cursor=cursor), lambda page: page.failures).items()
+        return self._run(asking.people(offset, limit, cursor))
 
     def models(self) -> ModelList:
         """Spaces, text encoders, backbones and generators."""
         return self._run(asking.models())
+
+    def model(self, model_id: str) -> ModelInfo:
+        """One of them."""
+        return self._run(asking.model(model_id))
 
     def embeddings(self, request: EmbeddingsRequest) -> EmbeddingList:
         """Vectors of words, or of pictures as `data:` URLs."""
@@ -302,27 +229,3 @@ class Lodestone(Transport):
     def generate_images(self, request: DrawingRequest) -> DrawingList:
         """Have a generator draw pictures; it may cost something, so it is not asked twice."""
         return self._run(asking.generate_images(request))
-
-    def alive(self) -> Alive:
-        """Whether the process answers, and which run of the service it is."""
-        return self._run(asking.alive())
-
-    def status(self) -> ServiceStatus:
-        """What answers in the service right now."""
-        return self._run(asking.status())
-
-    def shadow(self, request: ShadowRequest) -> ShadowResult:
-        """Have the service compare both versions of a space that is being swapped; may take minutes."""
-        return self._run(changing.shadow(request))
-
-    def sync(self, request: SyncRequest | None = None) -> Iterator[SyncProgress]:
-        """Have the service bring its collections in line; yields every step, the last one `done`."""
-        ended = False
-        for line in self._lines(changing.sync(request)):
-            step = changing.progress_of(line)
-            if step.type == "error" and step.problem is not None:
-                raise error_of(step.problem.model_dump())
-            ended = step.type == "done"
-            yield step
-        if not ended:
-            raise unavailable(self.url, "it went away during a sync")

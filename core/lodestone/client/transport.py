@@ -20,6 +20,8 @@ from lodestone_schemas.api import Event
 
 T = TypeVar("T")
 
+_ENDED = 204  # a stream whose last event came already
+
 
 class Transport:
     """Sends calls. Safe to use from several threads; a context manager that drops its connections."""
@@ -85,6 +87,8 @@ class Transport:
             call = reading.call()
             try:
                 with self._opened(call, patience, self._between_events(patience)) as answer:
+                    if answer.status_code == _ENDED:
+                        return
                     check_kind(answer, "text/event-stream", self.url)
                     for sse in EventSource(answer).iter_sse():
                         event = reading.take(sse.data, sse.id) if sse.data else None
