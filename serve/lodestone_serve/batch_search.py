@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import structlog
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -71,14 +71,14 @@ class Batches:
         """One batch less."""
         self._open -= 1
 
-    async def ask(self, ask: Ask, request: SearchRequest, *, owner: str, admission: Admission) -> SearchResponse:
+    async def ask(self, ask: Ask, request: SearchRequest, admission: Admission) -> SearchResponse:
         """The answer, when it is the question's turn; its own deadline counts from then."""
         give_up = time.monotonic() + _PATIENCE_S
         async with self._turns:
             while True:
                 try:
                     async with admission.slot(deadline=give_up, priority=Priority.BATCH) as ticket:
-                        asking = Asking(owner=owner, arrived=time.monotonic(), text_only=ticket.text_only)
+                        asking = Asking(arrived=time.monotonic(), text_only=ticket.text_only)
                         response = await ask(request, asking=asking)
                         ticket.guided = bool(response.guides)
                         return response
@@ -96,7 +96,7 @@ class _Line:
 
 
 class _LeftError(Exception):
-    """The client went away."""
+    """The client went away, or is told that its batch as a whole is refused."""
 
 
 class BatchResponse(Response):
@@ -106,7 +106,6 @@ class BatchResponse(Response):
         batches: Where turns come from.
         ask: Answers one question.
         admission: Gives slots.
-        owner: Whose queries they are.
         request_id: For the log.
         fields: Which members of the answers are sent.
         observe: Told every answer.
@@ -118,7 +117,6 @@ class BatchResponse(Response):
         ask: Ask,
         *,
         admission: Admission,
-        owner: str,
         request_id: str,
         fields: Selection,
         observe: Callable[[SearchResponse], None],
@@ -127,7 +125,6 @@ class BatchResponse(Response):
         self._batches = batches
         self._ask = ask
         self._admission = admission
-        self._owner = owner
         self._request_id = request_id
         self._include = None if fields.include is None else {"line": True, "id": True, "response": fields.include}
         self._observe = observe
@@ -147,7 +144,8 @@ class BatchResponse(Response):
                 await self._send(send)
                 reading.cancel()
         except* (_LeftError, OSError) as left:  # nobody reads on
-            _log.info("a batch was left", request_id=self._request_id, why=repr(left.exceptions[0]))
+            if self._broken is None:
+                _log.info("a batch was left", request_id=self._request_id, why=repr(left.exceptions[0]))
         finally:
             self._batches.leave()
         if self._broken is not None and not self._started:
@@ -162,6 +160,8 @@ class BatchResponse(Response):
                 raise InvalidRequestError("there is no question in the batch", hint="send one SearchRequest a line")
         except (LodestoneError, Refusal) as error:
             self._broken = error
+            if not self._started:
+                raise _LeftError from error  # nothing is known of it outside: it can be refused as a whole
         self._lines.put_nowait(None)
         while (await receive())["type"] != "http.disconnect":
             pass
@@ -220,7 +220,7 @@ class BatchResponse(Response):
         question: BatchLine | None = None
         try:
             question = BatchLine.model_validate_json(line.content)
-            response = await self._batches.ask(self._ask, question.search(), owner=self._owner, admission=self._admission)
+            response = await self._batches.ask(self._ask, question.search(), self._admission)
         except ValidationError as error:
             problem = validation_problem(error.errors(include_url=False))
         except LodestoneError as error:
@@ -239,8 +239,6 @@ class BatchResponse(Response):
         while (answer := await self._answers.get()) is not None:
             await self._sent(send, answer)
         if self._broken is not None:
-            if not self._started:
-                return
             await self._sent(send, BatchAnswer(line=self._count + 1, problem=_problem(self._broken)))
         await self._start(send)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -274,5 +272,5 @@ def _id_of(line: _Line) -> str | None:
     return None
 
 
-class _OnlyId(BatchLine, extra="ignore"):
-    query: str = ""
+class _OnlyId(BaseModel):
+    id: str | None = Field(None, max_length=200)

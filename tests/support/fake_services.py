@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
 from lodestone.errors import ImageError, NotFoundError, UnknownNameError
+from lodestone.paging import decode_cursor, encode_cursor
 from lodestone.query.asking import NOW, Asking
 from lodestone_schemas.api import (
     CorpusInfo,
@@ -26,8 +29,9 @@ from lodestone_schemas.api import (
     SyncProgress,
     SyncRequest,
 )
+from lodestone_schemas.openai import DrawingRequest, ModelInfo, ModelList
 from lodestone_schemas.service import Check, ServiceStatus
-from lodestone_serve.services import StoredFile
+from lodestone_serve.services import Drawn, Embedded, StoredFile
 
 KNOWN_ID = "5f0f7a52-6f62-5b1f-9d3e-0a4f6d1c2b3a"
 UNKNOWN_ID = "00000000-0000-5000-8000-000000000000"
@@ -127,13 +131,41 @@ class FakeServices:
         path.write_bytes(b"content bytes")
         return StoredFile(path, "image/png", "tag2")
 
-    async def corpora(self, offset: int, limit: int) -> CorpusPage:
+    async def models(self) -> ModelList:
+        known = [
+            ModelInfo(id="words", name="words", kind="space", created=1, dim=4, takes=["text"], gives=["embedding"]),
+            ModelInfo(id="eyes", name="eyes", kind="space", created=1, dim=4, takes=["picture"], gives=["embedding"]),
+            ModelInfo(id="generator/words", name="words", kind="generator", created=1, gives=["picture"]),
+        ]
+        return ModelList(data=known)
+
+    async def embed(self, model: str, inputs: Sequence[str | bytes]) -> Embedded:
+        self.asked.append((model, list(inputs)))
+        if self.fail:
+            raise self.fail
+        return Embedded(model, np.eye(4, dtype=np.float32)[: len(inputs)])
+
+    async def draw(self, request: DrawingRequest) -> Drawn:
+        self.asked.append(request)
+        if self.fail:
+            raise self.fail
+        pictures = [np.full((32, 48, 3), 40 * place, np.uint8) for place in range(request.n)]
+        return Drawn("brush", pictures, cost=0.5, warnings=["slow today"])
+
+    async def corpora(self, offset: int, limit: int, *, cursor: str | None = None) -> CorpusPage:
         names = ["a", "b", "c"]
+        if cursor is not None:
+            names = [name for name in names if name > decode_cursor("corpora", cursor, str)[0]]
         page = [
             CorpusInfo(name=name, corpus_id=name, images=1, failures=0, roots=[], created_at=START)
             for name in names[offset : offset + limit]
         ]
-        return CorpusPage(corpora=page, next_offset=offset + limit if offset + limit < len(names) else None)
+        more = offset + limit < len(names)
+        return CorpusPage(
+            corpora=page,
+            next_offset=offset + limit if more and cursor is None else None,
+            next_cursor=encode_cursor("corpora", page[-1].name) if more else None,
+        )
 
     async def remove_corpus(self, name: str) -> None:
         if name != "a":

@@ -15,7 +15,7 @@ from lodestone_serve.batch_search import Batches, BatchResponse
 from lodestone_serve.context import REQUEST_ID
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.pages import Fields, Selection
-from lodestone_serve.principal import Asker, Seen, needs
+from lodestone_serve.principal import Seen, needs
 from lodestone_serve.streams import NDJSON
 
 BATCH_SEARCH: Final = "/v1/search/batch"
@@ -48,13 +48,12 @@ def batch_router(batches: Batches, metrics: Metrics) -> APIRouter:
             }
         },
     )
-    async def search_batch(services: Seen, asker: Asker, request: Request, fields: _Chosen) -> BatchResponse:
+    async def search_batch(services: Seen, request: Request, fields: _Chosen) -> BatchResponse:
         """Answer many questions, behind the interactive ones. Each gets a line of its own: an answer, or a problem."""
         return BatchResponse(
             batches,
             services.answer,
             admission=admission_of(request),
-            owner=asker.owner,
             request_id=request.headers.get(REQUEST_ID, ""),
             fields=fields,
             observe=metrics.observe_answer,
