@@ -108,7 +108,7 @@ class ServiceClient(Lodestone):
             headers={TOKEN_HEADER: address.token},
             timeout_s=timeout_s,
             connect_s=_PROBE_S,
-            policy=RetryPolicy(unreached=False),  # who does not answer on this machine has ended
+            policy=RetryPolicy(attempts=2, unreached=False),  # who cannot be reached on this machine has ended
             proxies=False,  # a proxy from the environment has no business between two processes of one machine
         )
         Transport.__init__(self, connection)

@@ -155,9 +155,9 @@ def test_what_takes_long_for_a_reason_is_waited_for(
 
 
 def _slowly(method: Callable[..., Awaitable[object]]) -> Callable[..., Awaitable[object]]:
-    async def later(*arguments: object) -> object:
+    async def later(*arguments: object, **options: object) -> object:
         await asyncio.sleep(0.5)
-        return await method(*arguments)
+        return await method(*arguments, **options)
 
     return later
 
