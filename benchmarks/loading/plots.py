@@ -73,17 +73,28 @@ def timeline(outcomes: Sequence[Outcome], struck: Sequence[Struck], path: Path, 
 
 
 def steps(
-    moments: Sequence[tuple[float, str]], outcomes: Sequence[Outcome], replicas: Sequence[tuple[float, int, int]], path: Path
+    moments: Sequence[tuple[float, str]],
+    outcomes: Sequence[Outcome],
+    replicas: Sequence[tuple[float, int, int]],
+    path: Path,
+    *,
+    title: str = "",
 ) -> None:
-    """Latency of each request, and replicas wanted and running, over time; `moments` are marked by name."""
-    with _figure(path, "", columns=1, rows=2) as (top, bottom):
+    """Latency of each request, and replicas there (seconds, all, those that serve) over time; `moments` are marked by name."""
+    with _figure(path, title, columns=1, rows=2) as (top, bottom):
         good = [one for one in outcomes if one.in_time]
         bad = [one for one in outcomes if not one.in_time]
         top.plot([one.due for one in good], [one.latency * 1000 for one in good], ".", markersize=3, color="tab:blue")
         top.plot([one.due for one in bad], [one.latency * 1000 for one in bad], "x", color="tab:red", label="not in time")
         top.set(ylabel="latency, ms", yscale="log")
         times = [at for at, _, _ in replicas]
-        bottom.step(times, [wanted for _, wanted, _ in replicas], where="post", color="tab:grey", label="replicas wanted")
+        bottom.step(
+            times,
+            [wanted for _, wanted, _ in replicas],
+            where="post",
+            color="tab:grey",
+            label="replicas, starting and stopping ones too",
+        )
         bottom.step(times, [there for _, _, there in replicas], where="post", color="tab:blue", label="replicas serving")
         bottom.set(xlabel="seconds", ylabel="replicas", ylim=(0, None))
         bottom.legend(fontsize=8)

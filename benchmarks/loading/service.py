@@ -1,6 +1,7 @@
 """Which service is loaded? A real one in a process of its own, over a home of pictures that are not there.
 
-On Ray Serve as `lodestone serve` runs it, or, as its peer, the same app on uvicorn alone.
+On Ray Serve as `lodestone serve` runs it (`watched`: it also says how many replicas there are), or, as its peer, the same app
+on uvicorn alone.
 """
 
 from __future__ import annotations
@@ -27,13 +28,33 @@ from lodestone.runtime import Runtime
 START_S = 240.0
 _POLL_S = 0.05
 REPLICA, PROXY, CONTROLLER = "ray::ServeReplica", "ray::ProxyActor", "ray::ServeController"
-Host = Literal["serve", "uvicorn"]
+Host = Literal["serve", "watched", "uvicorn"]
 _PROGRAMS: Mapping[str, str] = {
     "serve": """
 import json, sys
 from lodestone.config.settings import load_settings
 from lodestone_serve.run import serve_forever
 serve_forever(load_settings(json.loads(sys.argv[1])).settings, ready_callback=lambda url: print("ready", url, flush=True))
+""",
+    "watched": """
+import json, sys, threading, time
+from lodestone.config.settings import load_settings
+from lodestone_serve.run import serve_forever
+def watch():
+    from ray import serve
+    last = None
+    while True:
+        applications = serve.status().applications.values()
+        states = {name: {str(getattr(state, "value", state)): count for state, count in one.replica_states.items() if count}
+                  for found in applications for name, one in found.deployments.items()}
+        if states != last:
+            print("replicas", json.dumps([time.time(), states]), flush=True)
+            last = states
+        time.sleep(0.1)
+def ready(url):
+    threading.Thread(target=watch, daemon=True).start()
+    print("ready", url, flush=True)
+serve_forever(load_settings(json.loads(sys.argv[1])).settings, ready_callback=ready)
 """,
     "uvicorn": """
 import asyncio, json, sys
@@ -61,10 +82,11 @@ asyncio.run(main())
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running service."""
+    """A running service; `log` is the file of what it prints."""
 
     process: subprocess.Popen[str]
     url: str
+    log: Path
 
     def processes(self, title: str) -> list[int]:
         """Ids of its processes whose title begins so: `REPLICA`, `PROXY`, `CONTROLLER`, or a longer one."""
@@ -81,6 +103,12 @@ class Running:
             if words and words[0].startswith(begin):
                 found.append((process.pid, words[0].split()[0].partition(".")[0]))
         return found
+
+    def replicas(self) -> list[tuple[float, dict[str, dict[str, int]]]]:
+        """What a `watched` service saw so far: wall-clock seconds, and deployment -> state -> replicas, at every change."""
+        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        found = [json.loads(line.removeprefix("replicas ")) for line in lines if line.startswith("replicas [")]
+        return [(float(at), states) for at, states in found]
 
     def metrics(self) -> dict[str, float]:
         """What /metrics says now: name with labels -> value."""
@@ -113,13 +141,23 @@ def fill_home(flags: Mapping[str, Any], *, points: int, captioned: float) -> Non
 
 
 @contextmanager
-def running(flags: Mapping[str, Any], *, host: Host = "serve", log: Path | None = None) -> Iterator[Running]:
+def running(
+    flags: Mapping[str, Any],
+    *,
+    host: Host = "serve",
+    environment: Mapping[str, str] | None = None,
+) -> Iterator[Running]:
     """Serve the home of `flags` inside the block; stopped by SIGTERM at its end.
+
+    Args:
+        flags: From `flags_for`.
+        host: What it runs on.
+        environment: Variables besides this process's own.
 
     Raises:
         RuntimeError: the service did not come up; with the end of what it said.
     """
-    path = log or Path(str(flags["home"])) / f"{host}.log"
+    path = Path(str(flags["home"])) / f"{host}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w+", encoding="utf-8") as output:
         process = subprocess.Popen(
@@ -127,10 +165,10 @@ def running(flags: Mapping[str, Any], *, host: Host = "serve", log: Path | None 
             stdout=output,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
         )
         try:
-            yield Running(process, _url(process, path))
+            yield Running(process, _url(process, path), path)
         finally:
             process.send_signal(signal.SIGTERM)
             try:
