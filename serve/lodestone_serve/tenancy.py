@@ -334,13 +334,11 @@ class Tenant:
             raise self._whole("comparing versions by everybody's queries")
         return await self._home.shadow(request)
 
-    async def sync(self, request: SyncRequest) -> AsyncIterator[SyncProgress]:
+    def sync(self, request: SyncRequest) -> AsyncIterator[SyncProgress]:
         """See `Services.sync`."""
         if self._sight.corpora is not None:
             raise self._whole("bringing collections in line")
-        async with aclosing(cast("Any", self._home.sync(request))) as steps:
-            async for step in steps:
-                yield step
+        return self._home.sync(request)
 
     # -- helpers -------------------------------------------------------------------------------------------------------------
 
