@@ -1,0 +1,193 @@
+"""Does a service whose models and guide engines are other processes answer as one process does, and end what nobody wants?"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import httpx
+import psutil
+import pytest
+from tests.support.cli import environment
+from tests.support.homes import home_settings, index, stop, wait_until, write_pictures
+from tests.support.image_servers import ImageServer
+from tests.support.photos import CAT, photo
+from tests.support.pictures import encoded
+
+from lodestone.config.home import Home
+from lodestone.config.settings import Settings
+from lodestone.service import read_address
+from lodestone_schemas.api import SearchOptions, SearchRequest
+from lodestone_serve.home_services import HomeServices
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+WORDS = SearchRequest(query="a photo of a cat", limit=5, guides=0)
+GUIDED = SearchRequest(query="a cup of coffee", limit=5, guides=2, generators=["drawn"], seed=3)
+SETTINGS = """
+[generators.drawn]
+kind = "http"
+url = "{url}"
+size = 64
+timeout_s = 60
+options = {{ allow_hosts = ["127.0.0.1"] }}
+
+[guide_cache]
+limit_mb = 0
+
+[query]
+gate = false
+
+[serve]
+port = 0
+upkeep = false
+
+[serve.graph]
+shape = "{shape}"
+"""
+
+
+@dataclass(frozen=True)
+class Running:
+    """The service, what it draws with, and what one process answered before."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+    pictures: ImageServer
+    expected: dict[str, list[str]]
+
+    def replicas(self, deployment: str) -> list[psutil.Process]:
+        family = psutil.Process(self.process.pid).children(recursive=True)
+        return [one for one in family if f"ServeReplica:lodestone:{deployment}" in " ".join(one.cmdline())]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("graph")
+    write_pictures(folder / "pictures", drawn=8)
+    with ImageServer() as pictures:
+        config = folder / "service.toml"
+        config.write_text(SETTINGS.format(url=pictures.url, shape="graph"), "utf8")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LODESTONE_CONFIG", str(config))
+            settings = home_settings(folder / "home")
+        index(settings, folder / "pictures")
+        expected = asyncio.run(_in_one_process(settings))
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lodestone_cli", "serve", "--config", str(config)],
+            env={**environment(folder / "home"), "LODESTONE_MODELS__THREADS": "1"},
+        )
+        try:
+            wait_until(lambda: read_address(Home(folder / "home")) is not None or process.poll() is not None, seconds=180)
+            address = read_address(Home(folder / "home"))
+            assert address is not None, "the service did not start"
+            yield Running(address.url, process, pictures, expected)
+        finally:
+            assert stop(process) == 0
+
+
+async def _in_one_process(settings: Settings) -> dict[str, list[str]]:
+    services = HomeServices(settings)
+    await services.open()
+    try:
+        answers = {
+            "words": await services.answer(WORDS),
+            "guided": await services.answer(GUIDED),
+            "picture": await services.by_picture(encoded(photo(CAT), "JPEG"), SearchOptions(limit=5)),
+        }
+    finally:
+        await services.close()
+    return {name: [hit.uri for hit in answer.hits] for name, answer in answers.items()}
+
+
+@pytest.fixture
+def http(running: Running) -> Iterator[httpx.Client]:
+    running.pictures.mode = "good"
+    running.pictures.asked.clear()
+    with httpx.Client(base_url=running.url, timeout=90, trust_env=False) as client:
+        yield client
+
+
+def uris(answer: httpx.Response) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    return [hit["uri"] for hit in answer.json()["hits"]]
+
+
+def test_stages_are_processes_of_their_own(running: Running) -> None:
+    for deployment in ("Ingress", "Encoders", "Generator-drawn"):
+        assert len(running.replicas(deployment)) == 1
+
+
+def test_answers_are_those_of_one_process(http: httpx.Client, running: Running) -> None:
+    assert uris(http.post("/v1/search", json=WORDS.model_dump(mode="json"))) == running.expected["words"]
+    image = {"image": ("c.jpg", encoded(photo(CAT), "JPEG"))}
+    assert uris(http.post("/v1/search/image", files=image, data={"options": '{"limit": 5}'})) == running.expected["picture"]
+
+
+def test_guides_come_from_the_engines_own_process_and_are_embedded_in_another(http: httpx.Client, running: Running) -> None:
+    answer = http.post("/v1/search", json=GUIDED.model_dump(mode="json"))
+    assert uris(answer) == running.expected["guided"]
+    guides = answer.json()["guides"]
+    assert {(guide["engine"], guide["status"]) for guide in guides} <= {("drawn", "used"), ("drawn", "rejected")}
+    assert len(guides) == 2
+    (engine,) = [one for one in http.get("/v1/generators").json()["engines"] if one["name"] == "drawn"]
+    assert engine["version"]
+    assert engine["guides"] >= 2
+
+
+def test_an_engine_that_hangs_costs_the_query_no_more_than_its_deadline(http: httpx.Client, running: Running) -> None:
+    running.pictures.mode = "hang"
+    started = time.monotonic()
+    answer = http.post("/v1/search", json={**GUIDED.model_dump(mode="json"), "deadline_ms": 2500})
+    assert uris(answer)
+    assert time.monotonic() - started < 10
+    assert any("out of time" in one for one in answer.json()["dropped"])
+    wait_until(lambda: all(asked.abandoned for asked in running.pictures.asked), seconds=20)
+
+
+def test_a_reader_that_goes_away_ends_the_drawing_that_was_for_it(http: httpx.Client, running: Running) -> None:
+    running.pictures.mode = "hang"
+    body = {**GUIDED.model_dump(mode="json"), "deadline_ms": 60_000}
+    with http.stream("POST", "/v1/search/stream", json=body) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("event: results"):
+                break
+        wait_until(lambda: bool(running.pictures.asked), seconds=20)
+    wait_until(lambda: all(asked.abandoned for asked in running.pictures.asked), seconds=20)
+
+
+def test_nothing_of_the_graph_listens_beyond_this_machine(running: Running) -> None:
+    """Replicas take pickled objects from whoever reaches them."""
+    parent = psutil.Process(running.process.pid)
+    listening = {
+        connection.laddr.ip
+        for process in (parent, *parent.children(recursive=True))
+        for connection in process.net_connections("inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert listening <= {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
+
+
+def test_readiness_asks_the_models_where_they_are_and_a_killed_replica_of_them_is_replaced(
+    http: httpx.Client, running: Running
+) -> None:
+    """With one replica there is nobody to ask meanwhile: queries wait until their deadline, or are told to come back."""
+    assert http.get("/readyz").json()["checks"]["models"]["ok"]
+    (replica,) = running.replicas("Encoders")
+    replica.kill()
+    replica.wait(30)
+    with ThreadPoolExecutor(4) as pool:
+        body = {**WORDS.model_dump(mode="json"), "deadline_ms": 3000}
+        answers = list(pool.map(lambda _: http.post("/v1/search", json=body), range(8)))
+    assert {answer.status_code for answer in answers} <= {200, 503, 504}
+    assert {answer.json()["code"] for answer in answers if answer.status_code != 200} <= {
+        "service_unavailable",
+        "deadline_exceeded",
+    }
+    wait_until(lambda: http.get("/readyz").is_success, seconds=120)
+    assert uris(http.post("/v1/search", json=WORDS.model_dump(mode="json"))) == running.expected["words"]
