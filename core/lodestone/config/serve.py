@@ -66,7 +66,7 @@ class StageSettings(_Section):
     max_replicas: int = Field(1, ge=1, le=10_000, description="Replicas at most; equal to the least: no autoscaling.")
     target_ongoing: float = Field(4.0, gt=0, description="Calls a replica should have; more of them bring more replicas.")
     max_ongoing: int = Field(16, ge=1, description="Calls a replica works on at once.")
-    max_queued: int = Field(64, ge=0, description="Calls that may wait for this stage, of each caller.")
+    max_queued: int = Field(64, ge=0, description="Calls that may wait for this stage, of all callers together.")
     cpus: float = Field(1.0, ge=0, le=256, description="CPUs of a replica.")
     gpus: float = Field(0.0, ge=0, le=64, description="GPUs of a replica; .5 puts two on one GPU.")
     batch: int = Field(16, ge=1, le=1_024, description="Items of one model pass at most.")
