@@ -1,8 +1,8 @@
 """Which objectives does the service have, and when is their error budget burnt too fast? Makes monitoring/rules/slo.yml.
 
-Multi-window, multi-burn-rate alerts (Google's SRE workbook, chapter 5): a page when 2 % of a month's budget goes in an hour or 5 %
-in six, a ticket when 10 % goes in a day or three. A burn must show in the long window and in the short one, a twelfth of it, so that
-alerts end soon after their cause does.
+Multi-window, multi-burn-rate alerts (Google's SRE workbook, chapter 5): a page when 2 % of a month's budget goes in an hour or
+5 % in six, a ticket when 10 % goes in a day or three. A burn must show in the long window and in the short one, a twelfth of
+it, so that alerts end soon after their cause does.
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def rules() -> dict[str, Any]:
     for objective in OBJECTIVES:
         windows = dict.fromkeys(window for burn in BURNS for window in (burn.short, burn.long))
         recorded = [_recording(objective, window) for window in windows]
-        groups.append({"name": f"lodestone-slo-{objective.name}", "rules": [*recorded, *(_alert(objective, one) for one in BURNS)]})
+        groups.append(
+            {"name": f"lodestone-slo-{objective.name}", "rules": [*recorded, *(_alert(objective, one) for one in BURNS)]}
+        )
     return {"groups": groups}
 
 
@@ -113,9 +115,7 @@ def _alert(objective: Objective, burn: Burn) -> dict[str, Any]:
     threshold = f"{burn.factor * (1 - objective.target):.6g}"
     return {
         "alert": objective.alert,
-        "expr": (
-            f"{record_name(objective, burn.long)} > {threshold} and {record_name(objective, burn.short)} > {threshold}"
-        ),
+        "expr": (f"{record_name(objective, burn.long)} > {threshold} and {record_name(objective, burn.short)} > {threshold}"),
         "for": burn.hold,
         "labels": {"severity": burn.severity, "long": burn.long, "short": burn.short},
         "annotations": {

@@ -1,4 +1,4 @@
-"""Where does promtool come from, which checks and tests the rules? From the machine, else from Debian's package, unpacked into `.cache`.
+"""Where does promtool come from, which tests the rules? From the machine, else from Debian's package, unpacked into `.cache`.
 
 Nothing is installed and no right is needed: apt downloads and verifies the package, dpkg unpacks it. Run
 `python scripts/fetch_promtool.py` to fetch it ahead of the tests; it prints the path.

@@ -115,6 +115,8 @@ UNLOADED = _gauge("slices_unloaded", "Embedded slices that a space's collection 
 OUTBOX = _gauge("tag_outbox", "Pictures whose tags the collection does not know yet.", shared=True)
 LAST_SYNC = _gauge("last_sync_timestamp_seconds", "When collections were last brought in line by this service.", shared=True)
 FAILURES = _gauge("standing_failures", "Files that could not be used.", shared=True)
+TRUST = _gauge("space_trust", "Learnt trust of a space over all topics, by their queries; 1 is neutral.", "space", shared=True)
+TRUST_TOPICS = _gauge("trust_topics", "Topics that trust was learnt for.", shared=True)
 RUNS = _gauge("runs_running", "Runs that count as running.", "kind", shared=True)
 RUN_HEARTBEAT = _gauge("run_heartbeat_timestamp_seconds", "The oldest sign of life among running runs.", "kind", shared=True)
 JOBS = _gauge("jobs", "Background jobs of this service, by state (waiting, running).", "state")
@@ -131,7 +133,7 @@ TABLE: Final[tuple[Definition, ...]] = (
     GUIDES_SAVED, TEXT_BATCH, PICTURE_BATCH, JUDGED,
     STREAMS_OPEN, STREAMS_RESUMED, STREAMS_CANCELLED, RECORDS_WAITING, RECORDS_LOST,
     ENGINE_CALLS, ENGINE_SECONDS, ENGINE_GUIDES, ENGINE_COST, ENGINE_BREAKER, GUIDE_CACHE,
-    INFO, PART_UP, IMAGES, POINTS, UNLOADED, OUTBOX, LAST_SYNC, FAILURES, RUNS, RUN_HEARTBEAT, JOBS, JOB_PROGRESS, JOB_FAILURES,
-    DISK_FREE, DISK_SIZE, SAMPLED, SAMPLING_FAILURES,
+    INFO, PART_UP, IMAGES, POINTS, UNLOADED, OUTBOX, LAST_SYNC, FAILURES, TRUST, TRUST_TOPICS, RUNS, RUN_HEARTBEAT,
+    JOBS, JOB_PROGRESS, JOB_FAILURES, DISK_FREE, DISK_SIZE, SAMPLED, SAMPLING_FAILURES,
 )  # fmt: skip
 """All of them."""

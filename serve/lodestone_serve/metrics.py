@@ -161,6 +161,8 @@ class HomeMetrics:
         self.outbox = make.gauge(table.OUTBOX)
         self.last_sync = make.gauge(table.LAST_SYNC)
         self.failures = make.gauge(table.FAILURES)
+        self.trust = make.gauge(table.TRUST)
+        self.trust_topics = make.gauge(table.TRUST_TOPICS)
         self.runs = make.gauge(table.RUNS)
         self.run_heartbeat = make.gauge(table.RUN_HEARTBEAT)
         self.jobs = make.gauge(table.JOBS)

@@ -19,6 +19,7 @@ import structlog
 from lodestone.catalog.records import ImageState, RunState
 from lodestone.errors import LodestoneError
 from lodestone_schemas.directories import JobInfo
+from lodestone_schemas.learning import TrustInfo
 from lodestone_schemas.service import ServiceStatus
 from lodestone_serve.metrics import HomeMetrics
 
@@ -50,6 +51,8 @@ class HomeFacts:
         unloaded: Space -> slices that are embedded and not in that collection.
         outbox: Pictures whose tags wait for delivery.
         failures: Files that could not be used.
+        trust: Space -> learnt trust, 1 being neutral: the mean over topics, each counting by its queries.
+        topics: How many topics trust was learnt for.
         runs: Kind -> those that count as running.
         jobs: Background jobs of this process.
         disk_free: Bytes, where the home lies.
@@ -62,6 +65,8 @@ class HomeFacts:
     unloaded: Mapping[str, int]
     outbox: int
     failures: int
+    trust: Mapping[str, float]
+    topics: int
     runs: Mapping[str, RunningRuns]
     jobs: Sequence[JobInfo]
     disk_free: int
@@ -96,6 +101,7 @@ def look_at(
     """
     catalog, store = runtime.catalog, runtime.store
     there = set(store.collections())
+    topics = runtime.trust.show().topics
     disk = shutil.disk_usage(runtime.home.path)
     return HomeFacts(
         images={state.value: catalog.count_images(None, state) for state in ImageState},
@@ -103,6 +109,8 @@ def look_at(
         unloaded={space: catalog.count_unloaded(name)[0] for space, name in collections.items()},
         outbox=catalog.count_tag_outbox(),
         failures=catalog.count_failures(),
+        trust=_mean_trust(topics),
+        topics=len(topics),
         runs=_running(runtime),
         jobs=list(jobs),
         disk_free=disk.free,
@@ -169,7 +177,11 @@ class Sampler:
         metrics = self._metrics
         for state, count in facts.images.items():
             metrics.images.labels(state).set(count)
-        for gauge, by_space in ((metrics.points, facts.points), (metrics.unloaded, facts.unloaded)):
+        for gauge, by_space in (
+            (metrics.points, facts.points),
+            (metrics.unloaded, facts.unloaded),
+            (metrics.trust, facts.trust),
+        ):
             for space, value in by_space.items():
                 gauge.labels(space).set(value)
             gauge.forget(besides={(space,) for space in by_space})
@@ -178,6 +190,7 @@ class Sampler:
             metrics.run_heartbeat.labels(kind).set(running.oldest_heartbeat)
         for gauge in (metrics.runs, metrics.run_heartbeat):
             gauge.forget(besides={(kind,) for kind in facts.runs})
+        metrics.trust_topics.set(facts.topics)
         metrics.outbox.set(facts.outbox)
         metrics.failures.set(facts.failures)
         metrics.disk_free.set(facts.disk_free)
@@ -198,6 +211,16 @@ class Sampler:
             if job.state == "failed" and job.job_id not in self._failed:
                 self._failed.append(job.job_id)
                 self._metrics.job_failures.inc()
+
+
+def _mean_trust(topics: Sequence[TrustInfo]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    counts: dict[str, float] = {}
+    for topic in topics:
+        for space, weight in topic.weights.items():
+            sums[space] = sums.get(space, 0.0) + weight * max(1, topic.queries)
+            counts[space] = counts.get(space, 0.0) + max(1, topic.queries)
+    return {space: sums[space] / counts[space] for space in sums}
 
 
 def _running(runtime: Runtime) -> dict[str, RunningRuns]:

@@ -109,6 +109,8 @@ async def test_judgements_and_problems_are_counted(served: Served) -> None:
         assert (await served.http.post("/v1/feedback", json=said)).status_code == 200
     assert served.value("lodestone_judged_hits_total", judgement="relevant") == 1
     assert served.value("lodestone_judged_hits_total", judgement="irrelevant") == 1
+    await Sampler(served.services, served.metrics.home).look()
+    assert served.value("lodestone_trust_topics") >= 1
     before = served.value("lodestone_errors_total", code="unknown_name", status="404")
     assert (await served.http.post("/v1/search", json={"query": "x", "spaces": ["nope"]})).status_code == 404
     assert served.value("lodestone_errors_total", code="unknown_name", status="404") == before + 1
@@ -145,7 +147,7 @@ class Facts:
 
     async def measured(self) -> HomeFacts:
         self.looks += 1
-        return HomeFacts({}, {}, {}, 0, 0, self.runs, list(self.jobs), 1, 2)
+        return HomeFacts({}, {}, {}, 0, 0, {}, 0, self.runs, list(self.jobs), 1, 2)
 
 
 @pytest.fixture
