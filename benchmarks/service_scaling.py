@@ -54,9 +54,15 @@ class Scaled:
     step: float
     calm: float
 
-    def first(self, *, after: float, place: int, more: bool) -> float | None:
-        """Seconds after `after` when replicas of any state (`place` 1) or serving ones (2) were first more than one, or one."""
-        return next((one[0] - after for one in self.seen if one[0] >= after and (one[place] > 1) == more), None)
+    def added(self, place: int) -> float | None:
+        """Seconds from the step until there were two replicas: of any state (`place` 1), or serving (2)."""
+        return next((one[0] - self.step for one in self.seen if one[0] >= self.step and one[place] > 1), None)
+
+    def removed(self, place: int) -> float | None:
+        """Seconds from the end of the load, or from the coming of the second replica if later, until there was one again."""
+        there = self.added(place)
+        begin = None if there is None else max(self.calm, self.step + there)
+        return next((one[0] - begin for one in self.seen if begin is not None and one[0] > begin and one[place] == 1), None)
 
     @property
     def lost(self) -> list[Outcome]:
@@ -122,9 +128,8 @@ def explained(run: Scaled, *, upscale_delay: float, downscale_delay: float) -> l
     def seconds(value: float | None) -> str:
         return "never" if value is None else f"{value:.1f} s"
 
-    decided, serving = (run.first(after=run.step, place=place, more=True) for place in (1, 2))
-    stopping = run.first(after=run.calm, place=2, more=False)
-    gone = run.first(after=run.calm, place=1, more=False)
+    decided, serving = run.added(1), run.added(2)
+    stopping, gone = run.removed(2), run.removed(1)
     started = None if serving is None or decided is None else serving - decided
     during = [one for one in run.outcomes if one.due >= run.calm]
     return [
@@ -161,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = scale(chosen, most=2)
     peer = None if chosen.no_peer else scale(chosen, most=1)
     said = explained(found, upscale_delay=chosen.upscale_delay, downscale_delay=chosen.downscale_delay)
-    went = found.first(after=found.step, place=2, more=True), found.first(after=found.calm, place=1, more=False)
+    went = found.added(2), found.removed(1)
     if chosen.json:
         print(json.dumps({"phases": [one.as_json() for one in found.summaries], "serving_s": went[0], "gone_s": went[1]}))
     else:
