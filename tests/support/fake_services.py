@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from lodestone.access.sight import EVERYTHING, Sight
 from lodestone.errors import ImageError, NotFoundError, UnknownNameError
 from lodestone.paging import decode_cursor, encode_cursor
 from lodestone.query.asking import NOW, Asking
@@ -172,10 +173,17 @@ class FakeServices:
             raise UnknownNameError.among("corpus", name, ["a"])
         self.removed.append(name)
 
-    async def status(self) -> ServiceStatus:
+    async def status(self, *, sight: Sight = EVERYTHING) -> ServiceStatus:
         store = Check(ok=self.ready, milliseconds=1.0, detail="" if self.ready else "the store is gone")
         checks = {"models": Check(ok=True, milliseconds=1.0), "store": store}
-        return ServiceStatus(ready=self.ready, version="0", profile="embedded", started_at=START, images=1, checks=checks)
+        return ServiceStatus(
+            ready=self.ready,
+            version="0",
+            profile="embedded",
+            started_at=START,
+            images=1 if sight.corpora is None else 0,
+            checks=checks,
+        )
 
     async def sync(self, request: SyncRequest) -> AsyncIterator[SyncProgress]:
         self.asked.append(request)
