@@ -43,20 +43,23 @@ def faults(found: Object) -> list[str]:
         return _violations(_written(by_hand), found)
     if "." in group and not group.endswith("k8s.io") and group != "policy":
         return [f"{name_of(found)}: no schema of {found['apiVersion']} {found['kind']}"]
-    return [fault for version in VERSIONS for fault in _kubernetes(found, version)]
+    text = json.dumps(found, sort_keys=True)
+    return [fault for version in VERSIONS for fault in _kubernetes(text, version)]
 
 
-def _kubernetes(found: Object, version: str) -> list[str]:
+@cache  # most objects are the same in all overlays
+def _kubernetes(text: str, version: str) -> tuple[str, ...]:
     import kubernetes_validate
 
+    found: Object = json.loads(text)
     try:
         kubernetes_validate.validate(found, version, strict=True)
     except kubernetes_validate.ValidationError as error:
         where = ".".join(str(part) for part in error.path)
-        return [f"{name_of(found)} ({version}): {where}: {error.message:.300}"]
+        return (f"{name_of(found)} ({version}): {where}: {error.message:.300}",)
     except kubernetes_validate.SchemaNotFoundError as error:
-        return [f"{name_of(found)} ({version}): {error}"]
-    return []
+        return (f"{name_of(found)} ({version}): {error}",)
+    return ()
 
 
 def _kuberay(found: Object) -> list[str]:
