@@ -81,6 +81,13 @@ def test_stages_without_state_start_their_new_replicas_before_the_old_ones_stop(
     assert (owner["Ingress"]["max_surge_percent"], owner["Encoders"]["max_surge_percent"]) == (0, 100)
 
 
+def test_several_replicas_of_the_ingress_leave_watching_and_repairing_to_others():
+    one = settings({"shape": "graph"}, **SHARED)
+    several = settings({"shape": "graph", "ingress": {"max_replicas": 2}}, **SHARED)
+    told = [serve_config(each)["applications"][0]["args"]["settings"]["serve"].get("upkeep", True) for each in (one, several)]
+    assert told == [True, False]
+
+
 def test_a_replica_that_is_stopped_has_the_time_of_a_query_to_end_its_work():
     found = deployments(serve_config(settings(query={"deadline_ms": 45_000})))
     assert found["App"]["graceful_shutdown_timeout_s"] > 45

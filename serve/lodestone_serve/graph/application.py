@@ -18,7 +18,15 @@ from lodestone_serve.app import App
 from lodestone_serve.graph.encoders import Encoders
 from lodestone_serve.graph.generators import GeneratorReplica
 from lodestone_serve.graph.replicas import Host, known, read_anew
-from lodestone_serve.graph.stages import APP, ENCODERS, INGRESS, deployment_options, generator_deployment, remote_engines
+from lodestone_serve.graph.stages import (
+    APP,
+    ENCODERS,
+    INGRESS,
+    as_served,
+    deployment_options,
+    generator_deployment,
+    remote_engines,
+)
 
 
 class Arguments(BaseModel):
@@ -62,7 +70,7 @@ def build(
     Raises:
         ConfigurationError: the graph cannot be as the settings want it.
     """
-    host = Host(known(settings), on_loopback=True, failure_file=failure_file)
+    host = Host(known(as_served(settings)), on_loopback=True, failure_file=failure_file)
     return _bound(settings, host, token=token, options={**deployment_options(settings), **(options or {})})
 
 

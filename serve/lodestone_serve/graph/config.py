@@ -14,7 +14,7 @@ from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError
 from lodestone_serve.graph.llm import LLM_APPLICATION
 from lodestone_serve.graph.secrets import public_settings
-from lodestone_serve.graph.stages import APPLICATION, deployment_options
+from lodestone_serve.graph.stages import APPLICATION, as_served, deployment_options
 from lodestone_serve.guards import checked_exposure
 
 IMPORT_PATH: Final = "lodestone_serve.graph.application:from_arguments"
@@ -55,7 +55,7 @@ def serve_config(settings: Settings) -> dict[str, Any]:
             "route_prefix": "/",
             "import_path": IMPORT_PATH,
             "runtime_env": {"env_vars": dict(ENVIRONMENT)},
-            "args": {"settings": public_settings(settings)},
+            "args": {"settings": public_settings(as_served(settings))},
             "deployments": [{"name": name, **options} for name, options in deployment_options(settings).items()],
         }
     ]

@@ -85,6 +85,13 @@ def is_shared_catalog(settings: Settings) -> bool:
     return settings.catalog_url is not None and not settings.catalog_url.startswith("sqlite")
 
 
+def as_served(settings: Settings) -> Settings:
+    """Settings of replicas: where the ingress may have several, none of them watches directories or repairs what all share."""
+    if settings.serve.graph.ingress.max_replicas == 1 or not settings.serve.upkeep:
+        return settings
+    return settings.model_copy(update={"serve": settings.serve.model_copy(update={"upkeep": False})})
+
+
 def deployment_options(settings: Settings) -> dict[str, dict[str, Any]]:
     """Deployment -> its options, under the names of Ray's schema and decorator alike; JSON.
 
