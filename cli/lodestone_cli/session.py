@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lodestone.client import Lodestone
+    from lodestone.client.local import ServiceClient
     from lodestone.config.settings import LoadedSettings
     from lodestone.runtime import Runtime
-    from lodestone.service import ServiceClient
 
 
 class Session:
@@ -106,7 +106,7 @@ class Session:
         """A client of the service that owns this home, or None when none is running."""
         if self._client is None:
             from lodestone.config.home import Home
-            from lodestone.service import ServiceClient, find_service
+            from lodestone.service import find_service
 
             home = Home(self.loaded.settings.home)
             if home.exists():
@@ -114,6 +114,8 @@ class Session:
             address = find_service(home)
             if address is None:
                 return None
+            from lodestone.client.local import ServiceClient
+
             self._client = ServiceClient(address)
         return self._client
 

@@ -12,22 +12,20 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
-import httpx
-
-from lodestone.client.connection import Connection
-from lodestone.client.problems import error_of
-from lodestone.client.retrying import RetryPolicy
-from lodestone.client.sync_client import Lodestone
-from lodestone.client.transport import Transport
 from lodestone.config.home import Home
 from lodestone.processes import is_running
 from lodestone_schemas.service import Alive
 
+if TYPE_CHECKING:
+    from lodestone.client.local import ServiceClient
+    from lodestone.client.problems import error_of
+
 __all__ = ["TOKEN_HEADER", "ServiceAddress", "ServiceClient", "error_of", "find_service", "instance_of", "read_address"]
 
 TOKEN_HEADER = "X-Lodestone-Token"  # noqa: S105 - the name of a header
-_PROBE_S = 2.0
+PROBE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +73,13 @@ def read_address(home: Home) -> ServiceAddress | None:
         return None  # missing, from another version, or cut short: as good as no service
 
 
-def find_service(home: Home, *, timeout_s: float = _PROBE_S) -> ServiceAddress | None:
+def find_service(home: Home, *, timeout_s: float = PROBE_S) -> ServiceAddress | None:
     """The running service of `home`, or None: no file, a dead process, no answer, or another service's answer."""
     address = read_address(home)
     if address is None or not is_running(address.pid):
         return None
+    import httpx  # takes a while, and mostly there is no service
+
     try:
         answer = httpx.get(f"{address.url}/healthz", timeout=timeout_s, trust_env=False)
         alive = Alive.model_validate_json(answer.content)
@@ -88,27 +88,14 @@ def find_service(home: Home, *, timeout_s: float = _PROBE_S) -> ServiceAddress |
     return address if alive.instance == instance_of(address.token) else None
 
 
-class ServiceClient(Lodestone):
-    """Asks the running service of a home on this machine, as this machine's user.
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
+    """The client of such a service, imported when it is asked for: finding no service needs none of it."""
+    if name == "ServiceClient":
+        from lodestone.client.local import ServiceClient
 
-    Args:
-        address: From `find_service`.
-        timeout_s: Seconds to wait for a whole answer; streams may pause for that long between two events. A query with a longer
-            deadline is waited for; removing a corpus and a sync are waited for without end, while the service lives.
+        return ServiceClient
+    if name == "error_of":
+        from lodestone.client.problems import error_of
 
-    Raises:
-        ServiceUnavailableError: from every method, when the service does not answer (any more).
-    """
-
-    def __init__(self, address: ServiceAddress, *, timeout_s: float = 60.0) -> None:
-        self.address = address
-        connection = Connection.to(
-            address.url,
-            api_key="",  # the token says more, and the environment's key is another service's
-            headers={TOKEN_HEADER: address.token},
-            timeout_s=timeout_s,
-            connect_s=_PROBE_S,
-            policy=RetryPolicy(attempts=2, unreached=False),  # who cannot be reached on this machine has ended
-            proxies=False,  # a proxy from the environment has no business between two processes of one machine
-        )
-        Transport.__init__(self, connection)
+        return error_of
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
