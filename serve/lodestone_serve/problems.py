@@ -65,7 +65,7 @@ def problem(
         "detail": redacted(detail),
         "instance": instance,
         "code": code,
-        "hint": hint,
+        "hint": redacted(hint),
     }
     return Problem(**{**without_secrets(dict(extra or {})), **own})
 
