@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator
 
 from scripts.manifests import kuberay, monitoring, schemas, serving
-from scripts.manifests.overlays import OVERLAYS, ROOT, Object, build, tool
+from scripts.manifests.overlays import OVERLAYS, ROOT, Object, build, component_objects, tool
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 _LINT_SECONDS = 60
@@ -46,6 +46,7 @@ def _all() -> Iterator[str]:
         print(f"{overlay}: {len(objects)} objects, {len(faults)} faults")
         yield from faults
     yield from monitoring.faults()
+    yield from check(component_objects(), "components")
     faults = lint_dockerfile()
     print(f"Dockerfile: {len(faults)} faults")
     yield from faults

@@ -69,6 +69,14 @@ def build(overlay: str) -> list[Object]:
     return [found for found in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if found]
 
 
+def component_objects() -> list[Object]:
+    """The objects of all components, also of those that no overlay takes."""
+    files = [file for file in sorted((K8S / "components").glob("*/*.yaml")) if file.name != "kustomization.yaml"]
+    return [
+        found for file in files for found in yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader) if found
+    ]
+
+
 def name_of(found: Object) -> str:
     """`Kind/name`."""
     return f"{found.get('kind')}/{found.get('metadata', {}).get('name')}"

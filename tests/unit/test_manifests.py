@@ -19,7 +19,17 @@ import yaml
 from scripts import check_manifests
 from scripts.fetch_qdrant import VERSION as QDRANT_TESTED
 from scripts.manifests import kuberay, monitoring, schemas, serving
-from scripts.manifests.overlays import K8S, OVERLAYS, ROOT, Object, Pod, name_of, of_kind, ray_clusters
+from scripts.manifests.overlays import (
+    K8S,
+    OVERLAYS,
+    ROOT,
+    Object,
+    Pod,
+    component_objects,
+    name_of,
+    of_kind,
+    ray_clusters,
+)
 from tests.support.manifests import built, matches, one, pods_of
 
 needs_crds = pytest.mark.skipif(not schemas.has_crds(), reason=f"KubeRay's schemas are not at {schemas.CRDS}")
@@ -39,6 +49,13 @@ def ray_pods(overlay: str) -> list[Pod]:
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_objects_have_the_shape_of_their_kinds_and_kuberay_would_take_them(overlay: str) -> None:
     assert check_manifests.check(list(built(overlay)), overlay) == []
+
+
+def test_components_that_no_overlay_takes_have_the_shape_of_their_kinds() -> None:
+    found = component_objects()
+
+    assert "Ingress" in {each["kind"] for each in found}
+    assert check_manifests.check(found, "components") == []
 
 
 @pytest.mark.parametrize(
@@ -370,7 +387,7 @@ def _reachable(overlay: str, source: dict[str, str] | None, target: dict[str, st
         assert own, "nothing is denied"
         side = "from" if direction == "ingress" else "to"
         return any(
-            any(_is(peer_rule, peer, namespace) for peer_rule in rule[side])
+            (side not in rule or any(_is(peer_rule, peer, namespace) for peer_rule in rule[side]))
             and ("ports" not in rule or any(each["port"] == port for each in rule["ports"]))
             for each in own
             for rule in each.get(direction, [])
@@ -411,6 +428,17 @@ def test_pods_reach_what_they_need_and_nothing_else(overlay: str) -> None:
     assert not _reachable(overlay, qdrant, catalog, 5432)
     assert not _reachable(overlay, worker, qdrant, 6335)
     assert not _reachable(overlay, None, qdrant, 6333, namespace="default")
+
+
+@pytest.mark.parametrize("overlay", ["gpu", "ha"])
+def test_a_gateway_in_the_namespace_reaches_the_service_and_no_more(overlay: str) -> None:
+    gateway = {"gateway.networking.k8s.io/gateway-name": "lodestone-edge"}
+    worker = {"app.kubernetes.io/component": "worker", "lodestone/ray": "service"}
+
+    assert _reachable(overlay, None, gateway, 443, namespace="anywhere")
+    assert _reachable(overlay, gateway, worker, 8000)
+    assert not _reachable(overlay, gateway, worker, 8265)
+    assert not _reachable(overlay, gateway, {"app.kubernetes.io/component": "catalog"}, 5432)
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
