@@ -6,7 +6,7 @@ home as that principal may see it. Routes take both from there, and so cannot fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -62,13 +62,14 @@ LOCAL = Principal("", frozenset(Scope), local=True)
 """Lodestone's own commands."""
 
 
-def principal_of(request: Request) -> Principal:
+# Coroutines although they wait for nothing: FastAPI sends plain functions to a thread, for each request.
+async def principal_of(request: Request) -> Principal:
     """Whoever sent the request."""
     found: Principal = request.state.principal
     return found
 
 
-def services_of(request: Request) -> Services:
+async def services_of(request: Request) -> Services:
     """The home as whoever sent the request may see it."""
     found: Services = request.state.services
     return found
@@ -86,7 +87,7 @@ def needs(scope: Scope) -> Any:  # noqa: ANN401 - FastAPI's own type of dependen
 
     Anybody else is refused with `ForbiddenError` (403), or `UnauthorizedError` (401) where nobody said who they are.
     """
-    check: Callable[[Request], None] = _Check(scope)
+    check: Callable[[Request], Awaitable[None]] = _Check(scope)
     return fastapi_params.Depends(check)
 
 
@@ -94,8 +95,8 @@ class _Check:
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
 
-    def __call__(self, request: Request) -> None:
-        principal = principal_of(request)
+    async def __call__(self, request: Request) -> None:
+        principal = await principal_of(request)
         if principal.may(self._scope):
             return
         if principal in (ANYBODY, NOBODY):
