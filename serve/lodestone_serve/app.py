@@ -65,6 +65,7 @@ class App:
             settings,
             host=self._host,
             observe_batch=metrics.text_batch.observe,
+            observe_pictures=metrics.picture_batch.observe,
             observe_engines=metrics.engines,
             observe_records=RecordMetrics(metrics.records_waiting, metrics.records_lost),
             elsewhere=None if self._encoders is None else HandleStages(settings, self._encoders, self._generators),

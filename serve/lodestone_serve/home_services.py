@@ -49,6 +49,7 @@ from lodestone_serve.readiness import Readiness
 from lodestone_serve.run_services import RunServices
 from lodestone_serve.sampling import HomeFacts, look_at
 from lodestone_serve.services import StoredFile
+from lodestone_serve.sharing import Here
 
 if TYPE_CHECKING:
     from lodestone.directories.watch import Patience
@@ -71,7 +72,8 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
 
     Args:
         settings: Of the home to open.
-        observe_batch: Told the number of texts of every pass of the text encoder.
+        observe_batch: Told the number of texts of every pass that queries share.
+        observe_pictures: The same for pictures.
         observe_engines: Told what happens to guide engines.
         observe_records: Told how queries are recorded.
         elsewhere: Stages that run in other processes.
@@ -83,6 +85,7 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         settings: Settings,
         *,
         observe_batch: Callable[[int], None] = lambda _: None,
+        observe_pictures: Callable[[int], None] = lambda _: None,
         observe_engines: HubObserver | None = None,
         observe_records: RecordObserver | None = None,
         elsewhere: Elsewhere | None = None,
@@ -93,6 +96,7 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         self._observe_engines = observe_engines
         self._elsewhere = elsewhere
         self._observe_batch = observe_batch
+        self._observe_pictures = observe_pictures
         self._observe_records = observe_records
         self._delivery: TagDelivery | None = None
         self._started_at = datetime.now(UTC)
@@ -268,8 +272,10 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         runtime = Runtime.open(self._settings, purpose="lodestone serve")
         runtime.observer = self._observe_engines
         runtime.recorder = Recorder(observer=self._observe_records)
-        runtime.elsewhere = self._elsewhere
-        runtime.text_encoder = BatchingTextEncoder(runtime.text_encoder, observe=self._observe_batch)
+        runtime.elsewhere = self._elsewhere or Here(
+            runtime, observe=self._observe_batch, observe_pictures=self._observe_pictures
+        )
+        runtime.text_encoder = BatchingTextEncoder(runtime.text_encoder)
         return runtime
 
     async def _sync(self, steps: asyncio.Queue[SyncProgress], request: SyncRequest) -> None:

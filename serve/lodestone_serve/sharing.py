@@ -1,0 +1,116 @@
+"""How do the queries of one process share the passes of its models? Through lanes, one for words and one for pictures.
+
+A query that is cancelled, or whose deadline passes while it waits, takes part in no later pass, and holds no thread meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.errors import DeadlineExceededError
+from lodestone.query.stages import EncodedTexts, Pixels, Vectors
+from lodestone_serve.graph.lanes import Lane, Name
+
+if TYPE_CHECKING:
+    from lodestone.generators.base import Generator
+    from lodestone.query.encoder import LocalEncoder
+    from lodestone.query.stages import Encoder
+    from lodestone.runtime import Runtime
+    from lodestone.spaces.base import Projection
+
+Item = TypeVar("Item")
+
+MOST_TEXTS: Final = 64
+MOST_PICTURES: Final = 16
+
+
+class SharedEncoder:
+    """Meets `stages.Encoder`: the encoder of this process, asked by many queries at once. For one event loop.
+
+    Args:
+        inner: Does the work, in threads.
+        observe: Told the number of texts of every pass.
+        observe_pictures: The same for pictures.
+    """
+
+    def __init__(
+        self,
+        inner: LocalEncoder,
+        *,
+        observe: Callable[[int], None] = lambda _: None,
+        observe_pictures: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._inner = inner
+        self._texts: Lane[str, tuple[str, str]] = Lane(self._encode, most=MOST_TEXTS, observe=observe)
+        self._pictures: Lane[Pixels, str] = Lane(inner.embed, most=MOST_PICTURES, observe=observe_pictures)
+
+    @property
+    def collections(self) -> Mapping[str, str]:
+        """See `Encoder.collections`."""
+        return self._inner.collections
+
+    async def warm_up(self) -> None:
+        """See `Encoder.warm_up`."""
+        await self._inner.warm_up()
+
+    async def encode_texts(self, texts: Sequence[str], *, deadline: float | None = None) -> EncodedTexts:
+        """See `Encoder.encode_texts`."""
+        if not texts:
+            return await self._inner.encode_texts(texts, deadline=deadline)
+        rows = await _asked(self._texts, texts, deadline)
+        return EncodedTexts(
+            {name: found for (kind, name), found in rows.items() if kind == "encoded"},
+            {name: found for (kind, name), found in rows.items() if kind == "projected"},
+        )
+
+    async def embed_pictures(self, pictures: Sequence[Pixels], *, deadline: float | None = None) -> Mapping[str, Vectors]:
+        """See `Encoder.embed_pictures`."""
+        if not pictures:
+            return await self._inner.embed_pictures(pictures, deadline=deadline)
+        return await _asked(self._pictures, pictures, deadline)
+
+    def _encode(self, texts: list[str]) -> dict[tuple[str, str], Vectors]:
+        found = self._inner.encode(texts)
+        encoded = {("encoded", name): rows for name, rows in found.encoded.items()}
+        return encoded | {("projected", name): rows for name, rows in found.projected.items()}
+
+
+class Here:
+    """Meets `stages.Elsewhere` where nothing is elsewhere: the models of this process, shared by its queries.
+
+    Args:
+        runtime: The home.
+        observe: Told the number of texts of every pass.
+        observe_pictures: The same for pictures.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        *,
+        observe: Callable[[int], None] = lambda _: None,
+        observe_pictures: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        self._runtime = runtime
+        self._observe = observe
+        self._observe_pictures = observe_pictures
+
+    def encoder(self, projections: Mapping[str, Projection]) -> Encoder:
+        """See `Elsewhere.encoder`."""
+        inner = self._runtime.local_encoder(projections)
+        return SharedEncoder(inner, observe=self._observe, observe_pictures=self._observe_pictures)
+
+    def generator(self, name: str, local: Generator) -> Generator:  # noqa: ARG002  (a contract)
+        """See `Elsewhere.generator`."""
+        return local
+
+
+async def _asked(lane: Lane[Item, Name], items: Sequence[Item], deadline: float | None) -> dict[Name, NDArray[np.float32]]:
+    try:
+        return await lane.ask(items, deadline=deadline)
+    except DeadlineExceededError as error:
+        raise TimeoutError(error.message) from error
