@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Literal
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lodestone.errors import DeadlineExceededError, InvalidRequestError, ModelUnavailableError, UnknownNameError
 from lodestone.generators.base import GuideRequest
+from lodestone.query.clock import within
 from lodestone.query.guide_log import GuideLog
 from lodestone_schemas.openai import DrawingRequest, ModelInfo, ModelList
 from lodestone_serve.services import Drawn, Embedded
@@ -29,6 +30,7 @@ Vectors = NDArray[np.float32]
 
 _TEXTS_AT_ONCE: Final = 32  # so that queries get their turns between two passes
 _PICTURES_AT_ONCE: Final = 4
+_EMBEDDING_S: Final = 60.0  # for all inputs of one request
 _VECTORS_ONLY: Final = frozenset({"exemplar", "prior"})  # kinds of generators that draw nothing
 _HUB_KEEPS: Final = 0.2  # of the time left, for searching with what was drawn: not needed here
 
@@ -60,12 +62,19 @@ class ModelServices(ABC):
                 f"the model {model!r} takes no {refused.pop()}", hint="see `takes` in /v1/models", model=model
             )
         rows: list[Vectors | None] = [None] * len(inputs)
-        for places in _parts(inputs, str, _TEXTS_AT_ONCE):
-            _put(rows, places, await _texts(engine.encoder, chosen, [str(inputs[place]) for place in places]))
-        for places in _parts(inputs, bytes, _PICTURES_AT_ONCE):
-            pictures = [await asyncio.to_thread(_pixels, runtime, inputs[place]) for place in places]
-            embedded = await engine.encoder.embed_pictures(pictures)
-            _put(rows, places, _of(embedded, chosen))
+        deadline = time.monotonic() + _EMBEDDING_S
+        try:
+            for places in _parts(inputs, str, _TEXTS_AT_ONCE):
+                texts = [str(inputs[place]) for place in places]
+                _put(rows, places, await within(_texts(engine.encoder, chosen, texts, deadline=deadline), deadline))
+            for places in _parts(inputs, bytes, _PICTURES_AT_ONCE):
+                pictures = [await asyncio.to_thread(_pixels, runtime, inputs[place]) for place in places]
+                embedded = await within(engine.encoder.embed_pictures(pictures, deadline=deadline), deadline)
+                _put(rows, places, _of(embedded, chosen))
+        except TimeoutError as error:
+            raise DeadlineExceededError(
+                f"{len(inputs)} inputs were not embedded within {_EMBEDDING_S:.0f} s", hint="send fewer at once"
+            ) from error
         return Embedded(model, np.stack([row for row in rows if row is not None]))
 
     async def draw(self, request: DrawingRequest) -> Drawn:
@@ -158,19 +167,18 @@ def _listed(runtime: Runtime, created: int) -> Iterator[ModelInfo]:
         )
 
 
-async def _texts(encoder: Encoder, model: ModelInfo, texts: Sequence[str]) -> Vectors:
-    encoded = await encoder.encode_texts(texts)
+async def _texts(encoder: Encoder, model: ModelInfo, texts: Sequence[str], *, deadline: float) -> Vectors:
+    encoded = await encoder.encode_texts(texts, deadline=deadline)
     return encoded.encoded[model.name] if model.kind == "text_encoder" else _of(encoded.projected, model)
 
 
-def _of(vectors: object, model: ModelInfo) -> Vectors:
-    found = vectors.get(model.collection) if hasattr(vectors, "get") else None
+def _of(vectors: Mapping[str, Vectors], model: ModelInfo) -> Vectors:
+    found = vectors.get(model.collection or "")
     if found is None:
         raise ModelUnavailableError(
             f"the space {model.name!r} is being switched to another version", hint="try again in a moment", model=model.id
         )
-    rows: Vectors = found
-    return rows
+    return found
 
 
 def _parts(inputs: Sequence[str | bytes], kind: type, size: int) -> Iterator[list[int]]:
