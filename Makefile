@@ -16,7 +16,7 @@ export RAY_USAGE_STATS_ENABLED := 0
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-.PHONY: help setup demo test chaos check format lint types unit docs docs-serve bench openapi clean ci
+.PHONY: help setup demo test chaos check format format-check lint types unit docs docs-serve manifests api-changes audit bench openapi clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -66,6 +66,15 @@ docs: setup  ## build the documentation, strictly
 
 docs-serve: setup
 	$(BIN)/mkdocs serve
+
+manifests: setup  ## check deploy/ as far as it can be told without a cluster
+	$(BIN)/python -m scripts.check_manifests
+
+api-changes: setup  ## compare the API's document with the last release's
+	$(BIN)/python scripts/openapi_changes.py $(lastword $(sort $(wildcard schemas/openapi/*.json))) schemas/openapi.json
+
+audit: setup  ## known vulnerabilities of the packages in constraints.txt
+	$(BIN)/python scripts/audit.py
 
 bench: setup  ## speed and memory beside their peers, in one run
 	$(BIN)/python -m benchmarks.run
