@@ -25,7 +25,7 @@ from lodestone.service import read_address
 from lodestone_schemas.api import SearchOptions, SearchRequest
 from lodestone_serve.home_services import HomeServices
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
 
 WORDS = SearchRequest(query="a photo of a cat", limit=5, guides=0)
 GUIDED = SearchRequest(query="a cup of coffee", limit=5, guides=2, generators=["drawn"], seed=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,10 +11,12 @@ import yaml
 from ray.serve.schema import ServeDeploySchema
 from tests.support.cli import run_here
 
+from lodestone.config.serve import LanguageModelSettings
 from lodestone.config.settings import Settings, load_settings
-from lodestone.errors import ConfigurationError
+from lodestone.errors import ConfigurationError, ModelUnavailableError
 from lodestone_serve.graph.application import from_arguments
 from lodestone_serve.graph.config import as_yaml, read_config, serve_config
+from lodestone_serve.graph.llm import build_llm, llm_options
 from lodestone_serve.graph.policy import BUSY, by_busy_queries
 from lodestone_serve.graph.secrets import secret_variables
 from lodestone_serve.graph.stages import deployment_options, most_resources
@@ -158,6 +161,17 @@ def test_the_language_model_is_an_application_that_nobody_reaches_over_http():
     llm = serve_config(graph_settings())["applications"][1]
     assert llm["route_prefix"] is None
     assert llm["args"]["llm"]["model"] == "/models/llama"
+
+
+def test_a_language_model_has_whole_gpus_or_a_share_and_says_what_is_missing():
+    assert llm_options(LanguageModelSettings(model="/m", gpus=2))["engine_kwargs"] == {"tensor_parallel_size": 2}
+    shared = llm_options(LanguageModelSettings(model="/m", gpus=0.5, max_model_len=2048))
+    assert shared["placement_group_config"] == {"bundles": [{"CPU": 1, "GPU": 0.5}]}
+    assert shared["engine_kwargs"] == {"max_model_len": 2048}
+    if importlib.util.find_spec("vllm") is None:
+        with pytest.raises(ModelUnavailableError, match="vllm") as caught:
+            build_llm(LanguageModelSettings(model="/m"))
+        assert "ray[llm]" in caught.value.hint
 
 
 def test_room_is_counted_for_all_replicas_and_for_those_that_an_update_starts_beside_them():
