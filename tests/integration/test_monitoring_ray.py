@@ -1,0 +1,103 @@
+"""Do a replica's metrics leave it through Ray under our names, and does a trace cross a handle? On a real Ray Serve."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from tests.support.collector import Collector, collector
+from tests.support.ray_cluster import ray_cluster  # noqa: F401
+
+from lodestone.config.serve import TelemetrySettings
+from lodestone_serve.graph.calls import Stage
+from lodestone_serve.instruments import Counter, Gauge, Histogram
+from lodestone_serve.metric_table import TABLE
+from lodestone_serve.metrics import Metrics
+from lodestone_serve.ray_metrics import mirror_of_replica
+from lodestone_serve.tracing import Tracing
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+
+
+class Counting:
+    """A deployment that uses every instrument once, and says what trace it was called in."""
+
+    def __init__(self, endpoint: str) -> None:
+        self._metrics = Metrics(mirror_of_replica())
+        self._tracing = Tracing(TelemetrySettings(otlp_endpoint=endpoint), service="there")
+
+    def count(self, *, until: float | None = None, trace: dict[str, str] | None = None) -> list[str]:
+        used = []
+        for holder in (self._metrics, self._metrics.engines, self._metrics.home):
+            for one in vars(holder).values():
+                if isinstance(one, Counter | Gauge | Histogram):
+                    series = one.labels(*("x" for _ in one._definition.labels)) if one._definition.labels else one
+                    {Counter: Counter.inc, Gauge: Gauge.inc, Histogram: lambda it: it.observe(1.0)}[type(one)](series)
+                    used.append(one._definition.name)
+        with self._tracing.received(trace, "Counting.count"):
+            pass
+        self._tracing.close()
+        return used
+
+
+@pytest.fixture(scope="module")
+def spans() -> Iterator[Collector]:
+    with collector() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def stage(ray_cluster: None, spans: Collector) -> Iterator[Stage]:  # noqa: F811
+    from ray import serve
+    from ray.serve.config import HTTPOptions, ProxyLocation
+
+    serve.start(proxy_location=ProxyLocation.Disabled, http_options=HTTPOptions(host="127.0.0.1"))
+    options = {"num_cpus": 0.1}
+    handle = serve.run(
+        serve.deployment(Counting, ray_actor_options=options).bind(spans.endpoint), name="counting", route_prefix=None
+    )
+    yield Stage("Counting", handle)
+    serve.shutdown()
+
+
+def exported(seconds: float = 60.0) -> dict[str, set[str]]:
+    """Series that Ray exports -> their labels, once ours are among them; it reports every few seconds."""
+    import ray
+
+    node = ray.nodes()[0]
+    address = f"http://{node['NodeManagerAddress']}:{node['MetricsExportPort']}/metrics"
+    until = time.monotonic() + seconds
+    while True:
+        text = httpx.get(address, trust_env=False, timeout=30).text
+        if "ray_lodestone_" in text or time.monotonic() > until:
+            families = text_string_to_metric_families(text)
+            samples = [sample for family in families for sample in family.samples]
+            return {sample.name: set(sample.labels) for sample in samples if sample.name.startswith("ray_lodestone_")}
+        time.sleep(0.5)
+
+
+async def test_metrics_and_traces_leave_a_replica(stage: Stage, spans: Collector) -> None:
+    here = Tracing(TelemetrySettings(otlp_endpoint=spans.endpoint), service="here")
+    with here.span("caller"):
+        used = await stage.call("count")
+    here.close()
+    assert set(used) == {one.name for one in TABLE}, "every metric is in some holder"
+
+    found = await asyncio.to_thread(exported)
+    assert set(found) == {f"ray_{series}" for one in TABLE for series in one.series()}
+    for one in TABLE:
+        for series in one.series():
+            assert found[f"ray_{series}"] >= {*one.labels, "deployment"}, series
+
+    by_name = {span.name: (service, span) for service, span in spans.spans()}
+    (service, called), (_, caller) = by_name["Counting.count"], by_name["caller"]
+    assert service == "there"
+    assert (called.trace_id, called.parent_span_id) == (caller.trace_id, caller.span_id)
+
+
+def test_outside_of_a_replica_there_is_no_mirror(ray_cluster: None) -> None:  # noqa: F811
+    assert mirror_of_replica() is None
