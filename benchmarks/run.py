@@ -46,6 +46,12 @@ def parts(scratch: Path) -> tuple[Part, ...]:
         Part("Memory of the index job", "benchmarks.index_throughput", (*index, "--memory", "1000", "10000")),
         Part("A warm query in this process", "benchmarks.query_latency"),
         Part("A warm query through the service", "benchmarks.serve_latency"),
+        Part("The service at a given load", "benchmarks.service_load"),
+        Part("The service at three times what saturates it", "benchmarks.service_overload"),
+        Part("Model passes that callers share", "benchmarks.service_batching"),
+        Part("From a step in load to a second replica", "benchmarks.service_scaling"),
+        Part("Kills under load, one replica of the service", "benchmarks.service_disturbed"),
+        Part("Kills under load, two replicas of each stage", "benchmarks.service_disturbed", ("--shape", "graph")),
     )
 
 
