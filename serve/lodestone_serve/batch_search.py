@@ -12,12 +12,12 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 from pydantic import BaseModel, Field, ValidationError
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from lodestone.errors import InvalidRequestError, LodestoneError, OverloadedError
 from lodestone.query.asking import Asking
@@ -80,7 +80,7 @@ class Batches:
                     async with admission.slot(deadline=give_up, priority=Priority.BATCH) as ticket:
                         asking = Asking(arrived=time.monotonic(), text_only=ticket.text_only)
                         response = await ask(request, asking=asking)
-                        ticket.guided = bool(response.guides)
+                        ticket.answered(response)
                         return response
                 except OverloadedError as error:
                     pause = float(error.details.get("retry_after", 1))
@@ -126,7 +126,9 @@ class BatchResponse(Response):
         self._ask = ask
         self._admission = admission
         self._request_id = request_id
-        self._include = None if fields.include is None else {"line": True, "id": True, "response": fields.include}
+        self._include: dict[str, Any] | None = (
+            None if fields.include is None else {"line": True, "id": True, "response": fields.include}
+        )
         self._observe = observe
         self._lines: asyncio.Queue[_Line | None] = asyncio.Queue()
         self._answers: asyncio.Queue[BatchAnswer | None] = asyncio.Queue(maxsize=batches.ongoing)
@@ -181,10 +183,10 @@ class BatchResponse(Response):
             if len(rest) > MAX_LINE_BYTES:
                 raise _too_long(number + 1)
 
-    async def _next(self, receive: Receive) -> dict[str, object]:
+    async def _next(self, receive: Receive) -> Message:
         try:
             async with asyncio.timeout(_IDLE_S):
-                return dict(await receive())
+                return await receive()
         except TimeoutError as error:
             raise Refusal(400, f"nothing more came for {_IDLE_S:.0f} s", hint="send the lines without pauses") from error
 
