@@ -217,6 +217,23 @@ def test_every_container_says_what_it_needs_and_what_it_may_take(overlay: str) -
             assert "emptyDir" not in volume or "sizeLimit" in volume["emptyDir"], f"{pod.where} {volume['name']}"
 
 
+@pytest.mark.parametrize("overlay", ["gpu", "ha"])
+def test_a_node_of_ray_really_has_the_memory_that_ray_counts_on(overlay: str) -> None:
+    for pod in ray_pods(overlay):
+        if "submitter" not in pod.where:
+            resources = pod.spec["containers"][0]["resources"]
+            assert resources["requests"]["memory"] == resources["limits"]["memory"], pod.where
+
+
+def test_pods_of_the_gpu_service_wait_for_what_the_job_of_weights_leaves() -> None:
+    job = one("gpu", "Job", "lodestone-models")["spec"]["template"]["spec"]["containers"][0]["args"][0]
+    marker = re.search(r"touch (\S+)", job)
+    waits = [pod for pod in ray_pods("gpu") if "RayService" in pod.where and "head" not in pod.where]
+
+    assert marker is not None and len(waits) == 2
+    assert all(marker.group(1) in pod.spec["initContainers"][0]["command"][-1] for pod in waits)
+
+
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_whatever_runs_on_is_probed(overlay: str) -> None:
     for pod in pods_of(overlay):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -41,6 +43,14 @@ def _spoken(page: Path) -> Iterator[str]:
     yield from re.findall(r"(?:^|-- |entrypoint ')(lodestone [^'|)\n]+)", text, re.MULTILINE)
 
 
+@cache
+def _commands() -> Any:
+    from lodestone_cli import main
+
+    main._load_commands()
+    return typer.main.get_command(main.app)
+
+
 def test_each_runbook_is_there_and_none_is_empty() -> None:
     assert {page.stem for page in PAGES} >= OURS
     assert all(any(_lines(page)) for page in PAGES if page.stem in OURS)
@@ -48,10 +58,7 @@ def test_each_runbook_is_there_and_none_is_empty() -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem in {*OURS, "deploy"}], ids=lambda page: page.stem)
 def test_commands_of_lodestone_exist_with_their_options(page: Path) -> None:
-    from lodestone_cli import main
-
-    main._load_commands()
-    root = typer.main.get_command(main.app)
+    root = _commands()
     for call in _spoken(page):
         command, words = root, shlex.split(call)[1:]
         while words and hasattr(command, "commands"):
