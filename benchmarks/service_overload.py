@@ -30,7 +30,7 @@ from benchmarks.loading.summary import Summary, reasons
 STEPS = (0.5, 1.0, 1.5, 2.0, 3.0)
 KEPT, WITHIN = 0.9, 1.0  # of the peak at the last step; p99 of answers, of the deadline
 OURS, PEER = "Lodestone", "peer: everything let in"
-_OPEN: Mapping[str, Any] = {"max_ongoing": 4_096, "max_queued": 0, "load": {"text_only_from": 1.0}}
+_OPEN: Mapping[str, Any] = {"max_ongoing": 4_096, "max_queued": 0, "load": {"text_only_from": 1.0, "adaptive": False}}
 
 
 async def overload(url: str, chosen: argparse.Namespace, peak: float | None) -> tuple[float, Measured]:

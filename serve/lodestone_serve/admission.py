@@ -21,14 +21,14 @@ from typing import Final
 
 from lodestone.config.serve import ServeSettings
 from lodestone.errors import DeadlineExceededError, OverloadedError
+from lodestone_schemas.api import SearchResponse
 from lodestone_serve.metrics import Metrics
+from lodestone_serve.pace import Pace, RunningMean
 
 BUSY: Final = "the service is busy"
 DEADLINE_MS: Final = 10_000
 MOST_RETRY_AFTER_S: Final = 60
-_NEW_SHARE: Final = 0.1  # of the newest value in a running mean
 _FEW: Final = 8  # answers say nothing yet: the first ones load models
-_SPREADS: Final = 2.0  # above the mean: what nearly all stay below
 
 
 class Priority(StrEnum):
@@ -46,10 +46,10 @@ class _State(Enum):
 
 
 class Admission:
-    """At most `max_ongoing` slots, and `max_queued` places beside them. For one event loop.
+    """At most `max_ongoing` slots, fewer where more would only slow each other down (pace.py), and `max_queued` places beside.
 
     Interactive queries go before those of batches, of which at most `batch_ongoing` run at once; among equals, first come,
-    first served. A full queue lets a waiting query of a batch go for an interactive one.
+    first served. A full queue lets a waiting query of a batch go for an interactive one. For one event loop.
 
     Args:
         limits: Slots, places and what happens under pressure.
@@ -73,13 +73,14 @@ class Admission:
         self._waiting: dict[Priority, deque[Ticket]] = {one: deque() for one in Priority}
         self._running: dict[Priority, int] = dict.fromkeys(Priority, 0)
         self._places = 0
-        self.held_s = _Running()  # seconds that a slot is held
-        self.words_s = _Running(_FEW)  # the same, of queries without guides: what an answer takes at least
+        self._pace = Pace(limits.max_ongoing, adaptive=limits.load.adaptive)
+        self.held_s = RunningMean()  # seconds that a slot is held
+        self.words_s = RunningMean(_FEW)  # of that, what the text pass takes: an answer needs it at least
 
     @property
     def slots(self) -> int:
-        """Queries that may run at once."""
-        return self._limits.max_ongoing
+        """Queries that may run at once, now."""
+        return self._pace.slots
 
     @property
     def running(self) -> int:
@@ -162,8 +163,9 @@ class Admission:
             self._running[ticket.priority] -= 1
             self._metrics.in_flight.dec()
             self.held_s.add(held_s)
-            if not ticket.guided:
-                self.words_s.add(held_s)
+            if ticket.words_s is not None:
+                self.words_s.add(ticket.words_s)
+                self._pace.took(ticket.words_s, beside=ticket.beside)
             self._dispatch()
 
     def _dispatch(self) -> None:
@@ -186,7 +188,7 @@ class Admission:
         return None
 
     def _may_run(self, priority: Priority) -> bool:
-        if self.running >= self._limits.max_ongoing:
+        if self.running >= self.slots:
             return False
         return priority is Priority.INTERACTIVE or self._running[priority] < self._limits.load.batch_ongoing
 
@@ -200,7 +202,7 @@ class Admission:
         self._running[ticket.priority] += 1
         self._metrics.in_flight.inc()
         self._metrics.wait_seconds.labels(ticket.priority.value).observe(now - ticket.arrived)
-        ticket.run(now)
+        ticket.run(now, beside=self.running)
 
     def expired(self) -> DeadlineExceededError:
         """The counted error of a query whose deadline passed while it waited."""
@@ -226,7 +228,7 @@ class Admission:
 
     def _wait_s(self, ahead: int, priority: Priority = Priority.INTERACTIVE) -> float:
         """How long the one behind `ahead` others waits: slots come free one after another."""
-        slots = self._limits.max_ongoing
+        slots = self.slots
         if priority is Priority.BATCH:
             slots = min(slots, self._limits.load.batch_ongoing)
         return self.held_s.mean * (ahead + 1) / slots
@@ -240,7 +242,8 @@ class Ticket:
         arrived: When it took its place, on the admission's clock; may be set to an earlier time before `start`.
         deadline: Absolute, from `start` on.
         text_only: Why it must do without guides; "" while it may have them.
-        guided: Whether it had guides: set by who answers it, else its time counts as that of an answer to words alone.
+        words_s: What its text pass took; None while nobody has said (see `answered`).
+        beside: Queries at work when it began, itself included.
         kept: Whether somebody else than the request's own guard releases it.
     """
 
@@ -253,7 +256,8 @@ class Ticket:
         self.arrived = self.queued_at = admission.clock()
         self.deadline = math.inf
         self.text_only = ""
-        self.guided = False
+        self.words_s: float | None = None
+        self.beside = 0
         self.kept = False
 
     def deadline_after(self, deadline_ms: int | None) -> float:
@@ -293,9 +297,17 @@ class Ticket:
             self._state = _State.PLACED  # it never stood in the queue
             raise
 
-    def run(self, now: float) -> None:
+    def answered(self, response: SearchResponse) -> None:
+        """Learn from the answer what the text pass took: the time that it did not wait, nor spend on guides."""
+        if response.stage == "picture" or self._state is not _State.RUNNING:
+            return  # searches by pictures take another time
+        spent = response.timings_ms
+        guides_ms = spent.get("generate", 0.0) + spent.get("guides", 0.0)
+        self.words_s = max(0.0, (spent.get("total", 0.0) - guides_ms) / 1000 - (self._started - self.arrived))
+
+    def run(self, now: float, *, beside: int) -> None:
         """It has its slot."""
-        self._state, self._started = _State.RUNNING, now
+        self._state, self._started, self.beside = _State.RUNNING, now, beside
         if self._turn is not None and not self._turn.done():
             self._turn.set_result(None)
 
@@ -310,36 +322,3 @@ class Ticket:
         state, self._state = self._state, _State.DONE
         if state is not _State.DONE:
             self._admission.leave(self, state, self._admission.clock() - self._started)
-
-
-class _Running:
-    """A mean that follows what happens now, and how far values stray from it (as TCP estimates round trips, RFC 6298).
-
-    Args:
-        least: Values before anything is said: 0 until then.
-    """
-
-    def __init__(self, least: int = 1) -> None:
-        self._left = least
-        self._first = True
-        self._mean = 0.0
-        self._spread = 0.0
-
-    @property
-    def mean(self) -> float:
-        """About the last ten values count."""
-        return 0.0 if self._left else self._mean
-
-    @property
-    def bound(self) -> float:
-        """What nearly all values stay below."""
-        return 0.0 if self._left else self._mean + _SPREADS * self._spread
-
-    def add(self, value: float) -> None:
-        """One more value."""
-        self._left = max(0, self._left - 1)
-        if self._first:
-            self._mean, self._spread, self._first = value, value / 2, False
-            return
-        self._spread += _NEW_SHARE * (abs(value - self._mean) - self._spread)
-        self._mean += _NEW_SHARE * (value - self._mean)

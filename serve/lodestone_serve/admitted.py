@@ -173,8 +173,8 @@ class Work:
     ticket: Ticket
 
     def answered(self, response: SearchResponse) -> None:
-        """Remember whether the time it took was that of words alone."""
-        self.ticket.guided = bool(response.guides)
+        """Learn from the answer how long such work takes."""
+        self.ticket.answered(response)
 
 
 @asynccontextmanager

@@ -261,7 +261,7 @@ class Stream:
             self.query_id = event.query_id
             self._streams.named(self)
         if isinstance(event, DoneEvent):
-            self._ticket.guided = bool(event.response.guides)
+            self._ticket.answered(event.response)
             self._streams.answered(event)
         data = event.model_dump_json()
         self._events.append((event.type, data))

@@ -9,8 +9,10 @@ import pytest
 
 from lodestone.config.serve import LoadSettings, ServeSettings
 from lodestone.errors import DeadlineExceededError, OverloadedError
+from lodestone_schemas.api import SearchResponse
 from lodestone_serve.admission import BUSY, Admission, Priority, Ticket
 from lodestone_serve.metrics import Metrics
+from lodestone_serve.pace import Pace
 
 LONG = 60.0
 
@@ -217,3 +219,49 @@ async def test_slots_survive_a_storm_of_failures_and_cancellations() -> None:
     registry = admission._metrics.registry
     assert registry.get_sample_value("lodestone_queries_in_flight") == 0
     assert registry.get_sample_value("lodestone_queries_waiting") == 0
+
+
+# -- how many at once ----------------------------------------------------------------------------------------------------------
+
+
+def crowd(pace: Pace, *, clients: int, alone_s: float, cores: int, queries: int) -> int:
+    """Slots after so many queries of a service whose cores are shared by all that are at work."""
+    for _ in range(10):
+        pace.took(alone_s, beside=1)
+    for _ in range(queries):
+        at_work = min(clients, pace.slots)
+        pace.took(alone_s * max(1.0, at_work / cores), beside=at_work)
+    return pace.slots
+
+
+def test_as_many_queries_run_at_once_as_do_not_slow_each_other_down() -> None:
+    assert crowd(Pace(64, cpus=2), clients=200, alone_s=0.05, cores=2, queries=2_000) in range(6, 11)
+    assert crowd(Pace(64, cpus=2), clients=200, alone_s=0.05, cores=8, queries=2_000) in range(28, 37)
+    assert crowd(Pace(64, cpus=2), clients=200, alone_s=0.05, cores=1_000, queries=4_000) == 64
+
+
+def test_there_are_always_some_and_never_more_than_set() -> None:
+    slow = Pace(64, cpus=2)
+    slow.took(0.01, beside=1)
+    for _ in range(500):
+        slow.took(10.0, beside=slow.slots)
+    assert slow.slots == 4
+    assert Pace(3, cpus=8).slots == 3
+    fixed = Pace(64, adaptive=False, cpus=2)
+    assert crowd(fixed, clients=200, alone_s=0.05, cores=1, queries=500) == 64
+
+
+def test_few_clients_change_nothing() -> None:
+    pace = Pace(64, cpus=2)
+    before = pace.slots
+    assert crowd(pace, clients=3, alone_s=0.05, cores=2, queries=500) == before
+
+
+async def test_what_guides_wait_for_slows_nobody_down() -> None:
+    admission = make(ongoing=64, queued=8)
+    (ticket,) = await started(admission, 1)
+    spent = {"total": 3_000.0, "generate": 2_000.0, "guides": 900.0}
+    answer = SearchResponse(query_id="q", stage="guides", hits=[], fusion="rrf", space_weights={}, timings_ms=spent)
+    ticket.answered(answer)
+    assert ticket.words_s == pytest.approx(0.1, abs=0.02)
+    ticket.release()

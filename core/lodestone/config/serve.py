@@ -36,6 +36,9 @@ class AuthSettings(_Section):
 class LoadSettings(_Section):
     """What is refused or made smaller under load."""
 
+    adaptive: bool = Field(
+        True, description="Work on as many queries at once as do not slow each other down, up to max_ongoing."
+    )
     text_only_from: float = Field(0.5, ge=0, le=1, description="Share of the queue from which queries get no guides.")
     batch_ongoing: int = Field(2, ge=1, le=1_000, description="Queries of batch searches worked on at once.")
     batch_lines: int = Field(10_000, ge=1, le=1_000_000, description="Questions of one batch search.")
