@@ -1,0 +1,87 @@
+"""How many queries can be worked on at once before they only slow each other down? Found out while they are.
+
+A query alone takes so long; with too many at once, each takes many times that, all of them near their deadlines, and not one
+more is answered a second. What is compared is the time of the text pass: it is this service's own work, while guides may wait
+for others without using anything here. (The idea is that of TCP Vegas, and of Netflix's concurrency-limits.)
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+SLOWER: Final = 4.0  # times as long as alone: what others may cost a query
+LEAST_PER_CPU: Final = 2
+START_PER_CPU: Final = 4
+_ALONE: Final = 2  # queries at work, the one included, beside which it counts as alone
+_BACK: Final = 0.97
+_NEW_SHARE: Final = 0.1  # of the newest value in a running mean
+_SPREADS: Final = 2.0  # above the mean: what nearly all values stay below
+
+
+class RunningMean:
+    """A mean that follows what happens now, and how far values stray from it (as TCP estimates round trips, RFC 6298).
+
+    Args:
+        least: Values before anything is said: 0 until then.
+    """
+
+    def __init__(self, least: int = 1) -> None:
+        self._left = least
+        self._first = True
+        self._mean = 0.0
+        self._spread = 0.0
+
+    @property
+    def mean(self) -> float:
+        """About the last ten values count."""
+        return 0.0 if self._left else self._mean
+
+    @property
+    def bound(self) -> float:
+        """What nearly all values stay below."""
+        return 0.0 if self._left else self._mean + _SPREADS * self._spread
+
+    def add(self, value: float) -> None:
+        """One more value."""
+        self._left = max(0, self._left - 1)
+        if self._first:
+            self._mean, self._spread, self._first = value, value / 2, False
+            return
+        self._spread += _NEW_SHARE * (abs(value - self._mean) - self._spread)
+        self._mean += _NEW_SHARE * (value - self._mean)
+
+
+class Pace:
+    """Queries that may be worked on at once: more while they take less than `SLOWER` times as long as alone, else fewer.
+
+    Args:
+        most: Never more.
+        adaptive: Else always `most`.
+        cpus: Of this machine, if not all.
+    """
+
+    def __init__(self, most: int, *, adaptive: bool = True, cpus: int | None = None) -> None:
+        cores = cpus or len(os.sched_getaffinity(0))
+        self._most = most
+        self._least = min(most, LEAST_PER_CPU * cores) if adaptive else most
+        self._limit = float(min(most, START_PER_CPU * cores) if adaptive else most)
+        self._alone = RunningMean()
+        self._now = RunningMean()
+
+    @property
+    def slots(self) -> int:
+        """How many."""
+        return int(self._limit)
+
+    def took(self, seconds: float, *, beside: int) -> None:
+        """A query's own work took so long, begun when `beside` queries were at work, itself included."""
+        self._now.add(seconds)
+        if beside <= _ALONE:
+            self._alone.add(seconds)
+        if beside < self.slots:  # the limit was not what held others back
+            return
+        if self._alone.mean and self._now.mean > SLOWER * self._alone.mean:
+            self._limit = max(float(self._least), self._limit * _BACK)
+        else:
+            self._limit = min(float(self._most), self._limit + 1 / self._limit)
