@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import typer
 import yaml
-from monitoring import build, slo
+from monitoring import build, kubernetes, slo
 from scripts import fetch_promtool
 from tests.support.promql import MONITORING, known, metrics_of, panels, queries, rule_files, rules
 from tests.support.promtool import promtool  # noqa: F401
@@ -127,6 +129,44 @@ def test_promtool_finds_no_fault(promtool: Path) -> None:  # noqa: F811
 @pytest.mark.parametrize("path", TESTED, ids=lambda path: path.stem)
 def test_promtool_sees_alerts_fire_and_keep_quiet(promtool: Path, path: Path) -> None:  # noqa: F811
     assert "SUCCESS" in run(promtool, "test", "rules", path)
+
+
+def test_the_example_for_one_machine_is_sound(promtool: Path) -> None:  # noqa: F811
+    assert "SUCCESS" in run(promtool, "check", "config", MONITORING / "prometheus.yml")
+
+
+def test_a_cluster_gets_the_same_rules() -> None:
+    groups = kubernetes.manifest()["spec"]["groups"]
+    assert [rule for group in groups for rule in group["rules"]] == list(rules())
+    assert len({group["name"] for group in groups}) == len(groups), "names of groups in one object differ"
+    schema = json.loads((ROOT / "deploy/k8s/schemas/monitoring.coreos.com_prometheusrule.json").read_text(encoding="utf-8"))
+    jsonschema.validate(kubernetes.manifest(), schema)
+
+
+def test_alertmanager_knows_the_alerts_it_names() -> None:
+    said = yaml.safe_load((MONITORING / "alertmanager.yml").read_text(encoding="utf-8"))
+    matchers = [
+        one
+        for rule in said["inhibit_rules"]
+        for side in ("source", "target")
+        for one in rule[f"{side}_matchers"]
+        if "alertname" in one
+    ]
+    names = {alert["alert"] for alert in ALERTS}
+    for matcher in matchers:
+        pattern = re.search(r'"(.+)"', matcher)[1]  # type: ignore[index]
+        for one in pattern.split("|"):
+            assert any(re.fullmatch(one, name) for name in names), matcher
+    severities = {alert["labels"]["severity"] for alert in ALERTS}
+    assert {re.search(r'"(.+)"', route["matchers"][0])[1] for route in said["route"]["routes"]} <= severities  # type: ignore[index]
+
+
+def test_the_page_names_every_metric() -> None:
+    page = (ROOT / "docs" / "monitoring.md").read_text(encoding="utf-8")
+    for one in TABLE:
+        name = f"{one.name}_total" if one.kind == "counter" else one.name
+        labels = ", ".join(f"`{label}`" for label in one.labels)
+        assert f"| `{name}` | {one.kind} | {labels} | {one.help} |" in page, name
 
 
 def test_promtool_understands_the_dashboards(promtool: Path, tmp_path: Path) -> None:  # noqa: F811
