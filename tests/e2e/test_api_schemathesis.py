@@ -140,3 +140,18 @@ def test_a_picture_and_its_options_are_taken(site: Site) -> None:
     )
     assert answer.status_code == 200
     assert len(answer.json()["hits"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("path", "statuses"), [("/v1/images/{image_id}", ("404",)), ("/v1/models", ("200",)), ("/v1/models/{model_id}", ("404",))]
+)
+def test_an_answer_that_the_document_does_not_have_is_noticed(site: Site, path: str, statuses: tuple[str, ...]) -> None:
+    poorer = json.loads(json.dumps(DOCUMENT))
+    for status in statuses:
+        poorer["paths"][path]["get"]["responses"].pop(status)
+    operation = schemathesis.openapi.from_dict(poorer)[path]["GET"]
+    unknown = {"image_id": "00000000-0000-4000-8000-000000000000", "model_id": "nobody's"}
+    case = operation.Case(path_parameters={name: value for name, value in unknown.items() if f"{{{name}}}" in path})
+    response = case.call(base_url=site.url, timeout=60)
+    with pytest.raises(schemathesis.core.failures.FailureGroup):
+        case.validate_response(response, checks=CHECKED)
