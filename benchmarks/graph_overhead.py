@@ -137,7 +137,12 @@ def measure(home: Path, *, queries: int, rounds: int) -> Spent:
     """Variant -> kind -> milliseconds of each query."""
     spent: Spent = {}
     for _ in range(rounds):
-        flags: dict[str, Any] = {"home": str(home), "serve": {"port": 0, "upkeep": False}, "query": {"history": 100}}
+        flags: dict[str, Any] = {
+            "home": str(home),
+            "serve": {"port": 0, "upkeep": False},
+            "query": {"history": 100},
+            "generators": {"prior": {"kind": "prior"}},
+        }
         _add(spent, IN_PROCESS, asyncio.run(in_this_process(flags, queries)))
         for name, (shape, optimised) in VARIANTS.items():
             graph: dict[str, Any] = {"shape": shape}
