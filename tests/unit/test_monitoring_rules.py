@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import typer
 import yaml
-from monitoring import build, kubernetes, slo
+from monitoring import build, slo
 from scripts import fetch_promtool
 from tests.support.promql import MONITORING, known, metrics_of, panels, queries, rule_files, rules
 from tests.support.promtool import promtool  # noqa: F401
@@ -133,14 +131,6 @@ def test_promtool_sees_alerts_fire_and_keep_quiet(promtool: Path, path: Path) ->
 
 def test_the_example_for_one_machine_is_sound(promtool: Path) -> None:  # noqa: F811
     assert "SUCCESS" in run(promtool, "check", "config", MONITORING / "prometheus.yml")
-
-
-def test_a_cluster_gets_the_same_rules() -> None:
-    groups = kubernetes.manifest()["spec"]["groups"]
-    assert [rule for group in groups for rule in group["rules"]] == list(rules())
-    assert len({group["name"] for group in groups}) == len(groups), "names of groups in one object differ"
-    schema = json.loads((ROOT / "deploy/k8s/schemas/monitoring.coreos.com_prometheusrule.json").read_text(encoding="utf-8"))
-    jsonschema.validate(kubernetes.manifest(), schema)
 
 
 def test_alertmanager_knows_the_alerts_it_names() -> None:
