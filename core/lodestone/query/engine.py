@@ -62,6 +62,8 @@ from lodestone_schemas.api import (
 
 _log = logging.getLogger(__name__)
 
+_ANSWER_S: Final = 0.02  # to finish an answer, besides reading it out
+_MOST_RESERVED: Final = 0.1  # of the time left, for that
 _HYDRATE_GRACE_S: Final = 1.0  # an answer that is found is read out even when the deadline has just passed
 _EMPTY: Final = Ranking(FusedList((), np.empty(0)))
 Vector = NDArray[np.float32]
@@ -168,7 +170,7 @@ class QueryEngine:
         yield ResultsEvent(response=response)
         drawn = Drawn()
         if self._loop is not None and _wants_guides(query):
-            async with aclosing(self._loop.run(query, texts, ranking, drawn)) as batches:
+            async with aclosing(self._loop.run(_with_room_to_answer(query), texts, ranking, drawn)) as batches:
                 async for batch in batches:
                     for guide in batch:
                         yield GuideEvent(query_id=plan.query_id, guide=guide_info(guide, plan.query_id))
@@ -333,6 +335,13 @@ def _without_guides(query: Query, reason: str) -> Query:
         return query
     query.log.left_out(f"guides: {reason}")
     return replace(query, plan=replace(query.plan, generators=(), guides=0))
+
+
+def _with_room_to_answer(query: Query) -> Query:
+    """The query with a deadline for its guides: early enough for the better answer to be read out by its own."""
+    reading_out = 2 * query.stopwatch.seconds("hydrate") + _ANSWER_S
+    reserve = min(reading_out, _MOST_RESERVED * remaining(query.plan.deadline))
+    return replace(query, plan=replace(query.plan, deadline=query.plan.deadline - reserve))
 
 
 def _wants_guides(query: Query) -> bool:
