@@ -222,3 +222,19 @@ def test_the_command_prints_the_configuration_and_names_what_was_left_out(tmp_pa
     refused = run_here("serve", "--config", tmp_path / "missing.yaml", home=home)
     assert refused.code == 4
     assert "missing.yaml" in refused.err
+
+
+def test_a_printed_configuration_is_served_here_with_its_own_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    served = {}
+    monkeypatch.setattr(
+        "lodestone_serve.run.serve_forever", lambda settings, **named: served.update(settings=settings, **named)
+    )
+    config = serve_config(settings({"shape": "graph"}, query={"guides": 3}, serve={"port": 7999}))
+    config["applications"][0]["deployments"][1]["max_ongoing_requests"] = 5
+    file = tmp_path / "service.yaml"
+    file.write_text(as_yaml(config), "utf8")
+    ended = run_here("serve", "--config", file, "--port", "0", home=tmp_path / "home")
+    assert ended.code == 0, ended.err
+    assert served["options"]["Encoders"]["max_ongoing_requests"] == 5
+    assert served["settings"].query.guides == 3
+    assert (served["settings"].serve.graph.shape, served["settings"].serve.port) == ("graph", 0)
