@@ -11,7 +11,7 @@ import importlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from lodestone import __version__
 from lodestone.config.serve import TelemetrySettings
@@ -48,10 +48,12 @@ class Tracing:
         self, settings: TelemetrySettings, *, service: str = "lodestone", exporter: SpanExporter | None = None
     ) -> None:
         self._provider: TracerProvider | None = None
+        self._tracer: Tracer
         if exporter is None and settings.otlp_endpoint is not None:
             exporter = _otlp_exporter(settings.otlp_endpoint)
         if exporter is not None:
             self._provider = _provider(exporter, service=service, sample=settings.sample)
+            self._tracer = self._provider.get_tracer("lodestone", __version__)
 
     @property
     def on(self) -> bool:
@@ -75,13 +77,13 @@ class Tracing:
         from opentelemetry import trace
 
         context = None if trace.get_current_span().get_span_context().is_valid else _extracted(headers)
-        return self._tracer().start_as_current_span(name, context=context, kind=trace.SpanKind.SERVER)
+        return self._tracer.start_as_current_span(name, context=context, kind=trace.SpanKind.SERVER)
 
     def span(self, name: str, **attributes: str | float | bool) -> AbstractContextManager[Span | None]:
         """Surrounds a piece of work in one task; a child of what surrounds that."""
         if self._provider is None:
             return _NOTHING
-        return self._tracer().start_as_current_span(name, attributes=attributes)
+        return self._tracer.start_as_current_span(name, attributes=attributes)
 
     @contextmanager
     def received(self, carrier: Mapping[str, str] | None, name: str) -> Iterator[None]:
@@ -93,10 +95,14 @@ class Tracing:
             yield
 
     def begin(self, name: str) -> Span | None:
-        """A child of what surrounds this, which is not in force for what follows: give it to `under`, and end it."""
+        """A child of what surrounds this, which is not in force for what follows: give it to `under`, and end it.
+
+        None where nothing is recorded: off, or a request that is not sampled.
+        """
         if self._provider is None:
             return None
-        return self._tracer().start_span(name)
+        span = self._tracer.start_span(name)
+        return span if span.is_recording() else None
 
     def under(self, parent: Span, name: str) -> AbstractContextManager[Span | None]:
         """Surrounds a piece of work that belongs to `parent`."""
@@ -104,7 +110,7 @@ class Tracing:
             return _NOTHING
         from opentelemetry.trace import set_span_in_context
 
-        return self._tracer().start_as_current_span(name, context=set_span_in_context(parent))
+        return self._tracer.start_as_current_span(name, context=set_span_in_context(parent))
 
     def past(self, parent: Span, name: str, seconds: float) -> None:
         """Record a piece of work of `parent` that ends now."""
@@ -113,11 +119,8 @@ class Tracing:
         from opentelemetry.trace import set_span_in_context
 
         now = time.time_ns()
-        span = self._tracer().start_span(name, context=set_span_in_context(parent), start_time=now - int(seconds * 1e9))
+        span = self._tracer.start_span(name, context=set_span_in_context(parent), start_time=now - int(seconds * 1e9))
         span.end(now)
-
-    def _tracer(self) -> Tracer:
-        return cast("TracerProvider", self._provider).get_tracer("lodestone", __version__)
 
 
 def carrier() -> Carrier:
