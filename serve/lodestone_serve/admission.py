@@ -28,6 +28,7 @@ from lodestone_serve.pace import Pace, RunningMean
 BUSY: Final = "the service is busy"
 DEADLINE_MS: Final = 10_000
 MOST_RETRY_AFTER_S: Final = 60
+_PRESSED_S: Final = 1.0  # after a refusal
 _FEW: Final = 8  # answers say nothing yet: the first ones load models
 
 
@@ -73,6 +74,7 @@ class Admission:
         self._waiting: dict[Priority, deque[Ticket]] = {one: deque() for one in Priority}
         self._running: dict[Priority, int] = dict.fromkeys(Priority, 0)
         self._places = 0
+        self._refused_at = -math.inf
         self._pace = Pace(limits.max_ongoing, adaptive=limits.load.adaptive)
         self.held_s = RunningMean()  # seconds that a slot is held
         self.words_s = RunningMean(_FEW)  # of that, what the text pass takes: an answer needs it at least
@@ -126,6 +128,7 @@ class Admission:
     def refusal(self, why: str) -> OverloadedError:
         """The counted error of a query that is refused, with the seconds to wait in its details."""
         self._metrics.shed.labels("overloaded").inc()
+        self._refused_at = self.clock()
         retry_after = self.retry_after()
         return OverloadedError(why, hint=f"try again in {retry_after} s", retry_after=retry_after)
 
@@ -165,7 +168,7 @@ class Admission:
             self.held_s.add(held_s)
             if ticket.words_s is not None:
                 self.words_s.add(ticket.words_s)
-                self._pace.took(ticket.words_s, beside=ticket.beside)
+                self._pace.took(ticket.words_s, beside=ticket.beside, allowed_s=ticket.deadline - ticket.arrived)
             self._dispatch()
 
     def _dispatch(self) -> None:
@@ -194,15 +197,21 @@ class Admission:
 
     def _run(self, ticket: Ticket, *, pressed: bool) -> None:
         now = self.clock()
-        allowed = ticket.deadline - ticket.arrived - self.words_s.mean  # how long it could wait
-        waited = now - ticket.queued_at
-        if pressed or (waited > 0 and waited >= self._limits.load.text_only_from * allowed):
+        if pressed or self._is_pressed(ticket, now):
             self._metrics.shed.labels("text_only").inc()
             ticket.text_only = BUSY
         self._running[ticket.priority] += 1
         self._metrics.in_flight.inc()
         self._metrics.wait_seconds.labels(ticket.priority.value).observe(now - ticket.arrived)
         ticket.run(now, beside=self.running)
+
+    def _is_pressed(self, ticket: Ticket, now: float) -> bool:
+        """Whether the queue is as long as it may be: for this query, or for others who were refused a moment ago."""
+        if now - self._refused_at < _PRESSED_S:
+            return True
+        could_wait = ticket.deadline - ticket.arrived - self.words_s.bound
+        waited = now - ticket.queued_at
+        return waited > 0 and waited >= self._limits.load.text_only_from * could_wait
 
     def expired(self) -> DeadlineExceededError:
         """The counted error of a query whose deadline passed while it waited."""

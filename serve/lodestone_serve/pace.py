@@ -11,8 +11,9 @@ import os
 from typing import Final
 
 SLOWER: Final = 4.0  # times as long as alone: what others may cost a query
-LEAST_PER_CPU: Final = 2
-START_PER_CPU: Final = 4
+OF_DEADLINE: Final = 0.25  # of the time that queries allow, at most: the rest is for waiting, guides and bad luck
+LEAST_PER_CPU: Final = 1
+START_PER_CPU: Final = 2
 _ALONE: Final = 2  # queries at work, the one included, beside which it counts as alone
 _BACK: Final = 0.97
 _NEW_SHARE: Final = 0.1  # of the newest value in a running mean
@@ -53,7 +54,10 @@ class RunningMean:
 
 
 class Pace:
-    """Queries that may be worked on at once: more while they take less than `SLOWER` times as long as alone, else fewer.
+    """Queries that may be worked on at once.
+
+    More while their text passes take a small part of the time that they allow, and less than `SLOWER` times as long as alone;
+    else fewer.
 
     Args:
         most: Never more.
@@ -68,20 +72,31 @@ class Pace:
         self._limit = float(min(most, START_PER_CPU * cores) if adaptive else most)
         self._alone = RunningMean()
         self._now = RunningMean()
+        self._allowed = RunningMean()
 
     @property
     def slots(self) -> int:
         """How many."""
         return int(self._limit)
 
-    def took(self, seconds: float, *, beside: int) -> None:
-        """A query's own work took so long, begun when `beside` queries were at work, itself included."""
+    def took(self, seconds: float, *, beside: int, allowed_s: float) -> None:
+        """A query's text pass took so long.
+
+        Args:
+            seconds: Its time.
+            beside: Queries at work when it began, itself included.
+            allowed_s: From the query's arrival to its deadline.
+        """
         self._now.add(seconds)
+        self._allowed.add(allowed_s)
         if beside <= _ALONE:
             self._alone.add(seconds)
         if beside < self.slots:  # the limit was not what held others back
             return
-        if self._alone.mean and self._now.mean > SLOWER * self._alone.mean:
+        most = OF_DEADLINE * self._allowed.mean
+        if self._alone.mean:
+            most = min(most, SLOWER * self._alone.mean)
+        if self._now.mean > most:
             self._limit = max(float(self._least), self._limit * _BACK)
         else:
             self._limit = min(float(self._most), self._limit + 1 / self._limit)

@@ -173,6 +173,18 @@ async def test_who_waited_half_of_the_time_allowed_gets_no_guides() -> None:
     ticket.release()
 
 
+async def test_while_queries_are_refused_the_others_are_answered_by_words() -> None:
+    admission = make(ongoing=2, queued=0)
+    first, second = await started(admission, 2)
+    with pytest.raises(OverloadedError):
+        admission.enter()
+    first.release()
+    (third,) = await started(admission, 1)
+    assert (first.text_only, second.text_only, third.text_only) == ("", "", BUSY)
+    for ticket in (second, third):
+        ticket.release()
+
+
 @pytest.mark.parametrize("when", ["before its turn", "at its turn", "before the first step"])
 async def test_a_cancelled_query_leaves_no_slot_behind(when: str) -> None:
     admission = make(ongoing=1, queued=4)
@@ -224,13 +236,13 @@ async def test_slots_survive_a_storm_of_failures_and_cancellations() -> None:
 # -- how many at once ----------------------------------------------------------------------------------------------------------
 
 
-def crowd(pace: Pace, *, clients: int, alone_s: float, cores: int, queries: int) -> int:
+def crowd(pace: Pace, *, clients: int, alone_s: float, cores: int, queries: int, allowed_s: float = 10.0) -> int:
     """Slots after so many queries of a service whose cores are shared by all that are at work."""
     for _ in range(10):
-        pace.took(alone_s, beside=1)
+        pace.took(alone_s, beside=1, allowed_s=allowed_s)
     for _ in range(queries):
         at_work = min(clients, pace.slots)
-        pace.took(alone_s * max(1.0, at_work / cores), beside=at_work)
+        pace.took(alone_s * max(1.0, at_work / cores), beside=at_work, allowed_s=allowed_s)
     return pace.slots
 
 
@@ -238,14 +250,16 @@ def test_as_many_queries_run_at_once_as_do_not_slow_each_other_down() -> None:
     assert crowd(Pace(64, cpus=2), clients=200, alone_s=0.05, cores=2, queries=2_000) in range(6, 11)
     assert crowd(Pace(64, cpus=2), clients=200, alone_s=0.05, cores=8, queries=2_000) in range(28, 37)
     assert crowd(Pace(64, cpus=2), clients=200, alone_s=0.05, cores=1_000, queries=4_000) == 64
+    hasty = crowd(Pace(64, cpus=2), clients=200, alone_s=0.05, cores=8, queries=2_000, allowed_s=0.4)
+    assert hasty in range(14, 19), "a quarter of what they allow is twice what one takes alone"
 
 
 def test_there_are_always_some_and_never_more_than_set() -> None:
     slow = Pace(64, cpus=2)
-    slow.took(0.01, beside=1)
+    slow.took(0.01, beside=1, allowed_s=10.0)
     for _ in range(500):
-        slow.took(10.0, beside=slow.slots)
-    assert slow.slots == 4
+        slow.took(10.0, beside=slow.slots, allowed_s=10.0)
+    assert slow.slots == 2
     assert Pace(3, cpus=8).slots == 3
     fixed = Pace(64, adaptive=False, cpus=2)
     assert crowd(fixed, clients=200, alone_s=0.05, cores=1, queries=500) == 64
