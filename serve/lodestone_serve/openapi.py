@@ -53,7 +53,7 @@ _KEY_PARAMETER: Final[dict[str, Any]] = {
     "in": "header",
     "required": False,
     "description": "Any text of the client's; the same request again gets the first one's answer, and nothing is done twice.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 200},
+    "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
 }
 _EXAMPLES: Final[Mapping[str, Any]] = {
     "/v1/search": {"query": "a boat on a lake", "limit": 5},

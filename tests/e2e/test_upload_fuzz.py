@@ -206,7 +206,7 @@ async def test_damaged_uploads_are_answered_and_cost_no_memory(tmp_path: Path) -
                 if answer.status_code != 200:
                     problem = answer.json()
                     assert problem["code"] in ALLOWED[answer.status_code] | ({"invalid_request"} if not data else set()), label
-                    assert "/" not in problem["detail"].replace(str(problem["instance"]), ""), (label, problem)
+                    assert not any(inside in answer.text for inside in (str(tmp_path), "site-packages", "Traceback")), label
                 answers[mutation.__name__, answer.status_code] += 1
                 most = max(most, resident_mb())
             assert (await send(wholes_of_all["jpeg"])).status_code == 200

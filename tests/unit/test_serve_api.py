@@ -389,4 +389,10 @@ async def test_the_openapi_document_is_served_and_speaks_of_problems(http: httpx
     document = (await http.get("/openapi.json")).json()
     assert "Problem" in document["components"]["schemas"]
     assert "HTTPValidationError" not in json.dumps(document)
-    assert "application/problem+json" in json.dumps(document["paths"]["/v1/search"])
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            refusals = {status: answer for status, answer in operation["responses"].items() if status >= "4"}
+            assert {"400", "500", "503"} <= refusals.keys()
+            for answer in refusals.values():
+                refused = document["components"]["responses"][answer["$ref"].rpartition("/")[2]]
+                assert list(refused["content"]) == ["application/problem+json"]
