@@ -53,6 +53,10 @@ class SharedEncoder:
         """See `Encoder.collections`."""
         return self._inner.collections
 
+    def limit(self, most: int) -> None:
+        """Items of one pass at most, from the next pass on."""
+        self._texts.most = self._pictures.most = most
+
     async def warm_up(self) -> None:
         """See `Encoder.warm_up`."""
         await self._inner.warm_up()

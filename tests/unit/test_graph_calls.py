@@ -132,8 +132,10 @@ async def test_an_error_of_ours_comes_back_as_it_was_raised():
 
 
 async def test_what_was_dropped_there_for_its_deadline_is_a_time_out_here():
-    with pytest.raises(TimeoutError):
-        await stage(Handle(raised_there(DeadlineExceededError("too late")))).call("encode")
+    for late in (DeadlineExceededError("too late"), TimeoutError("too late")):
+        with pytest.raises(TimeoutError) as caught:
+            await stage(Handle(raised_there(late)), again=True).call("encode")
+        assert str(caught.value) == "too late"
 
 
 async def test_an_encoder_sends_all_texts_of_a_query_in_one_call_with_the_collections_they_are_for():

@@ -84,9 +84,6 @@ class Stage:
             async with asyncio.timeout(None if deadline is None else remaining(deadline)):
                 response = getattr(self.handle, method).remote(*arguments, **named)
                 return await response
-        except TimeoutError:  # before the others: some of Ray's errors are time-outs too
-            _cancel(response)
-            raise
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is not None and task.cancelling():
@@ -95,11 +92,14 @@ class Stage:
             raise RequestCancelledError from None  # by the replica, which is being stopped
         except RayTaskError as error:  # what the method raised; Ray has it derive from both
             cause = error.cause
-            if isinstance(cause, DeadlineExceededError):
-                raise TimeoutError(cause.message) from cause
+            if isinstance(cause, (TimeoutError, DeadlineExceededError)):
+                raise TimeoutError(str(cause)) from cause
             if isinstance(cause, asyncio.CancelledError):
                 raise RequestCancelledError from None
             raise cause from None
+        except TimeoutError:
+            _cancel(response)
+            raise
 
 
 def _trace() -> dict[str, Carrier]:

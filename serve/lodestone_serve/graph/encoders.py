@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
 from lodestone.config.settings import Settings
 from lodestone.errors import ServiceUnavailableError
-from lodestone.query.encoder import LocalEncoder
 from lodestone.query.stages import EncodedTexts, Pixels, Vectors
 from lodestone_serve.graph.deadlines import from_the_wire
-from lodestone_serve.graph.lanes import Lane
 from lodestone_serve.graph.replicas import Host, threads_turn
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.ray_metrics import mirror_of_replica
+from lodestone_serve.sharing import SharedEncoder
 from lodestone_serve.tracing import Carrier, Tracing
 
 if TYPE_CHECKING:
@@ -32,42 +31,6 @@ if TYPE_CHECKING:
 KEPT: Final = 2  # sets of versions: those in force, and those that a swap brings or has just retired
 BATCH: Final = "batch"  # of `user_config`: items of one pass at most
 _log = structlog.get_logger("lodestone.serve")
-
-
-class Versions:
-    """The models of one set of versions, and their lanes.
-
-    Args:
-        encoder: Loaded.
-        most: Items of one pass at most.
-        observe: Told (what, number of items) of every pass; `texts` or `pictures`.
-    """
-
-    def __init__(self, encoder: LocalEncoder, *, most: int, observe: Callable[[str, int], None] = lambda *_: None) -> None:
-        self._encoder = encoder
-        self._texts: Lane[str, tuple[str, str]] = Lane(self._encode, most=most, observe=lambda n: observe("texts", n))
-        self._pictures: Lane[Pixels, str] = Lane(encoder.embed, most=most, observe=lambda n: observe("pictures", n))
-
-    def limit(self, most: int) -> None:
-        """Items of one pass at most, from the next pass on."""
-        self._texts.most = self._pictures.most = most
-
-    async def encode(self, texts: Sequence[str], *, deadline: float | None) -> EncodedTexts:
-        """See `Encoder.encode_texts`."""
-        rows = await self._texts.ask(texts, deadline=deadline)
-        return EncodedTexts(
-            {name: found for (kind, name), found in rows.items() if kind == "encoded"},
-            {name: found for (kind, name), found in rows.items() if kind == "projected"},
-        )
-
-    async def embed(self, pictures: Sequence[Pixels], *, deadline: float | None) -> Mapping[str, Vectors]:
-        """See `Encoder.embed_pictures`."""
-        return await self._pictures.ask(pictures, deadline=deadline)
-
-    def _encode(self, texts: list[str]) -> dict[tuple[str, str], Vectors]:
-        found = self._encoder.encode(texts)
-        encoded = {("encoded", name): rows for name, rows in found.encoded.items()}
-        return encoded | {("projected", name): rows for name, rows in found.projected.items()}
 
 
 class Encoders:
@@ -82,12 +45,11 @@ class Encoders:
         from lodestone.runtime import Runtime
 
         self._batch = batch
-        self._loaded: OrderedDict[frozenset[tuple[str, str]], Versions] = OrderedDict()
+        self._loaded: OrderedDict[frozenset[tuple[str, str]], SharedEncoder] = OrderedDict()
         self._loading = asyncio.Lock()
         with host.noted():
             settings = _with_own_threads(host.prepare())
-            metrics = Metrics(mirror_of_replica())
-            self._observe = {"texts": metrics.text_batch.observe, "pictures": metrics.picture_batch.observe}
+            self._metrics = Metrics(mirror_of_replica())
             self._tracing = Tracing(settings.serve.telemetry, service="lodestone-encoders")
             self._runtime: Runtime = Runtime.open(settings, purpose="a replica of Encoders")
             self._runtime.home.prepare()
@@ -120,12 +82,12 @@ class Encoders:
         """See `Encoder.encode_texts`.
 
         Raises:
-            DeadlineExceededError: no pass began in time.
+            TimeoutError: no pass began in time.
             ServiceUnavailableError: this replica cannot make the vectors of such a collection.
         """
         deadline = from_the_wire(until)
         with self._tracing.received(trace, "Encoders.encode_texts"):
-            return await (await self._versions(collections)).encode(texts, deadline=deadline)
+            return await (await self._versions(collections)).encode_texts(texts, deadline=deadline)
 
     async def embed_pictures(
         self,
@@ -138,9 +100,9 @@ class Encoders:
         """See `Encoder.embed_pictures`; raises as `encode_texts`."""
         deadline = from_the_wire(until)
         with self._tracing.received(trace, "Encoders.embed_pictures"):
-            return await (await self._versions(collections)).embed(pictures, deadline=deadline)
+            return await (await self._versions(collections)).embed_pictures(pictures, deadline=deadline)
 
-    async def _versions(self, collections: Mapping[str, str]) -> Versions:
+    async def _versions(self, collections: Mapping[str, str]) -> SharedEncoder:
         key = _key(collections)
         found = self._loaded.get(key)
         if found is None:
@@ -155,7 +117,7 @@ class Encoders:
         self._loaded.move_to_end(key)
         return found
 
-    def _load_named(self, collections: Mapping[str, str]) -> Versions:
+    def _load_named(self, collections: Mapping[str, str]) -> SharedEncoder:
         from lodestone.swap.versions import version_in
 
         in_force = self._runtime.projections()
@@ -174,10 +136,13 @@ class Encoders:
             projections[space] = projection
         return self._load(projections)
 
-    def _load(self, projections: Mapping[str, Projection]) -> Versions:
+    def _load(self, projections: Mapping[str, Projection]) -> SharedEncoder:
         encoder = self._runtime.local_encoder(projections)
         encoder.load(pictures=True)
-        return Versions(encoder, most=self._batch, observe=lambda what, n: self._observe[what](n))
+        metrics = self._metrics
+        shared = SharedEncoder(encoder, observe=metrics.text_batch.observe, observe_pictures=metrics.picture_batch.observe)
+        shared.limit(self._batch)
+        return shared
 
 
 def _key(collections: Mapping[str, str]) -> frozenset[tuple[str, str]]:
