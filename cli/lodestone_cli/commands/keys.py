@@ -94,9 +94,9 @@ def rotate(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Put a new key in a key's place, with the same rights. Its holder keeps their queries and limits."""
+    until = datetime.now(UTC) + timedelta(seconds=_seconds(overlap))
     with Session(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
         require_home(session)
-        until = datetime.now(UTC) + timedelta(seconds=_seconds(overlap))
         key, written = session.runtime.catalog.rotate_key(key_id, until=until)
         _emit_new(session, key, written)
 
