@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -53,18 +54,26 @@ class Aftermath:
 
 
 def aftermaths(outcomes: Sequence[Outcome], struck: Sequence[Struck], *, end: float, reference: Reference) -> list[Aftermath]:
-    """One row a fault: requests due from it until the next one, or until `end`."""
+    """One row a fault: its requests until the next one, or until `end`."""
     until = [fault.at for fault in struck[1:]] + [end]
-    return [_aftermath(outcomes, fault, end=then, reference=reference) for fault, then in zip(struck, until, strict=True)]
+    mine: list[list[Outcome]] = [[] for _ in struck]
+    for one in outcomes:
+        place = bisect_right([fault.at for fault in struck], _seen(one)) - 1
+        if place >= 0:
+            mine[place].append(one)
+    return [_aftermath(*row, reference=reference) for row in zip(mine, struck, until, strict=True)]
 
 
-def _aftermath(outcomes: Sequence[Outcome], fault: Struck, *, end: float, reference: Reference) -> Aftermath:
-    # A request that was under way when the fault struck is the fault's too.
-    mine = [one for one in outcomes if one.ended >= fault.at and one.due < end and (one.due >= fault.at or not one.in_time)]
+def _seen(outcome: Outcome) -> float:
+    """The moment that decides whose it is: a request that was cut off belongs to what struck then, all others to when due."""
+    return outcome.ended if outcome.verdict == Verdict.FAILED else outcome.due
+
+
+def _aftermath(mine: Sequence[Outcome], fault: Struck, end: float, *, reference: Reference) -> Aftermath:
     failed = errors(mine)
     last = max((one.due for one in failed), default=fault.at)
-    good = sorted(one.ended for one in mine if one.in_time)
     again = min((one.ended for one in mine if one.in_time and one.due > last), default=end)
+    good = sorted(one.ended for one in mine if one.in_time)
     edges = [fault.at, *(at for at in good if fault.at <= at <= end), end]
     tail = [one for one in mine if one.verdict != Verdict.SHED][-3:]
     return Aftermath(

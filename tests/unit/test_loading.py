@@ -356,6 +356,16 @@ def test_requests_under_way_when_the_fault_struck_are_its_own() -> None:
     assert (found.requests, found.failed) == (1, 1)
 
 
+def test_a_request_that_the_next_fault_cuts_off_is_not_the_former_ones() -> None:
+    outcomes = [outcome(number, float(number), Verdict.COMPLETE) for number in range(5)]
+    outcomes += [outcome(5, 4.5, Verdict.FAILED, took=1.0), outcome(6, 4.7, Verdict.HUNG, took=5.0)]
+    outcomes += [outcome(number, float(number), Verdict.COMPLETE) for number in range(7, 12)]
+    reference = Reference(lambda number: 0, {}, {})
+    first, second = aftermaths(outcomes, [Struck("one", 0.5), Struck("two", 5.0)], end=12.0, reference=reference)
+    assert (first.failed, first.hung) == (1, 1)  # it was silent since before
+    assert (second.failed, second.recovered) == (1, True)
+
+
 # Where it is written
 
 
