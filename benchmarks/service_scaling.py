@@ -35,11 +35,6 @@ from benchmarks.loading.steps import milliseconds, rows, share
 from benchmarks.loading.summary import Summary, by_phase, errors, reasons
 
 DEPLOYMENTS = {"ingress": "Ingress", "encoders": "Encoders"}
-# Serve's replicas report every ten seconds otherwise; read by Ray when it starts.
-_REPORTS = {
-    "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
-    "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
-}
 LIGHT, HEAVY, AGAIN = "light", "heavy", "light again"
 Seen = tuple[float, int, int]  # seconds of the load, replicas of any state, those that serve
 
@@ -84,7 +79,7 @@ def scale(chosen: argparse.Namespace, *, most: int) -> Scaled:
             Phase(chosen.high, chosen.heavy, HEAVY),
             Phase(chosen.low, chosen.again, AGAIN),
         ]
-        with running(flags, host="watched", environment=_REPORTS) as service:
+        with running(flags, host="watched") as service:
             ask = asking(deadline=chosen.deadline, seed=chosen.seed, streams=0.25)
             began = time.time()  # the load's clock and the watcher's differ by less than a look of the watcher
             outcomes = asyncio.run(Generator(service.url).offer(arrivals(phases, seed=chosen.seed), ask))

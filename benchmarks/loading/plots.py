@@ -65,11 +65,12 @@ def timeline(outcomes: Sequence[Outcome], struck: Sequence[Struck], path: Path, 
             bottom += counts
         for fault in struck:
             axes.axvline(fault.at, color="tab:red", linewidth=1)
-            axes.annotate(fault.name, (fault.at, 1.0), xycoords=("data", "axes fraction"), rotation=90, va="top", fontsize=8)
+            axes.annotate(fault.name, (fault.at, 0.98), xycoords=("data", "axes fraction"), rotation=90, va="top", fontsize=8)
             if fault.mended is not None:
                 axes.axvline(fault.mended, color="tab:green", linewidth=1)
         axes.set(xlabel="seconds", ylabel="requests that were due")
-        axes.legend(fontsize=8, loc="lower right")
+        axes.set_ylim(0, 1.5 * max(1.0, axes.get_ylim()[1]))  # room for the names
+        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3)
 
 
 def steps(

@@ -141,18 +141,12 @@ def fill_home(flags: Mapping[str, Any], *, points: int, captioned: float) -> Non
 
 
 @contextmanager
-def running(
-    flags: Mapping[str, Any],
-    *,
-    host: Host = "serve",
-    environment: Mapping[str, str] | None = None,
-) -> Iterator[Running]:
+def running(flags: Mapping[str, Any], *, host: Host = "serve") -> Iterator[Running]:
     """Serve the home of `flags` inside the block; stopped by SIGTERM at its end.
 
     Args:
         flags: From `flags_for`.
         host: What it runs on.
-        environment: Variables besides this process's own.
 
     Raises:
         RuntimeError: the service did not come up; with the end of what it said.
@@ -165,7 +159,7 @@ def running(
             stdout=output,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})},
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         try:
             yield Running(process, _url(process, path), path)
