@@ -103,7 +103,7 @@ def kept_inside(case: Any, site: Site) -> None:
             case.body["path"] = str(site.folder / "more")
         if case.body.get("index", True) is True:
             case.body["index"] = False
-    if isinstance(case.body, dict) and isinstance(case.body.get("deadline_ms"), int):
+    if isinstance(case.body, dict) and isinstance(case.body.get("deadline_ms"), int | float):
         case.body["deadline_ms"] = max(case.body["deadline_ms"], 60_000)
     if isinstance(case.query, dict):
         case.query.pop("deadline_ms", None)  # one that is too short ends with 504, as it should
