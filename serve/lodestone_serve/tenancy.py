@@ -7,30 +7,25 @@ words. Searches are restricted in the store's own filter; here stands what is as
 
 from __future__ import annotations
 
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from lodestone.access.sight import EVERYTHING, Sight
 from lodestone.errors import ForbiddenError, NotFoundError, UnknownNameError
 from lodestone.query.asking import NOW, Asking
 from lodestone_schemas.api import (
     CorpusPage,
-    DoneEvent,
     EngineList,
     Event,
     FeedbackRequest,
     FeedbackResult,
-    GuideEvent,
-    GuideInfo,
     ImageInfo,
     ImagePage,
     QueryExplanation,
     QueryPage,
     ReplayResult,
-    ResultsEvent,
     SearchOptions,
     SearchRequest,
     SearchResponse,
@@ -55,13 +50,22 @@ from lodestone_schemas.people import PersonPage
 from lodestone_schemas.runs import FailurePage, RunInfo, RunPage
 from lodestone_schemas.service import ServiceStatus
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
+from lodestone_serve.discretion import (
+    discreet_engines,
+    discreet_event,
+    discreet_explanation,
+    discreet_feedback,
+    discreet_queries,
+    discreet_response,
+    discreet_status,
+    discreet_tags,
+    discreet_trust,
+)
 from lodestone_serve.key_ring import KeyBook
 from lodestone_serve.principal import Principal
 from lodestone_serve.services import Drawn, Embedded, GuidePicture, RunFilters, Services, StoredFile, TagFilters
 
 _T = TypeVar("_T")
-_NAMELESS: Final = re.compile(r"topic-[0-9a-f]{8}")  # a topic that no client has named
-_WORDS_OF_OTHERS: Final = ("from_prompt", "prompt")  # in the provenance of a guide that was drawn for another query
 
 
 def seen_by(services: Services, principal: Principal) -> Services:
@@ -224,20 +228,12 @@ class Tenant:
     async def queries(self, offset: int, limit: int, *, cursor: str | None = None, sight: Sight = EVERYTHING) -> QueryPage:  # noqa: ARG002 - as above
         """See `Services.queries`."""
         page = await self._home.queries(offset, limit, cursor=cursor, sight=self._sight)
-        if self._sight.all_queries:
-            return page
-        return page.model_copy(
-            update={"queries": [one.model_copy(update={"topic": _nameless(one.topic)}) for one in page.queries]}
-        )
+        return page if self._sight.all_queries else discreet_queries(page)
 
     async def explain(self, query_id: str, *, sight: Sight = EVERYTHING) -> QueryExplanation:  # noqa: ARG002 - as above
         """See `Services.explain`."""
         found = await self._home.explain(query_id, sight=self._sight)
-        if self._sight.all_queries:
-            return found
-        named = found.request.get("topic")
-        guides = [_without_words(guide) for guide in found.guides]
-        return found.model_copy(update={"topic": named or _nameless(found.topic), "guides": guides})
+        return found if self._sight.all_queries else discreet_explanation(found)
 
     async def replay(self, query_id: str, *, fresh: bool, sight: Sight = EVERYTHING) -> ReplayResult:  # noqa: ARG002 - as above
         """See `Services.replay`."""
@@ -250,23 +246,17 @@ class Tenant:
     async def feedback(self, request: FeedbackRequest, *, sight: Sight = EVERYTHING) -> FeedbackResult:  # noqa: ARG002 - as above
         """See `Services.feedback`."""
         found = await self._home.feedback(request, sight=self._sight)
-        return found if self._sight.all_queries else found.model_copy(update={"topic": _nameless(found.topic) or ""})
+        return found if self._sight.all_queries else discreet_feedback(found)
 
     async def trust(self) -> TrustPage:
-        """See `Services.trust`. The weights are everybody's; the words, and names that somebody gave, are not shown."""
+        """See `Services.trust`."""
         page = await self._home.trust()
-        if self._sight.all_queries:
-            return page
-        topics = [one.model_copy(update={"words": []}) for one in page.topics if _nameless(one.topic)]
-        return page.model_copy(update={"topics": topics})
+        return page if self._sight.all_queries else discreet_trust(page)
 
     async def generators(self) -> EngineList:
-        """See `Services.generators`. How much others had drawn, and what went wrong for them, is not shown."""
+        """See `Services.generators`."""
         found = await self._home.generators()
-        if self._sight.all_queries:
-            return found
-        quiet = {"guides": 0, "failures": 0, "last_error": None}
-        return EngineList(engines=[one.model_copy(update=quiet) for one in found.engines], cache={})
+        return found if self._sight.all_queries else discreet_engines(found)
 
     async def tags(
         self,
@@ -277,11 +267,9 @@ class Tenant:
         cursor: str | None = None,
         sight: Sight = EVERYTHING,  # noqa: ARG002 - as above
     ) -> TagPage:
-        """See `Services.tags`. Which query left a tag is not shown: it may be somebody else's."""
+        """See `Services.tags`."""
         page = await self._home.tags(filters, offset, limit, cursor=cursor, sight=self._sight)
-        if self._sight.all_queries:
-            return page
-        return page.model_copy(update={"tags": [one.model_copy(update={"query_id": None}) for one in page.tags]})
+        return page if self._sight.all_queries else page.model_copy(update={"tags": discreet_tags(page.tags)})
 
     async def add_tags(self, request: TagRequest) -> TagList:
         """See `Services.add_tags`."""
@@ -292,9 +280,7 @@ class Tenant:
                 )
                 await self._own(self._home.image(image_id), lambda found: found.corpus, missing)
         found = await self._home.add_tags(request)
-        if self._sight.all_queries:
-            return found
-        return TagList(tags=[one.model_copy(update={"query_id": None}) for one in found.tags])
+        return found if self._sight.all_queries else TagList(tags=discreet_tags(found.tags))
 
     async def remove_tag(self, tag_id: str, *, sight: Sight = EVERYTHING) -> None:  # noqa: ARG002 - as above
         """See `Services.remove_tag`."""
@@ -321,12 +307,9 @@ class Tenant:
         return self._home.key_book()
 
     async def status(self, *, sight: Sight = EVERYTHING) -> ServiceStatus:  # noqa: ARG002 - as above
-        """See `Services.status`. What exactly fails is for those who can do something about it."""
+        """See `Services.status`."""
         found = await self._home.status(sight=self._sight)
-        if self._sight.all_queries:
-            return found
-        checks = {name: check.model_copy(update={"detail": ""}) for name, check in found.checks.items()}
-        return found.model_copy(update={"checks": checks})
+        return found if self._sight.all_queries else discreet_status(found)
 
     async def shadow(self, request: ShadowRequest) -> ShadowResult:
         """See `Services.shadow`."""
@@ -369,37 +352,13 @@ class Tenant:
             raise self._sight.unknown_corpus(corpus, error.details.get("known", ())) from None
 
     def _event(self, event: Event, request: SearchOptions) -> Event:
-        if self._sight.all_queries:
-            return event
-        if isinstance(event, ResultsEvent | DoneEvent):
-            return event.model_copy(update={"response": self._response(event.response, request)})
-        if isinstance(event, GuideEvent):
-            return event.model_copy(update={"guide": _without_words(event.guide)})
-        return event
+        return event if self._sight.all_queries else discreet_event(event, request)
 
     def _response(self, response: SearchResponse, request: SearchOptions) -> SearchResponse:
-        if self._sight.all_queries:
-            return response
-        named = request.topic if isinstance(request, SearchRequest) else None
-        topic = response.topic if named else _nameless(response.topic)
-        return response.model_copy(update={"topic": topic, "guides": [_without_words(guide) for guide in response.guides]})
+        return response if self._sight.all_queries else discreet_response(response, request)
 
     def _whole(self, what: str) -> ForbiddenError:
         return ForbiddenError(
             f"this works on the whole home ({what}), and the key does not see all of it",
             hint="use a key of all corpora with the scope it needs, or the lodestone command on the service's machine",
         )
-
-
-def _nameless(topic: str | None) -> str | None:
-    """A topic's name, unless somebody gave it."""
-    return topic if topic is not None and _NAMELESS.fullmatch(topic) else None
-
-
-def _without_words(guide: GuideInfo) -> GuideInfo:
-    """A guide that was drawn for another query does not say for which."""
-    if guide.cached != "semantic":
-        return guide
-    return guide.model_copy(
-        update={"provenance": {name: value for name, value in guide.provenance.items() if name not in _WORDS_OF_OTHERS}}
-    )
