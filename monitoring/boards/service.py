@@ -68,6 +68,7 @@ def service() -> builders.Dashboard:
                     lines(
                         "Queries worked on and waiting",
                         (total_of("lodestone_queries_in_flight"), "worked on"),
+                        (total_of("lodestone_queries_slots"), "may be worked on"),
                         (total_of("lodestone_queries_waiting"), "waiting"),
                         help_="Over all replicas.",
                     ),

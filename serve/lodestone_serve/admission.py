@@ -76,6 +76,7 @@ class Admission:
         self._places = 0
         self._refused_at = -math.inf
         self._pace = Pace(limits.max_ongoing, adaptive=limits.load.adaptive)
+        metrics.slots.set(self._pace.slots)
         self.held_s = RunningMean()  # seconds that a slot is held
         self.words_s = RunningMean(_FEW)  # of that, what the text pass takes: an answer needs it at least
 
@@ -169,6 +170,7 @@ class Admission:
             if ticket.words_s is not None:
                 self.words_s.add(ticket.words_s)
                 self._pace.took(ticket.words_s, beside=ticket.beside, allowed_s=ticket.deadline - ticket.arrived)
+                self._metrics.slots.set(self._pace.slots)
             self._dispatch()
 
     def _dispatch(self) -> None:

@@ -74,6 +74,7 @@ IDEMPOTENT_REPLAYS = _counter("idempotent_replays", "Writes that were answered f
 # -- queries -----------------------------------------------------------------------------------------------------------------
 
 IN_FLIGHT = _gauge("queries_in_flight", "Queries worked on.")
+SLOTS = _gauge("queries_slots", "Queries that may be worked on at once, as the service finds out.")
 WAITING = _gauge("queries_waiting", "Queries admitted and waiting for a slot.")
 WAIT_SECONDS = _histogram("query_wait_seconds", "Time from a query's arrival to its slot, by priority.", "priority")
 STAGE_SECONDS = _histogram("query_stage_seconds", "Time of each stage of a query, as the engine measured it.", "stage")
@@ -129,8 +130,8 @@ SAMPLING_FAILURES = _counter("sampling_failures", "Looks at the home that failed
 
 TABLE: Final[tuple[Definition, ...]] = (
     HTTP_REQUESTS, HTTP_REQUEST_SECONDS, ERRORS, SHED, IDEMPOTENT_REPLAYS,
-    IN_FLIGHT, WAITING, WAIT_SECONDS, STAGE_SECONDS, TEXT_PASS_SECONDS, ANSWERS, ANSWERS_LATE, ANSWERS_EMPTY, VERDICTS, GUIDES,
-    GUIDES_SAVED, TEXT_BATCH, PICTURE_BATCH, JUDGED,
+    IN_FLIGHT, SLOTS, WAITING, WAIT_SECONDS, STAGE_SECONDS, TEXT_PASS_SECONDS, ANSWERS, ANSWERS_LATE, ANSWERS_EMPTY, VERDICTS,
+    GUIDES, GUIDES_SAVED, TEXT_BATCH, PICTURE_BATCH, JUDGED,
     STREAMS_OPEN, STREAMS_RESUMED, STREAMS_CANCELLED, RECORDS_WAITING, RECORDS_LOST,
     ENGINE_CALLS, ENGINE_SECONDS, ENGINE_GUIDES, ENGINE_COST, ENGINE_BREAKER, GUIDE_CACHE,
     INFO, PART_UP, IMAGES, POINTS, UNLOADED, OUTBOX, LAST_SYNC, FAILURES, TRUST, TRUST_TOPICS, RUNS, RUN_HEARTBEAT,

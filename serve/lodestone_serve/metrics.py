@@ -39,6 +39,7 @@ class Metrics:
         self.idempotent_replays = make.counter(table.IDEMPOTENT_REPLAYS)
 
         self.in_flight = make.gauge(table.IN_FLIGHT)
+        self.slots = make.gauge(table.SLOTS)
         self.waiting = make.gauge(table.WAITING)
         self.wait_seconds = make.histogram(table.WAIT_SECONDS)
         self.stage_seconds = make.histogram(table.STAGE_SECONDS)
