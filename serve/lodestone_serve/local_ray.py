@@ -28,7 +28,7 @@ _ENVIRONMENT = {
     # Ten seconds otherwise, before the autoscaler hears of a load.
     "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
     "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
-    # Ten seconds otherwise, three times, before a proxy that died is started again: half a minute without anybody to connect to.
+    # Ten seconds otherwise, three times, before a proxy that died is started again: half a minute without connections.
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
     # Ray rewrites 127.0.0.1 to the address of a network card unless this is off (as it is outside Linux). With any other
     # address, of loopback too, its servers listen on every network card.
