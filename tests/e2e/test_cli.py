@@ -1,4 +1,7 @@
-"""Does the command line do what the README says, from the first index to forgetting a corpus?"""
+"""Does the command line do what the README says, from the first index to forgetting a corpus?
+
+A few commands run as users start them; the others in this process, whose imports are paid for once.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from tests.support.cli import lodestone
+from tests.support.cli import lodestone, run_here
 from tests.support.photos import CAT, COFFEE, ROCKET, photo_path
 
 
@@ -41,80 +44,80 @@ def test_words_find_the_picture_and_show_its_path(home: Path, folder: Path) -> N
     ("words", "name"), [("a cup of coffee", "b.png"), ("a rocket launch", "\u05e9\u05dc\u05d5\u05dd \N{ROCKET}.jpg")]
 )
 def test_json_output_has_paths_scores_and_timings(home: Path, words: str, name: str) -> None:
-    answer = lodestone("search", words, "--output", "json", home=home).json
+    answer = run_here("search", words, "--output", "json", home=home).json
     assert Path(answer["hits"][0]["path"]).name == name
     assert answer["hits"][0]["score"] >= answer["hits"][1]["score"]
     assert answer["timings_ms"]["total"] > 0
 
 
 def test_yaml_output_is_the_same_answer(home: Path) -> None:
-    first = lodestone("search", "a cat", "--output", "yaml", "--guides", "0", home=home)
+    first = run_here("search", "a cat", "--output", "yaml", "--guides", "0", home=home)
     assert yaml.safe_load(first.out)["hits"][0]["uri"] == "a.png"
 
 
 def test_filters_restrict_the_answer(home: Path) -> None:
-    answer = lodestone("search", "a cat", "--path", "2024", "--output", "json", home=home).json
+    answer = run_here("search", "a cat", "--path", "2024", "--output", "json", home=home).json
     assert {hit["uri"].split("/")[0] for hit in answer["hits"]} == {"2024"}
 
 
 def test_a_caption_is_shown(home: Path) -> None:
-    answer = lodestone("search", "Minka", "--output", "json", home=home).json
+    answer = run_here("search", "Minka", "--output", "json", home=home).json
     assert ["Minka on the sofa"] in [hit["captions"] for hit in answer["hits"]]
 
 
 def test_explain_accounts_for_each_hit(home: Path) -> None:
-    answer = lodestone("search", "a cat", "--explain", "--output", "json", home=home).json
+    answer = run_here("search", "a cat", "--explain", "--output", "json", home=home).json
     assert all(hit["contributions"] for hit in answer["hits"])
 
 
 def test_similar_by_file_and_by_id_leaves_out_the_picture_itself(home: Path, folder: Path) -> None:
-    by_file = lodestone("similar", folder / "a.png", "--output", "json", home=home).json
+    by_file = run_here("similar", folder / "a.png", "--output", "json", home=home).json
     cat = by_file["hits"][0]
     assert cat["uri"] == "a.png"
-    by_id = lodestone("similar", cat["image_id"], "--output", "json", home=home).json
+    by_id = run_here("similar", cat["image_id"], "--output", "json", home=home).json
     assert cat["image_id"] not in [hit["image_id"] for hit in by_id["hits"]]
     assert len(by_id["hits"]) == 2
 
 
 def test_a_second_run_embeds_nothing(home: Path, folder: Path) -> None:
-    done = lodestone("index", folder, "--corpus", "family", "--output", "json", home=home)
+    done = run_here("index", folder, "--corpus", "family", "--output", "json", home=home)
     assert done.json["counts"].get("embedded", 0) == 0
     assert done.json["counts"]["unchanged"] == 3
 
 
 def test_status_and_corpora_tell_what_is_there(home: Path) -> None:
-    status = lodestone("status", "--output", "json", home=home).json
+    status = run_here("status", "--output", "json", home=home).json
     assert [(corpus["name"], corpus["images"]) for corpus in status["corpora"]] == [("family", 3)]
     assert all(space["current"] for space in status["spaces"].values())
     assert status["service"] is None
-    assert "family" in lodestone("corpus", "list", home=home).out
+    assert "family" in run_here("corpus", "list", home=home).out
 
 
 def test_config_show_names_the_source_of_each_value(home: Path) -> None:
-    rows = lodestone("config", "show", "--output", "json", home=home, LODESTONE_INDEX__WORKERS="3").json
+    rows = run_here("config", "show", "--output", "json", home=home, LODESTONE_INDEX__WORKERS="3").json
     assert rows["index.workers"] == {"value": 3, "source": "LODESTONE_INDEX__WORKERS"}
     assert rows["home"]["source"] == "LODESTONE_HOME"
     assert rows["query.depth"]["source"] == "default"
 
 
 def test_config_show_prints_values_that_look_like_markup_as_they_are(tmp_path: Path) -> None:
-    done = lodestone("config", "show", home=tmp_path / "[red]home[/x]", COLUMNS="400")
+    done = run_here("config", "show", home=tmp_path / "[red]home[/x]", COLUMNS="400")
     assert done.code == 0, done.err
     assert f"settings file: {tmp_path}/[red]home[/x]/lodestone.toml" in done.out
     assert done.out.count("[red]home[/x]") == 2
 
 
 def test_doctor_is_content_with_a_working_home(home: Path) -> None:
-    done = lodestone("doctor", "--output", "json", home=home)
+    done = run_here("doctor", "--output", "json", home=home)
     assert done.code == 0, done.out
     assert {check["name"]: check["ok"] for check in done.json}["text encoder"]
 
 
 def test_a_removed_corpus_is_gone_everywhere_and_the_files_stay(tmp_path: Path, folder: Path) -> None:
     home = tmp_path / "home"
-    assert lodestone("index", folder, "--corpus", "gone", home=home).code == 0
-    assert lodestone("corpus", "remove", "gone", "--yes", home=home).code == 0
-    answer = lodestone("search", "a cat", "--output", "json", home=home)
+    assert run_here("index", folder, "--corpus", "gone", home=home).code == 0
+    assert run_here("corpus", "remove", "gone", "--yes", home=home).code == 0
+    answer = run_here("search", "a cat", "--output", "json", home=home)
     assert answer.json["hits"] == []
     assert not list((home / "embeddings").rglob("*.parquet"))
     assert not [p for p in (home / "thumbnails").rglob("*") if p.is_file()]
@@ -140,7 +143,7 @@ def test_a_removed_corpus_is_gone_everywhere_and_the_files_stay(tmp_path: Path, 
 def test_wrong_input_gives_one_error_line_a_hint_and_a_stable_exit_code(
     home: Path, arguments: tuple[str, ...], code: int, error: str
 ) -> None:
-    done = lodestone(*arguments, home=home)
+    done = run_here(*arguments, home=home)
     assert done.code == code, done.err
     assert done.err.startswith(f"error [{error}]")
     assert "hint:" in done.err
@@ -156,21 +159,21 @@ def test_json_errors_are_json(home: Path) -> None:
 
 
 def test_searching_before_indexing_says_what_to_do(tmp_path: Path) -> None:
-    done = lodestone("search", "a cat", home=tmp_path / "none")
+    done = run_here("search", "a cat", home=tmp_path / "none")
     assert done.code == 3
     assert "lodestone index" in done.err
     assert not (tmp_path / "none").exists()
 
 
 def test_an_empty_folder_is_told_and_harms_nothing(home: Path, tmp_path: Path) -> None:
-    done = lodestone("index", tmp_path, "--corpus", "family", home=home)
+    done = run_here("index", tmp_path, "--corpus", "family", home=home)
     assert "no pictures" in (done.out + done.err)
-    assert lodestone("status", "--output", "json", home=home).json["corpora"][0]["images"] == 3
+    assert run_here("status", "--output", "json", home=home).json["corpora"][0]["images"] == 3
 
 
 def test_similar_to_something_that_is_no_picture_says_so(home: Path, tmp_path: Path) -> None:
     (tmp_path / "x.jpg").write_text("not a picture", encoding="utf-8")
-    done = lodestone("similar", tmp_path / "x.jpg", home=home)
+    done = run_here("similar", tmp_path / "x.jpg", home=home)
     assert done.code == 10
     assert done.err.startswith("error [bad_image]")
 
@@ -178,7 +181,7 @@ def test_similar_to_something_that_is_no_picture_says_so(home: Path, tmp_path: P
 def test_a_home_of_a_newer_version_is_refused(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "home.json").write_text('{"format": 999, "written_by": "9.9"}', encoding="utf-8")
     for arguments in (("search", "a cat"), ("index", str(folder)), ("status",)):
-        done = lodestone(*arguments, home=tmp_path)
+        done = run_here(*arguments, home=tmp_path)
         assert done.code == 5
         assert done.err.startswith("error [home_too_new]")
     assert [p.name for p in tmp_path.iterdir()] == ["home.json"]

@@ -21,7 +21,7 @@ from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
 FULL = 1_000  # one query a second from here on; set LODESTONE_E2E_PICTURES=1000 for it
-PICTURES = int(os.environ.get("LODESTONE_E2E_PICTURES", "300"))
+PICTURES = int(os.environ.get("LODESTONE_E2E_PICTURES", "120"))
 PERIOD_S = 1.0 if PICTURES >= FULL else 0.25
 
 _INDEX = """
