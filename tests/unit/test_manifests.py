@@ -243,6 +243,16 @@ def test_whatever_runs_on_is_probed(overlay: str) -> None:
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
+def test_workers_of_the_service_tell_ray_before_they_go_and_have_time_left_to_end(overlay: str) -> None:
+    for pod in ray_pods(overlay):
+        if "RayService" in pod.where and "head" not in pod.where:
+            command = pod.spec["containers"][0]["lifecycle"]["preStop"]["exec"]["command"][-1]
+            waits = sum(int(seconds) for seconds in re.findall(r"(?:timeout|sleep) (\d+)", command))
+            longest = serving.settings_of(overlay).query.deadline_ms / 1000
+            assert "ray drain-node" in command and longest < waits < pod.spec["terminationGracePeriodSeconds"], pod.where
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
 def test_what_a_container_mounts_is_there(overlay: str) -> None:
     for pod in pods_of(overlay):
         templates = one(overlay, "StatefulSet", pod.where.split("/")[1])["spec"] if "StatefulSet" in pod.where else {}
