@@ -93,7 +93,8 @@ class RequestContext:
         code = scope.get(CODE_IN_SCOPE, "")
         if code:
             self._metrics.observe_error(code, status)
-        if scope["path"] not in PROBES:
+        # Where nobody has said where lines go, structlog prints them: standard output belongs to whoever embeds the app.
+        if scope["path"] not in PROBES and structlog.is_configured():
             _log.info(
                 "request",
                 method=method,

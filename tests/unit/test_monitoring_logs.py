@@ -29,14 +29,16 @@ Lines = Callable[[], list[dict]]
 def lines(tmp_path: Path) -> Iterator[Lines]:
     logger = logging.getLogger("lodestone")
     before = (logger.handlers, logger.propagate, logger.level)
-    configured = structlog.get_config()
+    configured = structlog.get_config() if structlog.is_configured() else None
     log_to(tmp_path / "logs", "info")
     path = tmp_path / "logs" / LOG_NAME
     yield lambda: [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     for handler in logger.handlers:
         handler.close()
     logger.handlers, logger.propagate, logger.level = before
-    structlog.configure(**configured)
+    structlog.reset_defaults()
+    if configured is not None:
+        structlog.configure(**configured)
 
 
 def client(app: object) -> httpx.AsyncClient:
@@ -79,6 +81,13 @@ async def test_words_are_not_logged_and_probes_neither(lines: Lines, tmp_path: P
         assert (await http.get("/v1/nothing/here?secret=passport")).status_code == 404
     assert [(line["route"], line["code"]) for line in lines()] == [("/v1/search", ""), ("unmatched", "not_found")]
     assert "passport" not in json.dumps(lines())
+
+
+async def test_an_embedded_app_prints_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    structlog.reset_defaults()
+    async with client(create_app(FakeServices(tmp_path), settings=ServeSettings(), token="t")) as http:
+        assert (await http.post("/v1/search", json={"query": "x"})).status_code == 200
+    assert capsys.readouterr().out == ""
 
 
 def test_lines_go_to_standard_error_where_it_is_collected(
