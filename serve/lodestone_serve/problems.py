@@ -34,6 +34,7 @@ _CODES = {
     421: "misdirected_request",
     429: "overloaded",
 }
+_OF_A_UNION = ("constrained-", "list[")  # what pydantic says of which alternative it tried
 _WAIT = frozenset({429, 503})
 OPENAI_PATHS = frozenset({"/v1/models", "/v1/embeddings", "/v1/images/generations"})
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -168,7 +169,7 @@ async def _http(request: Request, error: Exception) -> Response:
 def _field(location: tuple[int | str, ...]) -> str:
     """`("body", "filters", "corpora", 0)` -> `filters.corpora.0`; the bare part (`body`) where nothing follows."""
     inner = location[1:] if len(location) > 1 and location[0] in {"body", "query", "path", "header"} else location
-    return ".".join(str(part) for part in inner)
+    return ".".join(str(part) for part in inner if not str(part).startswith(_OF_A_UNION))
 
 
 def _retry_headers(status: int, extra: Mapping[str, Any] | None = None) -> dict[str, str]:

@@ -95,6 +95,7 @@ async def test_what_cannot_be_embedded_is_named_for_both_kinds_of_clients(
     assert said in problem["detail"]
     assert said in problem["error"]["message"]
     assert problem["error"]["type"] == "invalid_request_error"
+    assert all("[" not in error["field"] and "constrained" not in error["field"] for error in problem.get("errors", []))
 
 
 async def test_pictures_are_drawn_and_sent_as_files(http: httpx.AsyncClient, services: FakeServices) -> None:
