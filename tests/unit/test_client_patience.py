@@ -13,6 +13,7 @@ from tests.support.scripted_server import answer, events, head, problem, scripte
 from lodestone.client import Lodestone, RetryPolicy
 from lodestone.errors import (
     ConfigurationError,
+    DeadlineExceededError,
     ForbiddenError,
     IdempotencyConflictError,
     InvalidRequestError,
@@ -120,6 +121,7 @@ FATAL: list[tuple[bytes, type[LodestoneError], str]] = [
     (problem(503, "model_unavailable", "no weights", retry_after=0), ModelUnavailableError, "no weights"),
     (problem(418, "a_code_of_tomorrow", "new"), InvalidRequestError, "new"),
     (answer(401, b"login first", kind="text/plain"), UnauthorizedError, "HTTP 401"),
+    (answer(408, b"timed out", kind="text/plain"), DeadlineExceededError, "HTTP 408"),
     (answer(500, b"Traceback", kind="text/plain"), LodestoneError, "HTTP 500"),
     (answer(307, b"", Location="https://elsewhere.example/"), ServiceUnavailableError, "redirects"),
     (answer(200, b"<html>welcome to the hotel's wireless</html>", kind="text/html"), ServiceUnavailableError, "text/html"),
@@ -171,6 +173,10 @@ def test_a_further_sending_asks_for_what_is_left_of_the_deadline(client: Maker) 
         asker.search(SearchRequest(query="a", deadline_ms=4_000))
     first, second = (asked.json["deadline_ms"] for asked in server.asked)
     assert second <= 3_700 < first <= 4_000
+    # Serve's proxy, which holds requests while no replica is up, is told the same, and a little more.
+    told = [float(asked.headers["x-request-timeout-seconds"]) for asked in server.asked]
+    assert [seconds > asked / 1000 for seconds, asked in zip(told, (first, second), strict=True)] == [True, True]
+    assert told[1] < told[0]
 
 
 def test_attempts_are_bounded(client: Maker) -> None:

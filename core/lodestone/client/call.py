@@ -13,6 +13,8 @@ T = TypeVar("T")
 M = TypeVar("M", bound=BaseModel)
 
 IDEMPOTENCY_KEY = "Idempotency-Key"
+PROXY_TIMEOUT = "X-Request-Timeout-Seconds"  # Ray Serve's: no service keeps a deadline while a request waits for a replica
+_PROXY_GRACE_S = 2.0  # beyond the deadline, which the service itself should keep
 NDJSON = "application/x-ndjson"
 
 
@@ -83,6 +85,9 @@ class Call(Generic[T]):
         params = {name: value for name, value in self.params.items() if value is not None}
         given: dict[str, Any] = {"headers": headers, "params": params}
         body = self.body if left_ms is None or self.body is None else _within(self.body, left_ms)
+        allowed = self.deadline_ms if left_ms is None else left_ms
+        if allowed is not None:
+            headers[PROXY_TIMEOUT] = f"{allowed / 1000 + _PROXY_GRACE_S:g}"
         if self.lines is not None:
             headers["Content-Type"] = NDJSON
             given["content"] = self.lines

@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 
 from lodestone.errors import (
+    DeadlineExceededError,
     ForbiddenError,
     InvalidRequestError,
     LodestoneError,
@@ -24,6 +25,7 @@ _BY_STATUS: dict[int, type[LodestoneError]] = {
     401: UnauthorizedError,
     403: ForbiddenError,
     404: NotFoundError,
+    408: DeadlineExceededError,  # of Serve's proxy, where no replica took the request in time
     429: OverloadedError,
     502: ServiceUnavailableError,
     503: ServiceUnavailableError,
