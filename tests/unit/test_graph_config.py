@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from ray.serve.config import AutoscalingConfig
 from ray.serve.schema import ServeDeploySchema
 from tests.support.cli import run_here
 
@@ -188,6 +189,9 @@ def test_the_ingress_scales_by_busy_queries_and_not_by_streams():
     assert by_busy_queries(context({BUSY: {"a": 6.0, "b": 6.0}}))[0] == 3
     assert by_busy_queries(context({BUSY: {"a": 0.0, "b": 0.0}}))[0] == 0  # 500 open streams, and nothing to do
     assert by_busy_queries(context({}))[0] == 2  # nobody has reported yet
+    scaling = deployments(serve_config(graph_settings()))["Ingress"]["autoscaling_config"]
+    sent = AutoscalingConfig(**scaling).policy.get_policy()  # pickled and read again, as Serve's controller does
+    assert sent(context({BUSY: {"a": 6.0, "b": 6.0}}))[0] == 3
 
 
 def test_a_file_is_read_back_edited_or_not():
