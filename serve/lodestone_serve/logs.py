@@ -19,12 +19,13 @@ _MAX_BYTES = 5 * 2**20
 _KEPT = 3
 
 
-def log_to(folder: Path, level: str, *, on_stderr: bool = False) -> None:
-    """Send this process's Lodestone logs (structlog and `logging` alike) to `folder`/service.log.
+def log_to(folder: Path, level: str, *, name: str = LOG_NAME, on_stderr: bool = False) -> None:
+    """Send this process's Lodestone logs (structlog and `logging` alike) to a file in `folder`.
 
     Args:
         folder: Made when missing.
         level: `debug`, `info`, `warning` or `error`.
+        name: Of the file. Processes that write to one file lose lines to each other when it is rotated.
         on_stderr: Write to standard error instead, where containers' logs are collected; nothing is written to `folder`.
     """
     shared: list[Processor] = [
@@ -36,7 +37,7 @@ def log_to(folder: Path, level: str, *, on_stderr: bool = False) -> None:
         structlog.processors.ExceptionRenderer(_traceback),
         hide_secrets,  # last: exceptions are text by now
     ]
-    handler = logging.StreamHandler(sys.stderr) if on_stderr else _file(folder)
+    handler = logging.StreamHandler(sys.stderr) if on_stderr else _file(folder / name)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -54,9 +55,9 @@ def log_to(folder: Path, level: str, *, on_stderr: bool = False) -> None:
     )
 
 
-def _file(folder: Path) -> logging.Handler:
-    folder.mkdir(parents=True, exist_ok=True)
-    return RotatingFileHandler(folder / LOG_NAME, maxBytes=_MAX_BYTES, backupCount=_KEPT, encoding="utf-8", delay=True)
+def _file(path: Path) -> logging.Handler:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return RotatingFileHandler(path, maxBytes=_MAX_BYTES, backupCount=_KEPT, encoding="utf-8", delay=True)
 
 
 def _add_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

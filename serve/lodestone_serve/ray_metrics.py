@@ -48,15 +48,22 @@ class RayMirror:
 
 def mirror_of_replica() -> Mirror | None:
     """Ray's metrics where this process is a replica of a Serve deployment; None elsewhere."""
+    deployment = deployment_of_replica()
+    return None if deployment is None else RayMirror(deployment)
+
+
+def deployment_of_replica() -> str | None:
+    """The Serve deployment that this process is a replica of; None elsewhere."""
     if "ray" not in sys.modules:
         return None
     from ray import serve
     from ray.serve.exceptions import RayServeException
 
     try:
-        return RayMirror(serve.get_replica_context().deployment)
+        name: str = serve.get_replica_context().deployment
     except RayServeException:
         return None
+    return name
 
 
 def _make(definition: Definition) -> Any:  # noqa: ANN401 - as above

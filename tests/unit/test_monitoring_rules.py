@@ -65,6 +65,14 @@ def test_what_is_recorded_is_used() -> None:
     assert recorded - used <= offered, "recorded for nobody; those offered are for people's own dashboards"
 
 
+def test_facts_of_the_home_are_not_added_up_over_replicas() -> None:
+    shared = {definition.name for definition in TABLE if definition.shared}
+    assert shared
+    for where, expression in queries():
+        added = set(re.findall(r"\bsum(?: by \([^)]*\))? \(\s*(\w+)", expression))
+        assert not added & shared, f"{where}: every replica reports the same"
+
+
 def test_labels_that_alerts_pick_exist() -> None:
     labels = {definition.name: set(definition.labels) for definition in TABLE}
     for where, expression in queries():

@@ -17,9 +17,11 @@ import structlog
 from lodestone.config.settings import Settings, load_settings
 from lodestone.errors import LodestoneError
 from lodestone_schemas.api import Problem
+from lodestone_serve.graph.stages import APP, INGRESS
 from lodestone_serve.local_ray import keep_replica_on_loopback
-from lodestone_serve.logs import log_to
+from lodestone_serve.logs import LOG_NAME, log_to
 from lodestone_serve.problems import problem, problem_of
+from lodestone_serve.ray_metrics import deployment_of_replica
 
 HEALTH_PATIENCE_S = 10.0
 _log = structlog.get_logger("lodestone.serve")
@@ -45,7 +47,7 @@ class Host:
             keep_replica_on_loopback()
         warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in pictures' metadata
         settings = self.read()
-        log_to(settings.home / "logs", settings.log_level, on_stderr=settings.serve.telemetry.json_logs)
+        log_to(settings.home / "logs", settings.log_level, name=_log_name(), on_stderr=settings.serve.telemetry.json_logs)
         return settings
 
     @contextmanager
@@ -59,7 +61,7 @@ class Host:
         except Exception as error:
             _log.exception("the service cannot start")
             detail = f"the service cannot start: {type(error).__name__}: {error}"
-            self._leave(problem(500, "internal_error", detail, hint="logs/service.log in the home has the details"))
+            self._leave(problem(500, "internal_error", detail, hint=f"logs/{_log_name()} in the home has the details"))
             raise
 
     def _leave(self, found: Problem) -> None:
@@ -80,6 +82,11 @@ def read_anew(flags: dict[str, Any]) -> Callable[[], Settings]:
 async def threads_turn() -> None:
     """Fail when threads no longer get their turn: then nothing is answered, and only a new replica helps."""
     await asyncio.wait_for(asyncio.to_thread(_nothing), HEALTH_PATIENCE_S)
+
+
+def _log_name() -> str:
+    deployment = deployment_of_replica()
+    return LOG_NAME if deployment in {None, APP, INGRESS} else f"{deployment}.log".lower()
 
 
 def _same(settings: Settings) -> Settings:
