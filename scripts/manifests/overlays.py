@@ -30,12 +30,14 @@ class Pod:
     @property
     def spec(self) -> dict[str, Any]:
         """Its spec."""
-        return self.template["spec"]
+        spec: dict[str, Any] = self.template["spec"]
+        return spec
 
     @property
     def labels(self) -> dict[str, str]:
         """Its labels."""
-        return self.template.get("metadata", {}).get("labels", {})
+        labels: dict[str, str] = self.template.get("metadata", {}).get("labels", {})
+        return labels
 
     @property
     def containers(self) -> list[dict[str, Any]]:
