@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 from tests.support.cli import Finished, run_here
-from tests.support.homes import home_settings, index, running_service, write_pictures
+from tests.support.homes import home_settings, index, write_pictures
 from tests.support.image_servers import ImageServer
+from tests.support.served import served_here
 
 ROCKET = "a rocket launch at night"
 SETTINGS = {
@@ -343,7 +344,7 @@ def test_engines_can_be_looked_at_before_there_is_a_home(tmp_path: Path, argumen
 @pytest.mark.slow
 def test_the_same_commands_beside_a_running_service(cli: Terminal) -> None:
     coffee = cli.pictures / "coffee.jpg"
-    with running_service(cli.home):
+    with served_here(home_settings(cli.home)):
         answer = cli.data("search", ROCKET, "--limit", "3", "--no-gate")
         assert answer["guides"]
         short = answer["query_id"][:8]
