@@ -328,3 +328,27 @@ def _is_alive(process: psutil.Process) -> bool:
         return process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def _value(http: httpx.Client, name: str) -> float:
+    (found,) = [line for line in http.get("/metrics").text.splitlines() if line.startswith(f"{name} ")]
+    return float(found.split()[1])
+
+
+def test_a_client_that_leaves_its_stream_frees_its_query_and_may_come_back(http: httpx.Client) -> None:
+    seen: list[str] = []
+    with http.stream("POST", "/v1/search/stream", json={"query": "a photo of a cat"}) as answer:
+        for line in answer.iter_lines():
+            seen += [line.removeprefix("id: ")] if line.startswith("id: ") else []
+            if len(seen) == 2:
+                break
+    query_id, _, number = seen[-1].rpartition(".")
+    assert number == "2"
+    rest = http.get(f"/v1/search/stream/{query_id}", headers={"Last-Event-ID": seen[-1]})
+    assert rest.status_code == 200
+    assert f"id: {query_id}.3" in rest.text
+    assert f"id: {query_id}.2" not in rest.text
+    assert rest.text.count("event: done") == 1
+    wait_until(lambda: _value(http, "lodestone_streams_open") == 0)
+    wait_until(lambda: _value(http, "lodestone_queries_in_flight") == 0)
+    assert _value(http, "lodestone_streams_resumed_total") >= 1
