@@ -23,7 +23,7 @@ from benchmarks.loading.generator import Generator
 from benchmarks.loading.outcomes import Verdict
 from benchmarks.loading.pages import publish, report
 from benchmarks.loading.questions import asking
-from benchmarks.loading.service import fill_home, flags_for, running
+from benchmarks.loading.service import fill_home, flags_for, running, settings_of
 from benchmarks.loading.steps import Measured, measure, milliseconds, rows, saturation, share
 from benchmarks.loading.summary import Summary, reasons
 
@@ -111,7 +111,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for name, limits in ((OURS, own), (PEER, _OPEN)):
             if name == PEER and chosen.no_peer:
                 continue
-            with running(flags_for(home, serve=limits)) as service:
+            flags = flags_for(home, serve=limits)
+            serve = settings_of(flags).serve
+            notes.append(f"{name}: `serve.max_ongoing` {serve.max_ongoing}, `serve.max_queued` {serve.max_queued}.")
+            with running(flags) as service:
                 peak, found[name] = asyncio.run(overload(service.url, chosen, peak))
             notes.append(f"{name}: {verdict(found[name].summaries, deadline=chosen.deadline)}.")
             if why := reasons([one for one in found[name].outcomes if one.verdict == Verdict.FAILED]):
