@@ -58,7 +58,7 @@ def checked_exposure(settings: ServeSettings) -> str:
 
     Raises:
         ConfigurationError: others could reach the service, or their pages could, and nobody would be asked who they are; or
-            it would answer for no name that others can use.
+            it would answer for no name that others can use; or the settings of an issuer cannot be used.
     """
     host, asks = settings.host, settings.auth.asks
     if not is_loopback(host):
@@ -80,6 +80,10 @@ def checked_exposure(settings: ServeSettings) -> str:
             hint="name the hosts, or set serve.auth.keys",
             setting="serve.public_hosts",
         )
+    if settings.auth.oidc_issuer is not None:
+        from lodestone_serve.oidc import TokenReader
+
+        TokenReader(settings.auth)  # refuses what it could not read tokens by; here, where whoever starts the service is told
     for origin in settings.cors_origins:
         _check_origin(origin, asks=asks)
     return host

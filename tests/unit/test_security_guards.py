@@ -245,6 +245,7 @@ async def test_a_catalog_that_fails_lets_nobody_in(http: httpx.AsyncClient, serv
         {"cors_origins": ["https://photos.example.org/"]},
         {"cors_origins": ["https://["]},
         {"cors_origins": ["null"]},
+        {"auth": {"oidc_issuer": "https://id.example"}},
     ],
 )
 def test_a_service_that_others_could_reach_unasked_does_not_start(tmp_path: Path, settings: dict[str, Any]) -> None:
