@@ -61,3 +61,7 @@ def test_a_lost_store_is_made_again_from_parquet(seen: dict[str, Any]) -> None:
     assert seen["verify, emptied"] != 0
     assert (seen["repair"], seen["verify, repaired"]) == (0, 0)
     assert seen["found again"] == seen["found"]
+
+
+def test_a_pod_that_is_stopped_has_its_replicas_moved_first(seen: dict[str, Any]) -> None:
+    assert seen["left"] == 0, seen["said on leaving"]

@@ -19,6 +19,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,22 @@ def _until(what: str, holds: Callable[[], bool], seconds: float = 120.0) -> None
         time.sleep(0.5)
 
 
+def _kept(start: Callable[[], Any]) -> Callable[[], bool]:
+    """Start a process, and start it again when it has ended, as Kubernetes does, whenever the result is called."""
+    process = [start()]
+
+    def keep() -> bool:
+        if process[0].poll() is not None:
+            process[0] = start()
+        return True
+
+    return keep
+
+
+def _healthy(port: int, probe: dict[str, Any]) -> bool:
+    return _ask(f"http://127.0.0.1:{port}{probe['httpGet']['path']}")[0] == 200
+
+
 def _flags(parameters: dict[str, str]) -> list[str]:
     """`rayStartParams` as KubeRay's shell hands them over."""
     unquoted = {name: json.loads(value.strip("'")) if name == "resources" else value for name, value in parameters.items()}
@@ -208,12 +225,14 @@ def _inside(stage: _Stage) -> dict[str, Any]:
     _start_data(stage)
     own = head["template"]["spec"]["containers"][0]
     ports = ["--block", "--metrics-export-port=8080", "--node-ip-address=127.0.0.1"]
-    stage.start("head", ["ray", "start", "--head", *ports, *_flags(head["rayStartParams"])], stage.environment(own, **ray))
-    _until("the head's probe", lambda: _ask(f"http://127.0.0.1:52365{own['readinessProbe']['httpGet']['path']}")[0] == 200)
+    command = ["ray", "start", "--head", *ports, *_flags(head["rayStartParams"])]
+    keep_head = _kept(partial(stage.start, "head", command, stage.environment(own, **ray)))
+    _until("the head's probe", lambda: keep_head() and _healthy(52365, own["readinessProbe"]), 300)
     ports = ["--block", "--address=127.0.0.1:6379", "--node-ip-address=127.0.0.1", "--num-cpus=2", "--metrics-export-port=8081"]
     ports += ["--dashboard-agent-listen-port=52366"]  # one machine here, two nodes in a cluster
-    stage.start("worker", ["ray", "start", *ports, *_flags(group["rayStartParams"])], stage.environment(worker, **ray))
-    _until("the worker's probe", lambda: _ask(f"http://127.0.0.1:52366{worker['livenessProbe']['httpGet']['path']}")[0] == 200)
+    command = ["ray", "start", *ports, *_flags(group["rayStartParams"])]
+    keep_worker = _kept(partial(stage.start, "worker", command, stage.environment(worker, **ray)))
+    _until("the worker's probe", lambda: keep_head() and keep_worker() and _healthy(52366, worker["livenessProbe"]), 300)
 
     applications = "http://127.0.0.1:8265/api/serve/applications/"
     seen["dashboard without its token"] = _ask(applications)[0]
@@ -248,7 +267,24 @@ def _inside(stage: _Stage) -> dict[str, Any]:
     stage.run("revoke", ["lodestone", "keys", "revoke", made["key"]["key_id"]], admin)
     time.sleep(5.5)
     seen["with a revoked key"] = _ask(search, data=query, X_API_Key=made["secret"])[0]
-    return seen
+    return seen | _leave(stage, worker, stage.environment(worker, **ray), token)
+
+
+def _leave(stage: _Stage, worker: dict[str, Any], given: dict[str, str], token: str) -> dict[str, Any]:
+    """What Kubernetes runs before it stops the worker's pod. Here it sees both nodes' processes, and is told its own."""
+    command = list(worker["lifecycle"]["preStop"]["exec"]["command"])
+    cmdlines = {path: path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline")}
+    own = next(path for path, line in cmdlines.items() if b"/raylet\0" in line and b"raylet.1" in line)
+    command[-1] = command[-1].replace("/proc/[0-9]*/cmdline", str(own)).replace("sleep 45", "true")
+    code, said = stage.run("leave", command, given | {"RAY_ADDRESS": "127.0.0.1:6379"})
+
+    def states() -> list[str]:
+        answer = json.loads(_ask("http://127.0.0.1:8265/api/serve/applications/", Authorization=f"Bearer {token}")[1])
+        deployments = answer["applications"]["lodestone"]["deployments"].values()
+        return [str(replica["state"]) for deployment in deployments for replica in deployment["replicas"]]
+
+    _until("Serve to move the replica", lambda: "PENDING_MIGRATION" in states(), 60)  # there is no other node to take it
+    return {"left": code, "said on leaving": said}
 
 
 def _metrics() -> str:
