@@ -33,6 +33,14 @@ def test_the_examples_of_the_page_run(url: str, monkeypatch: pytest.MonkeyPatch,
     for number, block in enumerate(blocks, 1):
         exec(compile(block, f"{PAGE.name}, example {number}", "exec"), names)
     said = capsys.readouterr().out
-    for expected in ("family/pictures/", "True 3", "final:", "3 failed:", "our old house", "family 8 pictures", "no indexed picture"):
+    for expected in (
+        "family/pictures/",
+        "True 3",
+        "final:",
+        "3 failed:",
+        "our old house",
+        "family 8 pictures",
+        "no indexed picture",
+    ):
         assert expected in said, said
     names["service"].close()  # type: ignore[attr-defined]
