@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.support.cli import Finished, lodestone
-from tests.support.homes import running_service, write_pictures
+from tests.support.cli import Finished, lodestone, run_here
+from tests.support.homes import home_settings, write_pictures
+from tests.support.served import served_here
 
 from lodestone_schemas.api import SearchRequest
 
@@ -54,7 +55,7 @@ def out_of_reach(folder: Path) -> Iterator[None]:
 
 def bridge_of(home: Path) -> str:
     """The collection that is searched, which must be of the version in force."""
-    space = lodestone("status", "--output", "json", home=home).json["spaces"]["bridge"]
+    space = run_here("status", "--output", "json", home=home).json["spaces"]["bridge"]
     assert space["current"]
     return str(space["collection"])
 
@@ -78,7 +79,7 @@ def test_training_from_a_corpus_puts_a_new_version_in_force_without_reading_a_pi
         assert (report["promoted"], report["skipped"]) == (True, 0)
         new = bridge_of(home)
         assert new != old
-        found = lodestone("search", "a rocket leaves its pad", "--output", "json", home=home).json
+        found = run_here("search", "a rocket leaves its pad", "--output", "json", home=home).json
     assert found["warnings"] == []
     assert found["space_weights"]["bridge"] > 0
     assert found["hits"][0]["uri"] == "rocket.jpg"
@@ -88,10 +89,9 @@ def test_training_from_a_corpus_puts_a_new_version_in_force_without_reading_a_pi
     assert bridges_on_disk(home) == {new}
 
 
-@pytest.mark.ray
 def test_a_running_service_searches_the_bridge_that_was_trained_beside_it(home: Path, folder: Path) -> None:
     old = bridge_of(home)
-    with running_service(home) as service, service.client() as client:
+    with served_here(home_settings(home)) as service, service.client() as client:
         with out_of_reach(folder):
             report = train(home, "--seed", "1").json
         assert report["promoted"]
@@ -101,9 +101,9 @@ def test_a_running_service_searches_the_bridge_that_was_trained_beside_it(home: 
         assert found.warnings == []
         assert found.space_weights["bridge"] > 0
         assert found.hits[0].uri == "rocket.jpg"
-        asked = lodestone("search", "Minka", "--output", "json", home=home, LODESTONE_QUERY__GUIDES="0")
+        asked = run_here("search", "Minka", "--output", "json", home=home, LODESTONE_QUERY__GUIDES="0")
         assert asked.json["warnings"] == []
         assert "LODESTONE_QUERY__GUIDES" in asked.err
-        assert lodestone("search", "Minka", "--profile", "enormous", home=home).err.startswith("error [unknown_name]")
+        assert run_here("search", "Minka", "--profile", "enormous", home=home).err.startswith("error [unknown_name]")
         assert list(client.sync())[-1].type == "done"
         assert bridges_on_disk(home) == {new}
