@@ -89,7 +89,8 @@ def test_a_stream_begins_with_the_plan_and_ends_with_the_answer(http: httpx.Clie
         assert answer.headers["content-type"].startswith("text/event-stream")
         events = [line.partition(": ")[2] for line in answer.iter_lines() if line.startswith(("id: ", "event: "))]
     numbers, names = events[::2], events[1::2]
-    assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
+    query_id = numbers[0].partition(".")[0]
+    assert numbers == [f"{query_id}.{number}" for number in range(1, len(numbers) + 1)]
     assert names[:2] == ["plan", "results"]
     assert names[-1] == "done"
     assert "error" not in names
