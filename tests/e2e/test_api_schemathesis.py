@@ -35,7 +35,7 @@ DOCUMENT: dict[str, Any] = json.loads(document())
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
 OPERATIONS = sorted((path, method) for path, methods in DOCUMENT["paths"].items() for method in methods)
 # What the HTTP server says by itself to a request that it cannot read, such as one with a line of more than 64 kB.
-UNREADABLE = "Invalid HTTP request received."
+UNREADABLE = b"Invalid HTTP request received."
 load_all_checks()
 CHECKED = [
     CHECKS.get_one(name)
@@ -130,9 +130,9 @@ def test_every_answer_is_a_documented_one(site: Site, path: str, method: str) ->
         kept_inside(case, site)
         headers = {"X-Lodestone-Token": TOKEN} if trusted else {}
         response = case.call(base_url=site.url, headers=headers, timeout=120)
-        if (response.status_code, response.text) == (400, UNREADABLE):
+        if (response.status_code, response.content) == (400, UNREADABLE):
             return
-        assert response.status_code < 500, (response.status_code, response.text, case.as_curl_command())
+        assert response.status_code < 500, (response.status_code, response.content, case.as_curl_command())
         case.validate_response(response, checks=CHECKED)
 
     ask()
