@@ -1,4 +1,4 @@
-"""How is a service asked from asynchronous code? `AsyncLodestone`, method by method what `Lodestone` is."""
+"""How is a service asked from asynchronous code? `AsyncLodestone`: a method a route, answers typed, problems raised."""
 
 from __future__ import annotations
 

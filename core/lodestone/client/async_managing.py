@@ -1,4 +1,4 @@
-"""How is a service managed from asynchronous code? What `sync_managing` is, awaited: a part of `AsyncLodestone`."""
+"""How is a service managed from asynchronous code? Directories, runs, keys, its own state: a part of `AsyncLodestone`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,7 @@ from lodestone.client.async_transport import AsyncTransport
 from lodestone.client.paging import AsyncPages
 from lodestone.client.problems import error_of, unavailable
 from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
-from lodestone_schemas.api import (
-    SyncProgress,
-    SyncRequest,
-)
+from lodestone_schemas.api import SyncProgress, SyncRequest
 from lodestone_schemas.directories import (
     DirectoryAdded,
     DirectoryChange,
@@ -123,7 +120,8 @@ class AsyncManaging(AsyncTransport):
 
     async def metrics(self) -> str:
         """Its metrics, in Prometheus's text format."""
-        return (await self._run(asking.metrics())).decode()
+        text = await self._run(asking.metrics())
+        return text.decode()
 
     async def keys(self, offset: int = 0, limit: int = 50) -> KeyPage:
         """One page of API keys, without their secrets, newest first."""

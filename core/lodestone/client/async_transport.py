@@ -1,4 +1,4 @@
-"""How is a call sent by asynchronous code? The twin of `transport`, line by line."""
+"""How is a call sent, and its answer read, by asynchronous code? By httpx; `sync_transport` is made of it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from httpx_sse import EventSource
 from tenacity import AsyncRetrying
 
 from lodestone.client.call import NDJSON, Answer, Call, LineSplitter
+from lodestone.client.checks import check_kind, check_progress
 from lodestone.client.connection import Connection
 from lodestone.client.problems import Failed, broken, foreign, refused, unavailable
 from lodestone.client.reading import Reading
 from lodestone.client.retrying import Patience, schedule
-from lodestone.client.transport import check_kind, check_progress
 from lodestone_schemas.api import Event
 
 T = TypeVar("T")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from lodestone.client.connection import Connection
 from lodestone.client.retrying import RetryPolicy
 from lodestone.client.sync_client import Lodestone
-from lodestone.client.transport import Transport
+from lodestone.client.sync_transport import Transport
 from lodestone.service import PROBE_S, TOKEN_HEADER, ServiceAddress
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from lodestone.client.call import Answer, Call, as_nothing
+from lodestone.client.call import Call, as_nothing
 from lodestone.client.problems import Failed, error_of, unavailable
 from lodestone.errors import NotFoundError
 from lodestone_schemas.api import Event, PlanEvent, SearchRequest
@@ -78,9 +78,3 @@ class Reading:
 def _number(event_id: str) -> int | None:
     text = event_id.rpartition(".")[2]
     return int(text) if text.isdecimal() else None
-
-
-def check_stream(answer: Answer, kind: str) -> None:
-    """Raise ValueError unless the stream is of the media type `kind`."""
-    if answer.media_type != kind:
-        raise ValueError(f"expected {kind}")

@@ -1,3 +1,4 @@
+# Made of async_client.py by `python -m scripts.sync_client`: change that one.
 """How is a service asked from ordinary code? `Lodestone`: a method a route, answers typed, problems raised."""
 
 from __future__ import annotations

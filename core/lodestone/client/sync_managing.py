@@ -1,4 +1,5 @@
-"""How is a service managed from ordinary code? Directories, runs, keys, and what it says of itself: a part of `Lodestone`."""
+# Made of async_managing.py by `python -m scripts.sync_client`: change that one.
+"""How is a service managed from ordinary code? Directories, runs, keys, its own state: a part of `Lodestone`."""
 
 from __future__ import annotations
 
@@ -7,12 +8,9 @@ from collections.abc import Iterator
 from lodestone.client import asking, changing
 from lodestone.client.paging import Pages
 from lodestone.client.problems import error_of, unavailable
-from lodestone.client.transport import Transport
+from lodestone.client.sync_transport import Transport
 from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
-from lodestone_schemas.api import (
-    SyncProgress,
-    SyncRequest,
-)
+from lodestone_schemas.api import SyncProgress, SyncRequest
 from lodestone_schemas.directories import (
     DirectoryAdded,
     DirectoryChange,
@@ -121,7 +119,8 @@ class Managing(Transport):
 
     def metrics(self) -> str:
         """Its metrics, in Prometheus's text format."""
-        return self._run(asking.metrics()).decode()
+        text = self._run(asking.metrics())
+        return text.decode()
 
     def keys(self, offset: int = 0, limit: int = 50) -> KeyPage:
         """One page of API keys, without their secrets, newest first."""

@@ -1,4 +1,5 @@
-"""How is a call sent, and its answer read? By httpx; the asynchronous twin is `async_transport`."""
+# Made of async_transport.py by `python -m scripts.sync_client`: change that one.
+"""How is a call sent, and its answer read, by ordinary code? By httpx."""
 
 from __future__ import annotations
 
@@ -12,9 +13,10 @@ from httpx_sse import EventSource
 from tenacity import Retrying
 
 from lodestone.client.call import NDJSON, Answer, Call, LineSplitter
-from lodestone.client.connection import MOST_BYTES, Connection
+from lodestone.client.checks import check_kind, check_progress
+from lodestone.client.connection import Connection
 from lodestone.client.problems import Failed, broken, foreign, refused, unavailable
-from lodestone.client.reading import Reading, check_stream
+from lodestone.client.reading import Reading
 from lodestone.client.retrying import Patience, schedule
 from lodestone_schemas.api import Event
 
@@ -147,19 +149,3 @@ class Transport:
                 answer.close()
         except httpx.HTTPError as error:
             raise broken(error, self.url) from error
-
-
-def check_progress(size: int, patience: Patience, url: str) -> None:
-    """An answer that trickles in for ever, or never ends, is none."""
-    if patience.seconds is not None and patience.elapsed > patience.seconds:
-        raise Failed(unavailable(url, f"its answer was not complete after {patience.seconds:g} seconds"), fatal=True)
-    if size > MOST_BYTES:
-        raise Failed(unavailable(url, f"its answer is larger than {MOST_BYTES >> 20} MB"), fatal=True)
-
-
-def check_kind(answer: httpx.Response, kind: str, url: str) -> None:
-    """A stream must be of the media type `kind`."""
-    try:
-        check_stream(Answer(b"", answer.headers), kind)
-    except ValueError as error:
-        raise foreign(answer, url, str(error)) from error
