@@ -10,40 +10,26 @@ hand out nothing but queries that are past saving. From a share of the queue on,
 
 from __future__ import annotations
 
-import asyncio
 import math
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from enum import Enum, StrEnum
 from typing import Final
 
 from lodestone.config.serve import ServeSettings
 from lodestone.errors import DeadlineExceededError, OverloadedError
-from lodestone_schemas.api import SearchResponse
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.pace import Pace, RunningMean
+from lodestone_serve.tickets import Priority, State, Ticket
 
 BUSY: Final = "the service is busy"
 DEADLINE_MS: Final = 10_000
 MOST_RETRY_AFTER_S: Final = 60
 _PRESSED_S: Final = 1.0  # after a refusal
 _FEW: Final = 8  # answers say nothing yet: the first ones load models
-
-
-class Priority(StrEnum):
-    """Who goes first."""
-
-    INTERACTIVE = "interactive"
-    BATCH = "batch"
-
-
-class _State(Enum):
-    PLACED = "has a place, is being read"
-    WAITING = "waits for a slot"
-    RUNNING = "has a slot"
-    DONE = "has neither"
+_ON_THE_WAY: Final = 0.05  # of the time that a query allows: what proxies and networks take is not seen here
+_MOST_ON_THE_WAY: Final = 0.25  # of that time, with what is seen
 
 
 class Admission:
@@ -79,6 +65,7 @@ class Admission:
         metrics.slots.set(self._pace.slots)
         self.held_s = RunningMean()  # seconds that a slot is held
         self.words_s = RunningMean(_FEW)  # of that, what the text pass takes: an answer needs it at least
+        self.sending_s = RunningMean(_FEW)  # from the answer to its last byte
 
     @property
     def slots(self) -> int:
@@ -120,6 +107,7 @@ class Admission:
             DeadlineExceededError: it passed before a slot was free.
         """
         ticket = self.enter(priority)
+        ticket.kept = True
         try:
             await ticket.start(deadline)
             yield ticket
@@ -153,20 +141,22 @@ class Admission:
             self._run(ticket, pressed=False)
             return
         turn = self.clock() + self._wait_s(ahead, ticket.priority)
-        if turn + self.words_s.bound > ticket.deadline:
+        if turn + self.words_s.bound > ticket.due:
             raise self.refusal(f"{ahead} queries are waiting, too many for an answer within this query's deadline")
         self._waiting[ticket.priority].append(ticket)
         self._metrics.waiting.inc()
 
-    def leave(self, ticket: Ticket, state: _State, held_s: float) -> None:
+    def leave(self, ticket: Ticket, state: State, held_s: float) -> None:
         """Take back what the ticket has."""
         self._places -= 1
-        if state is _State.WAITING:
+        if state is State.WAITING:
             self._unqueue(ticket)
-        elif state is _State.RUNNING:
+        elif state is State.RUNNING:
             self._running[ticket.priority] -= 1
             self._metrics.in_flight.dec()
             self.held_s.add(held_s)
+            if ticket.sending_s is not None:
+                self.sending_s.add(ticket.sending_s)
             if ticket.words_s is not None:
                 self.words_s.add(ticket.words_s)
                 self._pace.took(ticket.words_s, beside=ticket.beside, allowed_s=ticket.deadline - ticket.arrived)
@@ -177,7 +167,7 @@ class Admission:
         while (queue := self._next()) is not None:
             pressed = self.waiting >= self._text_only_from()
             ticket = queue[0]
-            left = ticket.deadline - self.clock()
+            left = ticket.due - self.clock()
             if left <= 0:
                 ticket.turn_away(self.expired())
             elif left < self.words_s.mean:
@@ -211,7 +201,7 @@ class Admission:
         """Whether the queue is as long as it may be: for this query, or for others who were refused a moment ago."""
         if now - self._refused_at < _PRESSED_S:
             return True
-        could_wait = ticket.deadline - ticket.arrived - self.words_s.bound
+        could_wait = ticket.due - ticket.arrived - self.words_s.bound
         waited = now - ticket.queued_at
         return waited > 0 and waited >= self._limits.load.text_only_from * could_wait
 
@@ -234,6 +224,10 @@ class Admission:
         self._waiting[ticket.priority].remove(ticket)
         self._metrics.waiting.dec()
 
+    def way_back_s(self, allowed_s: float) -> float:
+        """Seconds between an answer and the client that has it, of a query that allows so many."""
+        return min(_ON_THE_WAY * allowed_s + self.sending_s.bound, _MOST_ON_THE_WAY * allowed_s)
+
     def _text_only_from(self) -> float:
         return max(1, math.ceil(self._limits.load.text_only_from * self._limits.max_queued))
 
@@ -243,93 +237,3 @@ class Admission:
         if priority is Priority.BATCH:
             slots = min(slots, self._limits.load.batch_ongoing)
         return self.held_s.mean * (ahead + 1) / slots
-
-
-class Ticket:
-    """One query's place, then slot. `release` gives back whatever it has, at any moment and more than once.
-
-    Attributes:
-        priority: Of the query.
-        arrived: When it took its place, on the admission's clock; may be set to an earlier time before `start`.
-        deadline: Absolute, from `start` on.
-        text_only: Why it must do without guides; "" while it may have them.
-        words_s: What its text pass took; None while nobody has said (see `answered`).
-        beside: Queries at work when it began, itself included.
-        kept: Whether somebody else than the request's own guard releases it.
-    """
-
-    def __init__(self, admission: Admission, priority: Priority) -> None:
-        self._admission = admission
-        self._state = _State.PLACED
-        self._turn: asyncio.Future[None] | None = None
-        self._started = 0.0
-        self.priority = priority
-        self.arrived = self.queued_at = admission.clock()
-        self.deadline = math.inf
-        self.text_only = ""
-        self.words_s: float | None = None
-        self.beside = 0
-        self.kept = False
-
-    def deadline_after(self, deadline_ms: int | None) -> float:
-        """The absolute deadline of a query that allows so many milliseconds from its arrival; None: the service's own."""
-        allowed = self._admission.deadline_ms if deadline_ms is None else deadline_ms
-        return self.arrived + allowed / 1000
-
-    async def start(self, deadline: float) -> None:
-        """Wait for a slot.
-
-        Raises:
-            OverloadedError: the turn would come too late, or went to others.
-            DeadlineExceededError: the deadline passed while waiting; nothing has been done.
-        """
-        self.deadline = deadline
-        self.queued_at = self._admission.clock()
-        if deadline <= self.queued_at:
-            self.release()
-            raise self._admission.expired()
-        self._turn = asyncio.get_running_loop().create_future()
-        self._state = _State.WAITING
-        try:
-            self._line_up()
-            async with asyncio.timeout(deadline - self.queued_at):
-                await self._turn
-        except TimeoutError:
-            self.release()
-            raise self._admission.expired() from None
-        except BaseException:
-            self.release()
-            raise
-
-    def _line_up(self) -> None:
-        try:
-            self._admission.queue(self)
-        except OverloadedError:
-            self._state = _State.PLACED  # it never stood in the queue
-            raise
-
-    def answered(self, response: SearchResponse) -> None:
-        """Learn from the answer what the text pass took: the time that it did not wait, nor spend on guides."""
-        if response.stage == "picture" or self._state is not _State.RUNNING:
-            return  # searches by pictures take another time
-        spent = response.timings_ms
-        guides_ms = spent.get("generate", 0.0) + spent.get("guides", 0.0)
-        self.words_s = max(0.0, (spent.get("total", 0.0) - guides_ms) / 1000 - (self._started - self.arrived))
-
-    def run(self, now: float, *, beside: int) -> None:
-        """It has its slot."""
-        self._state, self._started, self.beside = _State.RUNNING, now, beside
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_result(None)
-
-    def turn_away(self, error: Exception) -> None:
-        """It gets no slot; whoever waits in `start` is told why."""
-        self.release()
-        if self._turn is not None and not self._turn.done():
-            self._turn.set_exception(error)
-
-    def release(self) -> None:
-        """Give back what it has."""
-        state, self._state = self._state, _State.DONE
-        if state is not _State.DONE:
-            self._admission.leave(self, state, self._admission.clock() - self._started)

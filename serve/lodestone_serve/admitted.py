@@ -19,8 +19,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lodestone.errors import OverloadedError
 from lodestone.query.asking import Asking
 from lodestone_schemas.api import SearchResponse
-from lodestone_serve.admission import Admission, Priority, Ticket
+from lodestone_serve.admission import Admission
 from lodestone_serve.problems import Refusal, problem_of, problem_response
+from lodestone_serve.tickets import Priority, Ticket
 
 _BATCH_FROM: Final = 5  # RFC 9218: urgency 0 to 7, 3 by default
 _URGENCY: Final = re.compile(r"(?:^|,)\s*u=([0-7])\s*(?=[,;]|$)")
@@ -191,7 +192,7 @@ async def at_work(request: Request, deadline_ms: int | None = None) -> AsyncIter
     """
     ticket: Ticket = request.state.ticket
     await ticket.start(ticket.deadline_after(deadline_ms))
-    yield Work(Asking(arrived=ticket.arrived, text_only=ticket.text_only), ticket)
+    yield Work(Asking(arrived=ticket.arrived, way_back=ticket.way_back, text_only=ticket.text_only), ticket)
 
 
 def admission_of(request: Request) -> Admission:

@@ -23,10 +23,11 @@ from lodestone.errors import InvalidRequestError, LodestoneError, OverloadedErro
 from lodestone.query.asking import Asking
 from lodestone_schemas.api import Problem, SearchRequest, SearchResponse
 from lodestone_schemas.batch import BatchAnswer, BatchLine
-from lodestone_serve.admission import Admission, Priority
+from lodestone_serve.admission import Admission
 from lodestone_serve.pages import Selection
 from lodestone_serve.problems import Refusal, problem_of, unexpected, validation_problem
 from lodestone_serve.streams import NDJSON
+from lodestone_serve.tickets import Priority
 
 MAX_LINE_BYTES: Final = 64 * 1024
 _IDLE_S: Final = 60.0  # without a byte from the client, or to it

@@ -25,9 +25,9 @@ from starlette.types import Receive, Scope, Send
 from lodestone.config.serve import StreamSettings
 from lodestone.errors import InvalidRequestError, LodestoneError, NotFoundError
 from lodestone_schemas.api import DoneEvent, ErrorEvent, Event, PlanEvent, Problem, SyncProgress
-from lodestone_serve.admission import Ticket
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.problems import problem_of, unexpected
+from lodestone_serve.tickets import Ticket
 
 NDJSON: Final = "application/x-ndjson"
 MOST_STREAMS: Final = 1_024

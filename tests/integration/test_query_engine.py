@@ -22,6 +22,7 @@ from lodestone.errors import (
 )
 from lodestone.generators.base import Generator, Guide
 from lodestone.generators.exemplar import Exemplar
+from lodestone.query.asking import Asking
 from lodestone.query.fusion import FUSIONS
 from lodestone.query.guiding import FusionSettings
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
@@ -305,6 +306,15 @@ async def test_a_generator_that_is_late_is_dropped_and_the_text_pass_answers(col
     assert any("drawing" in dropped for dropped in response.dropped)
     assert slow.cancelled
     assert slow.requests[0].deadline <= started + 1.6
+
+
+async def test_what_an_answer_needs_for_its_way_back_is_taken_from_its_time(collection):
+    engine = collection.engine(generators={})
+    await engine.warm_up()
+    asking = Asking(arrived=time.monotonic(), way_back=60.0)
+    assert (await engine.answer(SearchRequest(query="a cat", generators=[], deadline_ms=120_000), asking=asking)).hits
+    with pytest.raises(DeadlineExceededError):
+        await engine.answer(SearchRequest(query="a cat", generators=[], deadline_ms=60_000), asking=asking)
 
 
 async def test_closing_the_events_cancels_what_is_pending(collection):

@@ -10,9 +10,10 @@ import pytest
 from lodestone.config.serve import LoadSettings, ServeSettings
 from lodestone.errors import DeadlineExceededError, OverloadedError
 from lodestone_schemas.api import SearchResponse
-from lodestone_serve.admission import BUSY, Admission, Priority, Ticket
+from lodestone_serve.admission import BUSY, Admission
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.pace import Pace
+from lodestone_serve.tickets import Priority, Ticket
 
 LONG = 60.0
 
@@ -279,3 +280,41 @@ async def test_what_guides_wait_for_slows_nobody_down() -> None:
     ticket.answered(answer)
     assert ticket.words_s == pytest.approx(0.1, abs=0.02)
     ticket.release()
+
+
+def answer(total_s: float) -> SearchResponse:
+    return SearchResponse(
+        query_id="q", stage="text", hits=[], fusion="rrf", space_weights={}, timings_ms={"total": total_s * 1000}
+    )
+
+
+async def test_an_answer_must_be_ready_earlier_the_longer_sending_takes() -> None:
+    now = [100.0]
+    admission = Admission(limits=ServeSettings(max_ongoing=2), metrics=Metrics(), clock=lambda: now[0])
+    (first,) = await started(admission, 1)
+    assert first.due == first.deadline - 0.05 * LONG, "what lies before this process takes its share"
+    first.release()
+    for _ in range(20):
+        (ticket,) = await started(admission, 1)
+        ticket.answered(answer(0.0))
+        now[0] += 0.3  # until the last byte is sent
+        ticket.release()
+    assert admission.way_back_s(2.0) == pytest.approx(0.1 + 0.3, abs=0.05)
+    assert admission.way_back_s(0.4) == 0.1, "most of a short deadline stays for the work"
+
+
+async def test_who_has_only_the_way_back_left_is_not_begun() -> None:
+    admission = make(ongoing=2)
+    ticket = admission.enter()
+    ticket.arrived -= 9.6  # of ten seconds
+    with pytest.raises(DeadlineExceededError):
+        await ticket.start(ticket.arrived + 10.0)
+    assert admission.places == 0
+
+
+async def test_streams_and_batches_say_nothing_of_how_long_sending_takes() -> None:
+    admission = make(ongoing=2)
+    for _ in range(20):
+        async with admission.slot(deadline=admission.clock() + LONG, priority=Priority.BATCH) as ticket:
+            ticket.answered(answer(0.0))
+        assert ticket.sending_s is None

@@ -13,11 +13,13 @@ class Asking:
 
     Attributes:
         arrived: When it came, `time.monotonic()` of this process: its deadline counts from then. None: now.
+        way_back: Seconds of the time that it allows which its answer needs to reach whoever asked.
         text_only: Why it gets no guides, e.g. `the service is busy`; "": it may have them.
         sight: Of whoever asks: nothing else is searched, and the record is theirs.
     """
 
     arrived: float | None = None
+    way_back: float = 0.0
     text_only: str = ""
     sight: Sight = EVERYTHING
 

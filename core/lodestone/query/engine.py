@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from lodestone.access.sight import Sight
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import DeadlineExceededError, NotFoundError
@@ -63,8 +62,9 @@ from lodestone_schemas.api import (
 _log = logging.getLogger(__name__)
 
 _ANSWER_S: Final = 0.02  # to finish an answer, besides reading it out
-_MOST_RESERVED: Final = 0.1  # of the time left, for that
-_HYDRATE_GRACE_S: Final = 1.0  # an answer that is found is read out even when the deadline has just passed
+_MOST_RESERVED: Final = 0.3  # of the time left, for that
+_HYDRATE_S: Final = 0.05  # where this query has not read anything out yet
+_HYDRATE_GRACE_S: Final = 0.25  # an answer that is found is read out even when the deadline has just passed
 _EMPTY: Final = Ranking(FusedList((), np.empty(0)))
 Vector = NDArray[np.float32]
 T = TypeVar("T")
@@ -151,7 +151,7 @@ class QueryEngine:
             StoreError, CatalogError: what the answer is read from failed.
         """
         stopwatch = Stopwatch(asking.arrived)
-        query = _without_guides(Query(await self._plan(request, stopwatch, asking.sight), stopwatch, {}), asking.text_only)
+        query = _without_guides(Query(await self._plan(request, stopwatch, asking), stopwatch, {}), asking.text_only)
         plan = query.plan
         with stopwatch.stage("encode"):
             texts = await self._encode(plan)
@@ -205,7 +205,7 @@ class QueryEngine:
             NotFoundError: no such picture in any searched space.
         """
         stopwatch = Stopwatch(asking.arrived)
-        plan = await self._plan(options, stopwatch, asking.sight)
+        plan = await self._plan(options, stopwatch, asking)
         with stopwatch.stage("retrieve"):
             vectors = await _in_time(asyncio.to_thread(self._vectors_of, image_id, plan), plan, "reading the picture's vectors")
         if plan.spaces and not vectors:
@@ -222,7 +222,7 @@ class QueryEngine:
             ModelUnavailableError: an image model cannot be loaded.
         """
         stopwatch = Stopwatch(asking.arrived)
-        plan = await self._plan(options, stopwatch, asking.sight)
+        plan = await self._plan(options, stopwatch, asking)
         vectors: dict[str, Vector] = {}
         if plan.spaces:
             pixels = np.asarray(image.convert("RGB"))
@@ -235,7 +235,7 @@ class QueryEngine:
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
-    async def _plan(self, options: SearchOptions, stopwatch: Stopwatch, sight: Sight) -> QueryPlan:
+    async def _plan(self, options: SearchOptions, stopwatch: Stopwatch, asking: Asking) -> QueryPlan:
         def read() -> QueryPlan:
             if self._hub is not None:
                 self._hub.refresh()
@@ -249,7 +249,7 @@ class QueryEngine:
                 catalog=self._catalog,
                 present=self._store.collections,
                 started=stopwatch.started,
-                sight=sight,
+                sight=asking.sight,
             )
 
         with stopwatch.stage("plan"):
@@ -257,7 +257,7 @@ class QueryEngine:
         stopwatch.observed.about(plan.query_id)
         if mixed := plan.spaces.items() - self._encoder.collections.items():
             raise AssertionError(f"vectors of one version would be compared with those of another: {sorted(mixed)}")
-        return plan
+        return replace(plan, deadline=plan.deadline - asking.way_back)
 
     async def _encode(self, plan: QueryPlan) -> EncodedTexts:
         if not plan.spaces:
@@ -274,7 +274,7 @@ class QueryEngine:
         """The query's own words in every space that takes text, and the tags that are like them."""
         searches = _text_searches(query, texts)
         tags = await self._lessons.tagged(query) if searches else None
-        ranking = await self._rank(searches, query, extra=[tags] if tags else [], texts=texts)
+        ranking = await self._rank(searches, _with_room_to_answer(query), extra=[tags] if tags else [], texts=texts)
         return ranking, tags
 
     async def _rank(
@@ -303,7 +303,7 @@ class QueryEngine:
             ListSearch(PICTURE_GUIDE, space, collection, weights[space], vectors[collection])
             for space, collection in spaces.items()
         ]
-        ranking = await self._rank(searches, query)
+        ranking = await self._rank(searches, _with_room_to_answer(query))
         response = await self._respond(query, ranking, stage="picture")
         await self._lessons.remember(options, query, ranking, response, kind=kind)
         return finished(response, query)
@@ -338,8 +338,8 @@ def _without_guides(query: Query, reason: str) -> Query:
 
 
 def _with_room_to_answer(query: Query) -> Query:
-    """The query with a deadline for its guides: early enough for the better answer to be read out by its own."""
-    reading_out = 2 * query.stopwatch.seconds("hydrate") + _ANSWER_S
+    """The query with a deadline for its searches or guides: early enough for what they find to be read out by its own."""
+    reading_out = 2 * (query.stopwatch.seconds("hydrate") or _HYDRATE_S) + _ANSWER_S
     reserve = min(reading_out, _MOST_RESERVED * remaining(query.plan.deadline))
     return replace(query, plan=replace(query.plan, deadline=query.plan.deadline - reserve))
 
