@@ -1,0 +1,105 @@
+"""Which pictures are there? Corpora, their roots, pictures, and what is known of each: captions, tags, copies."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, String, Table, Text, UniqueConstraint, false, true
+
+from lodestone.catalog.tables.base import ID, NAME, UtcDateTime, metadata, parent
+
+corpora = Table(
+    "corpora",
+    metadata,
+    Column("corpus_id", ID, primary_key=True),
+    Column("name", NAME, nullable=False, unique=True),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+roots = Table(
+    "roots",
+    metadata,
+    Column("root_id", ID, primary_key=True),
+    Column("corpus_id", ID, parent("corpora.corpus_id"), nullable=False),
+    Column("name", NAME, nullable=False),
+    Column("path", NAME, nullable=False),
+    Column("kind", String(16), nullable=False, server_default="folder"),
+    Column("enabled", Boolean, nullable=False, server_default=true()),
+    Column("watched", Boolean, nullable=False, server_default=false()),
+    Column("scanned_at", UtcDateTime),
+    UniqueConstraint("corpus_id", "name"),
+    UniqueConstraint("corpus_id", "path"),
+)
+
+containers = Table(
+    "containers",
+    metadata,
+    Column("root_id", ID, parent("roots.root_id"), primary_key=True),
+    Column("uri", NAME, primary_key=True),
+    Column("token", String(64), nullable=False),
+    Column("items", BigInteger, nullable=False),
+)
+
+# Columns stand in the order of `ImageRecord`'s fields.
+images = Table(
+    "images",
+    metadata,
+    Column("image_id", ID, primary_key=True),
+    Column("corpus_id", ID, parent("corpora.corpus_id"), nullable=False),
+    Column("root_id", ID, parent("roots.root_id"), nullable=False),
+    Column("uri", NAME, nullable=False),
+    Column("hash", String(64), nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("mtime_ns", BigInteger, nullable=False),
+    Column("state", String(12), nullable=False),
+    Column("slice_id", ID, parent("slices.slice_id", on_delete="SET NULL"), index=True),
+    Column("width", Integer, nullable=False),
+    Column("height", Integer, nullable=False),
+    Column("format", String(32), nullable=False),
+    Column("taken_at", BigInteger),
+    Column("latitude", Float),
+    Column("longitude", Float),
+    Column("position", BigInteger),
+    UniqueConstraint("root_id", "uri"),
+    Index(None, "corpus_id", "state"),
+    Index(None, "hash", "corpus_id"),
+)
+
+captions = Table(
+    "captions",
+    metadata,
+    Column("image_id", ID, parent("images.image_id"), primary_key=True),
+    Column("source", String(32), primary_key=True),
+    Column("position", Integer, primary_key=True),
+    Column("text", Text, nullable=False),
+)
+
+tags = Table(
+    "tags",
+    metadata,
+    Column("tag_id", ID, primary_key=True),  # minted from picture, source and text: the same tag again is the same row
+    Column("image_id", ID, parent("images.image_id"), nullable=False, index=True),
+    Column("corpus_id", ID, parent("corpora.corpus_id"), nullable=False, index=True),
+    Column("text", Text, nullable=False),
+    Column("source", String(32), nullable=False),
+    Column("score", Float),
+    Column("query_id", String(64)),
+    Column("created_at", UtcDateTime, nullable=False, index=True),
+)
+
+# Pictures whose tags the sparse collection has yet to take over. Such a picture may be gone, so there is no key into images.
+tag_outbox = Table(
+    "tag_outbox",
+    metadata,
+    Column("image_id", ID, primary_key=True),
+    Column("seq", BigInteger, nullable=False, index=True),
+)
+
+# Pictures that are copies of each other: of equal content (exact), or within a distance (near). One row a picture and kind.
+duplicates = Table(
+    "duplicates",
+    metadata,
+    Column("image_id", ID, parent("images.image_id"), primary_key=True),
+    Column("kind", String(8), primary_key=True),
+    Column("corpus_id", ID, parent("corpora.corpus_id"), nullable=False, index=True),
+    Column("group_id", ID, nullable=False, index=True),
+    Column("distance", Float, nullable=False),
+)

@@ -1,0 +1,43 @@
+"""What must a service remember besides? API keys, answered writes, proofs of commits."""
+
+from __future__ import annotations
+
+from sqlalchemy import JSON, Column, Integer, LargeBinary, String, Table
+
+from lodestone.catalog.tables.base import ID, NAME, UtcDateTime, metadata
+
+# Proofs of commits, for writers whose connection died before they were told (see once.py). Pruned after an hour.
+write_tokens = Table(
+    "write_tokens",
+    metadata,
+    Column("token", ID, primary_key=True),
+    Column("written_at", UtcDateTime, nullable=False),
+)
+
+# API keys of the service: what is kept of a key's secret can check it, and gives nothing away.
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("key_id", String(32), primary_key=True),
+    Column("name", NAME, nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("scopes", JSON, nullable=False),
+    Column("corpora", JSON),  # null: all
+    Column("rate", String(40)),
+    Column("created_at", UtcDateTime, nullable=False, index=True),
+    Column("expires_at", UtcDateTime),
+    Column("revoked_at", UtcDateTime),
+    Column("last_used_at", UtcDateTime),
+)
+
+# Answers to writes that carried an Idempotency-Key, so that the same write again gets the same answer. Pruned after a day.
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("owner", String(200), primary_key=True),
+    Column("key", String(255), primary_key=True),
+    Column("fingerprint", String(64), nullable=False),
+    Column("status", Integer),  # null: still being worked on
+    Column("body", LargeBinary),
+    Column("created_at", UtcDateTime, nullable=False, index=True),
+)
