@@ -7,13 +7,11 @@ only once it is warm, so that no query meets a half-changed one.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import structlog
 
@@ -43,9 +41,8 @@ from lodestone_serve.directory_services import DirectoryServices
 from lodestone_serve.key_ring import KeyBook
 from lodestone_serve.memory_services import MemoryServices
 from lodestone_serve.model_services import ModelServices
-from lodestone_serve.pictures import Pictures
+from lodestone_serve.opened_home import Answering, OpenedHome
 from lodestone_serve.problems import problem_of, unexpected
-from lodestone_serve.readiness import Readiness
 from lodestone_serve.run_services import RunServices
 from lodestone_serve.sampling import HomeFacts, look_at
 from lodestone_serve.services import StoredFile
@@ -59,11 +56,10 @@ if TYPE_CHECKING:
     from lodestone.query.recorder import RecordObserver
     from lodestone.query.stages import Elsewhere
     from lodestone.runtime import Runtime
-    from lodestone.spaces.base import Projection
 
 THREADS = 32  # mostly waiting: for the store, the catalog, or the encoder's next pass; it also bounds a text batch
 _CLOSE_WAITS_S = 10.0
-_FOLLOW_S = 2.0  # between two looks at what other processes promoted
+_T = TypeVar("_T")
 _log = structlog.get_logger("lodestone.serve")
 
 
@@ -100,12 +96,11 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         self._observe_records = observe_records
         self._delivery: TagDelivery | None = None
         self._started_at = datetime.now(UTC)
-        self._opened: _Opened | None = None
+        self._opened: OpenedHome | None = None
         self._syncs: set[asyncio.Task[None]] = set()
         self._one_sync = asyncio.Lock()
         self._background: Background | None = None
         self._follower: asyncio.Task[None] | None = None
-        self._synced_at: float | None = None
 
     async def open(self) -> None:
         """Open catalog and store, load the models that words need."""
@@ -115,18 +110,17 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
             lost = await asyncio.to_thread(make_missing_collections, runtime)
             if lost:
                 _log.warning("collections were lost and are loaded again from the stored embeddings", collections=lost)
-            answering = await self._warm(runtime, await asyncio.to_thread(runtime.serving_projections))
+            answering = await Answering.warm(runtime, await asyncio.to_thread(runtime.serving_projections))
         except BaseException:
             await asyncio.to_thread(runtime.close)
             raise
-        readiness = Readiness(runtime, self._started_at, encoder=lambda: self._now.answering.engine.encoder)
-        self._opened = _Opened(runtime, answering, readiness)
+        self._opened = OpenedHome(runtime, answering, started_at=self._started_at)
         self._delivery = TagDelivery(runtime.deliver_tags)
         self._delivery.start()
         self._background = Background(runtime, self._load, patience=self._patience)
         self._background.start()
         if self._settings.store.kind != "edge":  # others than this service may promote collections
-            self._follower = asyncio.create_task(self._follow())
+            self._follower = asyncio.create_task(self._opened.follow(self._one_sync))
 
     async def close(self) -> None:
         """Let a running sync finish for a moment, then release the store."""
@@ -201,7 +195,7 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
 
         async with self._one_sync:
             await asyncio.to_thread(remove_directory, self._now.runtime, root_id)
-            await self._load_and_renew(silent)
+            await self._now.load(silent)
 
     def key_book(self) -> KeyBook:
         """See `Services.key_book`."""
@@ -214,7 +208,7 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
     async def measured(self) -> HomeFacts:
         """See `sampling.Measurable`."""
         now, jobs = self._now, self.background().queue.jobs()
-        collections, synced_at = now.answering.collections, self._synced_at
+        collections, synced_at = now.answering.collections, now.synced_at
         return await asyncio.to_thread(look_at, now.runtime, collections=collections, jobs=jobs, synced_at=synced_at)
 
     async def shadow(self, request: ShadowRequest) -> ShadowResult:
@@ -244,26 +238,20 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
 
     def delivery(self) -> TagDelivery:
         """See `MemoryServices.delivery`."""
-        if self._delivery is None:
-            raise ServiceUnavailableError("the service is starting or stopping", hint="try again in a moment")
-        return self._delivery
+        return _there(self._delivery)
 
     def background(self) -> Background:
         """See `DirectoryServices.background`."""
-        if self._background is None:
-            raise ServiceUnavailableError("the service is starting or stopping", hint="try again in a moment")
-        return self._background
+        return _there(self._background)
 
     async def _load(self, report: Progress, build: bool) -> None:
         """One sync of the background work."""
         async with self._one_sync:
-            await self._load_and_renew(report, build=build)
+            await self._now.load(report, build=build)
 
     @property
-    def _now(self) -> _Opened:
-        if self._opened is None:
-            raise ServiceUnavailableError("the service is starting or stopping", hint="try again in a moment")
-        return self._opened
+    def _now(self) -> OpenedHome:
+        return _there(self._opened)
 
     def _open_runtime(self) -> Runtime:
         from lodestone.query.recorder import Recorder
@@ -289,7 +277,7 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
             if self._one_sync.locked():
                 steps.put_nowait(SyncProgress(stage="waiting"))
             async with self._one_sync:
-                await self._load_and_renew(report, build=request.build)
+                await self._now.load(report, build=request.build)
         except LodestoneError as error:
             _log.warning("sync failed", code=error.code, detail=error.message, run_id=request.run_id)
             steps.put_nowait(SyncProgress(type="error", problem=problem_of(error)))
@@ -300,74 +288,8 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
             # Behind the reports of the sync's thread, which are queued in the loop.
             loop.call_soon(steps.put_nowait, SyncProgress(type="done"))
 
-    async def _load_and_renew(self, report: Progress, *, build: bool = True) -> None:
-        from lodestone.indexing.sync import sync
 
-        now = self._now
-        # Another version of a space is in force: its engine is warm before the sync promotes that version. Until it takes over,
-        # queries go on with the former engine in the former collection, which no sync drops that retires it.
-        wanted = await asyncio.to_thread(now.runtime.projections)
-        renewed, former = None, None
-        if _collections(wanted) != now.answering.collections:
-            former = now.runtime.forget_hub()  # a prior belongs to versions of spaces; queries under way keep the former one
-            renewed = await self._warm(now.runtime, wanted)
-        try:
-            await asyncio.to_thread(sync, now.runtime, progress=report, build=build)
-            self._synced_at = time.time()
-        finally:  # a sync that fails may have promoted before, or not
-            await self._renew(now, renewed)
-            if former is not None:
-                await former.close()
-
-    async def _follow(self) -> None:
-        """Notice that another process promoted a version of a space, and go over to it."""
-        while True:
-            await asyncio.sleep(_FOLLOW_S)
-            now = self._now
-            try:
-                aliases = await asyncio.to_thread(now.runtime.promoted)
-                if any(aliases.get(space, name) != name for space, name in now.answering.collections.items()):
-                    async with self._one_sync:
-                        former = now.runtime.forget_hub()
-                        await self._renew(now, None)
-                        if former is not None:
-                            await former.close()
-            except LodestoneError as error:  # the store restarts, say: the queries will tell whoever asks
-                _log.warning("cannot see which collections are promoted", code=error.code, detail=error.message)
-
-    async def _renew(self, now: _Opened, renewed: _Answering | None) -> None:
-        """Let queries use an engine of the promoted versions: the one in use, `renewed`, or else a new one."""
-        promoted = await asyncio.to_thread(now.runtime.serving_projections)
-        collections = _collections(promoted)
-        if collections == now.answering.collections:
-            return
-        if renewed is None or collections != renewed.collections:  # yet another version came in force during the sync
-            renewed = await self._warm(now.runtime, promoted)
-        now.answering = renewed
-
-    async def _warm(self, runtime: Runtime, projections: Mapping[str, Projection]) -> _Answering:
-        engine = await asyncio.to_thread(runtime.engine, projections)
-        await engine.warm_up()
-        return _Answering(engine, _collections(projections))
-
-
-@dataclass(frozen=True, slots=True)
-class _Answering:
-    """What answers queries, and the collection of each space that it knows how to search."""
-
-    engine: QueryEngine
-    collections: Mapping[str, str]
-
-
-class _Opened:
-    """What exists between `open` and `close`."""
-
-    def __init__(self, runtime: Runtime, answering: _Answering, readiness: Readiness) -> None:
-        self.runtime = runtime
-        self.answering = answering
-        self.readiness = readiness
-        self.pictures = Pictures(runtime)
-
-
-def _collections(projections: Mapping[str, Projection]) -> dict[str, str]:
-    return {space: projection.collection for space, projection in projections.items()}
+def _there(part: _T | None) -> _T:
+    if part is None:
+        raise ServiceUnavailableError("the service is starting or stopping", hint="try again in a moment")
+    return part
