@@ -190,8 +190,8 @@ class Runtime(OpenedHome):
             learnt=self._learnt(recording=not shadow),
         )
 
-    def local_encoder(self, projections: Mapping[str, Projection]) -> LocalEncoder:
-        """All models of these versions (space -> projection), in this process, not warmed up."""
+    def local_encoder(self, projections: Mapping[str, Projection], *, text_threads: int | None = None) -> LocalEncoder:
+        """All models of these versions (space -> projection), in this process, not warmed up; threads as in `LocalEncoder`."""
         from lodestone.query.encoder import LocalEncoder
 
         return LocalEncoder(
@@ -199,6 +199,7 @@ class Runtime(OpenedHome):
             text_encoders=self.text_encoders(projections),
             backbones={backbone.name: backbone for backbone in self._backbones_of(projections.values(), besides=())},
             threads=self.settings.models.threads,
+            text_threads=text_threads,
         )
 
     def engine_names(self) -> list[str]:

@@ -35,7 +35,6 @@ from lodestone_schemas.api import (
 from lodestone_schemas.service import ServiceStatus
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 from lodestone_serve.background import Background
-from lodestone_serve.batching import BatchingTextEncoder
 from lodestone_serve.behind import TagDelivery
 from lodestone_serve.directory_services import DirectoryServices
 from lodestone_serve.key_ring import KeyBook
@@ -263,7 +262,6 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
         runtime.elsewhere = self._elsewhere or Here(
             runtime, observe=self._observe_batch, observe_pictures=self._observe_pictures
         )
-        runtime.text_encoder = BatchingTextEncoder(runtime.text_encoder)
         return runtime
 
     async def _sync(self, steps: asyncio.Queue[SyncProgress], request: SyncRequest) -> None:

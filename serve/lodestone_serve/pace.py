@@ -7,8 +7,9 @@ for others without using anything here. (The idea is that of TCP Vegas, and of N
 
 from __future__ import annotations
 
-import os
 from typing import Final
+
+from lodestone.models.hardware import cores as machine_cores
 
 SLOWER: Final = 4.0  # times as long as alone: what others may cost a query
 OF_DEADLINE: Final = 0.25  # of the time that queries allow, at most: the rest is for waiting, guides and bad luck
@@ -66,7 +67,7 @@ class Pace:
     """
 
     def __init__(self, most: int, *, adaptive: bool = True, cpus: int | None = None) -> None:
-        cores = cpus or len(os.sched_getaffinity(0))
+        cores = cpus or machine_cores()
         self._most = most
         self._least = min(most, LEAST_PER_CPU * cores) if adaptive else most
         self._limit = float(min(most, START_PER_CPU * cores) if adaptive else most)

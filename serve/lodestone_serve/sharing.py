@@ -1,17 +1,23 @@
 """How do the queries of one process share the passes of its models? Through lanes, one for words and one for pictures.
 
+Sharing pays where a pass over many items costs less than a pass for each. Texts gain everywhere: most of a short text's pass is
+overhead. Pictures gain on a GPU alone: a convolution keeps a core busy by itself, so there each picture has a pass, and as
+many run at once as there are cores (docs/load.md has the figures).
+
 A query that is cancelled, or whose deadline passes while it waits, takes part in no later pass, and holds no thread meanwhile.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.errors import DeadlineExceededError
+from lodestone.models.hardware import cores, gpus
 from lodestone.query.stages import EncodedTexts, Pixels, Vectors
 from lodestone_serve.graph.lanes import Lane, Name
 
@@ -28,11 +34,38 @@ MOST_TEXTS: Final = 64
 MOST_PICTURES: Final = 16
 
 
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """How models are run for many queries.
+
+    Attributes:
+        parallel: Passes of a model at once.
+        pictures: In one of them, at most.
+        text_threads: Of a pass over texts; None: as many as the settings say.
+    """
+
+    parallel: int
+    pictures: int
+    text_threads: int | None
+
+    @classmethod
+    def here(cls, *, threads: int = 0) -> Passes:
+        """What suits this machine.
+
+        Args:
+            threads: That models may use; 0: all cores.
+        """
+        if gpus():
+            return cls(parallel=1, pictures=MOST_PICTURES, text_threads=None)
+        return cls(parallel=threads or cores(), pictures=1, text_threads=1)
+
+
 class SharedEncoder:
     """Meets `stages.Encoder`: the encoder of this process, asked by many queries at once. For one event loop.
 
     Args:
         inner: Does the work, in threads.
+        passes: How; None: as suits this machine.
         observe: Told the number of texts of every pass.
         observe_pictures: The same for pictures.
     """
@@ -41,12 +74,15 @@ class SharedEncoder:
         self,
         inner: LocalEncoder,
         *,
+        passes: Passes | None = None,
         observe: Callable[[int], None] = lambda _: None,
         observe_pictures: Callable[[int], None] = lambda _: None,
     ) -> None:
         self._inner = inner
-        self._texts: Lane[str, tuple[str, str]] = Lane(self._encode, most=MOST_TEXTS, observe=observe)
-        self._pictures: Lane[Pixels, str] = Lane(inner.embed, most=MOST_PICTURES, observe=observe_pictures)
+        self._passes = passes or Passes.here()
+        most, parallel = self._passes.pictures, self._passes.parallel
+        self._texts: Lane[str, tuple[str, str]] = Lane(self._encode, most=MOST_TEXTS, parallel=parallel, observe=observe)
+        self._pictures: Lane[Pixels, str] = Lane(inner.embed, most=most, parallel=parallel, observe=observe_pictures)
 
     @property
     def collections(self) -> Mapping[str, str]:
@@ -54,8 +90,9 @@ class SharedEncoder:
         return self._inner.collections
 
     def limit(self, most: int) -> None:
-        """Items of one pass at most, from the next pass on."""
-        self._texts.most = self._pictures.most = most
+        """Items of one pass at most, from the next pass on; pictures that gain nothing by sharing still go alone."""
+        self._texts.most = most
+        self._pictures.most = min(most, self._passes.pictures)
 
     async def warm_up(self) -> None:
         """See `Encoder.warm_up`."""
@@ -105,8 +142,9 @@ class Here:
 
     def encoder(self, projections: Mapping[str, Projection]) -> Encoder:
         """See `Elsewhere.encoder`."""
-        inner = self._runtime.local_encoder(projections)
-        return SharedEncoder(inner, observe=self._observe, observe_pictures=self._observe_pictures)
+        passes = Passes.here(threads=self._runtime.settings.models.threads)
+        inner = self._runtime.local_encoder(projections, text_threads=passes.text_threads)
+        return SharedEncoder(inner, passes=passes, observe=self._observe, observe_pictures=self._observe_pictures)
 
     def generator(self, name: str, local: Generator) -> Generator:  # noqa: ARG002  (a contract)
         """See `Elsewhere.generator`."""

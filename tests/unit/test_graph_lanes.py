@@ -103,3 +103,45 @@ async def test_a_call_that_comes_too_late_is_refused_even_when_the_lane_is_idle(
     with pytest.raises(DeadlineExceededError):
         await Lane(model, most=4).ask([1], deadline=time.monotonic() + seconds)
     assert model.passes == []
+
+
+class TwoAtOnce:
+    """Rows of one number; notes how many passes run at once, and lets all go together."""
+
+    def __init__(self):
+        self.passes: list[list[int]] = []
+        self.running = self.most_running = 0
+        self.go = threading.Event()
+        self._lock = threading.Lock()
+
+    def __call__(self, items):
+        with self._lock:
+            self.passes.append(list(items))
+            self.running += 1
+            self.most_running = max(self.most_running, self.running)
+        assert self.go.wait(30)
+        with self._lock:
+            self.running -= 1
+        return {"space": np.array([[item] for item in items], np.float32)}
+
+
+async def test_what_waits_is_divided_among_the_passes_that_may_run_at_once():
+    model = TwoAtOnce()
+    lane = Lane(model, most=16, parallel=2)
+    tasks = [asyncio.create_task(lane.ask([item])) for item in range(8)]
+    while len(model.passes) < 2:
+        await asyncio.sleep(0.001)
+    later = [asyncio.create_task(lane.ask([item])) for item in (8, 9)]
+    await asyncio.sleep(0.01)
+    assert sorted(model.passes) == [[0, 1, 2, 3], [4, 5, 6, 7]], "a third one does not begin"
+    model.go.set()
+    rows = await asyncio.gather(*tasks, *later)
+    assert [row["space"].item() for row in rows] == list(range(10))
+    assert model.most_running == 2
+
+
+async def test_a_lone_call_is_one_pass_even_where_several_could_run():
+    model = TwoAtOnce()
+    model.go.set()
+    rows = await Lane(model, most=16, parallel=4).ask([1, 2, 3])
+    assert (model.passes, rows["space"].ravel().tolist()) == ([[1, 2, 3]], [1, 2, 3])

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from lodestone.query.stages import EncodedTexts, Pixels, Vectors
-from lodestone_serve.sharing import SharedEncoder
+from lodestone_serve.sharing import Passes, SharedEncoder
+
+ONE = Passes(parallel=1, pictures=16, text_threads=None)
 
 
 class Models:
@@ -47,7 +49,7 @@ def models() -> Models:
 
 async def test_what_arrives_during_a_pass_shares_the_next(models: Models) -> None:
     seen: list[int] = []
-    shared = SharedEncoder(models, observe=seen.append)  # type: ignore[arg-type]
+    shared = SharedEncoder(models, passes=ONE, observe=seen.append)  # type: ignore[arg-type]
     models.go.clear()
     asked = [asyncio.create_task(shared.encode_texts(["x" * number])) for number in range(1, 8)]
     while not models.passes:
@@ -63,7 +65,7 @@ async def test_what_arrives_during_a_pass_shares_the_next(models: Models) -> Non
 
 
 async def test_who_left_or_is_late_takes_part_in_no_later_pass(models: Models) -> None:
-    shared = SharedEncoder(models)  # type: ignore[arg-type]
+    shared = SharedEncoder(models, passes=ONE)  # type: ignore[arg-type]
     models.go.clear()
     first = asyncio.create_task(shared.encode_texts(["first"]))
     while not models.passes:
@@ -87,3 +89,21 @@ async def test_pictures_are_embedded_in_their_order(models: Models) -> None:
     found = await asyncio.gather(*(shared.embed_pictures([picture]) for picture in pictures))
     assert [float(one["labels-1"][0, 0]) for one in found] == [3, 1, 2]
     assert shared.collections == {"labels": "labels-1"}
+
+
+async def test_on_a_cpu_each_picture_has_a_pass_and_on_a_gpu_they_share_them(models: Models) -> None:
+    pictures = [np.full((2, 2, 3), value, np.uint8) for value in (3, 1, 2)]
+    sizes: dict[str, list[int]] = {}
+    for where, passes in (("cpu", Passes(2, 1, 1)), ("gpu", Passes(1, 16, None))):
+        seen = sizes.setdefault(where, [])
+        shared = SharedEncoder(models, passes=passes, observe_pictures=seen.append)  # type: ignore[arg-type]
+        shared.limit(8)
+        await asyncio.gather(*(shared.embed_pictures([picture]) for picture in pictures))
+    assert sizes == {"cpu": [1, 1, 1], "gpu": [3]}
+
+
+def test_the_threads_that_models_may_use_bound_the_passes_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lodestone_serve.sharing.gpus", lambda: 0)
+    assert Passes.here(threads=3) == Passes(parallel=3, pictures=1, text_threads=1)
+    monkeypatch.setattr("lodestone_serve.sharing.gpus", lambda: 1)
+    assert Passes.here(threads=3).parallel == 1

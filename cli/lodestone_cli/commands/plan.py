@@ -99,7 +99,7 @@ def plan(
 
 
 def _cores_here() -> int:
-    from lodestone.indexing.executors import cores
+    from lodestone.models.hardware import cores
 
     return cores()
 

@@ -13,12 +13,12 @@ from lodestone.config.settings import Settings
 from lodestone.files.area import FileArea
 from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
+from lodestone.models.hardware import cores, gpus
 
 if TYPE_CHECKING:
     from lodestone.indexing.embed import EmbedSlice
 
 POOL_PAYS_SLICES: Final = 2  # below, starting workers takes longer than they save
-_NVIDIA: Final = Path("/proc/driver/nvidia/gpus")
 
 
 class EmbedExecutor(Protocol):
@@ -77,11 +77,6 @@ class InlineExecutor:
             self._embed = None
 
 
-def cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def worker_count(settings: Settings) -> int:
     """How many workers share the embedding: `index.workers`, or one a core."""
     return settings.index.workers or cores()
@@ -122,13 +117,6 @@ def make_executor(
     from lodestone.indexing.processes import ProcessExecutor
 
     return "processes", ProcessExecutor(embed, worker_count(settings))
-
-
-def gpus() -> int:
-    """Nvidia GPUs that this process may use; nothing is imported to find out."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES") in {"", "-1"} or not _NVIDIA.is_dir():
-        return 0
-    return len(list(_NVIDIA.iterdir()))
 
 
 def embed_settings(

@@ -29,6 +29,7 @@ class LocalEncoder:
         text_encoders: Name -> text encoder; those that the projections ask for.
         backbones: Name -> backbone, light; loaded at the first picture.
         threads: Threads of one model pass; 0 for the runtime's choice.
+        text_threads: Those of a pass over texts; None: as `threads`.
     """
 
     def __init__(
@@ -38,11 +39,13 @@ class LocalEncoder:
         text_encoders: Mapping[str, TextEncoder],
         backbones: Mapping[str, Backbone],
         threads: int = 0,
+        text_threads: int | None = None,
     ) -> None:
         self._projections = dict(projections)
         self._text_encoders = dict(text_encoders)
         self._backbones = dict(backbones)
         self._threads = threads
+        self._text_threads = threads if text_threads is None else text_threads
         self._warm = False
         self._eyes_open = False
         self._lock = threading.Lock()
@@ -75,7 +78,7 @@ class LocalEncoder:
             if self._warm:
                 return
             for encoder in self._text_encoders.values():
-                encoder.warm_up(threads=self._threads)
+                encoder.warm_up(threads=self._text_threads)
             for projection in self._projections.values():
                 projection.warm_up()
             self._warm = True

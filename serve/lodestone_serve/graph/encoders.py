@@ -21,7 +21,7 @@ from lodestone_serve.graph.deadlines import from_the_wire
 from lodestone_serve.graph.replicas import Host, threads_turn
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.ray_metrics import mirror_of_replica
-from lodestone_serve.sharing import SharedEncoder
+from lodestone_serve.sharing import Passes, SharedEncoder
 from lodestone_serve.tracing import Carrier, Tracing
 
 if TYPE_CHECKING:
@@ -137,10 +137,13 @@ class Encoders:
         return self._load(projections)
 
     def _load(self, projections: Mapping[str, Projection]) -> SharedEncoder:
-        encoder = self._runtime.local_encoder(projections)
+        passes = Passes.here(threads=self._runtime.settings.models.threads)
+        encoder = self._runtime.local_encoder(projections, text_threads=passes.text_threads)
         encoder.load(pictures=True)
         metrics = self._metrics
-        shared = SharedEncoder(encoder, observe=metrics.text_batch.observe, observe_pictures=metrics.picture_batch.observe)
+        shared = SharedEncoder(
+            encoder, passes=passes, observe=metrics.text_batch.observe, observe_pictures=metrics.picture_batch.observe
+        )
         shared.limit(self._batch)
         return shared
 

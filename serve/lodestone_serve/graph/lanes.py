@@ -1,6 +1,6 @@
-"""How do concurrent queries share the passes of one model? A lane runs one pass at a time, each of all that waits.
+"""How do concurrent queries share the passes of one model? A lane runs one pass at a time, or a few, each of all that waits.
 
-While a pass runs, calls that arrive wait; the next pass takes all of them. A lone call never waits for company, and under load
+While passes run, calls that arrive wait; the next ones divide them up. A lone call never waits for company, and under load
 batches grow by themselves to what arrives during one pass (`@serve.batch` holds every call for its time-out).
 What nobody waits for any more, and what is too late, is dropped before a pass. One call's bad item spoils no other's answer.
 """
@@ -8,6 +8,7 @@ What nobody waits for any more, and what is too late, is dropped before a pass. 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -35,8 +36,9 @@ class Lane(Generic[Item, Name]):
     """One model's queue. Belongs to one event loop.
 
     Args:
-        run: Items -> name -> (n, d) float32, rows in the order of the items. Called in a thread, never twice at once.
+        run: Items -> name -> (n, d) float32, rows in the order of the items. Called in threads, `parallel` at once.
         most: Items in one pass at most; a call that brings more is cut up.
+        parallel: Passes at once: 1 where one uses all of the hardware, as many as there are cores where one uses one.
         observe: Told the number of items of every pass.
     """
 
@@ -45,13 +47,16 @@ class Lane(Generic[Item, Name]):
         run: Callable[[list[Item]], Mapping[Name, Vectors]],
         *,
         most: int,
+        parallel: int = 1,
         observe: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.most = most
+        self._parallel = parallel
         self._run = run
         self._observe = observe
         self._queue: deque[_Call[Item, Name]] = deque()
-        self._worker: asyncio.Task[None] | None = None
+        self._working: set[asyncio.Task[None]] = set()
+        self._passing = 0
 
     @property
     def waiting(self) -> int:
@@ -70,8 +75,10 @@ class Lane(Generic[Item, Name]):
         """
         call = _Call[Item, Name](list(items), deadline, asyncio.get_running_loop().create_future())
         self._queue.append(call)
-        if self._worker is None or self._worker.done():
-            self._worker = asyncio.create_task(self._work(), name="passes of a model")
+        if len(self._working) < self._parallel:
+            worker = asyncio.create_task(self._work(), name="passes of a model")
+            self._working.add(worker)
+            worker.add_done_callback(self._working.discard)
         return await call.rows
 
     async def _work(self) -> None:
@@ -79,23 +86,31 @@ class Lane(Generic[Item, Name]):
             calls = self._next()
             if not calls:
                 continue
+            self._passing += 1
             try:
-                answers = await self._pass(calls)
-            except Exception as error:  # noqa: BLE001 - not swallowed: raised in the call that it belongs to
-                if len(calls) == 1:
-                    _fail(calls[0], error)
-                else:
-                    await self._one_by_one(calls)
-                continue
-            for call, rows in zip(calls, answers, strict=True):
-                if not call.rows.done():
-                    call.rows.set_result(rows)
+                await self._answer(calls)
+            finally:
+                self._passing -= 1
+
+    async def _answer(self, calls: Sequence[_Call[Item, Name]]) -> None:
+        try:
+            answers = await self._pass(calls)
+        except Exception as error:  # noqa: BLE001 - not swallowed: raised in the call that it belongs to
+            if len(calls) == 1:
+                _fail(calls[0], error)
+            else:
+                await self._one_by_one(calls)
+            return
+        for call, rows in zip(calls, answers, strict=True):
+            if not call.rows.done():
+                call.rows.set_result(rows)
 
     def _next(self) -> list[_Call[Item, Name]]:
-        """Calls for one pass, in order; what is cancelled or late leaves the queue here."""
+        """Calls for one pass, in order: a fair share for each pass that could begin. The cancelled and the late leave here."""
         calls: list[_Call[Item, Name]] = []
         taken = 0
-        while self._queue and (not calls or taken + len(self._queue[0].items) <= self.most):
+        most = min(self.most, math.ceil(self.waiting / max(1, self._parallel - self._passing)))
+        while self._queue and (not calls or taken + len(self._queue[0].items) <= most):
             call = self._queue.popleft()
             if call.rows.done():  # cancelled
                 continue
