@@ -7,13 +7,13 @@ words. Searches are restricted in the store's own filter; here stands what is as
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 from lodestone.access.sight import EVERYTHING, Sight
-from lodestone.errors import ForbiddenError, NotFoundError, UnknownNameError
+from lodestone.errors import NotFoundError
 from lodestone.query.asking import NOW, Asking
 from lodestone_schemas.api import (
     CorpusPage,
@@ -50,6 +50,7 @@ from lodestone_schemas.people import PersonPage
 from lodestone_schemas.runs import FailurePage, RunInfo, RunPage
 from lodestone_schemas.service import ServiceStatus
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
+from lodestone_serve.bounds import Bounds
 from lodestone_serve.discretion import (
     discreet_engines,
     discreet_event,
@@ -64,8 +65,6 @@ from lodestone_serve.discretion import (
 from lodestone_serve.key_ring import KeyBook
 from lodestone_serve.principal import Principal
 from lodestone_serve.services import Drawn, Embedded, GuidePicture, RunFilters, Services, StoredFile, TagFilters
-
-_T = TypeVar("_T")
 
 
 def seen_by(services: Services, principal: Principal) -> Services:
@@ -84,14 +83,15 @@ class Tenant:
     def __init__(self, home: Services, sight: Sight) -> None:
         self._home = home
         self._sight = sight
+        self._bounds = Bounds(sight)
 
     async def open(self) -> None:
         """The home is opened once, by the service."""
-        raise self._whole("open")
+        raise self._bounds.whole("open")
 
     async def close(self) -> None:
         """The home is closed once, by the service."""
-        raise self._whole("close")
+        raise self._bounds.whole("close")
 
     # -- searches ------------------------------------------------------------------------------------------------------------
 
@@ -100,7 +100,7 @@ class Tenant:
         inner = cast("Any", self._home.events(request, asking=self._asking(asking)))
         async with aclosing(inner) as events:
             async for event in events:
-                yield self._event(event, request)
+                yield self._bounds.shown(event, lambda whole: discreet_event(whole, request))
 
     async def answer(self, request: SearchRequest, *, asking: Asking = NOW) -> SearchResponse:
         """See `Services.answer`."""
@@ -120,7 +120,7 @@ class Tenant:
     async def image(self, image_id: str) -> ImageInfo:
         """See `Services.image`."""
         missing = NotFoundError(f"no indexed picture has the id {image_id!r}", hint="take an id from a search")
-        return await self._own(self._home.image(image_id), lambda found: found.corpus, missing)
+        return await self._bounds.own(self._home.image(image_id), lambda found: found.corpus, missing)
 
     async def thumbnail(self, image_id: str) -> StoredFile:
         """See `Services.thumbnail`."""
@@ -134,7 +134,7 @@ class Tenant:
 
     async def images(self, corpus: str, limit: int, *, cursor: str | None = None) -> ImagePage:
         """See `Services.images`."""
-        with self._discreet(corpus):
+        with self._bounds.within(corpus):
             return await self._home.images(corpus, limit, cursor=cursor)
 
     async def corpora(self, offset: int, limit: int, *, cursor: str | None = None, sight: Sight = EVERYTHING) -> CorpusPage:  # noqa: ARG002 - nobody widens it
@@ -143,7 +143,7 @@ class Tenant:
 
     async def remove_corpus(self, name: str) -> None:
         """See `Services.remove_corpus`."""
-        with self._discreet(name):
+        with self._bounds.within(name):
             await self._home.remove_corpus(name)
 
     # -- directories, jobs and runs ------------------------------------------------------------------------------------------
@@ -164,11 +164,11 @@ class Tenant:
         missing = NotFoundError(
             f"there is no directory {directory_id!r}", hint="see /v1/directories", directory_id=directory_id
         )
-        return await self._own(self._home.directory(directory_id), lambda found: found.corpus, missing)
+        return await self._bounds.own(self._home.directory(directory_id), lambda found: found.corpus, missing)
 
     async def add_directory(self, request: DirectoryRequest, *, sight: Sight = EVERYTHING) -> DirectoryAdded:  # noqa: ARG002 - as above
         """See `Services.add_directory`."""
-        with self._discreet(request.corpus):
+        with self._bounds.within(request.corpus):
             return await self._home.add_directory(request, sight=self._sight)
 
     async def change_directory(self, directory_id: str, change: DirectoryChange) -> DirectoryInfo:
@@ -206,7 +206,7 @@ class Tenant:
     async def run(self, run_id: str) -> RunInfo:
         """See `Services.run`."""
         missing = NotFoundError(f"there is no run {run_id!r}", hint="see /v1/runs", run_id=run_id)
-        return await self._own(self._home.run(run_id), lambda found: found.corpus, missing)
+        return await self._bounds.own(self._home.run(run_id), lambda found: found.corpus, missing)
 
     async def cancel_run(self, run_id: str) -> RunInfo:
         """See `Services.cancel_run`."""
@@ -228,12 +228,12 @@ class Tenant:
     async def queries(self, offset: int, limit: int, *, cursor: str | None = None, sight: Sight = EVERYTHING) -> QueryPage:  # noqa: ARG002 - as above
         """See `Services.queries`."""
         page = await self._home.queries(offset, limit, cursor=cursor, sight=self._sight)
-        return page if self._sight.all_queries else discreet_queries(page)
+        return self._bounds.shown(page, discreet_queries)
 
     async def explain(self, query_id: str, *, sight: Sight = EVERYTHING) -> QueryExplanation:  # noqa: ARG002 - as above
         """See `Services.explain`."""
         found = await self._home.explain(query_id, sight=self._sight)
-        return found if self._sight.all_queries else discreet_explanation(found)
+        return self._bounds.shown(found, discreet_explanation)
 
     async def replay(self, query_id: str, *, fresh: bool, sight: Sight = EVERYTHING) -> ReplayResult:  # noqa: ARG002 - as above
         """See `Services.replay`."""
@@ -246,17 +246,17 @@ class Tenant:
     async def feedback(self, request: FeedbackRequest, *, sight: Sight = EVERYTHING) -> FeedbackResult:  # noqa: ARG002 - as above
         """See `Services.feedback`."""
         found = await self._home.feedback(request, sight=self._sight)
-        return found if self._sight.all_queries else discreet_feedback(found)
+        return self._bounds.shown(found, discreet_feedback)
 
     async def trust(self) -> TrustPage:
         """See `Services.trust`."""
         page = await self._home.trust()
-        return page if self._sight.all_queries else discreet_trust(page)
+        return self._bounds.shown(page, discreet_trust)
 
     async def generators(self) -> EngineList:
         """See `Services.generators`."""
         found = await self._home.generators()
-        return found if self._sight.all_queries else discreet_engines(found)
+        return self._bounds.shown(found, discreet_engines)
 
     async def tags(
         self,
@@ -269,7 +269,7 @@ class Tenant:
     ) -> TagPage:
         """See `Services.tags`."""
         page = await self._home.tags(filters, offset, limit, cursor=cursor, sight=self._sight)
-        return page if self._sight.all_queries else page.model_copy(update={"tags": discreet_tags(page.tags)})
+        return self._bounds.shown(page, lambda whole: whole.model_copy(update={"tags": discreet_tags(whole.tags)}))
 
     async def add_tags(self, request: TagRequest) -> TagList:
         """See `Services.add_tags`."""
@@ -278,9 +278,9 @@ class Tenant:
                 missing = NotFoundError(
                     f"no picture {image_id!r} is indexed", hint="take the id from a search result", image_id=image_id
                 )
-                await self._own(self._home.image(image_id), lambda found: found.corpus, missing)
+                await self._bounds.own(self._home.image(image_id), lambda found: found.corpus, missing)
         found = await self._home.add_tags(request)
-        return found if self._sight.all_queries else TagList(tags=discreet_tags(found.tags))
+        return self._bounds.shown(found, lambda whole: TagList(tags=discreet_tags(whole.tags)))
 
     async def remove_tag(self, tag_id: str, *, sight: Sight = EVERYTHING) -> None:  # noqa: ARG002 - as above
         """See `Services.remove_tag`."""
@@ -303,62 +303,28 @@ class Tenant:
     def key_book(self) -> KeyBook:
         """See `Services.key_book`."""
         if not (self._sight.all_queries and self._sight.corpora is None):
-            raise self._whole("keys")
+            raise self._bounds.whole("keys")
         return self._home.key_book()
 
     async def status(self, *, sight: Sight = EVERYTHING) -> ServiceStatus:  # noqa: ARG002 - as above
         """See `Services.status`."""
         found = await self._home.status(sight=self._sight)
-        return found if self._sight.all_queries else discreet_status(found)
+        return self._bounds.shown(found, discreet_status)
 
     async def shadow(self, request: ShadowRequest) -> ShadowResult:
         """See `Services.shadow`."""
         if not self._sight.all_queries:
-            raise self._whole("comparing versions by everybody's queries")
+            raise self._bounds.whole("comparing versions by everybody's queries")
         return await self._home.shadow(request)
 
     def sync(self, request: SyncRequest) -> AsyncIterator[SyncProgress]:
         """See `Services.sync`."""
         if self._sight.corpora is not None:
-            raise self._whole("bringing collections in line")
+            raise self._bounds.whole("bringing collections in line")
         return self._home.sync(request)
-
-    # -- helpers -------------------------------------------------------------------------------------------------------------
 
     def _asking(self, asking: Asking) -> Asking:
         return replace(asking, sight=self._sight)
 
-    async def _own(self, found: Awaitable[_T], corpus: Callable[[_T], str | None], missing: NotFoundError) -> _T:
-        """What was found, if it belongs to a corpus that is seen; else `missing`, and likewise if nothing was found."""
-        try:
-            value = await found
-        except NotFoundError:
-            raise missing from None
-        name = corpus(value)
-        if self._sight.corpora is not None and (name is None or not self._sight.sees(name)):
-            raise missing
-        return value
-
-    @contextmanager
-    def _discreet(self, corpus: str) -> Iterator[None]:
-        """A corpus that is not seen is unknown; no message names one."""
-        if not self._sight.sees(corpus):
-            raise self._sight.unknown_corpus(corpus, self._sight.corpora or ())
-        try:
-            yield
-        except UnknownNameError as error:
-            if error.details.get("kind") != "corpus":
-                raise
-            raise self._sight.unknown_corpus(corpus, error.details.get("known", ())) from None
-
-    def _event(self, event: Event, request: SearchOptions) -> Event:
-        return event if self._sight.all_queries else discreet_event(event, request)
-
     def _response(self, response: SearchResponse, request: SearchOptions) -> SearchResponse:
-        return response if self._sight.all_queries else discreet_response(response, request)
-
-    def _whole(self, what: str) -> ForbiddenError:
-        return ForbiddenError(
-            f"this works on the whole home ({what}), and the key does not see all of it",
-            hint="use a key of all corpora with the scope it needs, or the lodestone command on the service's machine",
-        )
+        return self._bounds.shown(response, lambda whole: discreet_response(whole, request))
