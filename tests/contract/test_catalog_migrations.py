@@ -20,6 +20,8 @@ from lodestone.catalog.records import SliceRecord
 from lodestone.catalog.tables import metadata
 from lodestone.errors import HomeVersionError
 
+pytestmark = pytest.mark.usefixtures("real_migrations")
+
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.server)])
 def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:

@@ -22,6 +22,8 @@ from lodestone.catalog.engine import make_engine
 from lodestone.catalog.tables import metadata
 from lodestone.errors import CatalogError, ConfigurationError, HomeVersionError, OutOfSpaceError
 
+pytestmark = pytest.mark.usefixtures("real_migrations")
+
 
 def test_migrations_lead_to_the_schema_of_the_tables(tmp_path: Path) -> None:
     Catalog.open(tmp_path / "catalog.sqlite").close()
