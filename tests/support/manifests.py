@@ -18,6 +18,11 @@ def pods_of(overlay: str) -> list[Pod]:
     return list(pods(list(built(overlay))))
 
 
+def ray_pods(overlay: str) -> list[Pod]:
+    """Pods that run Ray, or speak to it."""
+    return [pod for pod in pods_of(overlay) if "lodestone/ray" in pod.labels]
+
+
 def one(overlay: str, kind: str, name: str = "") -> Object:
     """The object of this kind (and name) in an overlay."""
     found = [each for each in built(overlay) if each["kind"] == kind and name in {"", each["metadata"]["name"]}]
