@@ -237,6 +237,51 @@ def test_tries_are_numbered_over_all_runs(catalog: Catalog) -> None:
     assert {(one.slice_id, one.attempt) for one in catalog.attempts(run_id=second)} == {(two.slice_id, 1), (one.slice_id, 2)}
 
 
+def test_a_run_that_does_not_live_to_count_is_told_with_what_its_tries_came_to(catalog: Catalog) -> None:
+    records = planned(catalog, 3)
+    run = catalog.start_run("index", records[0].corpus_id)
+    catalog.update_run(run.run_id, stage="embed", counts={"new": 9, "embedded": 1})
+    for record, embedded, failed in zip(records, (7, 0, 0), (1, 2, 0), strict=True):
+        catalog.start_attempt(record.slice_id, run.run_id)
+        if embedded or failed:  # the last one is cut short
+            catalog.end_attempt(record.slice_id, 1, AttemptState.DONE, embedded=embedded, failed=failed)
+    counts = {"new": 9, "embedded": 7, "failed": 3}
+    told = [catalog.run(run.run_id), *catalog.runs(), catalog.last_run("index", run.corpus_id), catalog.run_page()[0][1]]
+    assert [one.counts for one in told if one] == [counts] * 4
+    later = catalog.start_run("index", run.corpus_id)
+    assert later.counts == catalog.run(later.run_id).counts == {}
+    catalog.finish_run(later.run_id, RunState.DONE)
+    assert catalog.interrupt_runs("index", run.corpus_id) == 1
+    catalog.remove_root(catalog.roots(run.corpus_id)[0].root_id)
+    catalog.drop_superseded(records[0].corpus_id)  # as a compaction does
+    assert list(catalog.attempts()) == []
+    assert (catalog.run(run.run_id).state, catalog.run(run.run_id).counts) == (RunState.INTERRUPTED, counts)
+
+
+def test_what_a_run_counted_itself_when_it_was_done_stands(catalog: Catalog) -> None:
+    (one,) = planned(catalog, 1)
+    failed, done = (catalog.start_run("index", one.corpus_id).run_id for _ in range(2))
+    for number, run_id in enumerate((failed, done), start=1):
+        catalog.start_attempt(one.slice_id, run_id)
+        catalog.end_attempt(one.slice_id, number, AttemptState.DONE, embedded=5)
+    catalog.finish_run(failed, RunState.FAILED, "no space left")
+    catalog.update_run(done, counts={"embedded": 4})
+    catalog.finish_run(done, RunState.DONE)
+    assert (catalog.run(failed).counts, catalog.run(done).counts) == ({"embedded": 5}, {"embedded": 4})
+
+
+def test_the_parts_of_a_slice_are_recorded_with_the_end_of_its_try_or_not_at_all(catalog: Catalog) -> None:
+    (one,) = planned(catalog, 1)
+    run = catalog.start_run("index", one.corpus_id)
+    proof = receipt(one)
+    with pytest.raises(NotFoundError, match="try 1"):
+        catalog.end_attempt(one.slice_id, 1, AttemptState.DONE, receipts=[proof])
+    assert catalog.receipts(one.slice_id) == {}
+    catalog.start_attempt(one.slice_id, run.run_id)
+    catalog.end_attempt(one.slice_id, 1, AttemptState.DONE, embedded=3, receipts=[proof])
+    assert catalog.receipts(one.slice_id) == {"meta": proof}
+
+
 def test_tries_of_unknown_slices_are_refused_together(catalog: Catalog) -> None:
     (one,) = planned(catalog, 1)
     run = catalog.start_run("index", one.corpus_id)

@@ -6,10 +6,11 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
-from tests.support.cli import run_here
+from tests.support.cli import lodestone, run_here
 from tests.support.home import image_ids, open_runtime, vectors_of
 from tests.support.pictures import write_photos
 
@@ -33,7 +34,10 @@ from lodestone.indexing.pulse import Pulse
 from lodestone.indexing.report import IndexReport, IndexRequest
 from lodestone.indexing.run import index_paths
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
+from lodestone.query.engine import QueryEngine
 from lodestone.runtime import Runtime
+from lodestone_serve.run_services import RunServices
+from lodestone_serve.services import RunFilters
 
 
 class Disturbed:
@@ -301,3 +305,47 @@ def test_commands_list_show_cancel_and_export(tmp_path: Path) -> None:
     assert resumed.json["resumed"] == again.json["run_id"]
     assert run_here("index", home=home).code == 2
     assert run_here("index", "--resume", "a", "b", home=home).code == 2
+
+
+class Told(RunServices):
+    """Tells of runs as the service does."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def opened(self) -> tuple[Runtime, QueryEngine]:
+        return self._runtime, self._runtime.engine()
+
+
+async def test_a_run_killed_with_its_driver_is_told_with_what_it_finished_and_so_is_the_one_that_resumes_it(
+    tmp_path: Path,
+) -> None:
+    """Four files a slice: the kill falls into the third, of which the files of the two image models are complete."""
+    write_photos(tmp_path / "photos", 40)
+    home = tmp_path / "home"
+    options: dict[str, Any] = {"LODESTONE_INDEX__SLICE_SIZE": "8", "OMP_NUM_THREADS": "1"}
+    dying: dict[str, Any] = {**options, VARIABLE: "after-rename:10"}
+    killed = lodestone("index", tmp_path / "photos", "--executor", "inline", home=home, **dying)
+    assert killed.code == -signal.SIGKILL, killed.err
+
+    with open_runtime(tmp_path) as runtime:
+        services = Told(runtime)
+        (info,) = (await services.runs(RunFilters(), 0, 10)).runs
+        assert (info.state, info.counts) == ("running", {**info.counts, "found": 40, "new": 40, "embedded": 16})
+        assert (await services.run(info.run_id)).counts == info.counts
+    (run,) = run_here("runs", "list", "--output", "json", home=home).json
+    (told,) = run_here("status", "--output", "json", home=home).json["runs"]
+    assert (
+        run["counts"] == told["counts"] == run_here("runs", "show", "--output", "json", home=home).json["counts"] == info.counts
+    )
+    assert "16 embedded" in run_here("runs", "list", home=home).out
+    assert "16 embedded" in run_here("runs", "show", home=home).out
+
+    resumed = run_here("index", "--resume", "--executor", "inline", "--local", home=home, **options)
+    assert "40 pictures can be found in default  (24 of them since)" in resumed.out
+    assert f"finished what run {run['run_id'][:8]} left" in resumed.out
+    later, before = run_here("runs", "list", "--output", "json", home=home).json
+    assert (later["counts"]["embedded"], later["state"]) == (16, "done")
+    assert (before["counts"], before["state"]) == (info.counts, "interrupted")
+    nothing = run_here("index", "--resume", "--executor", "inline", "--local", home=home, **options)
+    assert "40 pictures can be found in default  (no picture was left to embed)" in nothing.out

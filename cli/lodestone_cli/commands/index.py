@@ -139,6 +139,8 @@ def print_report(console: Console, report: IndexReport) -> None:
     from rich.markup import escape
 
     changes = ", ".join(f"{report.counts[key]:,} {words}" for key, words in _CHANGES.items() if report.counts.get(key))
+    if not changes and report.resumed:  # it looked for no files
+        changes = f"{report.completed:,} of them since" if report.completed else "no picture was left to embed"
     console.print(
         f"[bold]{report.images:,} pictures[/] can be found in {escape(report.corpus)}  ({changes or 'nothing found'})"
     )

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, Row, and_, func, insert, or_, select, tuple_,
 
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
-from lodestone.catalog.records import AttemptState, SliceAttempt
-from lodestone.catalog.sql import PAGE, chunks
+from lodestone.catalog.records import AttemptState, Receipt, SliceAttempt
+from lodestone.catalog.sql import PAGE, chunks, upsert
 from lodestone.errors import NotFoundError
 
 _LOST = (AttemptState.FAILED, AttemptState.DIED)
@@ -83,8 +83,9 @@ class AttemptRows(CatalogBase):
         failed: int = 0,
         seconds: float = 0.0,
         error: str = "",
+        receipts: Sequence[Receipt] = (),
     ) -> None:
-        """Record what came of a try; None leaves the worker as it was told at the start.
+        """Record what came of a try, in one transaction; None leaves the worker as it was told at the start.
 
         Args:
             slice_id: The slice.
@@ -95,9 +96,10 @@ class AttemptRows(CatalogBase):
             failed: Pictures that could not be used.
             seconds: How long it took.
             error: Why it did not succeed.
+            receipts: Proofs of the parts that it finished.
 
         Raises:
-            NotFoundError: there is no such try.
+            NotFoundError: there is no such try; nothing was recorded.
         """
         table = tables.slice_attempts
         changed: dict[str, Any] = {
@@ -110,10 +112,15 @@ class AttemptRows(CatalogBase):
         if worker is not None:
             changed["worker"] = worker
         statement = update(table).where(table.c.slice_id == slice_id, table.c.attempt == attempt).values(**changed)
-        if not self._write(lambda connection: connection.execute(statement).rowcount):
-            raise NotFoundError(
-                f"there is no try {attempt} at slice {slice_id!r}", hint="its corpus may have been removed meanwhile"
-            )
+
+        def change(connection: Connection) -> None:
+            if not connection.execute(statement).rowcount:
+                raise NotFoundError(
+                    f"there is no try {attempt} at slice {slice_id!r}", hint="its corpus may have been removed meanwhile"
+                )
+            upsert(connection, tables.receipts, [asdict(receipt) for receipt in receipts])
+
+        self._write(change)
 
     def attempts(self, slice_id: str | None = None, run_id: str | None = None) -> Iterator[SliceAttempt]:
         """Tries at one slice (or all) of one run (or all), by slice and number, a page at a time."""

@@ -1,9 +1,12 @@
-"""Which runs were made, how did they end, and which files failed in them?"""
+"""Which runs were made, how did they end, and which files failed in them?
+
+A run counts what it did at its end. One that goes on, or did not live to count, is told with what its tries at slices came to.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import uuid4
@@ -12,6 +15,7 @@ from sqlalchemy import Connection, and_, delete, func, insert, or_, select, tupl
 
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
+from lodestone.catalog.reader import Reader
 from lodestone.catalog.records import Failure, Run, RunState
 from lodestone.catalog.sql import PAGE, chunks, placed, upsert
 from lodestone.errors import NotFoundError
@@ -19,6 +23,7 @@ from lodestone.errors import NotFoundError
 _FAILURE_COLUMNS = tuple(tables.failures.c[name] for name in ("run_id", "root_id", "uri", "code", "message", "image_id"))
 
 _NEWEST = (tables.runs.c.seq.desc(), tables.runs.c.run_id)
+_OF_TRIES = ("embedded", "failed")
 _COLUMNS = tuple(tables.runs.c[field.name] for field in fields(Run))
 
 
@@ -74,7 +79,16 @@ class RunRows(CatalogBase):
         Raises:
             NotFoundError: there is no such run.
         """
-        self._change_run(run_id, {"state": RunState(state).value, "error": error, "finished_at": datetime.now(UTC)})
+        ended = RunState(state)
+        changed = {"state": ended.value, "error": error, "finished_at": datetime.now(UTC)}
+
+        def change(connection: Connection) -> None:
+            counts = {} if ended is RunState.DONE else {"counts": _found(connection, run_id).counts}
+            statement = update(tables.runs).where(tables.runs.c.run_id == run_id).values(**changed, **counts)
+            if not connection.execute(statement).rowcount:
+                raise _no_run(run_id)
+
+        self._write(change)
 
     def interrupt_runs(self, kind: str, corpus_id: str | None) -> int:
         """Declare runs that still count as running to be interrupted (their process died); returns how many.
@@ -83,20 +97,21 @@ class RunRows(CatalogBase):
         """
         runs = tables.runs
         same_corpus = runs.c.corpus_id.is_(None) if corpus_id is None else runs.c.corpus_id == corpus_id
-        statement = (
-            update(runs)
-            .where(runs.c.kind == kind, same_corpus, runs.c.state == RunState.RUNNING.value)
-            .values(state=RunState.INTERRUPTED.value, finished_at=datetime.now(UTC))
-        )
-        return self._write(lambda connection: connection.execute(statement).rowcount)
+        query = select(*_COLUMNS).where(runs.c.kind == kind, same_corpus, runs.c.state == RunState.RUNNING.value)
+
+        def change(connection: Connection) -> int:
+            dead = _tallied(connection, connection.execute(query).all())
+            ended = {"state": RunState.INTERRUPTED.value, "finished_at": datetime.now(UTC)}
+            for run in dead:
+                connection.execute(update(runs).where(runs.c.run_id == run.run_id).values(**ended, counts=run.counts))
+            return len(dead)
+
+        return self._write(change)
 
     def run(self, run_id: str) -> Run:
         """One run by its id; `NotFoundError` when there is none."""
         with self._reading() as connection:
-            found = connection.execute(select(*_COLUMNS).where(tables.runs.c.run_id == run_id)).first()
-        if found is None:
-            raise _no_run(run_id)
-        return _run(found)
+            return _found(connection, run_id)
 
     def beat(self, run_id: str) -> bool:
         """Say that the run's driver is alive; returns whether it must stop.
@@ -130,10 +145,7 @@ class RunRows(CatalogBase):
         def change(connection: Connection) -> Run:
             running = (runs.c.run_id == run_id, runs.c.state == RunState.RUNNING.value)
             connection.execute(update(runs).where(*running).values(cancel_requested=True))
-            found = connection.execute(select(*_COLUMNS).where(runs.c.run_id == run_id)).first()
-            if found is None:
-                raise _no_run(run_id)
-            return _run(found)
+            return _found(connection, run_id)
 
         return self._write(change)
 
@@ -143,8 +155,7 @@ class RunRows(CatalogBase):
         same_corpus = runs.c.corpus_id.is_(None) if corpus_id is None else runs.c.corpus_id == corpus_id
         query = select(*_COLUMNS).where(runs.c.kind == kind, same_corpus).order_by(*_NEWEST).limit(1)
         with self._reading() as connection:
-            found = connection.execute(query).first()
-        return None if found is None else _run(found)
+            return next(iter(_tallied(connection, connection.execute(query).all())), None)
 
     def runs(self, limit: int = 20, *, corpus_id: str | None = None, state: RunState | None = None) -> list[Run]:
         """The latest runs of one corpus (or of all and none) in one state (or any), newest first."""
@@ -154,7 +165,7 @@ class RunRows(CatalogBase):
         if state is not None:
             query = query.where(tables.runs.c.state == RunState(state).value)
         with self._reading() as connection:
-            return [_run(row) for row in connection.execute(query)]
+            return _tallied(connection, connection.execute(query).all())
 
     def run_page(
         self,
@@ -187,7 +198,9 @@ class RunRows(CatalogBase):
         if after is not None:
             query = query.where(or_(table.c.seq < after[0], and_(table.c.seq == after[0], table.c.run_id > after[1])))
         with self._reading() as connection:
-            return [(row[0], _run(row[1:])) for row in connection.execute(query)]
+            rows = connection.execute(query).all()
+            found = _tallied(connection, [row[1:] for row in rows])
+        return [(row[0], run) for row, run in zip(rows, found, strict=True)]
 
     def failure_page(self, run_id: str, limit: int, *, after: tuple[str, str, str] | None = None) -> list[Failure]:
         """Failures last met in a run, by root id, uri and code; of those behind one, where it is given."""
@@ -251,6 +264,31 @@ class RunRows(CatalogBase):
         statement = update(tables.runs).where(tables.runs.c.run_id == run_id).values(**changed)
         if not self._write(lambda connection: connection.execute(statement).rowcount):
             raise _no_run(run_id)
+
+
+def _found(connection: Connection | Reader, run_id: str) -> Run:
+    row = connection.execute(select(*_COLUMNS).where(tables.runs.c.run_id == run_id)).first()
+    if row is None:
+        raise _no_run(run_id)
+    return _tallied(connection, [row])[0]
+
+
+def _tallied(connection: Connection | Reader, rows: Sequence[Sequence[Any]]) -> list[Run]:
+    """The runs of these rows; those that are not done with what their tries came to, where they did not count it themselves."""
+    runs = [_run(row) for row in rows]
+    table = tables.slice_attempts
+    sums = tuple(func.sum(table.c[name]).label(name) for name in _OF_TRIES)
+    tallies: dict[str, dict[str, int]] = {}
+    for chunk in chunks(run.run_id for run in runs if run.state is not RunState.DONE):
+        query = select(table.c.run_id, *sums).where(table.c.run_id.in_(chunk)).group_by(table.c.run_id)
+        for run_id, *counts in connection.execute(query):
+            tallies[run_id] = {name: int(count) for name, count in zip(_OF_TRIES, counts, strict=True) if count}
+    return [_with_tally(run, tallies[run.run_id]) if run.run_id in tallies else run for run in runs]
+
+
+def _with_tally(run: Run, tally: Mapping[str, int]) -> Run:
+    """A compaction takes old slices away, with their tries: what was counted before stays."""
+    return replace(run, counts={**run.counts, **{name: max(run.counts.get(name, 0), count) for name, count in tally.items()}})
 
 
 def _run(values: Sequence[Any]) -> Run:

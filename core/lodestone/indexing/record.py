@@ -1,7 +1,7 @@
 """How does a finished slice enter the catalog? From its own `meta` file, so that fresh and adopted slices take the same path.
 
-Pictures first, receipts last: killed in between, the slice still counts as unfinished, its files are adopted, and the same
-rows are written again.
+Pictures first; then the receipts and the end of the try, at once: killed in between, the slice still counts as unfinished, its
+files are adopted, and the same rows are written again. So the tries of a run tell what it finished, however it ended.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import CaptionRecord, Failure, ImageRecord, ImageState, Receipt
+from lodestone.catalog.records import AttemptState, CaptionRecord, Failure, ImageRecord, ImageState, Receipt
 from lodestone.embeddings.slices import read_part
+from lodestone.errors import LodestoneError, WorkerDiedError
 from lodestone.files.area import FileArea
 from lodestone.indexing.tasks import EMBEDDED_SOURCES, META_PART, SliceReceipt
 
@@ -30,11 +31,29 @@ class Recorded:
     failed: int = 0
 
 
-def record_slice(catalog: Catalog, embeddings: FileArea, receipt: SliceReceipt, *, run_id: str) -> Recorded:
-    """Write one worker's receipt to the catalog. Doing it twice changes nothing."""
+def record_slice(catalog: Catalog, embeddings: FileArea, receipt: SliceReceipt, *, run_id: str, attempt: int) -> Recorded:
+    """Write what a worker brought back from a try at a slice to the catalog. Doing it twice changes nothing.
+
+    Args:
+        catalog: Written.
+        embeddings: Where the worker left its files.
+        receipt: What it brought.
+        run_id: The run that tried.
+        attempt: The try's number.
+    """
     meta = next((part for part in receipt.receipts if part.part == META_PART), None)
     recorded = Recorded() if meta is None else _record_meta(catalog, embeddings, meta, run_id)
-    catalog.record_receipts(receipt.receipts)
+    catalog.end_attempt(
+        receipt.slice_id,
+        attempt,
+        _state(receipt.error),
+        worker=receipt.worker,
+        embedded=receipt.embedded,
+        failed=recorded.failed,
+        seconds=receipt.seconds,
+        error="" if receipt.error is None else receipt.error.message,
+        receipts=receipt.receipts,
+    )
     return recorded
 
 
@@ -69,3 +88,9 @@ def _updated(image: ImageRecord, row: dict[str, Any]) -> ImageRecord:
         return replace(image, state=ImageState.FAILED)
     found = {name: row[name] for name in ("width", "height", "format", "taken_at", "latitude", "longitude")}
     return replace(image, state=ImageState.ACTIVE, **found)
+
+
+def _state(error: LodestoneError | None) -> AttemptState:
+    if error is None:
+        return AttemptState.DONE
+    return AttemptState.DIED if isinstance(error, WorkerDiedError) else AttemptState.FAILED

@@ -66,6 +66,7 @@ class IndexReport:
         embed_seconds: Of the embedding stage, start-up of workers included.
         executor: Who embedded: inline, processes, ray, or none.
         adopted: Parts that a killed run had left on disk and that were kept.
+        completed: Pictures that it embedded, or whose files a killed run had left complete on disk.
         resumed: The run that this one finished, "" for none.
         retries: Slices that were tried again.
         deaths: Workers that died.
@@ -82,6 +83,7 @@ class IndexReport:
     embed_seconds: float = 0.0
     executor: str = "none"
     adopted: int = 0
+    completed: int = 0
     resumed: str = ""
     retries: int = 0
     deaths: int = 0
@@ -106,6 +108,7 @@ class IndexReport:
             "images_per_second": round(self.rate, 2),
             "executor": self.executor,
             "adopted_parts": self.adopted,
+            "completed": self.completed,
             "resumed": self.resumed,
             "retries": self.retries,
             "worker_deaths": self.deaths,

@@ -118,6 +118,7 @@ def index_paths(
         embed_seconds=job.embed_seconds,
         executor=job.crew.kind,
         adopted=job.waves.adopted if job.waves else 0,
+        completed=job.completed,
         resumed=left.run_id,
         retries=job.waves.retries if job.waves else 0,
         deaths=job.waves.deaths if job.waves else 0,
@@ -142,6 +143,7 @@ class _Job:
     counts: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
     embed_seconds: float = 0.0
+    completed: int = 0
     waves: Waves | None = None
     _given_up: dict[str, LodestoneError] = field(default_factory=dict)
     _left: set[str] = field(default_factory=set)
@@ -232,6 +234,7 @@ class _Job:
         finally:
             self.counts["embedded"] += self.waves.embedded
             self.counts["failed"] += self.waves.failed
+            self.completed += self.waves.completed
             self._given_up |= self.waves.given_up
             self.embed_seconds = time.perf_counter() - started
 

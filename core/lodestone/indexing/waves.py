@@ -86,6 +86,7 @@ class Waves:
         limits: See `WaveLimits`.
         embedded: Pictures that went through the models.
         failed: Pictures that could not be used.
+        completed: Pictures that went through the models, now or before their worker was killed.
         adopted: Parts that were found on disk.
         deaths: Workers that died.
         retries: Slices that were tried again.
@@ -102,6 +103,7 @@ class Waves:
     limits: WaveLimits = field(default_factory=WaveLimits)
     embedded: int = 0
     failed: int = 0
+    completed: int = 0
     adopted: int = 0
     deaths: int = 0
     retries: int = 0
@@ -156,20 +158,11 @@ class Waves:
     def _receive(self, receipt: SliceReceipt, rows: int) -> None:
         self._meter = self._meter or Meter(self.progress, Stage.EMBED, total=rows)
         one, attempt = self._begun.pop(receipt.slice_id)
-        recorded = record_slice(self.catalog, self.embeddings, receipt, run_id=self.run_id)
+        recorded = record_slice(self.catalog, self.embeddings, receipt, run_id=self.run_id, attempt=attempt.attempt)
         self.embedded += receipt.embedded
         self.failed += recorded.failed
+        self.completed += max(receipt.embedded, recorded.active)
         self.adopted += len(receipt.adopted)
-        self.catalog.end_attempt(
-            receipt.slice_id,
-            attempt.attempt,
-            _state(receipt.error),
-            worker=receipt.worker,
-            embedded=receipt.embedded,
-            failed=recorded.failed,
-            seconds=receipt.seconds,
-            error="" if receipt.error is None else receipt.error.message,
-        )
         if receipt.error is None:
             self._meter.add(one.record.rows, failures=recorded.failed)
             return
@@ -201,9 +194,3 @@ class Waves:
 def _since_done(attempts: list[SliceAttempt]) -> list[SliceAttempt]:
     done = max((place for place, attempt in enumerate(attempts, start=1) if attempt.state is AttemptState.DONE), default=0)
     return attempts[done:]
-
-
-def _state(error: LodestoneError | None) -> AttemptState:
-    if error is None:
-        return AttemptState.DONE
-    return AttemptState.DIED if isinstance(error, WorkerDiedError) else AttemptState.FAILED
