@@ -1,6 +1,7 @@
 """What do Serve and its hops add to a query, one at a time?
 
     python -m benchmarks.graph_overhead [--points 10000] [--queries 100] [--rounds 2] [--variants app graph]
+                                          [--write docs/graph.md]
 
 The same home is asked by the engine in this process, by the service as one deployment (`app`), and by the service as a graph
 (`graph`: the models in one process, the guide engine `prior` in another), the latter two with and without
@@ -29,7 +30,8 @@ import httpx
 import numpy as np
 from PIL import Image
 
-from benchmarks.machine import describe_machine, spread, table
+from benchmarks.loading.pages import publish, report
+from benchmarks.machine import spread, table
 from benchmarks.query_latency import sentences
 from benchmarks.serve_latency import prepare
 from lodestone.config.settings import load_settings
@@ -166,6 +168,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS), metavar="NAME")
+    parser.add_argument("--write", type=Path, help="a page with a section `overhead`")
     parser.add_argument("--json", action="store_true", help="one line of figures, for machines")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="lodestone-graph-") as folder:
@@ -179,12 +182,15 @@ def main() -> None:
     rows = [["p50 [quartiles], ms", *KINDS]]
     for name, kinds in spent.items():
         rows.append([name, *(f"{spread(kinds[kind])} ({added[name][kind]:+.1f})" for kind in KINDS)])
-    print(f"{arguments.points} pictures, one client, {arguments.rounds} x {arguments.queries} queries of each kind")
-    print(table(rows))
-    for kind in KINDS if "app" in added else ():
-        met = added["app"][kind] <= ADDED_MS
-        print(f"app adds at most {ADDED_MS:g} ms to {kind}: {'yes' if met else 'NO'}")
-    print(f"{describe_machine()}, load {os.getloadavg()[0]:.1f}")
+    load = os.getloadavg()[0]
+    each = f"{arguments.rounds} rounds of {arguments.queries} queries of each kind"
+    head = f"{arguments.points:,} pictures, one client, {each}; load {load:.1f}. In brackets: more than in process."
+    goals = [
+        f"- `app` adds at most {ADDED_MS:g} ms to {kind}: {'yes' if added['app'][kind] <= ADDED_MS else 'NO'}"
+        for kind in KINDS
+        if "app" in added
+    ]
+    publish(arguments.write, "overhead", report(head, table(rows), "\n".join(goals)))
 
 
 if __name__ == "__main__":

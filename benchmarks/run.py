@@ -46,6 +46,7 @@ def parts(scratch: Path) -> tuple[Part, ...]:
         Part("Memory of the index job", "benchmarks.index_throughput", (*index, "--memory", "1000", "10000")),
         Part("A warm query in this process", "benchmarks.query_latency"),
         Part("A warm query through the service", "benchmarks.serve_latency"),
+        Part("What Serve's hops add, as one deployment and as a graph", "benchmarks.graph_overhead"),
         Part("The service at a given load", "benchmarks.service_load"),
         Part("The service at three times what saturates it", "benchmarks.service_overload"),
         Part("Model passes that callers share", "benchmarks.service_batching"),
