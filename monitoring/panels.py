@@ -11,6 +11,7 @@ from grafana_foundation_sdk.builders import prometheus, stat, timeseries
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import common, dashboard
 from grafana_foundation_sdk.models.dashboard import DataSourceRef
+from monitoring.queries import Query, by, p95, rate
 
 SECONDS: Final = "s"
 SHARE: Final = "percentunit"
@@ -25,8 +26,7 @@ _TALL: Final = 8
 _SHORT: Final = 4
 _SOURCE: Final = DataSourceRef(type_val="prometheus", uid="$datasource")
 
-Query = tuple[str, str]
-"""PromQL, and the legend of its series."""
+Panel = timeseries.Panel | stat.Panel
 
 
 def lines(
@@ -68,6 +68,20 @@ def lines(
     return panel
 
 
+def rates(
+    title: str, metric: str, label: str, *, where: str = "", help_: str = "", span: int = HALF, stacked: bool = False
+) -> timeseries.Panel:
+    """Growth a second of a counter, by one of its labels."""
+    return lines(title, by(label, rate, metric, where), unit=A_SECOND, help_=help_, span=span, stacked=stacked)
+
+
+def latencies(
+    title: str, histogram: str, label: str, *, where: str = "", help_: str = "", span: int = HALF
+) -> timeseries.Panel:
+    """The 95th percentile of some seconds, by one of their labels."""
+    return lines(f"{title}, p95", by(label, p95, histogram, where), unit=SECONDS, help_=help_, span=span)
+
+
 def number(
     title: str,
     expression: str,
@@ -105,9 +119,7 @@ def number(
     )
 
 
-def board(
-    title: str, uid: str, *, about: str, rows: Sequence[tuple[str, Sequence[timeseries.Panel | stat.Panel]]]
-) -> boards.Dashboard:
+def board(title: str, uid: str, *, about: str, rows: Sequence[tuple[str, Sequence[Panel]]]) -> boards.Dashboard:
     """A dashboard of rows, with a choice of the data source and the namespace.
 
     Args:
