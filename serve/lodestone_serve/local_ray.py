@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lodestone.processes import sweep_folders
+from lodestone_serve.front import PROXY_ENVIRONMENT
 
 _PREFIX = "lodestone-ray-"
 _OBJECT_STORE_BYTES = 100 * 2**20  # requests and answers pass through it in bytes; pictures never do
@@ -30,6 +31,7 @@ _ENVIRONMENT = {
     "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
     # Ten seconds otherwise, three times, before a proxy that died is started again: half a minute without connections.
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
+    **PROXY_ENVIRONMENT,
     # Ray rewrites 127.0.0.1 to the address of a network card unless this is off (as it is outside Linux). With any other
     # address, of loopback too, its servers listen on every network card.
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
@@ -39,11 +41,12 @@ _ENVIRONMENT = {
 
 
 @contextmanager
-def local_ray(resources: Mapping[str, float] | None = None) -> Iterator[Path]:
+def local_ray(resources: Mapping[str, float] | None = None, *, environment: Mapping[str, str] | None = None) -> Iterator[Path]:
     """Start a Ray cluster on this machine and stop it again. Yields its temporary folder (mode 0700), removed at the end.
 
     Args:
         resources: What it offers: `CPU` (2 by default), and custom ones. GPUs are found.
+        environment: Of the processes of Ray alone, besides this one's.
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
@@ -54,21 +57,37 @@ def local_ray(resources: Mapping[str, float] | None = None) -> Iterator[Path]:
 
     offered = {name: amount for name, amount in (resources or {}).items() if name != "GPU"}
     try:
-        ray.init(
-            address="local",
-            num_cpus=int(offered.pop("CPU", 2)),
-            resources=offered or None,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            object_store_memory=_OBJECT_STORE_BYTES,
-            _temp_dir=str(temporary / "ray"),  # Ray opens its own folder to everybody, so it lies inside one that is closed
-            _node_ip_address="127.0.0.1",
-        )
+        with _added(environment or {}):
+            ray.init(
+                address="local",
+                num_cpus=int(offered.pop("CPU", 2)),
+                resources=offered or None,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                _temp_dir=str(temporary / "ray"),  # Ray opens its own folder to everybody, so it lies inside one that is closed
+                _node_ip_address="127.0.0.1",
+            )
         yield temporary
     finally:
         ray.shutdown()
         shutil.rmtree(temporary, ignore_errors=True)  # a dying process may still hold a file; swept next time
+
+
+@contextmanager
+def _added(environment: Mapping[str, str]) -> Iterator[None]:
+    """Ray's processes get this one's environment when they start."""
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def keep_replica_on_loopback() -> None:

@@ -29,6 +29,7 @@ from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavailableError, StoreLockedError
 from lodestone.service import ServiceAddress, error_of, find_service
 from lodestone.store.ownership import StoreOwnership
+from lodestone_serve.front import proxy_variables
 from lodestone_serve.graph.stages import APPLICATION, deployment_options, most_resources
 from lodestone_serve.guards import checked_exposure
 from lodestone_serve.local_ray import local_ray
@@ -69,7 +70,8 @@ def serve_forever(
         stack.enter_context(reserved)
         stack.enter_context(_handled(stop))
         stack.enter_context(_interruptible(stop))
-        temporary = stack.enter_context(local_ray(_resources(options or deployment_options(settings))))
+        resources = _resources(options or deployment_options(settings))
+        temporary = stack.enter_context(local_ray(resources, environment=proxy_variables(settings)))
         stop.install()  # again: Ray has put a handler of its own in place
         stack.callback(_shut_down)
         _start(settings, _http(settings, host, port), address.token, temporary / "failure.json", options=options)

@@ -71,6 +71,7 @@ TRANSIENT = {
     "overloaded": problem(429, "overloaded", retry_after=0),
     "unavailable": problem(503, "store_failed", retry_after=0),
     "a gateway's page": answer(502, b"<html>bad gateway</html>", kind="text/html"),
+    "a replica that died": answer(500, b"Internal Server Error", kind="text/plain"),
     "closed": b"",
     "cut": CUT,
 }
@@ -122,7 +123,7 @@ FATAL: list[tuple[bytes, type[LodestoneError], str]] = [
     (problem(418, "a_code_of_tomorrow", "new"), InvalidRequestError, "new"),
     (answer(401, b"login first", kind="text/plain"), UnauthorizedError, "HTTP 401"),
     (answer(408, b"timed out", kind="text/plain"), DeadlineExceededError, "HTTP 408"),
-    (answer(500, b"Traceback", kind="text/plain"), LodestoneError, "HTTP 500"),
+    (problem(500, "internal_error", "a defect"), LodestoneError, "a defect"),
     (answer(307, b"", Location="https://elsewhere.example/"), ServiceUnavailableError, "redirects"),
     (answer(200, b"<html>welcome to the hotel's wireless</html>", kind="text/html"), ServiceUnavailableError, "text/html"),
     (answer(200, b'{"query_id": 3}'), ServiceUnavailableError, "application/json"),
@@ -137,6 +138,16 @@ def test_what_would_only_fail_again_is_raised_at_once(
     with scripted(trouble) as server, client(server) as asker, pytest.raises(kind, match=said):
         search(asker)
     assert len(server.asked) == 1
+
+
+def test_a_dead_replica_is_told_as_a_service_that_is_not_there(client: Maker) -> None:
+    told = TRANSIENT["a replica that died"]
+    with (
+        scripted(told) as server,
+        client(server, policy=RetryPolicy(attempts=1)) as asker,
+        pytest.raises(ServiceUnavailableError, match="HTTP 500 from /v1/search"),
+    ):
+        search(asker)
 
 
 def test_a_problem_keeps_its_hint_and_facts(client: Maker) -> None:

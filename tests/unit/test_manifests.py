@@ -123,12 +123,14 @@ def test_replicas_without_a_place_are_noticed(change: dict[str, Any], said: str)
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
 def test_ray_containers_have_the_environment_that_serve_was_measured_with(overlay: str) -> None:
+    from lodestone_serve.front import proxy_variables
     from lodestone_serve.graph.config import ENVIRONMENT
 
+    wanted = ENVIRONMENT | proxy_variables(serving.settings_of(overlay))
     for pod in ray_pods(overlay):
         if pod.labels["lodestone/ray"] == "service":
             given = {each["name"]: each.get("value") for each in pod.spec["containers"][0]["env"]}
-            assert {name: given.get(name) for name in ENVIRONMENT} == ENVIRONMENT, pod.where
+            assert {name: given.get(name) for name in wanted} == wanted, pod.where
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

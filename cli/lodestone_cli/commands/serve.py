@@ -73,6 +73,7 @@ def build(
     """
     _configured(config)
     with Session(home=home, profile=profile, output=output) as session:
+        from lodestone_serve.front import PROXY_ENVIRONMENT, proxy_variables
         from lodestone_serve.graph.config import as_yaml, serve_config
         from lodestone_serve.graph.secrets import secret_variables
 
@@ -86,6 +87,8 @@ def build(
             sys.stdout.write(as_yaml(made))
         for variable in secret_variables(settings):
             session.messages.print(f"left out, to be set in the environment of every container: {variable}")
+        for variable, value in (PROXY_ENVIRONMENT | proxy_variables(settings)).items():
+            session.messages.print(f"for the proxies, in the environment of every container: {variable}={value}")
 
 
 @app.command()

@@ -77,13 +77,15 @@ def refused(answer: httpx.Response, url: str) -> Failed:
         return Failed(ServiceUnavailableError(f"{url} redirects elsewhere ({status})", hint=hint), fatal=True)
     found = _problem_in(answer)
     if found is None:
-        detail = f"HTTP {status} from {answer.url.path}"
-        error = error_of({"status": status, "detail": detail, "hint": "something between here and the service answered"})
+        said, hint = f"HTTP {status} from {answer.url.path}", "something between here and the service answered"
+        # A 500 without a problem is no answer of the service's: its replica died, or what is in front of it failed.
+        plain = ServiceUnavailableError(said, hint=hint) if status == 500 else None
+        error = plain or error_of({"status": status, "detail": said, "hint": hint})
     else:
         error = error_of({**found, "status": status})
     if retry_after is not None and status == 429:
         error.details.setdefault("retry_after", retry_after)
-    transient = status in {429, 502, 503} or (status == 504 and found is None)
+    transient = status in {429, 502, 503} or (status in {500, 504} and found is None)
     return Failed(
         error,
         reached=status != 429,

@@ -12,6 +12,7 @@ import yaml
 
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError
+from lodestone_serve.front import PROXY_ENVIRONMENT
 from lodestone_serve.graph.llm import LLM_APPLICATION
 from lodestone_serve.graph.secrets import public_settings
 from lodestone_serve.graph.stages import APPLICATION, as_served, deployment_options
@@ -27,6 +28,9 @@ ENVIRONMENT: Final = {
     # Ten seconds otherwise, before the autoscaler hears of a load.
     "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
     "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
+    # Of the controller, which looks three times before it starts a dead proxy again: half a minute without it.
+    "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
+    **PROXY_ENVIRONMENT,
 }
 """Environment variables that every Ray container of a cluster should have: Ray reads them when it is imported."""
 

@@ -1,0 +1,213 @@
+"""What does a client get while nobody behind Serve's proxy answers? A problem, at its deadline; never silence or plain text.
+
+Every proxy of Ray Serve runs this around itself (`PROXY_ENVIRONMENT` names it; Ray calls `middlewares` when a proxy starts). A
+request whose replica is dead, or not there yet, never reaches the service that would keep its deadline, so the proxy keeps it:
+counted from the end of the body, until the answer begins. What streams is not cut, however long it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from starlette.middleware import Middleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lodestone.errors import (
+    ConfigurationError,
+    DeadlineExceededError,
+    LodestoneError,
+    OverloadedError,
+    ServiceUnavailableError,
+)
+from lodestone_serve.problems import problem_of, problem_response
+
+if TYPE_CHECKING:
+    from lodestone.config.settings import Settings
+
+PROXY_ENVIRONMENT: Final = {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "lodestone_serve.front:middlewares"}
+"""Environment variable of Ray's processes that puts this into the proxies."""
+
+GRACE_S: Final = 1.0
+"""Seconds beyond a deadline: the service itself should be the one that says so."""
+
+_DEADLINE: Final = "LODESTONE_QUERY__DEADLINE_MS"
+_PATIENCE: Final = "LODESTONE_SERVE__PATIENCE_S"
+_LONGEST_S: Final = 600.0  # that a query may be allowed, and that the line of a batch waits for its turn
+_PATIENCE_S: Final = 60.0
+_NAMED: Final = re.compile(rb'"deadline_ms"\s*:\s*(\d{1,6})(?!\d)')
+_IN_QUERY: Final = re.compile(rb"(?:^|&)deadline_ms=(\d{1,6})(?:&|$)")
+_TAIL: Final = 64  # bytes of a chunk in which a name may have begun
+_NOT_OURS: Final = "/-/"  # the proxy's own routes
+_BATCH: Final = "/v1/search/batch"
+_ENDLESS: Final = re.compile(r"DELETE /v1/(?:corpora|directories)/.+|POST /v1/internal/shadow")
+_DRAWN_OR_REPLAYED: Final = re.compile(r"POST /v1/(?:images/generations|queries/[^/]+/replay)")
+_SEARCH: Final = re.compile(r"\w+ /v1/(?:search(?:/.*)?|images/[^/]+/similar)")
+_AGAIN: Final = "send it again; what reads or searches may always be repeated, a write with its Idempotency-Key"
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long an answer may take to begin, in seconds.
+
+    Attributes:
+        deadline_s: Of a query that names no deadline.
+        patience_s: Where no deadline counts.
+    """
+
+    deadline_s: float
+    patience_s: float
+
+    @classmethod
+    def of_environment(cls, environment: Mapping[str, str]) -> Waits:
+        """As `proxy_variables` wrote it; where it did not, the longest deadline that there may be.
+
+        Raises:
+            ConfigurationError: a variable is no number.
+        """
+        deadline_ms = _number(environment, _DEADLINE, _LONGEST_S * 1000)
+        return cls(deadline_ms / 1000, _number(environment, _PATIENCE, _PATIENCE_S))
+
+    def allowed(self, method: str, path: str, named_ms: int | None) -> float | None:
+        """Seconds for a request; None: any time.
+
+        Args:
+            method: Of the request.
+            path: Of the request.
+            named_ms: The (longest) deadline that it names.
+        """
+        asked = f"{method} {path}"
+        if _ENDLESS.fullmatch(asked):
+            return None
+        if _DRAWN_OR_REPLAYED.fullmatch(asked):
+            usual = _LONGEST_S
+        else:
+            usual = self.deadline_s if _SEARCH.fullmatch(asked) else self.patience_s
+        seconds = usual if named_ms is None else named_ms / 1000
+        return seconds + GRACE_S + (_LONGEST_S if path == _BATCH else 0.0)
+
+
+def proxy_variables(settings: Settings) -> dict[str, str]:
+    """What the processes of Ray must find in their environment for the proxies to know the service's limits."""
+    return {_DEADLINE: str(settings.query.deadline_ms), _PATIENCE: f"{settings.serve.patience_s:g}"}
+
+
+def middlewares() -> list[Middleware]:
+    """Called by Ray Serve in each proxy."""
+    return [Middleware(Front, waits=Waits.of_environment(os.environ))]
+
+
+class Front:
+    """ASGI middleware around the proxy.
+
+    Args:
+        app: The proxy.
+        waits: How long it may be silent.
+    """
+
+    def __init__(self, app: ASGIApp, *, waits: Waits) -> None:
+        self._app = app
+        self._waits = waits
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the proxy answer; answer in its place where it does not."""
+        path: str = scope.get("path", "")
+        if scope["type"] != "http" or path.startswith(_NOT_OURS):
+            await self._app(scope, receive, send)
+            return
+        late = asyncio.timeout(None)
+        exchange = _Exchange(scope, receive, send, waits=self._waits, late=late)
+        try:
+            async with late:
+                await self._app(scope, exchange.receive, exchange.send)
+        except TimeoutError:
+            if not late.expired():
+                raise
+        finally:
+            exchange.waiting = False
+        if not exchange.begun:
+            await problem_response(problem_of(exchange.failure(), instance=path))(scope, receive, send)
+
+
+class _Exchange:
+    """One request and its answer on their way through.
+
+    Attributes:
+        waiting: Whether the time counts.
+        begun: Whether the client has the beginning of an answer.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, *, waits: Waits, late: asyncio.Timeout) -> None:
+        self.waiting = True
+        self.begun = False
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._waits = waits
+        self._late = late
+        self._refused: int | None = None
+        self._tail = b""
+        self._named = max((int(one) for one in _IN_QUERY.findall(scope.get("query_string", b""))), default=None)
+
+    async def receive(self) -> Message:
+        """The client's next message; the time counts from its last one."""
+        message = await self._receive()
+        if self._counting and message["type"] == "http.request":
+            self._look(message.get("body", b""))
+            if not message.get("more_body", False):
+                seconds = self._waits.allowed(self._scope["method"], self._scope["path"], self._named)
+                if seconds is not None:
+                    self._late.reschedule(asyncio.get_running_loop().time() + seconds)
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Pass on what the service sent; keep back the plain text by which Ray Serve says that nobody answers."""
+        if message["type"] == "http.response.start":
+            if self._counting:
+                self._late.reschedule(None)
+            self.waiting = False
+            kind = next((value for name, value in message["headers"] if name.lower() == b"content-type"), b"")
+            if message["status"] in {408, 429, 503} and kind.startswith(b"text/plain"):
+                self._refused = message["status"]
+            else:
+                self.begun = True
+        if self.begun:
+            await self._send(message)
+
+    def failure(self) -> LodestoneError:
+        """Why there is no answer."""
+        if self._refused == 408 or self._late.expired():
+            return DeadlineExceededError(
+                "nobody answered in time: the service is starting again, or too busy",
+                hint=f"{_AGAIN}; /readyz tells when the service is back",
+            )
+        if self._refused == 429:
+            return OverloadedError("more requests wait for the service than may", hint="ask again after Retry-After")
+        return ServiceUnavailableError("who worked on this request has gone, before there was an answer", hint=_AGAIN)
+
+    @property
+    def _counting(self) -> bool:
+        return self.waiting and not self._late.expired()
+
+    def _look(self, chunk: bytes) -> None:
+        """Find the deadlines that the body names. Quotes within a string of JSON are escaped, so no query's words count."""
+        seen = self._tail + chunk
+        named = [int(one) for one in _NAMED.findall(seen)]
+        if named:
+            self._named = max(named) if self._named is None else max(self._named, *named)
+        self._tail = seen[-_TAIL:]
+
+
+def _number(environment: Mapping[str, str], name: str, otherwise: float) -> float:
+    given = environment.get(name, "")
+    try:
+        number = float(given) if given else otherwise
+    except ValueError:
+        number = -1.0
+    if not 0 < number < float("inf"):
+        raise ConfigurationError(f"{name} is {given!r}", hint="give a number above 0, in the environment of every container")
+    return number
