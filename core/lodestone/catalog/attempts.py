@@ -11,12 +11,12 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, func, insert, or_, select, tuple_, update
+from sqlalchemy import Connection, Row, and_, func, insert, or_, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
 from lodestone.catalog.records import AttemptState, Receipt, SliceAttempt
-from lodestone.catalog.sql import PAGE, chunks, upsert
+from lodestone.catalog.sql import chunks, upsert
 from lodestone.errors import NotFoundError
 
 _LOST = (AttemptState.FAILED, AttemptState.DIED)
@@ -125,20 +125,12 @@ class AttemptRows(CatalogBase):
     def attempts(self, slice_id: str | None = None, run_id: str | None = None) -> Iterator[SliceAttempt]:
         """Tries at one slice (or all) of one run (or all), by slice and number, a page at a time."""
         table = tables.slice_attempts
-        key = (table.c.slice_id, table.c.attempt)
-        query = select(table).order_by(*key).limit(PAGE)
+        query = select(table)
         if slice_id is not None:
             query = query.where(table.c.slice_id == slice_id)
         if run_id is not None:
             query = query.where(table.c.run_id == run_id)
-        page: list[SliceAttempt] = []
-        while True:
-            after = [tuple_(*key) > tuple_(page[-1].slice_id, page[-1].attempt)] if page else []
-            with self._reading() as connection:
-                page = [_attempt(row) for row in connection.execute(query.where(*after))]
-            yield from page
-            if len(page) < PAGE:
-                return
+        return map(_attempt, self._streamed(query, (table.c.slice_id, table.c.attempt)))
 
     def failed_attempts(self, slice_ids: Iterable[str]) -> dict[str, int]:
         """How many tries at a slice failed or died since the last one that was done; slices without any are left out.

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
-from sqlalchemy import Connection, delete, exists, func, insert, select, tuple_, update
+from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.reader import Reader
@@ -64,22 +64,12 @@ class CompactionRows(SliceRows):
     def live_receipts(self, corpus_id: str) -> Iterator[Receipt]:
         """Receipts of all slices that pictures are in, by slice and part, a page at a time."""
         receipts, slices = tables.receipts, tables.slices
-        key = (receipts.c.slice_id, receipts.c.part)
         query = (
             select(receipts)
             .join(slices, slices.c.slice_id == receipts.c.slice_id)
             .where(slices.c.corpus_id == corpus_id, exists().where(tables.images.c.slice_id == slices.c.slice_id))
-            .order_by(*key)
-            .limit(PAGE)
         )
-        page: list[Receipt] = []
-        while True:
-            after = [tuple_(*key) > tuple_(page[-1].slice_id, page[-1].part)] if page else []
-            with self._reading() as connection:
-                page = [Receipt(*row) for row in connection.execute(query.where(*after))]
-            yield from page
-            if len(page) < PAGE:
-                return
+        return (Receipt(*row) for row in self._streamed(query, (receipts.c.slice_id, receipts.c.part)))
 
     def part_usage(self, corpus_id: str | None = None) -> list[PartUsage]:
         """What the parts of a corpus (or of all) take, by part."""

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, and_, delete, exists, literal, or_, select
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
 from lodestone.catalog.records import ImageState
-from lodestone.catalog.sql import PAGE, chunks, insert_ignoring
+from lodestone.catalog.sql import chunks, insert_ignoring
 
 
 class DeletionRows(CatalogBase):
@@ -31,17 +31,8 @@ class DeletionRows(CatalogBase):
             .outerjoin(done, and_(done.c.image_id == graves.c.image_id, done.c.collection == collection))
             .where(done.c.image_id.is_(None))
             .where(or_(images.c.image_id.is_(None), images.c.state.in_([ImageState.GONE, ImageState.FAILED])))
-            .order_by(graves.c.image_id)
-            .limit(PAGE)
         )
-        last = ""
-        while True:
-            with self._reading() as connection:
-                page = list(connection.execute(query.where(graves.c.image_id > last)).scalars())
-            yield from page
-            if len(page) < PAGE:
-                return
-            last = page[-1]
+        return (row.image_id for row in self._streamed(query, (graves.c.image_id,)))
 
     def mark_deleted(self, collection: str, image_ids: Iterable[str]) -> None:
         """Record that `collection` no longer holds these pictures. One that came back meanwhile is left alone."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, literal, select, tuple_
+from sqlalchemy import Connection, delete, func, insert, literal, select
 
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
@@ -87,21 +87,12 @@ class DuplicateRows(CatalogBase):
         gone = select(images.c.image_id).where(
             images.c.image_id == table.c.image_id, images.c.state.in_([ImageState.GONE, ImageState.FAILED])
         )
-        key = (table.c.kind, *_KEY)
-        query = select(table).where(~gone.exists()).order_by(*key).limit(PAGE)
+        query = select(table).where(~gone.exists())
         if kind is not None:
             query = query.where(table.c.kind == kind)
         if corpus_id is not None:
             query = query.where(table.c.corpus_id == corpus_id)
-        last: DuplicateRecord | None = None
-        while True:
-            after = [] if last is None else [tuple_(*key) > tuple_(last.kind, last.group_id, last.distance, last.image_id)]
-            with self._reading() as connection:
-                page = [DuplicateRecord(*row) for row in connection.execute(query.where(*after))]
-            yield from page
-            if len(page) < PAGE:
-                return
-            last = page[-1]
+        return (DuplicateRecord(*row) for row in self._streamed(query, (table.c.kind, *_KEY)))
 
     def duplicate_groups(self, image_ids: Iterable[str]) -> dict[str, str]:
         """Image id -> id of its group; pictures without copies are left out.

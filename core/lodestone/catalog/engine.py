@@ -13,18 +13,19 @@ Driver errors leave here as `LodestoneError`s.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy import URL, Column, Connection, Engine, Row, Select, create_engine, event, make_url, text, tuple_
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, wait_random_exponential
 
 from lodestone.catalog.once import Once
 from lodestone.catalog.reader import Reader, is_lost
+from lodestone.catalog.sql import PAGE, placed
 from lodestone.errors import CatalogError, ConfigurationError, OutOfSpaceError
 
 _T = TypeVar("_T")
@@ -162,6 +163,28 @@ class CatalogBase:
     def _reading(self) -> Iterator[Reader]:
         with translated_errors(), Reader(self._engine, patience=_SERVER_SECONDS) as reader:
             yield reader
+
+    def _streamed(
+        self, query: Select[Any], key: Sequence[Column[Any]], *, after: Sequence[Any] = (), at_once: int = 0
+    ) -> Iterator[Row[*tuple[Any, ...]]]:
+        """Rows of a query by a unique key, a page at a time. No transaction stays open between pages.
+
+        Args:
+            query: Selects the key's columns, among others; neither sorted nor limited.
+            key: What to sort by.
+            after: Values of the key that the first row comes after.
+            at_once: Rows a page; 0 for PAGE.
+        """
+        size = at_once or PAGE
+        query = query.order_by(*key).limit(size)
+        while True:
+            beyond = [tuple_(*key) > placed(key, after)] if after else []
+            with self._reading() as connection:
+                page = connection.execute(query.where(*beyond)).all()
+            yield from page
+            if len(page) < size:
+                return
+            after = [getattr(page[-1], column.key) for column in key]
 
     def _write(
         self, change: Callable[[Connection], _T], *, attempt: Callable[[Callable[[Connection], _T]], _T] | None = None

@@ -12,14 +12,14 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, func, select, tuple_, update
+from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.deletions import bury, lift
 from lodestone.catalog.engine import CatalogBase
 from lodestone.catalog.identity import mint_image_id
 from lodestone.catalog.records import ImageRecord, ImageState
-from lodestone.catalog.sql import PAGE, chunks, insert_ignoring
+from lodestone.catalog.sql import chunks, insert_ignoring
 from lodestone.catalog.tags import queue_tagged
 from lodestone.errors import NotFoundError
 
@@ -46,15 +46,8 @@ class ImageRows(CatalogBase):
         No transaction stays open between pages, so the caller may write while it reads.
         """
         images = tables.images
-        query = select(*IMAGE_COLUMNS).where(images.c.root_id == root_id).order_by(images.c.uri).limit(PAGE)
-        last: str | None = None
-        while True:
-            with self._reading() as connection:
-                page = connection.execute(query if last is None else query.where(images.c.uri > last)).all()
-            yield from map(image_record, page)
-            if len(page) < PAGE:
-                return
-            last = page[-1].uri
+        query = select(*IMAGE_COLUMNS).where(images.c.root_id == root_id)
+        return map(image_record, self._streamed(query, (images.c.uri,)))
 
     def image_page(
         self, roots: Sequence[str], limit: int, *, after: tuple[str, str] | None = None, states: Collection[ImageState]
@@ -85,18 +78,9 @@ class ImageRows(CatalogBase):
     def images_without_slice(self, corpus_id: str) -> Iterator[ImageRecord]:
         """Pending pictures of a corpus that are in no slice, by root and uri, a page at a time, as `images_of_root`."""
         images = tables.images
-        key = (images.c.root_id, images.c.uri)
         waiting = (images.c.corpus_id == corpus_id, images.c.state == ImageState.PENDING, images.c.slice_id.is_(None))
-        query = select(*IMAGE_COLUMNS).where(*waiting).order_by(*key).limit(PAGE)
-        last: Row[Any] | None = None
-        while True:
-            after = [] if last is None else [tuple_(*key) > tuple_(last.root_id, last.uri)]
-            with self._reading() as connection:
-                page = connection.execute(query.where(*after)).all()
-            yield from map(image_record, page)
-            if len(page) < PAGE:
-                return
-            last = page[-1]
+        query = select(*IMAGE_COLUMNS).where(*waiting)
+        return map(image_record, self._streamed(query, (images.c.root_id, images.c.uri)))
 
     def images_by_uri(self, root_id: str, uris: Iterable[str]) -> dict[str, ImageRecord]:
         """Pictures of a root by uri, in every state; unknown uris are left out."""
@@ -156,19 +140,8 @@ class ImageRows(CatalogBase):
     def active_ids(self, corpus_id: str, *, after: str = "") -> Iterator[str]:
         """Ids of the corpus's pictures that can be found, above an id, ascending, a page at a time."""
         images = tables.images
-        query = (
-            select(images.c.image_id)
-            .where(images.c.corpus_id == corpus_id, images.c.state == ImageState.ACTIVE)
-            .order_by(images.c.image_id)
-            .limit(PAGE)
-        )
-        while True:
-            with self._reading() as connection:
-                page = list(connection.execute(query.where(images.c.image_id > after)).scalars())
-            yield from page
-            if len(page) < PAGE:
-                return
-            after = page[-1]
+        query = select(images.c.image_id).where(images.c.corpus_id == corpus_id, images.c.state == ImageState.ACTIVE)
+        return (row.image_id for row in self._streamed(query, (images.c.image_id,), after=(after,)))
 
     def count_by_root(self, corpus_id: str) -> dict[str, int]:
         """Root id -> number of its searchable (active) pictures; roots without any are left out."""

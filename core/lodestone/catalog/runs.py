@@ -17,7 +17,7 @@ from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
 from lodestone.catalog.reader import Reader
 from lodestone.catalog.records import Failure, Run, RunState
-from lodestone.catalog.sql import PAGE, chunks, placed, upsert
+from lodestone.catalog.sql import chunks, placed, upsert
 from lodestone.errors import NotFoundError
 
 _FAILURE_COLUMNS = tuple(tables.failures.c[name] for name in ("run_id", "root_id", "uri", "code", "message", "image_id"))
@@ -220,20 +220,12 @@ class RunRows(CatalogBase):
     def failures(self, *, run_id: str | None = None, corpus_id: str | None = None) -> Iterator[Failure]:
         """Failures last met in a run, or standing in a corpus, or all, by root and uri, a page at a time."""
         table, roots = tables.failures, tables.roots
-        key = (table.c.root_id, table.c.uri, table.c.code)
-        query = select(*_FAILURE_COLUMNS).order_by(*key).limit(PAGE)
+        query = select(*_FAILURE_COLUMNS)
         if run_id is not None:
             query = query.where(table.c.run_id == run_id)
         if corpus_id is not None:
             query = query.where(table.c.root_id.in_(select(roots.c.root_id).where(roots.c.corpus_id == corpus_id)))
-        page: list[Failure] = []
-        while True:
-            after = [tuple_(*key) > tuple_(page[-1].root_id, page[-1].uri, page[-1].code)] if page else []
-            with self._reading() as connection:
-                page = [Failure(*row) for row in connection.execute(query.where(*after))]
-            yield from page
-            if len(page) < PAGE:
-                return
+        return (Failure(*row) for row in self._streamed(query, (table.c.root_id, table.c.uri, table.c.code)))
 
     def count_failures(self, *, run_id: str | None = None, corpus_id: str | None = None, root_id: str | None = None) -> int:
         """Number of what `failures` would yield; of one root where it is named."""

@@ -15,7 +15,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Exists,
-    Row,
     Select,
     bindparam,
     delete,
@@ -23,7 +22,6 @@ from sqlalchemy import (
     func,
     insert,
     select,
-    tuple_,
     update,
 )
 
@@ -31,7 +29,7 @@ from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
 from lodestone.catalog.images import IMAGE_COLUMNS, image_record
 from lodestone.catalog.records import ImageRecord, ImageState, Receipt, SliceRecord
-from lodestone.catalog.sql import PAGE, chunks, insert_ignoring, upsert
+from lodestone.catalog.sql import chunks, insert_ignoring, upsert
 
 LIVING = (ImageState.PENDING, ImageState.ACTIVE)
 _ORDER = (tables.slices.c.seq, tables.slices.c.slice_id)
@@ -86,15 +84,7 @@ class SliceRows(CatalogBase):
 
     def _paged(self, query: Select[Any]) -> Iterator[SliceRecord]:
         """The slices that a query over `slices` gives, oldest first."""
-        query = query.order_by(*_ORDER).limit(PAGE)
-        page: Sequence[Row[Any]] = []
-        while True:
-            after = [tuple_(*_ORDER) > tuple_(page[-1].seq, page[-1].slice_id)] if page else []
-            with self._reading() as connection:
-                page = connection.execute(query.where(*after)).all()
-            yield from (SliceRecord(*tuple(row)[:-1]) for row in page)
-            if len(page) < PAGE:
-                return
+        return (SliceRecord(*tuple(row)[:-1]) for row in self._streamed(query, _ORDER))
 
     def slices_without(self, part: str, corpus_id: str | None = None) -> list[SliceRecord]:
         """Live slices that have no receipt for `part`: what is unfinished, oldest first."""

@@ -86,15 +86,8 @@ class TrustRows(CatalogBase):
     def trust_events(self, *, after: int = 0) -> Iterator[TrustEvent]:
         """All events after number `after`, oldest first, a page at a time."""
         table = tables.trust_events
-        query = select(table).order_by(table.c.seq).limit(_PAGE)
-        last = after
-        while True:
-            with self._reading() as connection:
-                page = [TrustEvent(*row) for row in connection.execute(query.where(table.c.seq > last))]
-            yield from page
-            if len(page) < _PAGE:
-                return
-            last = page[-1].seq
+        rows = self._streamed(select(table), (table.c.seq,), after=(after,), at_once=_PAGE)
+        return (TrustEvent(*row) for row in rows)
 
     def recent_trust_events(self, *, topic: str | None = None, offset: int = 0, limit: int = 100) -> list[TrustEvent]:
         """A page of events of one topic, or of all, newest first."""
