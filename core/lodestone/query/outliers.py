@@ -20,8 +20,10 @@ import math
 import threading
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from functools import cache
+from typing import Any, Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +118,7 @@ def judge_guides(
 
 
 def warm_up() -> None:
-    """Import and compile UMAP and LOF: 10 to 30 seconds in a new process, which the first 15 guides would pay otherwise."""
+    """Import and compile UMAP and LOF: 10 to 30 seconds on a new machine, which the first 15 guides would pay otherwise."""
     rng = np.random.default_rng(0)
     vectors, around = (rng.standard_normal((rows, 8)).astype(np.float32) for rows in (UMAP_FROM, _FEWEST_BACKGROUND))
     judge_guides({"space": vectors}, {"space": 1.0}, background={"space": around})
@@ -131,12 +133,11 @@ def local_outlier_factors(guides: Vectors, around: Vectors, *, seed: int = 0) ->
         seed: Of UMAP.
     """
     from sklearn.neighbors import LocalOutlierFactor
-    from umap import UMAP
 
     rows = np.concatenate([guides, around])
     with _ONE_MAP, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about settings that are meant
-        reducer = UMAP(
+        reducer = _umap().UMAP(
             n_neighbors=min(_NEIGHBOURS, len(rows) - 1),
             n_components=_DIMENSIONS,
             n_epochs=_EPOCHS,
@@ -149,6 +150,17 @@ def local_outlier_factors(guides: Vectors, around: Vectors, *, seed: int = 0) ->
         places = reducer.fit_transform(rows)[: len(guides)]
     factors: Values = -LocalOutlierFactor(n_neighbors=len(guides) // 2).fit(places).negative_outlier_factor_
     return factors
+
+
+@cache
+def _umap() -> Any:  # noqa: ANN401 (a module without types)
+    """UMAP's module; what of it is compiled here is kept on disk, where the next process finds it in a fraction of a second."""
+    from umap import umap_
+
+    for name in ("fast_knn_indices", "smooth_knn_dist", "compute_membership_strengths"):
+        with suppress(AttributeError, RuntimeError):  # another release; no folder that numba may write to
+            getattr(umap_, name).enable_caching()
+    return umap_
 
 
 def _principal(rows: Vectors) -> Vectors:
