@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 
-import httpx
-import numpy as np
 import pytest
 from tests.support.cli import Finished, run_here
 from tests.support.home import settings_for
 from tests.support.pictures import write_photo, write_photos
 from tests.support.served import Served, served_here
+from tests.support.steady_load import TEXTS, Load, Ranking, all_same, ranking, same, steady_load
 
 from lodestone.config.settings import Settings
 from lodestone.indexing.report import IndexRequest
@@ -24,12 +19,10 @@ from lodestone.indexing.run import index_paths
 from lodestone.learn.artefact import BridgeWeights
 from lodestone.query.trace import Trace
 from lodestone.runtime import Runtime
-from lodestone_schemas.api import FeedbackRequest, SearchRequest, SearchResponse
+from lodestone_schemas.api import FeedbackRequest, SearchRequest
 
 LITE1 = "efficientnet-lite1"
-TEXTS = ("coloured dots", "a red balloon", "something green on the left", "the night sky")
 PICTURES = 24
-Ranking = tuple[tuple[str, float], ...]
 
 
 @pytest.fixture(scope="module")
@@ -60,69 +53,6 @@ def swap(settings: Settings, *arguments: str) -> str:
     return state
 
 
-@dataclass
-class Load:
-    """People who search all the time."""
-
-    url: str
-    answers: list[tuple[str, SearchResponse]] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-    over: threading.Event = field(default_factory=threading.Event)
-
-    def ask(self, first: int) -> None:
-        with httpx.Client(base_url=self.url, timeout=60, trust_env=False) as client:
-            for text in itertools.islice(itertools.cycle(TEXTS), first, None):
-                if self.over.wait(0.02):
-                    return
-                try:
-                    answer = client.post("/v1/search", json={"query": text, "guides": 0, "limit": 10, "deadline_ms": 30_000})
-                except httpx.HTTPError as error:
-                    self.failures.append(repr(error))
-                    continue
-                if answer.status_code == 200:
-                    self.answers.append((text, SearchResponse.model_validate_json(answer.content)))
-                else:
-                    self.failures.append(answer.text)
-
-    def more(self, count: int = 4) -> None:
-        """Return after some more answers."""
-        wanted, end = len(self.answers) + count, time.monotonic() + 60
-        while len(self.answers) < wanted:
-            assert time.monotonic() < end, "queries are not answered any more"
-            time.sleep(0.02)
-
-
-@contextmanager
-def steady_load(served: Served) -> Iterator[Load]:
-    load = Load(served.address.url)
-    people = [threading.Thread(target=load.ask, args=(number,)) for number in range(2)]
-    for one in people:
-        one.start()
-    try:
-        load.more()
-        yield load
-        load.more()
-    finally:
-        load.over.set()
-        for one in people:
-            one.join()
-
-
-def ranking(response: SearchResponse) -> Ranking:
-    return tuple((hit.image_id, hit.score) for hit in response.hits)
-
-
-def same(one: Ranking, other: Ranking) -> bool:
-    """Equal but for the last digits: texts are encoded in batches, whose size differs."""
-    ids, scores = zip(*one, strict=True)
-    other_ids, other_scores = zip(*other, strict=True)
-    return ids == other_ids and bool(np.allclose(scores, other_scores, rtol=1e-5, atol=1e-5))  # scores are in deviations
-
-
-def all_same(ones: dict[str, Ranking], others: dict[str, Ranking]) -> bool:
-    return all(same(ones[text], others[text]) for text in TEXTS)
-
-
 def asked_now(served: Served) -> dict[str, Ranking]:
     with served.client() as client:
         return {
@@ -148,7 +78,7 @@ def assert_whole_and_of_one_version(load: Load, served: Served, references: list
 
 def test_another_backbone_is_put_behind_a_space_and_taken_back_under_load(settings: Settings, served: Served) -> None:
     old = asked_now(served)
-    with steady_load(served) as load:
+    with steady_load(served.address.url) as load:
         report = lodestone(settings, "models", "swap", "--executor", "inline", "--space", "labels", "--to", LITE1).json
         assert (report["state"], report["embedded"], report["computed"]) == ("shadow", PICTURES, [LITE1])
         assert all_same(asked_now(served), old)
@@ -172,7 +102,7 @@ def test_another_bridge_whose_words_lie_elsewhere_too_is_swapped_in_under_load(s
     path = other.save(runtime.home.artifacts / "bridge")
     runtime.catalog.add_artifact("bridge", other.version, f"bridge/{path.name}", {})
     old = asked_now(served)
-    with steady_load(served) as load:
+    with steady_load(served.address.url) as load:
         report = lodestone(settings, "models", "swap", "--space", "bridge", "--to", other.version).json
         assert (report["state"], report["embedded"]) == ("shadow", 0)
         assert swap(settings, "--promote") == "promoted"

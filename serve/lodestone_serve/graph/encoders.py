@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from lodestone.runtime import Runtime
     from lodestone.spaces.base import Projection
 
+Versions = frozenset[tuple[str, str]]  # space, collection
+
 KEPT: Final = 2  # sets of versions: those in force, and those that a swap brings or has just retired
 BATCH: Final = "batch"  # of `user_config`: items of one pass at most
 _log = structlog.get_logger("lodestone.serve")
@@ -45,8 +47,9 @@ class Encoders:
         from lodestone.runtime import Runtime
 
         self._batch = batch
-        self._loaded: OrderedDict[frozenset[tuple[str, str]], SharedEncoder] = OrderedDict()
-        self._loading = asyncio.Lock()
+        self._loaded: OrderedDict[Versions, SharedEncoder] = OrderedDict()
+        self._loading: dict[Versions, asyncio.Task[SharedEncoder]] = {}
+        self._turn = asyncio.Lock()
         with host.noted():
             settings = _with_own_threads(host.prepare())
             self._metrics = Metrics(mirror_of_replica())
@@ -105,17 +108,28 @@ class Encoders:
     async def _versions(self, collections: Mapping[str, str]) -> SharedEncoder:
         key = _key(collections)
         found = self._loaded.get(key)
-        if found is None:
-            async with self._loading:
-                found = self._loaded.get(key)
-                if found is None:
-                    _log.info("other versions of spaces are loaded", collections=dict(collections))
-                    found = await asyncio.to_thread(self._load_named, dict(collections))
-                    self._loaded[key] = found
-                    while len(self._loaded) > KEPT:
-                        self._loaded.popitem(last=False)
-        self._loaded.move_to_end(key)
-        return found
+        if found is not None:
+            self._loaded.move_to_end(key)
+            return found
+        loading = self._loading.get(key)
+        if loading is None:
+            loading = asyncio.create_task(self._load_beside(key, dict(collections)), name="versions of spaces are loaded")
+            loading.add_done_callback(_looked_at)
+            self._loading[key] = loading
+        # Not cancelled with who waits: a model that takes longer to load than a query may take would never be loaded.
+        return await asyncio.shield(loading)
+
+    async def _load_beside(self, key: Versions, collections: Mapping[str, str]) -> SharedEncoder:
+        try:
+            async with self._turn:  # one model's memory at a time
+                _log.info("other versions of spaces are loaded", collections=dict(collections))
+                found = await asyncio.to_thread(self._load_named, collections)
+            self._loaded[key] = found
+            while len(self._loaded) > KEPT:
+                self._loaded.popitem(last=False)
+            return found
+        finally:
+            del self._loading[key]
 
     def _load_named(self, collections: Mapping[str, str]) -> SharedEncoder:
         from lodestone.swap.versions import version_in
@@ -148,8 +162,14 @@ class Encoders:
         return shared
 
 
-def _key(collections: Mapping[str, str]) -> frozenset[tuple[str, str]]:
+def _key(collections: Mapping[str, str]) -> Versions:
     return frozenset(collections.items())
+
+
+def _looked_at(loading: asyncio.Task[SharedEncoder]) -> None:
+    """Whoever still waits is told why it failed; that nobody does is no error of its own."""
+    if not loading.cancelled():
+        loading.exception()
 
 
 def _collections(projections: Mapping[str, Projection]) -> dict[str, str]:
