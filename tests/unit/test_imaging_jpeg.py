@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 from tests.support import pictures
 
-from lodestone.errors import ImageTooLargeError
+from lodestone.errors import ImageError, ImageTooLargeError
 from lodestone.imaging.decode import decode
 from lodestone.imaging.jpeg import DRAFT_MARGIN
 
@@ -54,3 +54,12 @@ def test_progressive_jpeg_counts_the_coefficients_that_must_be_held():
     with pytest.raises(ImageTooLargeError) as caught:
         decode(pictures.encoded(image, "JPEG", progressive=True), min_side=100, max_decoded_bytes=limit)
     assert caught.value.details["needed_bytes"] == 1600 * 1200 * 3
+
+
+def test_more_scans_than_encoders_write_are_refused_before_they_are_decoded():
+    data = pictures.encoded(Image.new("RGB", (400, 300)), "JPEG", progressive=True)
+    scan = data[data.rfind(b"\xff\xda") : -2]
+    assert decode(data[:-2] + scan * 100 + b"\xff\xd9", min_side=100).width == 400
+    with pytest.raises(ImageError, match="more than 200 scans") as caught:
+        decode(data[:-2] + scan * 4_000 + b"\xff\xd9", min_side=100)
+    assert caught.value.details["reason"] == "unsupported"
