@@ -86,7 +86,7 @@ class Fetcher:
                 place = await self._asked(pool, checked_url(url))
                 if isinstance(place, bytes):
                     return place
-                url = urljoin(url, place)
+                url = place
         raise _refused(url, f"it redirects more than {MAX_REDIRECTS} times", reason="redirects")
 
     async def _asked(self, pool: httpcore.AsyncConnectionPool, url: str) -> bytes | str:
@@ -204,8 +204,12 @@ def _location(url: str, headers: Sequence[tuple[bytes, bytes]]) -> str:
     given = [value for name, value in headers if name.lower() == b"location"]
     if not given:
         raise _refused(url, "it redirects to nowhere", reason="redirects")
-    place = given[0].decode("latin-1")
-    if urlsplit(url).scheme == "https" and urlsplit(urljoin(url, place)).scheme == "http":
+    try:
+        place = urljoin(url, given[0].decode("latin-1"))
+        downgraded = urlsplit(url).scheme == "https" and urlsplit(place).scheme == "http"
+    except ValueError as error:
+        raise _refused(url, "it redirects to what is no URL", reason="redirects") from error
+    if downgraded:
         raise _refused(url, "it redirects from https to http", reason="redirects")
     return place
 

@@ -92,7 +92,8 @@ async def test_a_public_picture_is_fetched_and_nothing_of_ours_is_sent() -> None
         "127.0.0.1", "localhost", "[::1]", "0x7f000001", "2130706433", "0177.0.0.1", "127.1", "0", "0.0.0.0",
         "169.254.169.254", "[fe80::1]", "10.0.0.1", "192.168.0.1", "172.16.0.1", "100.64.0.1", "[::ffff:127.0.0.1]",
         "[::ffff:a9fe:a9fe]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "[fd00::1]", "224.0.0.1", "255.255.255.255",
-        "198.18.0.1", "localhost.", "ip6-localhost", "no-such-host.invalid", "127。0。0。1",
+        "198.18.0.1", "192.0.0.192", "168.63.129.16", "[3fff::1]",
+        "localhost.", "ip6-localhost", "no-such-host.invalid", "127。0。0。1",
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -166,12 +167,13 @@ async def test_redirects_are_followed_a_few_times(caplog: pytest.LogCaptureFixtu
 
 async def test_a_redirect_to_nowhere_and_other_statuses_are_refused() -> None:
     async def respond(path: str, writer: asyncio.StreamWriter) -> None:
-        writer.write(answer({"/a": "302 Found", "/b": "404 Not Found", "/c": "204 No Content"}[path], b""))
+        place = ["Location: http://["] if path == "/d" else []
+        writer.write(answer({"/b": "404 Not Found", "/c": "204 No Content"}.get(path, "302 Found"), b"", *place))
         await writer.drain()
 
     async with site(respond) as (port, _):
-        found = [await reason(fetcher().fetch(f"http://public.example:{port}/{path}")) for path in "abc"]
-    assert found == ["redirects", "status", "status"]
+        found = [await reason(fetcher().fetch(f"http://public.example:{port}/{path}")) for path in "abcd"]
+    assert found == ["redirects", "status", "status", "redirects"]
 
 
 @pytest.mark.parametrize("announced", [True, False])

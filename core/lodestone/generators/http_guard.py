@@ -21,6 +21,9 @@ _PORTS: Final = {"http": 80, "https": 443}
 # Outside it lie networks' own addresses (site-local) and IPv4 addresses, possibly private ones, in disguise
 # (NAT64, IPv4-compatible).
 _GLOBAL_UNICAST: Final = ipaddress.ip_network("2000::/3")
+# Not every Python's `is_global` knows them: protocol assignments (with a cloud's metadata service at 192.0.0.192), 6to4 relays,
+# documentation; and the address at which each of Azure's machines finds its host.
+_SPECIAL: Final = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "3fff::/20")))
 
 
 def origin(url: httpx.URL) -> tuple[str, str, int | None]:
@@ -73,7 +76,7 @@ def is_public(address: str) -> bool:
             return is_public(str(ip.ipv4_mapped))
         if ip.sixtofour is not None or ip.teredo is not None or ip not in _GLOBAL_UNICAST:
             return False
-    return ip.is_global and not ip.is_multicast
+    return ip.is_global and not ip.is_multicast and not any(ip in network for network in _SPECIAL)
 
 
 def _refused(url: httpx.URL, why: str) -> ServiceUnavailableError:
