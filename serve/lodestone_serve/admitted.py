@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from fastapi import Request
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lodestone.errors import OverloadedError
+from lodestone.errors import DeadlineExceededError, OverloadedError
 from lodestone.query.asking import Asking
 from lodestone_schemas.api import SearchResponse
 from lodestone_serve.admission import Admission
@@ -25,7 +26,10 @@ from lodestone_serve.tickets import Priority, Ticket
 
 _BATCH_FROM: Final = 5  # RFC 9218: urgency 0 to 7, 3 by default
 _URGENCY: Final = re.compile(r"(?:^|,)\s*u=([0-7])\s*(?=[,;]|$)")
-_BODY_S: Final = 60.0  # a body that takes longer keeps a place from others
+# A body that takes longer keeps a place from others: a few connections that dawdle would keep everybody out.
+_BODY_S: Final = 60.0  # of a large one
+_QUESTION_S: Final = 5.0
+_LARGE: Final = 64 * 1024  # bytes
 _BATCH: Final = "/v1/search/batch"  # takes a place for each of its lines, itself
 _QUERIES: Final = re.compile(
     r"/v1/search(/(?!batch$|stream/).*)?|/v1/images/[^/]+/similar|/v1/queries/[^/]+/replay|/v1/embeddings|/v1/images/generations"
@@ -36,6 +40,11 @@ def runs_a_query(method: str, path: str) -> bool:
     """Whether the route asks engine or models for one answer. A batch takes its places line by line."""
     asks = "GET" if path.endswith("/similar") else "POST"
     return method == asks and _QUERIES.fullmatch(path) is not None
+
+
+def _is_large(headers: Headers) -> bool:
+    """Whether the body may be larger than a question is. A length that is no number is refused before."""
+    return "transfer-encoding" in headers or int(headers.get("content-length", "0")) > _LARGE
 
 
 def priority_of(headers: Headers) -> Priority:
@@ -52,7 +61,7 @@ class Admitted:
     Args:
         app: What to surround.
         admission: Gives places and slots.
-        uploads: Paths that take pictures: at most as many of them as there are slots are read at once.
+        uploads: Paths that take pictures: of bodies with one, at most as many as there are slots are read at once.
     """
 
     def __init__(self, app: ASGIApp, *, admission: Admission, uploads: Collection[str] = ()) -> None:
@@ -71,11 +80,14 @@ class Admitted:
         if not runs_a_query(scope["method"], scope["path"]):
             await self._app(scope, receive, send)
             return
-        upload = scope["path"] in self._uploads
+        headers = Headers(scope=scope)
+        upload = scope["path"] in self._uploads and _is_large(headers)
         try:
             if upload and self._uploading >= self._admission.slots:
-                raise self._admission.refusal(f"{self._uploading} pictures are being searched by, as many as there may be")
-            ticket = self._admission.enter(priority_of(Headers(scope=scope)))
+                raise self._admission.refusal(
+                    f"{self._uploading} pictures are being read or searched by, as many as there may be"
+                )
+            ticket = self._admission.enter(priority_of(headers))
         except OverloadedError as error:
             await problem_response(problem_of(error, instance=scope["path"]))(scope, receive, send)
             return
@@ -83,14 +95,14 @@ class Admitted:
         state["ticket"] = ticket
         self._uploading += upload
         try:
-            await self._admitted(ticket, scope, receive, send)
+            await self._admitted(ticket, scope, receive, send, patience_s=_BODY_S if upload else _QUESTION_S)
         finally:
             self._uploading -= upload
             if not ticket.kept:
                 ticket.release()
 
-    async def _admitted(self, ticket: Ticket, scope: Scope, receive: Receive, send: Send) -> None:
-        client = _Client(receive, ticket, reads=scope["method"] == "POST")
+    async def _admitted(self, ticket: Ticket, scope: Scope, receive: Receive, send: Send, *, patience_s: float) -> None:
+        client = _Client(receive, ticket, reads=scope["method"] == "POST", patience_s=patience_s)
 
         async def answer(message: Message) -> None:
             client.answered()  # whoever sends sees for themselves whether anybody listens
@@ -110,7 +122,7 @@ class Admitted:
 class _Client:
     """The other side of a request, which may go away while its answer is worked on."""
 
-    def __init__(self, receive: Receive, ticket: Ticket, *, reads: bool) -> None:
+    def __init__(self, receive: Receive, ticket: Ticket, *, reads: bool, patience_s: float) -> None:
         self._receive = receive
         self._ticket = ticket
         self._reading = reads
@@ -118,7 +130,8 @@ class _Client:
         self._staying: asyncio.Timeout | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._patience = self._loop.time() + _BODY_S
+        self._patience_s = patience_s
+        self._patience = self._loop.time() + patience_s
 
     def watch(self, staying: asyncio.Timeout) -> None:
         """Let `staying` expire when the client goes away."""
@@ -146,7 +159,7 @@ class _Client:
                 message = await self._receive()
         except TimeoutError:
             raise Refusal(
-                504, f"the body did not arrive within {_BODY_S:g} s", hint="send it faster", code="deadline_exceeded"
+                504, f"the body did not arrive within {self._patience_s:g} s", hint="send it faster", code="deadline_exceeded"
             ) from None
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             self._reading = False
@@ -179,20 +192,31 @@ class Work:
 
 
 @asynccontextmanager
-async def at_work(request: Request, deadline_ms: int | None = None) -> AsyncIterator[Work]:
+async def at_work(request: Request, deadline_ms: int | None = None, *, strictly: bool = False) -> AsyncIterator[Work]:
     """Hold a slot while the route of a query works; for routes that `runs_a_query` knows.
 
     Args:
         request: Of the route.
         deadline_ms: As the client asked; None for the service's own. It counts from the request's arrival.
+        strictly: Give the work up at the deadline, for what does not watch it by itself: fetching and decoding a picture.
 
     Raises:
         OverloadedError: the turn would come too late.
-        DeadlineExceededError: the deadline passed before a slot was free.
+        DeadlineExceededError: the deadline passed before a slot was free, or `strictly` at work.
     """
     ticket: Ticket = request.state.ticket
     await ticket.start(ticket.deadline_after(deadline_ms))
-    yield Work(Asking(arrived=ticket.arrived, way_back=ticket.way_back, text_only=ticket.text_only), ticket)
+    work = Work(Asking(arrived=ticket.arrived, way_back=ticket.way_back, text_only=ticket.text_only), ticket)
+    left_s = max(0.0, ticket.deadline - time.monotonic())
+    try:
+        async with asyncio.timeout(left_s if strictly else None) as limit:
+            yield work
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        raise DeadlineExceededError(
+            "the deadline passed before the picture was read", hint="allow more time (deadline_ms), or send a smaller picture"
+        ) from None
 
 
 def admission_of(request: Request) -> Admission:

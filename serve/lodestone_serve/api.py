@@ -128,7 +128,7 @@ def create_app(
     admission = Admission(limits=settings, metrics=metrics, deadline_ms=deadline_ms)
     uploads = {IMAGE_SEARCH: settings.max_upload_mb * 2**20 + UPLOAD_SLACK_BYTES}
     # Starlette runs the one added last first.
-    app.add_middleware(Admitted, admission=admission, uploads=uploads)
+    app.add_middleware(Admitted, admission=admission, uploads={*uploads, EMBEDDINGS})
     others = {
         BATCH_SEARCH: (NDJSON, settings.load.batch_mb * 2**20),
         EMBEDDINGS: ("application/json", settings.max_upload_mb * 2**20),

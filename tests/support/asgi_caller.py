@@ -50,6 +50,10 @@ class Call:
         else:
             self.body += message.get("body", b"")
 
+    def hold_body(self) -> None:
+        """Send nothing of the body; before the app has run."""
+        self._messages.clear()
+
     async def leave(self) -> None:
         """Close the connection, and wait until the app has noticed."""
         self._left.set()

@@ -13,11 +13,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.support.asgi_caller import Call
+from tests.support.fake_services import FakeServices
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import WriteKey, WriteRecord
+from lodestone.config.serve import ServeSettings
 from lodestone.errors import CatalogError
+from lodestone.query.asking import NOW, Asking
 from lodestone_schemas.access import Scope as Access
+from lodestone_schemas.api import SearchOptions, SearchResponse
+from lodestone_serve.api import create_app
 from lodestone_serve.idempotency import Idempotency
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.principal import LOCAL, Principal
@@ -304,3 +309,38 @@ def test_keys_are_kept_for_a_day_and_those_of_the_dead_for_minutes(catalog: Cata
     catalog.claim_write(WriteKey("o", "old", "f" * 64), now=at(1))
     assert catalog.claim_write(other, now=at(26)) is None, "a day is over"
     assert catalog.writes() == 1, "and what is older was pruned"
+
+
+# -- bodies and pictures that take their time --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "length", "given_up"), [("/v1/search", 50, True), ("/v1/embeddings", 50, True), ("/v1/embeddings", 10**6, False)]
+)
+async def test_a_question_that_dawdles_gives_its_place_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, length: int, given_up: bool
+) -> None:
+    monkeypatch.setattr("lodestone_serve.admitted._QUESTION_S", 0.05)
+    app = create_app(FakeServices(tmp_path), settings=ServeSettings(max_ongoing=1, max_queued=0), token="t")
+    slow = Call(app, "POST", path, body={}, headers={"content-length": str(length)})
+    slow.hold_body()
+    try:
+        await asyncio.wait([slow.task], timeout=10 if given_up else 0.3)
+        answer = await Call(app, "POST", "/v1/search", body={"query": "a boat"}).done()
+        assert (slow.status, answer.status) == ((504, 200) if given_up else (0, 429))
+    finally:
+        await slow.leave()
+
+
+async def test_a_picture_that_takes_too_long_ends_at_the_deadline(tmp_path: Path) -> None:
+    class Dawdling(FakeServices):
+        async def by_picture(self, picture: bytes, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
+            await asyncio.sleep(60)
+            return await super().by_picture(picture, options, asking=asking)
+
+    app = create_app(Dawdling(tmp_path), settings=ServeSettings(), token="t")
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as http:
+        options = {"options": '{"deadline_ms": 300}'}
+        async with asyncio.timeout(20):
+            answer = await http.post("/v1/search/image", files={"image": b"a picture"}, data=options)
+    assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")

@@ -90,14 +90,14 @@ def search_router(metrics: Metrics, fetcher: Fetcher) -> APIRouter:
             raise RequestValidationError(
                 [{**item, "loc": ("body", "options", *item["loc"])} for item in error.errors(include_url=False)]
             ) from error
-        async with at_work(request, chosen.deadline_ms) as work:
+        async with at_work(request, chosen.deadline_ms, strictly=True) as work:
             response = await services.by_picture(await image.read(), chosen, asking=work.asking)
         return answered(response, fields)
 
     @router.post("/v1/search/url", response_model=SearchResponse)
     async def search_by_url(services: Seen, body: UrlSearchRequest, fields: _Chosen, request: Request) -> Response:
         """Find pictures like one at a public URL, which the service fetches. Off unless `serve.fetch_urls` is set."""
-        async with at_work(request, body.options.deadline_ms) as work:
+        async with at_work(request, body.options.deadline_ms, strictly=True) as work:
             response = await services.by_picture(await fetcher.fetch(body.url), body.options, asking=work.asking)
         return answered(response, fields)
 
