@@ -9,6 +9,7 @@ unless `serve.cors_origins` names them.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urlsplit
@@ -40,6 +41,7 @@ _PROTECTIVE: Final = {
 _HSTS: Final = "max-age=31536000"
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 _WITH_BODY = {"POST", "PATCH"}
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(:\d*)?", re.ASCII | re.IGNORECASE)
 _ONCE: Final = ("host", "content-length", "transfer-encoding", "authorization", "x-api-key")
 
 
@@ -144,7 +146,7 @@ class SiteGuard:
         if (ambiguous := _ambiguous(headers)) is not None:
             return ambiguous
         method, given = scope["method"], headers.get("host", "")
-        name = _hostname(f"//{given}")
+        name = _hostname(given)
         if name is None or not (self._answers_for(name) or scope["path"] in self._probed):
             hint = "use http://127.0.0.1, or name it in serve.public_hosts"
             return Refusal(421, f"this service does not answer for the host {given[:200]!r}", hint=hint)
@@ -243,10 +245,13 @@ def _netloc(origin: str) -> str | None:
         return None
 
 
-def _hostname(url: str) -> str | None:
+def _hostname(given: str) -> str | None:
+    """The name in a Host header, in small letters; None for what has no name, or could be read in another way."""
+    if _HOST.fullmatch(given) is None:
+        return None
     try:
-        parts = urlsplit(url)
-        _ = parts.port  # raises ValueError for a port that is no number
+        parts = urlsplit(f"//{given}")
+        _ = parts.port  # raises ValueError for a port that there is not
     except ValueError:
         return None
     return parts.hostname

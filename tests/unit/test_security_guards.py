@@ -276,7 +276,8 @@ async def test_public_names_are_answered_and_no_others(services: Guarded) -> Non
     async with client_of(app_of(services, public_hosts=["Photos.example.org"])) as http:
         for host in ("photos.example.org", "PHOTOS.EXAMPLE.ORG:443", "127.0.0.1"):
             assert (await http.get("/v1/status", headers={"Host": host})).status_code == 200
-        for host in ("evil.example", "photos.example.org.evil.example", "photos.example.org@evil.example", "a b", "[::1"):
+        others = ("evil.example", "photos.example.org.evil.example", "photos.example.org@evil.example", "a b", "[::1")
+        for host in (*others, "evil.example@127.0.0.1", "127.0.0.1/evil.example", "127.0.0.1#", "127.0.0.1?a"):
             problem(await http.get("/v1/status", headers={"Host": host}), 421, "misdirected_request")
 
 
