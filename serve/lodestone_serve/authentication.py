@@ -146,6 +146,8 @@ def _credential(headers: Headers) -> str:
             "this service asks for a key or a token, and none was sent", hint=f"Authorization: Bearer …, or {KEY_HEADER}: …"
         )
     kind, _, value = authorization.strip().partition(" ")
-    if kind.lower() != "bearer" or not value.strip():
+    if kind.lower() == "bearer" and not value.strip():
+        raise UnauthorizedError("Authorization has no key or token behind Bearer", hint="Authorization: Bearer …")
+    if kind.lower() != "bearer":
         raise UnauthorizedError(f"Authorization is of the kind {kind[:20]!r}, not Bearer", hint="Authorization: Bearer …")
     return value.strip()

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import quote
 
 import structlog
 from fastapi import FastAPI, Request
@@ -34,7 +35,10 @@ _CODES = {
     421: "misdirected_request",
     429: "overloaded",
 }
+_IN_PATHS = "/:@!$&'()*+,;=-._~"  # RFC 3986: `instance` is a reference, and paths here come decoded
 _OF_A_UNION = ("constrained-", "list[")  # what pydantic says of which alternative it tried
+_ALTERNATIVES = (*_OF_A_UNION, "str")
+_OTHER_KINDS = frozenset({"string_type", "list_type"})
 _WAIT = frozenset({429, 503})
 OPENAI_PATHS = frozenset({"/v1/models", "/v1/embeddings", "/v1/images/generations"})
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
@@ -64,7 +68,7 @@ def problem(
         "title": _title(status),
         "status": status,
         "detail": redacted(detail),
-        "instance": instance,
+        "instance": quote(instance, safe=_IN_PATHS),
         "code": code,
         "hint": redacted(hint),
     }
@@ -78,7 +82,7 @@ def problem_of(error: LodestoneError, *, instance: str = "") -> Problem:
 
 def validation_problem(errors: Sequence[Mapping[str, Any]], *, instance: str = "") -> Problem:
     """Problem details of a message that is not what it should be; `errors` as pydantic lists them."""
-    fields = [{"field": _field(item["loc"]), "message": item["msg"]} for item in errors]
+    fields = [_described(item) for item in _telling(errors)]
     first = fields[0] if fields else {"field": "body", "message": "not understood"}
     return problem(
         422,
@@ -163,7 +167,41 @@ async def _http(request: Request, error: Exception) -> Response:
     if isinstance(error, Refusal):
         return refusal_response(error, request.url.path)
     code = _CODES.get(error.status_code, "http_error")
-    return problem_response(problem(error.status_code, code, str(error.detail), instance=request.url.path), error.headers)
+    path = request.scope["path"]
+    detail, hint = _said(error, request.method, path)
+    return problem_response(problem(error.status_code, code, detail, hint=hint, instance=path), error.headers)
+
+
+def _said(error: HTTPException, method: str, path: str) -> tuple[str, str]:
+    """Detail and hint of what the framework refuses by itself, whose own words name nothing."""
+    if error.status_code == 404:
+        ends = path.endswith("/") and path != "/"
+        return f"there is nothing at {path[:200]!r}", "leave the slash at the end out" if ends else "see /openapi.json"
+    if error.status_code == 405:
+        allowed = (error.headers or {}).get("Allow") or "nothing"
+        return f"{method} is not for {path[:200]!r}", f"it takes {allowed}: see /openapi.json"
+    return str(error.detail), "see /openapi.json for what this route takes" if error.status_code == 400 else ""
+
+
+def _telling(errors: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Without what pydantic says of alternatives that were not meant: a list is no text, which is not what is wrong with it."""
+
+    def unmeant(item: Mapping[str, Any]) -> bool:
+        *member, last = item["loc"] or ("",)
+        return (
+            str(last).startswith(_ALTERNATIVES)
+            and item["type"] in _OTHER_KINDS
+            and any(other is not item and tuple(other["loc"][: len(member)]) == tuple(member) for other in errors)
+        )
+
+    return [item for item in errors if not unmeant(item)] or errors
+
+
+def _described(item: Mapping[str, Any]) -> dict[str, str]:
+    where = item["loc"]
+    if item["type"] == "json_invalid" and len(where) == 2:  # FastAPI's own: the second is a position
+        return {"field": "body", "message": f"no JSON at character {where[1]}: {item['ctx']['error']}"}
+    return {"field": _field(where), "message": item["msg"]}
 
 
 def _field(location: tuple[int | str, ...]) -> str:

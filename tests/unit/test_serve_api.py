@@ -396,3 +396,37 @@ async def test_the_openapi_document_is_served_and_speaks_of_problems(http: httpx
             for answer in refusals.values():
                 refused = document["components"]["responses"][answer["$ref"].rpartition("/")[2]]
                 assert list(refused["content"]) == ["application/problem+json"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "content", "status", "detail", "hint"),
+    [
+        ("GET", "/v1/nothing", b"", 404, "there is nothing at '/v1/nothing'", "see /openapi.json"),
+        ("GET", "/v1/images/", b"", 404, "there is nothing at '/v1/images/'", "leave the slash at the end out"),
+        ("PUT", "/v1/search", b"", 405, "PUT is not for '/v1/search'", "it takes POST: see /openapi.json"),
+        ("POST", "/v1/search", b"{,", 422, "body: no JSON at character 1: ", "see /openapi.json for what this route takes"),
+        ("POST", "/v1/search", b"[" * 20_000, 400, "There was an error parsing", "see /openapi.json for what this route takes"),
+        ("POST", "/v1/embeddings", b'{"model": "m", "input": []}', 422, "input: List should have at least 1 item", "see /op"),
+        (
+            "POST",
+            "/v1/embeddings",
+            b'{"model": "m", "input": [1, 2]}',
+            422,
+            "input.0: Input should be a valid string",
+            "see /op",
+        ),
+        ("POST", "/v1/embeddings", b'{"model": "m", "input": {}}', 422, "input: Input should be a valid string", "see /op"),
+    ],
+)
+async def test_what_the_framework_refuses_says_what_and_where_to_look(
+    http: httpx.AsyncClient, method: str, path: str, content: bytes, status: int, detail: str, hint: str
+) -> None:
+    answer = await http.request(method, path, content=content, headers={"Content-Type": "application/json"})
+    problem = answer.json()
+    assert answer.status_code == status
+    assert problem["detail"].startswith(detail)
+    assert problem["hint"].startswith(hint)
+
+
+async def test_the_instance_of_a_problem_is_a_reference(http: httpx.AsyncClient) -> None:
+    assert (await http.get("/v1/a%0a%22b%20c")).json()["instance"] == "/v1/a%0A%22b%20c"
