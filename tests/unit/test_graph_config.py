@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
+from pydantic import BaseModel
+from ray.serve import Application
 from ray.serve.config import AutoscalingConfig
 from ray.serve.schema import ServeDeploySchema
 from tests.support.cli import run_here
@@ -17,7 +20,8 @@ from lodestone.config.settings import Settings, load_settings
 from lodestone.errors import ConfigurationError, ModelUnavailableError
 from lodestone_serve.graph.application import from_arguments
 from lodestone_serve.graph.config import as_yaml, read_config, serve_config
-from lodestone_serve.graph.llm import build_llm, llm_options
+from lodestone_serve.graph.llm import MODEL_ID, build_llm, built, llm_options
+from lodestone_serve.graph.llm import from_arguments as llm_application
 from lodestone_serve.graph.policy import BUSY, by_busy_queries
 from lodestone_serve.graph.secrets import secret_variables
 from lodestone_serve.graph.stages import deployment_options, most_resources
@@ -140,6 +144,8 @@ def test_changing_the_number_of_replicas_changes_nothing_that_restarts_them():
         ({"shape": "graph", "ingress": {"min_replicas": 0}}, SHARED, "serve.graph.ingress.min_replicas"),
         ({"shape": "graph", "encoders": {"min_replicas": 3, "max_replicas": 2}}, {}, "serve.graph.encoders.max_replicas"),
         ({"shape": "graph", "encoders": {"gpus": 1.5}}, {}, "serve.graph.encoders.gpus"),
+        ({"shape": "graph", "llm": {"model": "/m", "gpus": 1.5}}, {}, "serve.graph.llm.gpus"),
+        ({"shape": "graph", "llm": {"model": "/m", "min_replicas": 2}}, {}, "serve.graph.llm.max_replicas"),
         ({"shape": "graph", "generators": {"magic": {"gpus": 1}}}, {}, "serve.graph.generators.magic"),
         ({"shape": "graph", "generators": {"exemplar": {"cpus": 2}}}, {}, "serve.graph.generators.exemplar"),
     ],
@@ -167,12 +173,56 @@ def test_the_language_model_is_an_application_that_nobody_reaches_over_http():
 def test_a_language_model_has_whole_gpus_or_a_share_and_says_what_is_missing():
     assert llm_options(LanguageModelSettings(model="/m", gpus=2))["engine_kwargs"] == {"tensor_parallel_size": 2}
     shared = llm_options(LanguageModelSettings(model="/m", gpus=0.5, max_model_len=2048))
-    assert shared["placement_group_config"] == {"bundles": [{"CPU": 1, "GPU": 0.5}]}
-    assert shared["engine_kwargs"] == {"max_model_len": 2048}
+    assert shared["placement_group_config"] == {"bundles": [{"GPU": 0.5}]}
+    assert shared["engine_kwargs"] == {"max_model_len": 2048, "gpu_memory_utilization": 0.45}
     if importlib.util.find_spec("vllm") is None:
         with pytest.raises(ModelUnavailableError, match="vllm") as caught:
             build_llm(LanguageModelSettings(model="/m"))
         assert "ray[llm]" in caught.value.hint
+
+
+@pytest.fixture(scope="module")
+def rays_own() -> type[BaseModel]:
+    """`ray.serve.llm.LLMConfig`; that package cannot be imported without vLLM, the module that defines it can."""
+    name = "ray.serve.llm" if importlib.util.find_spec("vllm") else "ray.llm._internal.serve.core.configs.llm_config"
+    return pytest.importorskip(
+        name, reason="this Ray has no LLMConfig that can be imported without vLLM", exc_type=ImportError
+    ).LLMConfig
+
+
+@pytest.mark.parametrize(("gpus", "kind", "bundles"), [(0, "cpu", 1), (0.5, "gpu", 1), (1, "gpu", None), (4, "gpu", None)])
+def test_ray_takes_what_it_is_told_of_the_language_model(rays_own, gpus: float, kind: str, bundles: int | None):
+    told = LanguageModelSettings(model="s3://models/llama", gpus=gpus, min_replicas=0, max_replicas=3, max_model_len=4096)
+    config = rays_own(**llm_options(told))
+    assert config.model_dump()["accelerator_config"]["kind"] == kind
+    assert config.model_id == MODEL_ID
+    group = config.placement_group_config
+    assert (group and len(group["bundles"])) == bundles
+    if group is not None:  # checked by Ray only where vLLM is
+        pytest.importorskip("ray.llm._internal.common.placement").PlacementGroupConfig(**group)
+
+
+def test_vllm_knows_every_argument_of_its_engine():
+    engine = pytest.importorskip("vllm.engine.arg_utils", reason="vLLM is not installed: its arguments cannot be looked up")
+    known = {field.name for field in dataclasses.fields(engine.AsyncEngineArgs)}
+    for gpus in (0.5, 2):
+        assert llm_options(LanguageModelSettings(model="/m", gpus=gpus, max_model_len=1))["engine_kwargs"].keys() <= known
+
+
+def test_what_ray_or_vllm_do_not_know_of_a_language_model_is_refused_by_its_name(rays_own):
+    options = llm_options(LanguageModelSettings(model="/m"))
+
+    def of_an_older_vllm(config: BaseModel) -> Application:
+        raise ValueError(f"Unknown engine argument: {next(iter(config.model_dump()['engine_kwargs']))}")
+
+    with pytest.raises(ConfigurationError, match="tensor_parallel: Extra inputs are not permitted"):
+        built({**options, "tensor_parallel": 2}, config=rays_own, deployment=of_an_older_vllm)
+    with pytest.raises(ConfigurationError, match="Unknown engine argument: tensor_parallel_size"):
+        built(options, config=rays_own, deployment=of_an_older_vllm)
+    with pytest.raises(ConfigurationError, match=r"llm\.max_len: .*\(got 7\)"):
+        llm_application({"llm": {"model": "/m", "max_len": 7}})
+    with pytest.raises(ConfigurationError, match="max_len"):
+        settings({"shape": "graph", "llm": {"model": "/m", "max_len": 7}})
 
 
 def test_room_is_counted_for_all_replicas_and_for_those_that_an_update_starts_beside_them():

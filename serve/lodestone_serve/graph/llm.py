@@ -5,18 +5,25 @@ Nothing of it is reachable over HTTP: it asks nobody for a key. Deployments of t
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from ray import serve
 
 from lodestone.config.serve import LanguageModelSettings
+from lodestone.errors import ConfigurationError
 from lodestone.models.packages import import_library
 
 LLM_APPLICATION: Final = "llm"
 MODEL_ID: Final = "lodestone-llm"
 """Under which the model is asked for, whatever its weights are."""
 _INSTALL: Final = "pip install 'ray[llm]' in the image of the cluster's GPU workers"
+
+
+# Of the memory that a replica was given. vLLM takes nine tenths of the whole GPU otherwise, whatever Ray's share of it is.
+_MEMORY: Final = 0.9
+_COMPILED_APART: Final = {"VLLM_DISABLE_COMPILE_CACHE": "1"}  # replicas on one GPU would write to one cache (Ray's guide)
 
 
 class Arguments(BaseModel):
@@ -28,8 +35,17 @@ class Arguments(BaseModel):
 
 
 def from_arguments(arguments: dict[str, Any]) -> serve.Application:
-    """The application that serveConfigV2 names: `Arguments`."""
-    return build_llm(Arguments.model_validate(arguments).llm)
+    """The application that serveConfigV2 names: `Arguments`.
+
+    Raises:
+        ConfigurationError: an argument is unknown or wrong; the application's status shows it.
+        ModelUnavailableError: see `build_llm`.
+    """
+    try:
+        settings = Arguments.model_validate(arguments).llm
+    except ValidationError as error:
+        raise _refused(error, "the arguments of the application `llm`") from error
+    return build_llm(settings)
 
 
 def build_llm(settings: LanguageModelSettings) -> serve.Application:
@@ -37,15 +53,60 @@ def build_llm(settings: LanguageModelSettings) -> serve.Application:
 
     Raises:
         ModelUnavailableError: vLLM is not installed, or not usable.
+        ConfigurationError: this Ray or this vLLM does not take what `llm_options` says.
     """
+    options = llm_options(settings)
     import_library("vllm", install=_INSTALL, needed_by="serve.graph.llm")
     llm = import_library("ray.serve.llm", "LLMConfig", "build_llm_deployment", install=_INSTALL, needed_by="serve.graph.llm")
-    application: serve.Application = llm.build_llm_deployment(llm.LLMConfig(**llm_options(settings)))
-    return application
+    return built(options, config=llm.LLMConfig, deployment=llm.build_llm_deployment)
+
+
+def built(
+    options: Mapping[str, Any], *, config: Callable[..., Any], deployment: Callable[[Any], serve.Application]
+) -> serve.Application:
+    """The application of these options.
+
+    Args:
+        options: See `llm_options`.
+        config: `ray.serve.llm.LLMConfig`; it refuses fields that it does not know.
+        deployment: `ray.serve.llm.build_llm_deployment`; it refuses arguments that vLLM's engine does not know.
+
+    Raises:
+        ConfigurationError: either refuses; the message says what.
+    """
+    try:
+        return deployment(config(**options))
+    except ValueError as error:  # of which pydantic's is one
+        raise _refused(error, "the language model") from error
+
+
+def check_llm(settings: LanguageModelSettings) -> None:
+    """Refuse what no cluster could run.
+
+    Raises:
+        ConfigurationError: names the setting.
+    """
+    if settings.max_replicas < settings.min_replicas:
+        raise ConfigurationError(
+            f"serve.graph.llm.max_replicas is {settings.max_replicas}, less than min_replicas ({settings.min_replicas})",
+            hint="raise it, or lower min_replicas",
+            setting="serve.graph.llm.max_replicas",
+        )
+    if settings.gpus > 1 and settings.gpus != int(settings.gpus):
+        raise ConfigurationError(
+            f"serve.graph.llm.gpus is {settings.gpus:g}",
+            hint="a share below 1, or whole GPUs, which one model is spread over",
+            setting="serve.graph.llm.gpus",
+        )
 
 
 def llm_options(settings: LanguageModelSettings) -> dict[str, Any]:
-    """What `ray.serve.llm.LLMConfig` is made of; JSON."""
+    """What `ray.serve.llm.LLMConfig` is made of; JSON. Ray adds the replica's own CPU to the first bundle.
+
+    Raises:
+        ConfigurationError: see `check_llm`.
+    """
+    check_llm(settings)
     engine: dict[str, Any] = {} if settings.max_model_len is None else {"max_model_len": settings.max_model_len}
     replicas: dict[str, Any] = {"min_replicas": settings.min_replicas, "max_replicas": settings.max_replicas}
     options: dict[str, Any] = {
@@ -53,8 +114,24 @@ def llm_options(settings: LanguageModelSettings) -> dict[str, Any]:
         "deployment_config": {"autoscaling_config": replicas, "max_surge_percent": 100},
         "engine_kwargs": engine,
     }
-    if settings.gpus > 1:  # whole ones, shared by one model
+    if settings.gpus == 0:
+        options["placement_group_config"] = {"bundles": [{"CPU": 1}]}
+    elif settings.gpus < 1:
+        options["placement_group_config"] = {"bundles": [{"GPU": settings.gpus}]}
+        options["runtime_env"] = {"env_vars": dict(_COMPILED_APART)}
+        engine["gpu_memory_utilization"] = round(_MEMORY * settings.gpus, 3)
+    else:  # whole ones, shared by one model; a bundle with one GPU for each is Ray's default
         engine["tensor_parallel_size"] = int(settings.gpus)
-    else:  # a share of one, or none
-        options["placement_group_config"] = {"bundles": [{"CPU": 1, "GPU": settings.gpus} if settings.gpus else {"CPU": 1}]}
     return options
+
+
+def _refused(error: ValueError, what: str) -> ConfigurationError:
+    said = str(error)
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        said = f"{'.'.join(str(part) for part in first['loc']) or 'the whole'}: {first['msg']} (got {first['input']!r:.200})"
+    return ConfigurationError(
+        f"{what} cannot be as configured: {said}",
+        hint="correct the section serve.graph.llm; docs/graph.md explains it",
+        setting="serve.graph.llm",
+    )

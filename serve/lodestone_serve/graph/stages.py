@@ -15,6 +15,7 @@ from lodestone.config.profiles import Profile
 from lodestone.config.serve import StageSettings
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError
+from lodestone_serve.graph.llm import check_llm
 from lodestone_serve.graph.policy import POLICY
 
 APP: Final = "App"
@@ -58,6 +59,8 @@ def check_graph(settings: Settings) -> None:
     stages |= {f"generators.{name}": stage for name, stage in graph.generators.items()}
     for name, stage in stages.items():
         _check_stage(f"serve.graph.{name}", stage)
+    if graph.llm is not None:
+        check_llm(graph.llm)
     if graph.ingress.min_replicas < 1 or graph.encoders.min_replicas < 1:
         which = "ingress" if graph.ingress.min_replicas < 1 else "encoders"
         raise _wrong(f"{which}.min_replicas", "is 0", "somebody must answer: 1 or more; generators alone may be let go")
