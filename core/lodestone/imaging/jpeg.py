@@ -23,7 +23,7 @@ _SCALES = (8, 4, 2)
 _COEFFICIENT_BYTES = 2  # one int16 a sample
 # Encoders write about ten. Each walks over the whole picture however few bytes it has: a file of 200 kB with 4,000 of them
 # kept a core busy for a minute and a half.
-MAX_SCANS: Final = 200
+MAX_SCANS: Final = 100
 _SCAN: Final = b"\xff\xda"  # nowhere in a scan's own data, where 0xff is stuffed
 _CHUNK: Final = 1 << 20
 
