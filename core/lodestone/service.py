@@ -19,6 +19,8 @@ from lodestone.processes import is_running
 from lodestone_schemas.service import Alive
 
 if TYPE_CHECKING:
+    import ssl
+
     from lodestone.client.local import ServiceClient
     from lodestone.client.problems import error_of
 
@@ -30,13 +32,30 @@ PROBE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """What service.json says: where the service of one home answers, who it is, and the token of its internal routes."""
+    """What service.json says: where the service of one home answers, who it is, and the token of its internal routes.
+
+    `certificate` (PEM) is what it shows over TLS; "" without.
+    """
 
     url: str
     pid: int
     token: str
     version: str
     started_at: datetime
+    certificate: str = ""
+
+    @property
+    def trust(self) -> ssl.SSLContext | None:
+        """Believes this very certificate, whatever name it is for: here it is asked by address. None without TLS."""
+        if not self.certificate:
+            return None
+        import ssl
+
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it counts by itself, whoever signed it
+        context.load_verify_locations(cadata=self.certificate)
+        return context
 
     def write(self, home: Home) -> None:
         """Publish the address: readable by this user alone, and never half written."""
@@ -68,6 +87,7 @@ def read_address(home: Home) -> ServiceAddress | None:
             token=str(record["token"]),
             version=str(record["version"]),
             started_at=datetime.fromisoformat(record["started_at"]),
+            certificate=str(record.get("certificate", "")),
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None  # missing, from another version, or cut short: as good as no service
@@ -81,7 +101,9 @@ def find_service(home: Home, *, timeout_s: float = PROBE_S) -> ServiceAddress | 
     import httpx  # takes a while, and mostly there is no service
 
     try:
-        answer = httpx.get(f"{address.url}/healthz", timeout=timeout_s, trust_env=False)
+        trust = address.trust
+        verify = trust if trust is not None else address.url.startswith("https:")
+        answer = httpx.get(f"{address.url}/healthz", timeout=timeout_s, trust_env=False, verify=verify)
         alive = Alive.model_validate_json(answer.content)
     except (httpx.HTTPError, ValueError):
         return None

@@ -33,6 +33,7 @@ from lodestone_serve.front import proxy_variables
 from lodestone_serve.graph.stages import APPLICATION, deployment_options, most_resources
 from lodestone_serve.guards import checked_exposure
 from lodestone_serve.local_ray import local_ray
+from lodestone_serve.tls import checked_certificate, tls_options
 
 Options = Mapping[str, Mapping[str, Any]]
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -61,10 +62,11 @@ def serve_forever(
     choose_profile(settings.profile, settings.profiles)
     home.prepare()
     _refuse_second_owner(home, settings)
+    certificate = checked_certificate(settings.serve)
     reserved = _reserve(host, settings.serve.port)
     port = int(reserved.getsockname()[1])
     url = _url(settings, host, port)
-    address = ServiceAddress(url, os.getpid(), secrets.token_urlsafe(32), __version__, datetime.now(UTC))
+    address = ServiceAddress(url, os.getpid(), secrets.token_urlsafe(32), __version__, datetime.now(UTC), certificate)
     stop = _Stop()
     with contextlib.ExitStack() as stack:
         stack.enter_context(reserved)
@@ -75,7 +77,7 @@ def serve_forever(
         stop.install()  # again: Ray has put a handler of its own in place
         stack.callback(_shut_down)
         _start(settings, _http(settings, host, port), address.token, temporary / "failure.json", options=options)
-        _wait_until_ready(url)
+        _wait_until_ready(address)
         stop.starting = False
         if not stop.is_set():
             address.write(home)
@@ -159,13 +161,13 @@ def _shut_down() -> None:
         serve.shutdown()  # type: ignore[no-untyped-call]  # stops the replica gracefully: requests end, the store is flushed and let go
 
 
-def _wait_until_ready(url: str) -> None:
+def _wait_until_ready(address: ServiceAddress) -> None:
     """Return when /readyz says so; the app is deployed by now, so only the proxy's first look at it is waited for."""
+    url, trust = address.url, address.trust
     deadline, last = time.monotonic() + _READY_S, "no answer"
     while time.monotonic() < deadline:
         try:
-            # Over loopback; the certificate is for the names that others use.
-            answer = httpx.get(f"{url}/readyz", timeout=_READY_S, trust_env=False, verify=False)  # noqa: S501 - as said
+            answer = httpx.get(f"{url}/readyz", timeout=_READY_S, trust_env=False, verify=trust is None or trust)
             if answer.is_success:
                 return
             last = answer.text[:500]
@@ -184,8 +186,7 @@ def _resources(options: Options) -> dict[str, float]:
 
 
 def _http(settings: Settings, host: str, port: int) -> dict[str, Any]:
-    tls = {"ssl_certfile": settings.serve.tls_certificate, "ssl_keyfile": settings.serve.tls_key}
-    return {"host": host, "port": port, **{name: str(path) for name, path in tls.items() if path is not None}}
+    return {"host": host, "port": port, **tls_options(settings.serve)}
 
 
 def _url(settings: Settings, host: str, port: int) -> str:

@@ -1,18 +1,23 @@
-"""What does a client of the real service see, one that says nothing to the proxy, while nobody answers behind it?"""
+"""What do clients of the real service see at Serve's proxy: over TLS, and while nobody answers behind it?"""
 
 from __future__ import annotations
 
 import signal
+import ssl
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import httpx
 import psutil
 import pytest
+from tests.support.certificates import Certificates, write_certificates
+from tests.support.cli import run_here
 from tests.support.homes import Service, home_settings, index, running_service, wait_until, write_pictures
 from tests.support.image_servers import ImageServer
 
+from lodestone.service import find_service
 from lodestone_serve.front import GRACE_S
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -34,18 +39,31 @@ def pictures() -> Iterator[ImageServer]:
 
 
 @pytest.fixture(scope="module")
-def service(pictures: ImageServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return write_certificates(tmp_path_factory.mktemp("tls"), "localhost")
+
+
+@pytest.fixture(scope="module")
+def service(pictures: ImageServer, certificates: Certificates, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("front")
     write_pictures(folder / "pictures", drawn=2)
     index(home_settings(folder / "home"), folder / "pictures")
     (folder / "home" / "lodestone.toml").write_text(DRAWN.format(url=pictures.url), encoding="utf-8")
-    with running_service(folder / "home", patience_s=2, upkeep=False) as running:
+    tls = {"tls_certificate": str(certificates.certificate), "tls_key": str(certificates.key)}
+    with running_service(folder / "home", patience_s=2, upkeep=False, **tls) as running:
         yield running
 
 
 @pytest.fixture
-def http(service: Service) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=service.url, timeout=60, trust_env=False) as client:
+def url(service: Service) -> str:
+    """By the name that the certificate is for."""
+    return f"https://localhost:{httpx.URL(service.url).port}"
+
+
+@pytest.fixture
+def http(url: str, certificates: Certificates) -> Iterator[httpx.Client]:
+    trust = ssl.create_default_context(cafile=certificates.authority)
+    with httpx.Client(base_url=url, timeout=60, trust_env=False, verify=trust) as client:
         yield client
 
 
@@ -60,6 +78,31 @@ def problem(answer: httpx.Response, status: int, code: str) -> dict[str, object]
     told: dict[str, object] = answer.json()
     assert told["code"] == code
     return told
+
+
+def test_answers_over_tls_say_to_stay_there(http: httpx.Client) -> None:
+    answer = http.post("/v1/search", json={**SOON, "deadline_ms": 10_000})
+    assert answer.status_code == 200
+    assert answer.headers["strict-transport-security"].startswith("max-age=")
+
+
+def test_commands_on_its_machine_find_the_service_although_its_certificate_is_for_another_name(service: Service) -> None:
+    assert service.url.startswith("https://127.0.0.1:")
+    assert find_service(service.home) == service.address
+    found = run_here("search", "a photo of a cat", "--guides", "0", "-o", "json", home=service.home.path)
+    assert found.code == 0, found.err
+    assert len(found.json["hits"]) > 0
+
+
+def test_commands_elsewhere_need_the_authoritys_file(url: str, certificates: Certificates, tmp_path: Path) -> None:
+    asked = ["--url", url, "search", "a photo of a cat", "--guides", "0", "-o", "json"]
+    found = run_here(*asked, home=tmp_path, LODESTONE_CA_FILE=str(certificates.authority))
+    assert found.code == 0, found.err
+    assert len(found.json["hits"]) > 0
+
+    refused = run_here(*asked, home=tmp_path)
+    assert refused.code == 8
+    assert all(part in refused.err for part in ("service_unavailable", "not trusted", "LODESTONE_CA_FILE"))
 
 
 def test_a_replica_that_hangs_dies_and_comes_back(service: Service, pictures: ImageServer, http: httpx.Client) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 import httpx
 
 from lodestone import __version__
+from lodestone.client.problems import CA_VARIABLE
 from lodestone.client.retrying import RetryPolicy
 from lodestone.errors import ConfigurationError, InvalidRequestError
 
@@ -31,6 +32,7 @@ class Connection:
         connect_s: Seconds to be connected.
         policy: How often it insists.
         proxies: Whether the environment's proxies count.
+        trust: Whose certificates count; None: those of public authorities, of SSL_CERT_FILE, and of LODESTONE_CA_FILE.
     """
 
     url: str
@@ -39,6 +41,7 @@ class Connection:
     connect_s: float
     policy: RetryPolicy
     proxies: bool
+    trust: ssl.SSLContext | None = None
 
     @classmethod
     def to(
@@ -51,6 +54,7 @@ class Connection:
         connect_s: float = CONNECT_S,
         policy: RetryPolicy | None = None,
         proxies: bool = True,
+        trust: ssl.SSLContext | None = None,
     ) -> Connection:
         """Check what a caller gave, and take the rest from the environment.
 
@@ -68,16 +72,37 @@ class Connection:
         own = {"User-Agent": f"lodestone/{__version__}", **(headers or {})}
         if api_key:
             own["Authorization"] = f"Bearer {_checked_key(api_key)}"
-        return cls(url, own, timeout_s, connect_s, policy or RetryPolicy(), proxies)
+        return cls(url, own, timeout_s, connect_s, policy or RetryPolicy(), proxies, trust)
 
     @property
     def tls(self) -> ssl.SSLContext | bool:
-        """How a server proves who it is. Reading the machine's authorities takes 50 ms, which plain HTTP need not wait for."""
-        return True if self.url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        """How a server proves who it is. Reading the machine's authorities takes 50 ms, which plain HTTP need not wait for.
+
+        Raises:
+            ConfigurationError: a file of authorities cannot be read.
+        """
+        if self.trust is not None:
+            return self.trust
+        return _authorities(self.proxies) if self.url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def timeout(self, seconds: float | None) -> httpx.Timeout:
         """For one sending that may take `seconds`; None: any time."""
         return httpx.Timeout(seconds, connect=self.connect_s if seconds is None else min(self.connect_s, seconds))
+
+
+def _authorities(proxies: bool) -> ssl.SSLContext:
+    own = os.environ.get(CA_VARIABLE, "")
+    named = CA_VARIABLE if own else "SSL_CERT_FILE"
+    try:
+        context = httpx.create_ssl_context(trust_env=proxies)
+        if own:
+            context.load_verify_locations(cafile=own)
+    except OSError as error:  # ssl.SSLError is one: no certificate in it
+        given = own or os.environ.get(named, "")
+        raise ConfigurationError(
+            f"{named} names {given!r}, which holds no certificates: {error}", hint="name a PEM file of the authorities to trust"
+        ) from error
+    return context
 
 
 def _checked_url(given: str) -> str:

@@ -30,6 +30,7 @@ class ServiceClient(Lodestone):
             timeout_s=timeout_s,
             connect_s=PROBE_S,
             policy=RetryPolicy(attempts=2, unreached=False),  # who cannot be reached on this machine has ended
+            trust=address.trust,
             proxies=False,  # a proxy from the environment has no business between two processes of one machine
         )
         Transport.__init__(self, connection)

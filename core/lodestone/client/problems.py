@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import email.utils
+import ssl
 import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import httpx
 
@@ -33,6 +34,9 @@ _BY_STATUS: dict[int, type[LodestoneError]] = {
 }
 _LONGEST_WAIT_S = 3_600.0
 _SHOWN = 200
+CA_VARIABLE: Final = "LODESTONE_CA_FILE"
+_ITS_NAME: Final = "ask by a name that the certificate is for"
+_TRUST: Final = {10: "it has expired: its owner must renew it", 62: _ITS_NAME, 64: _ITS_NAME}  # by X509_V_ERR_… of OpenSSL
 
 
 class Failed(Exception):  # noqa: N818 - never seen by callers, who get its error
@@ -96,6 +100,11 @@ def refused(answer: httpx.Response, url: str) -> Failed:
 
 def broken(error: httpx.HTTPError, url: str) -> Failed:
     """What a connection that failed means."""
+    distrusted = _distrusted(error)
+    if distrusted is not None:
+        said = f"{url} shows a certificate that is not trusted: {distrusted.verify_message.rstrip('.')}"
+        hint = _TRUST.get(distrusted.verify_code, f"name the PEM file of who signed it in {CA_VARIABLE}")
+        return Failed(ServiceUnavailableError(said, hint=hint), reached=False, fatal=True)
     never = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
     return Failed(
         unavailable(url, str(error) or type(error).__name__),
@@ -135,6 +144,16 @@ def seconds_to_wait(header: str | None) -> float | None:
     except ValueError:
         return None
     return min(max(moment.timestamp() - time.time(), 0.0), _LONGEST_WAIT_S)
+
+
+def _distrusted(error: BaseException) -> ssl.SSLCertVerificationError | None:
+    """What is wrong with the certificate, where that is what ended the connection."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return cause
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def _problem_in(answer: httpx.Response) -> Mapping[str, Any] | None:

@@ -17,6 +17,7 @@ from lodestone_serve.graph.llm import LLM_APPLICATION
 from lodestone_serve.graph.secrets import public_settings
 from lodestone_serve.graph.stages import APPLICATION, as_served, deployment_options
 from lodestone_serve.guards import checked_exposure
+from lodestone_serve.tls import tls_options
 
 IMPORT_PATH: Final = "lodestone_serve.graph.application:from_arguments"
 LLM_IMPORT_PATH: Final = "lodestone_serve.graph.llm:from_arguments"
@@ -35,6 +36,7 @@ ENVIRONMENT: Final = {
 """Environment variables that every Ray container of a cluster should have: Ray reads them when it is imported."""
 
 
+_HTTP: Final = {"host": "host", "port": "port", "ssl_certfile": "tls_certificate", "ssl_keyfile": "tls_key"}
 _MAKE_ONE: Final = "make one with `lodestone serve build`"
 
 
@@ -49,9 +51,7 @@ def serve_config(settings: Settings) -> dict[str, Any]:
             or Ray's schema refuses the outcome.
     """
     host = checked_exposure(settings.serve)
-    http: dict[str, Any] = {"host": host, "port": settings.serve.port or 8000}
-    if settings.serve.tls_certificate is not None and settings.serve.tls_key is not None:
-        http |= {"ssl_certfile": str(settings.serve.tls_certificate), "ssl_keyfile": str(settings.serve.tls_key)}
+    http: dict[str, Any] = {"host": host, "port": settings.serve.port or 8000, **tls_options(settings.serve)}
     encoding = "JSON" if settings.serve.telemetry.json_logs else "TEXT"
     applications: list[dict[str, Any]] = [
         {
@@ -109,7 +109,7 @@ def read_config(text: str) -> ReadConfig:
         raise ConfigurationError(f"no application of the configuration is {IMPORT_PATH}", hint=_MAKE_ONE)
     http = config.get("http_options", {})
     flags = dict(found.get("args", {}).get("settings", {}))
-    flags["serve"] = {**flags.get("serve", {}), **{name: http[name] for name in ("host", "port") if name in http}}
+    flags["serve"] = {**flags.get("serve", {}), **{_HTTP[name]: value for name, value in http.items() if name in _HTTP}}
     options = {one["name"]: {key: value for key, value in one.items() if key != "name"} for one in found.get("deployments", [])}
     return ReadConfig(flags, options)
 
