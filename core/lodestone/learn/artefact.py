@@ -15,11 +15,8 @@ scaling); arithmetic is float32.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,16 +24,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.backbones.base import BackboneOutputs
-from lodestone.errors import ConfigurationError
 from lodestone.learn.arrays import BACKBONES, Array, Rehearsal, Statistics, Tower, picture_columns, standardised, unit
+from lodestone.learn.weights_file import WeightsFile, digest_of
 from lodestone.spaces.base import Vectors
 
-FORMAT: Final = 1
+FILE: Final = WeightsFile("bridge", format=1)
 TEXT_ENCODER: Final = "minilm"
-SHIPPED: Final = "bridge.safetensors"
 HUB_NEIGHBOURS: Final = 10  # texts that a picture's closeness is taken over
 HUB_SHARE: Final = 0.3  # how much of the closeness is subtracted; both chosen on the validation part (docs/quality.md)
-_HEADER: Final = "lodestone-bridge"
 # Vectors do not depend on these: they are for updates.
 _FOR_UPDATES: Final = ("statistics.", "residual", "rehearsal.picture", "rehearsal.text_spread", "rehearsal.counts")
 
@@ -134,11 +129,8 @@ class BridgeWeights:
 
         The arrays are hashed as they are stored, so that weights before and after `save` have one version.
         """
-        digest = hashlib.sha256(json.dumps([FORMAT, HUB_NEIGHBOURS, HUB_SHARE, *self._parameters().values()]).encode())
-        for name, array in sorted(self._arrays().items()):
-            if not name.startswith(_FOR_UPDATES):
-                digest.update(name.encode() + str(array.shape).encode() + array.tobytes())
-        return digest.hexdigest()[:12]
+        parameters = [FILE.format, HUB_NEIGHBOURS, HUB_SHARE, *self._parameters().values()]
+        return digest_of(parameters, self._arrays(), except_for=_FOR_UPDATES)
 
     def save(self, directory: Path) -> Path:
         """Write `bridge-<version>.safetensors` into `directory` (made if needed), by temporary name and rename.
@@ -146,62 +138,25 @@ class BridgeWeights:
         Returns:
             The file's path. Saving the same weights again writes the same file.
         """
-        directory.mkdir(parents=True, exist_ok=True)
-        return self.save_as(directory / f"bridge-{self.version}.safetensors")
+        return FILE.save(directory, self._arrays(), self._header(), version=self.version)
 
     def save_as(self, path: Path) -> Path:
         """Write to exactly `path`, by temporary name and rename."""
-        from safetensors.numpy import save
-
-        header = {"format": FORMAT, "version": self.version, "query_weights": dict(self.query_weights)}
-        header |= {
-            "provenance": dict(self.provenance),
-            "statistics_weight": self.statistics.weight,
-            "gram_scale": self._gram_scale,
-        } | self._parameters()
-        temporary = path.with_name(f".{path.name}.partial")
-        temporary.write_bytes(save(self._arrays(), {_HEADER: json.dumps(header, sort_keys=True)}))
-        return temporary.replace(path)
+        return FILE.save_as(path, self._arrays(), self._header())
 
     @classmethod
     def shipped(cls) -> BridgeWeights:
         """The weights inside the package: `data/bridge/`, beside their model card."""
-        return cls._parse(files("lodestone").joinpath("data", "bridge", SHIPPED).read_bytes(), f"package data {SHIPPED}")
+        return cls._from_arrays(*FILE.shipped())
 
     @classmethod
     def load(cls, path: Path) -> BridgeWeights:
         """Read a file that `save` wrote.
 
         Raises:
-            ConfigurationError: the file is missing, damaged, or of a newer format.
+            ConfigurationError: the file is missing, damaged, or of another format.
         """
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise ConfigurationError(
-                f"cannot read the bridge {str(path)!r}: {error.strerror}", hint="train it again: lodestone train bridge"
-            ) from error
-        return cls._parse(content, str(path))
-
-    @classmethod
-    def _parse(cls, content: bytes, source: str) -> BridgeWeights:
-        from safetensors import SafetensorError
-        from safetensors.numpy import load
-
-        try:
-            arrays = load(content)
-            size = int.from_bytes(content[:8], "little")
-            header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][_HEADER])
-        except (SafetensorError, KeyError, ValueError) as error:
-            raise ConfigurationError(
-                f"{source} is not a bridge, or is damaged: {error}", hint="train it again: lodestone train bridge"
-            ) from error
-        if header["format"] != FORMAT:
-            raise ConfigurationError(
-                f"{source} has format {header['format']}, this version reads {FORMAT}",
-                hint="upgrade lodestone, or train the bridge again: lodestone train bridge",
-            )
-        return cls._from_arrays(arrays, header)
+        return cls._from_arrays(*FILE.load(path))
 
     @classmethod
     def _from_arrays(cls, stored: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> BridgeWeights:
@@ -229,15 +184,21 @@ class BridgeWeights:
                 provenance=header["provenance"],
             )
         except (KeyError, TypeError, ValueError) as error:  # the arrays of another layout under the same format number
-            raise ConfigurationError(
-                f"the bridge does not have the arrays of format {FORMAT}: {error}",
-                hint="train it again: lodestone train bridge",
-            ) from error
+            raise FILE.other_arrays(error) from error
 
     @property
     def _gram_scale(self) -> float:
         """Brings the largest mean of squares to 1,000: half precision ends at 65,504."""
         return max(float(np.abs(self.statistics.gram).max()) / max(self.statistics.weight, 1.0), 1e-6) / 1000
+
+    def _header(self) -> dict[str, Any]:
+        return {
+            "version": self.version,
+            "query_weights": dict(self.query_weights),
+            "provenance": dict(self.provenance),
+            "statistics_weight": self.statistics.weight,
+            "gram_scale": self._gram_scale,
+        } | self._parameters()
 
     def _parameters(self) -> dict[str, Any]:
         return {

@@ -8,32 +8,27 @@ float32.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.errors import ConfigurationError, InvalidRequestError
+from lodestone.errors import InvalidRequestError
 from lodestone.learn.arrays import Array, unit
 from lodestone.learn.towers import sample
+from lodestone.learn.weights_file import WeightsFile, digest_of
 
 if TYPE_CHECKING:
     from lodestone.backbones.base import BackboneOutputs
     from lodestone.learn.artefact import BridgeWeights
     from lodestone.spaces.base import Projection
 
-FORMAT: Final = 1
-SHIPPED: Final = "prior.safetensors"
+FILE: Final = WeightsFile("prior", format=1)
 FEWEST_ALONE: Final = 200  # captioned pictures; of fewer, a space without memory of earlier ones gets no prior
 REHEARSED: Final = 4096  # pairs drawn from what a bridge remembers
-_HEADER: Final = "lodestone-prior"
-_AGAIN: Final = "train it again: lodestone train bridge"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,29 +88,20 @@ class PriorWeights:
     @property
     def version(self) -> str:
         """12 hex characters over all arrays as they are stored: weights before and after `save` have one version."""
-        digest = hashlib.sha256(json.dumps([FORMAT, self.text_encoder]).encode())
-        for name, array in sorted(self._arrays().items()):
-            digest.update(name.encode() + str(array.shape).encode() + array.tobytes())
-        return digest.hexdigest()[:12]
+        return digest_of([FILE.format, self.text_encoder], self._arrays())
 
     def save(self, directory: Path) -> Path:
         """Write `prior-<version>.safetensors` into `directory` (made if needed), by temporary name and rename."""
-        directory.mkdir(parents=True, exist_ok=True)
-        return self.save_as(directory / f"prior-{self.version}.safetensors")
+        return FILE.save(directory, self._arrays(), self._header(), version=self.version)
 
     def save_as(self, path: Path) -> Path:
         """Write to exactly `path`, by temporary name and rename."""
-        from safetensors.numpy import save
-
-        header = {"format": FORMAT, "text_encoder": self.text_encoder, "provenance": dict(self.provenance)}
-        temporary = path.with_name(f".{path.name}.partial")
-        temporary.write_bytes(save(self._arrays(), {_HEADER: json.dumps(header, sort_keys=True)}))
-        return temporary.replace(path)
+        return FILE.save_as(path, self._arrays(), self._header())
 
     @classmethod
     def shipped(cls) -> PriorWeights:
         """The priors inside the package: `data/prior/`, beside their model card."""
-        return cls._parse(files("lodestone").joinpath("data", "prior", SHIPPED).read_bytes(), f"package data {SHIPPED}")
+        return cls._from_arrays(*FILE.shipped())
 
     @classmethod
     def load(cls, path: Path) -> PriorWeights:
@@ -124,34 +110,22 @@ class PriorWeights:
         Raises:
             ConfigurationError: the file is missing, damaged, or of another format.
         """
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise ConfigurationError(f"cannot read the prior {str(path)!r}: {error.strerror}", hint=_AGAIN) from error
-        return cls._parse(content, str(path))
+        return cls._from_arrays(*FILE.load(path))
 
     @classmethod
-    def _parse(cls, content: bytes, source: str) -> PriorWeights:
-        from safetensors import SafetensorError
-        from safetensors.numpy import load
-
+    def _from_arrays(cls, arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> PriorWeights:
         try:
-            arrays = load(content)
-            size = int.from_bytes(content[:8], "little")
-            header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][_HEADER])
-            if header["format"] != FORMAT:
-                raise ConfigurationError(
-                    f"{source} has format {header['format']}, this version reads {FORMAT}",
-                    hint=f"upgrade lodestone, or {_AGAIN}",
-                )
             parts: dict[str, dict[str, Array]] = {}
             for name, array in arrays.items():
                 collection, part = name.rsplit(".", 1)
                 parts.setdefault(collection, {})[part] = array.astype(np.float32)
             spaces = {collection: SpacePrior(**found) for collection, found in parts.items()}
             return cls(spaces, text_encoder=header["text_encoder"], provenance=header["provenance"])
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise ConfigurationError(f"{source} is not a prior, or is damaged: {error}", hint=_AGAIN) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise FILE.other_arrays(error) from error
+
+    def _header(self) -> dict[str, Any]:
+        return {"text_encoder": self.text_encoder, "provenance": dict(self.provenance)}
 
     def _arrays(self) -> dict[str, NDArray[np.float16]]:
         return {

@@ -1,0 +1,98 @@
+"""How do trained weights stand in a file? Arrays and a JSON header in a safetensors file, and copies inside the package."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.errors import ConfigurationError
+
+AGAIN: Final = "train it again: lodestone train bridge"
+
+Arrays = Mapping[str, NDArray[np.float16]]
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsFile:
+    """A kind of trained weights as files.
+
+    Attributes:
+        kind: What they are called: in messages, in names of files, and inside them.
+        format: Of the header and the arrays; other ones cannot be read.
+    """
+
+    kind: str
+    format: int
+
+    def save(self, directory: Path, arrays: Arrays, header: Mapping[str, Any], *, version: str) -> Path:
+        """Write `<kind>-<version>.safetensors` into `directory` (made if needed), as `save_as` does."""
+        directory.mkdir(parents=True, exist_ok=True)
+        return self.save_as(directory / f"{self.kind}-{version}.safetensors", arrays, header)
+
+    def save_as(self, path: Path, arrays: Arrays, header: Mapping[str, Any]) -> Path:
+        """Write to exactly `path`, by temporary name and rename. The same weights make the same file."""
+        from safetensors.numpy import save
+
+        temporary = path.with_name(f".{path.name}.partial")
+        text = json.dumps({"format": self.format, **header}, sort_keys=True)
+        temporary.write_bytes(save(dict(arrays), {self._key: text}))
+        return temporary.replace(path)
+
+    def shipped(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Arrays and header of the weights inside the package: `data/<kind>/`, beside their model card."""
+        name = f"{self.kind}.safetensors"
+        return self._parse(files("lodestone").joinpath("data", self.kind, name).read_bytes(), f"package data {name}")
+
+    def load(self, path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Arrays and header of a file that `save` wrote.
+
+        Raises:
+            ConfigurationError: the file is missing, damaged, or of another format.
+        """
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise ConfigurationError(f"cannot read the {self.kind} {str(path)!r}: {error.strerror}", hint=AGAIN) from error
+        return self._parse(content, str(path))
+
+    def _parse(self, content: bytes, source: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        from safetensors import SafetensorError
+        from safetensors.numpy import load
+
+        try:
+            arrays: dict[str, NDArray[Any]] = load(content)
+            size = int.from_bytes(content[:8], "little")
+            header: dict[str, Any] = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][self._key])
+            found = header["format"]
+        except (SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise ConfigurationError(f"{source} is not a {self.kind}, or is damaged: {error}", hint=AGAIN) from error
+        if found != self.format:
+            raise ConfigurationError(
+                f"{source} has format {found}, this version reads {self.format}", hint=f"upgrade lodestone, or {AGAIN}"
+            )
+        return arrays, header
+
+    def other_arrays(self, error: Exception) -> ConfigurationError:
+        """What is said of a file with the arrays of another layout under the same format number."""
+        return ConfigurationError(f"the {self.kind} does not have the arrays of format {self.format}: {error}", hint=AGAIN)
+
+    @property
+    def _key(self) -> str:
+        return f"lodestone-{self.kind}"
+
+
+def digest_of(parameters: Iterable[Any], arrays: Arrays, *, except_for: tuple[str, ...] = ()) -> str:
+    """12 hex characters over parameters (JSON-serialisable) and arrays, without those whose names begin as in `except_for`."""
+    digest = hashlib.sha256(json.dumps(list(parameters)).encode())
+    for name, array in sorted(arrays.items()):
+        if not name.startswith(except_for):
+            digest.update(name.encode() + str(array.shape).encode() + array.tobytes())
+    return digest.hexdigest()[:12]
