@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.backbones.base import OutputKey
-from lodestone.catalog.records import ImageRecord, ImageState, SliceRecord
+from lodestone.catalog.records import ImageRecord, ImageState, Receipt, SliceRecord
 from lodestone.embeddings.slices import read_part
 from lodestone.embeddings.tables import matrix_of
 from lodestone.files.area import FileArea
@@ -49,8 +49,17 @@ class StoredOutputs:
             EmbeddingsDamagedError: a file is missing or damaged.
         """
         receipts = self.catalog.receipts(record.slice_id)
-        if not all(part in receipts for part in self.required):
-            return [], {}
+        return self.read(record, receipts) if all(part in receipts for part in self.required) else ([], {})
+
+    def read(
+        self, record: SliceRecord, receipts: Mapping[str, Receipt]
+    ) -> tuple[list[ImageRecord], dict[OutputKey, NDArray[np.float16]]]:
+        """The same of a slice that is embedded, by its receipts.
+
+        Raises:
+            KeyError: it is not.
+            EmbeddingsDamagedError: a file is missing or damaged.
+        """
         tables = {
             backbone: read_part(
                 self.embeddings,

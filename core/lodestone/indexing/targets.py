@@ -19,6 +19,7 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.identity import caption_id
 from lodestone.catalog.records import ImageRecord, ImageState, SliceRecord
 from lodestone.embeddings.slices import read_part
+from lodestone.embeddings.stored import StoredOutputs
 from lodestone.embeddings.tables import matrix_of
 from lodestone.files.area import FileArea
 from lodestone.indexing.tasks import META_PART, SliceParts
@@ -117,7 +118,7 @@ class SpaceTarget(Target):
             dim=projection.dim,
             required=(*(parts.backbones[name] for name in backbones), META_PART),
         )
-        self._parts = parts
+        self._stored = StoredOutputs(catalog, embeddings, parts.backbones, projection.requires)
         self._projection = projection
 
     def points(self, slices: Sequence[SliceRecord]) -> PointBatch:
@@ -125,7 +126,7 @@ class SpaceTarget(Target):
         images: list[ImageRecord] = []
         columns: dict[OutputKey, list[NDArray[np.float16]]] = {key: [] for key in self._projection.requires}
         for record in slices:
-            members, outputs = self._outputs(record)
+            members, outputs = self._stored.read(record, self.catalog.receipts(record.slice_id))
             images += members
             for key, rows in outputs.items():
                 columns[key].append(rows)
@@ -158,31 +159,6 @@ class SpaceTarget(Target):
         active = self.catalog.count_images(state=ImageState.ACTIVE)
         waiting = sum(len(self.point_ids(record)) for record in self.catalog.unfinished_slices(self.required))
         return active - waiting, active + self.catalog.count_images(state=ImageState.PENDING)
-
-    def _outputs(self, record: SliceRecord) -> tuple[list[ImageRecord], Mapping[OutputKey, NDArray[np.float16]]]:
-        """The slice's findable pictures, and their rows of each output in the same order."""
-        receipts = self.catalog.receipts(record.slice_id)
-        tables = {
-            backbone: read_part(
-                self.embeddings,
-                receipts[self._parts.backbones[backbone]],
-                columns=["image_id", *(key.output for key in self._projection.requires if key.backbone == backbone)],
-            )
-            for backbone in dict.fromkeys(key.backbone for key in self._projection.requires)
-        }
-        ids: dict[str, list[str]] = {backbone: table.column("image_id").to_pylist() for backbone, table in tables.items()}
-        rows = {backbone: {image_id: row for row, image_id in enumerate(column)} for backbone, column in ids.items()}
-        active = self.catalog.slice_images(record.slice_id, states=(ImageState.ACTIVE,))
-        images = [image for image in active if all(image.image_id in known for known in rows.values())]
-        wanted = [image.image_id for image in images]
-        outputs: dict[OutputKey, NDArray[np.float16]] = {}
-        for key in self._projection.requires:
-            matrix = matrix_of(tables[key.backbone], key.output)
-            if ids[key.backbone] != wanted:  # pictures have left the slice since, or their rows stand in another order
-                known = rows[key.backbone]
-                matrix = matrix[np.array([known[image_id] for image_id in wanted], np.intp)]
-            outputs[key] = matrix
-        return images, outputs
 
 
 class CaptionTarget(Target):
