@@ -23,6 +23,7 @@ from lodestone_serve.graph.config import as_yaml, read_config, serve_config
 from lodestone_serve.graph.llm import MODEL_ID, build_llm, built, llm_options
 from lodestone_serve.graph.llm import from_arguments as llm_application
 from lodestone_serve.graph.policy import BUSY, by_busy_queries
+from lodestone_serve.graph.replicas import with_own_threads
 from lodestone_serve.graph.secrets import secret_variables
 from lodestone_serve.graph.stages import deployment_options, most_resources
 
@@ -223,6 +224,13 @@ def test_what_ray_or_vllm_do_not_know_of_a_language_model_is_refused_by_its_name
         llm_application({"llm": {"model": "/m", "max_len": 7}})
     with pytest.raises(ConfigurationError, match="max_len"):
         settings({"shape": "graph", "llm": {"model": "/m", "max_len": 7}})
+
+
+@pytest.mark.parametrize(("cpus", "threads"), [({"CPU": 4.0}, 4), ({"CPU": 0.1, "GPU": 0.5}, 1), ({}, 1)])
+def test_a_replica_takes_the_threads_of_its_own_cpus_unless_the_settings_say_how_many(monkeypatch, cpus: dict, threads: int):
+    monkeypatch.setattr("ray.get_runtime_context", lambda: SimpleNamespace(get_assigned_resources=lambda: cpus))
+    assert with_own_threads(settings()).models.threads == threads
+    assert with_own_threads(settings(models={"threads": 7})).models.threads == 7
 
 
 def test_room_is_counted_for_all_replicas_and_for_those_that_an_update_starts_beside_them():

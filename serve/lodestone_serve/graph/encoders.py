@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
-from lodestone.config.settings import Settings
 from lodestone.errors import ServiceUnavailableError
 from lodestone.query.stages import EncodedTexts, Pixels, Vectors
 from lodestone_serve.graph.deadlines import from_the_wire
-from lodestone_serve.graph.replicas import Host, threads_turn
+from lodestone_serve.graph.replicas import Host, threads_turn, with_own_threads
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.ray_metrics import mirror_of_replica
 from lodestone_serve.sharing import Passes, SharedEncoder
@@ -51,7 +50,7 @@ class Encoders:
         self._loading: dict[Versions, asyncio.Task[SharedEncoder]] = {}
         self._turn = asyncio.Lock()
         with host.noted():
-            settings = _with_own_threads(host.prepare())
+            settings = with_own_threads(host.prepare())
             self._metrics = Metrics(mirror_of_replica())
             self._tracing = Tracing(settings.serve.telemetry, service="lodestone-encoders")
             self._runtime: Runtime = Runtime.open(settings, purpose="a replica of Encoders")
@@ -174,14 +173,3 @@ def _looked_at(loading: asyncio.Task[SharedEncoder]) -> None:
 
 def _collections(projections: Mapping[str, Projection]) -> dict[str, str]:
     return {space: projection.collection for space, projection in projections.items()}
-
-
-def _with_own_threads(settings: Settings) -> Settings:
-    """As many threads as the replica has CPUs, where the settings leave it open: the runtime would take the whole machine."""
-    if settings.models.threads:
-        return settings
-    import ray
-
-    context: Any = ray.get_runtime_context()
-    cpus = context.get_assigned_resources().get("CPU", 1.0)
-    return settings.model_copy(update={"models": settings.models.model_copy(update={"threads": max(1, int(cpus))})})

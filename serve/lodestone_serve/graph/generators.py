@@ -13,7 +13,7 @@ from dataclasses import replace
 from lodestone.generators.base import Guide, GuideRequest
 from lodestone_serve.graph.adapters import Description
 from lodestone_serve.graph.deadlines import from_the_wire
-from lodestone_serve.graph.replicas import Host, threads_turn
+from lodestone_serve.graph.replicas import Host, threads_turn, with_own_threads
 from lodestone_serve.tracing import Carrier, Tracing
 
 
@@ -29,7 +29,7 @@ class GeneratorReplica:
         from lodestone.runtime import Runtime
 
         with host.noted():
-            settings = host.prepare()
+            settings = with_own_threads(host.prepare())
             self._tracing = Tracing(settings.serve.telemetry, service=f"lodestone-generator-{name}")
             runtime = Runtime.open(settings, purpose=f"a replica of Generator-{name}")
             self._generator = runtime.guide_engine(name).generator

@@ -84,6 +84,17 @@ async def threads_turn() -> None:
     await asyncio.wait_for(asyncio.to_thread(_nothing), HEALTH_PATIENCE_S)
 
 
+def with_own_threads(settings: Settings) -> Settings:
+    """As many threads as the replica has CPUs, where the settings leave it open: the runtime would take the whole machine."""
+    if settings.models.threads:
+        return settings
+    import ray
+
+    context: Any = ray.get_runtime_context()
+    cpus = context.get_assigned_resources().get("CPU", 1.0)
+    return settings.model_copy(update={"models": settings.models.model_copy(update={"threads": max(1, int(cpus))})})
+
+
 def _log_name() -> str:
     deployment = deployment_of_replica()
     return LOG_NAME if deployment in {None, APP, INGRESS} else f"{deployment}.log".lower()
