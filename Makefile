@@ -15,6 +15,8 @@ OWN_HOME ?= .demo/own
 export RAY_USAGE_STATS_ENABLED := 0
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
+# Tests start hundreds of processes: each would compile every module again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup demo test chaos check format format-check lint types unit docs docs-serve manifests api-changes audit bench openapi clean
 
@@ -59,7 +61,7 @@ types: setup
 	$(BIN)/mypy
 
 unit: setup
-	$(BIN)/python -m pytest tests/unit -q
+	$(BIN)/python -m pytest tests/unit -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
 
 docs: setup  ## build the documentation, strictly
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
