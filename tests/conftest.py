@@ -1,4 +1,4 @@
-"""What holds for all tests: libraries use one thread, new catalogs are copies of a migrated one, logged tracebacks are plain."""
+"""What holds for all tests: libraries use one thread, new catalogs are copies of a migrated one, logs have plain tracebacks."""
 
 from __future__ import annotations
 
