@@ -22,8 +22,6 @@ from benchmarks.loading.schedule import Arrival
 
 MOST_OPEN = 2_000
 NOT_OURS = "not_a_problem"  # code of refusals that are not problem details
-PROXY_TIMEOUT = "X-Request-Timeout-Seconds"  # Ray Serve's: its proxy then answers 408
-_PROXY_GRACE_S = 1.0  # beyond the deadline: the service itself should be the one that says so
 SEARCH, STREAM = "/v1/search", "/v1/search/stream"
 
 
@@ -38,9 +36,9 @@ class Question:
 
     @property
     def sent(self) -> dict[str, Any]:
-        """Body and headers, with the deadline: no service is there to keep it while a request waits for a replica."""
+        """Body and headers, with the deadline."""
         body = {**self.body, "deadline_ms": max(1, round(self.deadline * 1000))}
-        return {"json": body, "headers": {PROXY_TIMEOUT: f"{self.deadline + _PROXY_GRACE_S:g}", **self.headers}}
+        return {"json": body, "headers": dict(self.headers)}
 
 
 class Generator:
