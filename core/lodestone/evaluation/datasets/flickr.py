@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from lodestone.evaluation.datasets.base import EvalSet, Folder, caption_set, check_split, one_line, safe_name
+from lodestone.evaluation.datasets.base import EvalSet, Folder, caption_set, check_split, one_line, safe_name, sentences_of
 
 _8K_LAYOUT: Final = (
     "expected: DIR/Flickr8k.token.txt and DIR/Flickr_8k.testImages.txt (or in DIR/Flickr8k_text/), or"
@@ -76,13 +76,7 @@ def _tokens(folder: Folder, path: Path) -> Iterator[tuple[str, str]]:
 def _karpathy_set(folder: Folder, path: Path, base: Path, split: str) -> EvalSet:
     pictures: dict[str, Path] = {}
     captions: list[tuple[str, str, str]] = []
-    for row in folder.rows(folder.json(path), "images", path):
-        name, sentences = safe_name(row.get("filename")), row.get("sentences")
-        if name is None or not isinstance(sentences, list):
-            folder.malformed()
-            continue
-        if split != "all" and row.get("split") != split:
-            continue
+    for name, sentences in sentences_of(folder, path, split):
         pictures[name] = base / name
         captions += ((name, text, "") for one in sentences if (text := _raw(folder, one)))
     return caption_set(folder, pictures, captions, split=split)

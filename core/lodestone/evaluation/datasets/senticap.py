@@ -10,7 +10,7 @@ import io
 from pathlib import Path
 from typing import Final
 
-from lodestone.evaluation.datasets.base import EvalSet, Folder, caption_set, check_split, one_line, safe_name
+from lodestone.evaluation.datasets.base import EvalSet, Folder, caption_set, check_split, one_line, safe_name, sentences_of
 
 _LAYOUT: Final = (
     "expected: DIR/data/senticap_dataset.json (or DIR/senticap_dataset.json, or .csv with the columns"
@@ -42,13 +42,7 @@ def read_senticap(root: Path, split: str | None) -> EvalSet:
 def _from_json(folder: Folder, path: Path, split: str) -> tuple[list[str], _Captions]:
     names: list[str] = []
     captions: _Captions = []
-    for row in folder.rows(folder.json(path), "images", path):
-        name, sentences = safe_name(row.get("filename")), row.get("sentences")
-        if name is None or not isinstance(sentences, list):
-            folder.malformed()
-            continue
-        if split != "all" and row.get("split") != split:
-            continue
+    for name, sentences in sentences_of(folder, path, split):
         names.append(name)
         for one in sentences:
             text = one_line(one.get("raw")) if isinstance(one, dict) else ""
