@@ -24,7 +24,7 @@ from lodestone.errors import (
     OverloadedError,
     ServiceUnavailableError,
 )
-from lodestone_serve.problems import problem_of, problem_response
+from lodestone_serve.problems import Refusal, problem_of, problem_response, refusal_response
 
 if TYPE_CHECKING:
     from lodestone.config.settings import Settings
@@ -42,6 +42,16 @@ _PATIENCE_S: Final = 60.0
 _NAMED: Final = re.compile(rb'"deadline_ms"\s*:\s*(\d{1,6})(?!\d)')
 _IN_QUERY: Final = re.compile(rb"(?:^|&)deadline_ms=(\d{1,6})(?:&|$)")
 _TAIL: Final = 64  # bytes of a chunk in which a name may have begun
+_PROXYS: Final = frozenset(
+    (
+        b"x-request-id",
+        b"x-request-timeout-seconds",
+        b"x-session-id",
+        b"serve_multiplexed_model_id",
+        b"serve-multiplexed-model-id",
+    )
+) | {b"traceparent"}
+"""Headers that Ray's proxy reads as UTF-8. What is none ends there as a 500, an error of ours in every count of them."""
 _NOT_OURS: Final = "/-/"  # the proxy's own routes
 _BATCH: Final = "/v1/search/batch"
 _ENDLESS: Final = re.compile(r"DELETE /v1/(?:corpora|directories)/.+|POST /v1/internal/shadow")
@@ -118,6 +128,9 @@ class Front:
         path: str = scope.get("path", "")
         if scope["type"] != "http" or path.startswith(_NOT_OURS):
             await self._app(scope, receive, send)
+            return
+        if (unreadable := _unreadable(scope)) is not None:
+            await refusal_response(unreadable, path)(scope, receive, send)
             return
         late = asyncio.timeout(None)
         exchange = _Exchange(scope, receive, send, waits=self._waits, late=late)
@@ -200,6 +213,15 @@ class _Exchange:
         if named:
             self._named = max(named) if self._named is None else max(self._named, *named)
         self._tail = seen[-_TAIL:]
+
+
+def _unreadable(scope: Scope) -> Refusal | None:
+    for name, value in scope["headers"]:
+        try:
+            _ = value.decode() if name.lower() in _PROXYS else ""
+        except UnicodeDecodeError:
+            return Refusal(400, f"the header {name.decode('latin-1')!r} is no UTF-8 text", hint="send letters and digits in it")
+    return None
 
 
 def _number(environment: Mapping[str, str], name: str, otherwise: float) -> float:

@@ -35,7 +35,14 @@ class Told:
         return str(told["code"])
 
 
-def ask(app: ASGIApp, *, path: str = "/v1/search", body: Iterable[bytes] = (b"{}",), waits: Waits = SHORT) -> Told:
+def ask(
+    app: ASGIApp,
+    *,
+    path: str = "/v1/search",
+    body: Iterable[bytes] = (b"{}",),
+    waits: Waits = SHORT,
+    headers: Iterable[tuple[bytes, bytes]] = (),
+) -> Told:
     """Ask through a front, as a client that says nothing of time to the proxy."""
     chunks, sent = list(body), []
     messages = [{"type": "http.request", "body": one, "more_body": True} for one in chunks]
@@ -47,7 +54,7 @@ def ask(app: ASGIApp, *, path: str = "/v1/search", body: Iterable[bytes] = (b"{}
     async def send(message: Message) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": []}
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": list(headers)}
     asyncio.run(Front(app, waits=waits)(scope, receive, send))
     return Told(sent)
 
@@ -192,3 +199,10 @@ def test_ray_serve_takes_it() -> None:
     path = front.PROXY_ENVIRONMENT["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"]
     made: list[Any] = validate_http_proxy_callback_return(call_function_from_import_path(path))
     assert isinstance(_apply_middlewares(proxy(dead), made), Front)
+
+
+@pytest.mark.parametrize("name", [b"X-Request-ID", b"x-session-id", b"x-request-timeout-seconds", b"traceparent"])
+def test_what_the_proxy_could_not_read_is_refused_before_it_tries(name: bytes) -> None:
+    told = ask(silent, headers=[(name, b"a\xff")])
+    assert (told.status, told.code) == (400, "bad_request")
+    assert ask(silent, headers=[(name, "é".encode()), (b"user-agent", b"a\xff")]).status == 504
