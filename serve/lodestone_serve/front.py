@@ -39,6 +39,7 @@ _DEADLINE: Final = "LODESTONE_QUERY__DEADLINE_MS"
 _PATIENCE: Final = "LODESTONE_SERVE__PATIENCE_S"
 _LONGEST_S: Final = 600.0  # that a query may be allowed, and that the line of a batch waits for its turn
 _PATIENCE_S: Final = 60.0
+_NAME: Final = b'"deadline_ms"'
 _NAMED: Final = re.compile(rb'"deadline_ms"\s*:\s*(\d{1,6})(?!\d)')
 _IN_QUERY: Final = re.compile(rb"(?:^|&)deadline_ms=(\d{1,6})(?:&|$)")
 _TAIL: Final = 64  # bytes of a chunk in which a name may have begun
@@ -183,7 +184,7 @@ class _Exchange:
             if self._counting:
                 self._late.reschedule(None)
             self.waiting = False
-            kind = next((value for name, value in message["headers"] if name.lower() == b"content-type"), b"")
+            kind = next((value for name, value in message.get("headers", ()) if name.lower() == b"content-type"), b"")
             if message["status"] in {408, 429, 503} and kind.startswith(b"text/plain"):
                 self._refused = message["status"]
             else:
@@ -209,7 +210,7 @@ class _Exchange:
     def _look(self, chunk: bytes) -> None:
         """Find the deadlines that the body names. Quotes within a string of JSON are escaped, so no query's words count."""
         seen = self._tail + chunk
-        named = [int(one) for one in _NAMED.findall(seen)]
+        named = [int(one) for one in _NAMED.findall(seen)] if _NAME in seen else []  # pictures pass through here
         if named:
             self._named = max(named) if self._named is None else max(self._named, *named)
         self._tail = seen[-_TAIL:]
