@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,10 @@ def test_the_chosen_port_is_held_until_the_service_listens() -> None:
         for _ in range(50):  # all connections are the listener's
             with socket.create_connection(address, timeout=5.0):
                 proxy.accept()[0].close()
+
+
+def test_ray_is_not_read_before_its_environment_is_set() -> None:
+    """It keeps what it found at its import: without `local_ray`'s variables its servers listen on every network card."""
+    told = "import sys; import lodestone_serve.run; print(sorted(name for name in sys.modules if name.startswith('ray')))"
+    done = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -6,14 +6,16 @@ Nothing of it is reachable over HTTP: it asks nobody for a key. Deployments of t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from ray import serve
 
 from lodestone.config.serve import LanguageModelSettings
 from lodestone.errors import ConfigurationError
 from lodestone.models.packages import import_library
+
+if TYPE_CHECKING:
+    from ray.serve import Application
 
 LLM_APPLICATION: Final = "llm"
 MODEL_ID: Final = "lodestone-llm"
@@ -34,7 +36,7 @@ class Arguments(BaseModel):
     llm: LanguageModelSettings
 
 
-def from_arguments(arguments: dict[str, Any]) -> serve.Application:
+def from_arguments(arguments: dict[str, Any]) -> Application:
     """The application that serveConfigV2 names: `Arguments`.
 
     Raises:
@@ -48,7 +50,7 @@ def from_arguments(arguments: dict[str, Any]) -> serve.Application:
     return build_llm(settings)
 
 
-def build_llm(settings: LanguageModelSettings) -> serve.Application:
+def build_llm(settings: LanguageModelSettings) -> Application:
     """A language model behind handles.
 
     Raises:
@@ -61,9 +63,7 @@ def build_llm(settings: LanguageModelSettings) -> serve.Application:
     return built(options, config=llm.LLMConfig, deployment=llm.build_llm_deployment)
 
 
-def built(
-    options: Mapping[str, Any], *, config: Callable[..., Any], deployment: Callable[[Any], serve.Application]
-) -> serve.Application:
+def built(options: Mapping[str, Any], *, config: Callable[..., Any], deployment: Callable[[Any], Application]) -> Application:
     """The application of these options.
 
     Args:
