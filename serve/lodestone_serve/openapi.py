@@ -40,7 +40,7 @@ _MEANINGS: Final[Mapping[int, str]] = {
     500: "A defect; the log has the details under the request's id.",
     502: "The place of a picture cannot be read.",
     503: "The service, its store, its catalog or a model does not answer now.",
-    504: "The deadline passed before there was an answer.",
+    504: "The deadline, or the proxy's patience, passed before there was an answer.",
     507: "The disk is full.",
 }
 _WAIT: Final = {
@@ -120,7 +120,7 @@ def _complete(document: dict[str, Any]) -> None:
 
 def _refusals(method: str, path: str, operation: Mapping[str, Any]) -> set[int]:
     """Statuses other than success that the operation can end with."""
-    found = {400, 403, 413, 421, 429, 500, 503}
+    found = {400, 403, 413, 421, 429, 500, 503, 504}  # 503 and 504 of Serve's proxy, too, while no replica answers
     if path not in _NO_KEY:
         found.add(401)
     if method in {"post", "patch"} and ("requestBody" in operation):
@@ -129,7 +129,7 @@ def _refusals(method: str, path: str, operation: Mapping[str, Any]) -> set[int]:
         found.add(422)
     asks = path.startswith(("/v1/search", "/v1/embeddings", "/v1/images/generations")) or path.endswith(("similar", "replay"))
     if asks:
-        found |= {404, 504}
+        found.add(404)
     if "{" in path or path in {"/v1/images", "/v1/tags", "/v1/feedback", "/v1/directories", "/v1/internal/shadow"}:
         found.add(404)
     if method in {"post", "patch", "delete"} and path.startswith(_KEYED):
