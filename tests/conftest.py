@@ -6,8 +6,9 @@ import os
 
 import structlog
 from tests.support.fresh_catalogs import copied_catalogs, real_migrations
+from tests.support.shared_models import shared_models
 
-__all__ = ["copied_catalogs", "real_migrations"]
+__all__ = ["copied_catalogs", "real_migrations", "shared_models"]
 
 
 def pytest_configure() -> None:

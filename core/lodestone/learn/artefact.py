@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,7 +37,7 @@ HUB_SHARE: Final = 0.3  # how much of the closeness is subtracted; both chosen o
 _FOR_UPDATES: Final = ("statistics.", "residual", "rehearsal.picture", "rehearsal.text_spread", "rehearsal.counts")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BridgeWeights:
     """A trained bridge; immutable. See the module's docstring for the arithmetic.
 
@@ -106,12 +107,17 @@ class BridgeWeights:
     def from_components(self, components: Array) -> Vectors:
         """(n, k) principal components -> (n, dim) float32, L2-normalised."""
         joint = self.join(self.picture_parts(components))
-        asked = self.join(self.text_parts(self.rehearsal.texts))
+        asked = self._asked
         near = min(HUB_NEIGHBOURS, len(asked))
         closeness = np.partition(joint @ asked.T, -near, axis=1)[:, -near:].mean(1, keepdims=True)
         penalty = np.float32(HUB_SHARE) * np.clip(closeness, 0, 1)
         rest = np.sqrt(np.maximum(np.float32(HUB_SHARE**2) - penalty**2, 0))  # makes all vectors equally long
         return unit(np.hstack([joint, penalty, rest]))
+
+    @cached_property
+    def _asked(self) -> Array:
+        """The training pairs' texts as queries, which vectors of pictures should not all be near to."""
+        return self.join(self.text_parts(self.rehearsal.texts))
 
     def texts(self, encoded: Array) -> Vectors:
         """(n, d) text vectors -> (n, dim) float32, L2-normalised."""
@@ -123,7 +129,7 @@ class BridgeWeights:
         similarity: Array = (encoded @ unit(self.rehearsal.texts).T).max(1)
         return similarity
 
-    @property
+    @cached_property
     def version(self) -> str:
         """12 hex characters over all arrays and parameters that vectors depend on: not provenance, not query weights.
 
