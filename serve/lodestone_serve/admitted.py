@@ -21,15 +21,12 @@ from lodestone.errors import DeadlineExceededError, OverloadedError
 from lodestone.query.asking import Asking
 from lodestone_schemas.api import SearchResponse
 from lodestone_serve.admission import Admission
-from lodestone_serve.problems import Refusal, problem_of, problem_response
+from lodestone_serve.guards import is_large
+from lodestone_serve.problems import problem_of, problem_response
 from lodestone_serve.tickets import Priority, Ticket
 
 _BATCH_FROM: Final = 5  # RFC 9218: urgency 0 to 7, 3 by default
 _URGENCY: Final = re.compile(r"(?:^|,)\s*u=([0-7])\s*(?=[,;]|$)")
-# A body that takes longer keeps a place from others: a few connections that dawdle would keep everybody out.
-_BODY_S: Final = 60.0  # of a large one
-_QUESTION_S: Final = 5.0
-_LARGE: Final = 64 * 1024  # bytes
 _BATCH: Final = "/v1/search/batch"  # takes a place for each of its lines, itself
 _QUERIES: Final = re.compile(
     r"/v1/search(/(?!batch$|stream/).*)?|/v1/images/[^/]+/similar|/v1/queries/[^/]+/replay|/v1/embeddings|/v1/images/generations"
@@ -40,11 +37,6 @@ def runs_a_query(method: str, path: str) -> bool:
     """Whether the route asks engine or models for one answer. A batch takes its places line by line."""
     asks = "GET" if path.endswith("/similar") else "POST"
     return method == asks and _QUERIES.fullmatch(path) is not None
-
-
-def _is_large(headers: Headers) -> bool:
-    """Whether the body may be larger than a question is. A length that is no number is refused before."""
-    return "transfer-encoding" in headers or int(headers.get("content-length", "0")) > _LARGE
 
 
 def priority_of(headers: Headers) -> Priority:
@@ -81,7 +73,7 @@ class Admitted:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        upload = scope["path"] in self._uploads and _is_large(headers)
+        upload = scope["path"] in self._uploads and is_large(headers)
         try:
             if upload and self._uploading >= self._admission.slots:
                 raise self._admission.refusal(
@@ -95,14 +87,14 @@ class Admitted:
         state["ticket"] = ticket
         self._uploading += upload
         try:
-            await self._admitted(ticket, scope, receive, send, patience_s=_BODY_S if upload else _QUESTION_S)
+            await self._admitted(ticket, scope, receive, send)
         finally:
             self._uploading -= upload
             if not ticket.kept:
                 ticket.release()
 
-    async def _admitted(self, ticket: Ticket, scope: Scope, receive: Receive, send: Send, *, patience_s: float) -> None:
-        client = _Client(receive, ticket, reads=scope["method"] == "POST", patience_s=patience_s)
+    async def _admitted(self, ticket: Ticket, scope: Scope, receive: Receive, send: Send) -> None:
+        client = _Client(receive, ticket, reads=scope["method"] == "POST")
 
         async def answer(message: Message) -> None:
             client.answered()  # whoever sends sees for themselves whether anybody listens
@@ -122,7 +114,7 @@ class Admitted:
 class _Client:
     """The other side of a request, which may go away while its answer is worked on."""
 
-    def __init__(self, receive: Receive, ticket: Ticket, *, reads: bool, patience_s: float) -> None:
+    def __init__(self, receive: Receive, ticket: Ticket, *, reads: bool) -> None:
         self._receive = receive
         self._ticket = ticket
         self._reading = reads
@@ -130,8 +122,6 @@ class _Client:
         self._staying: asyncio.Timeout | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._loop = asyncio.get_running_loop()
-        self._patience_s = patience_s
-        self._patience = self._loop.time() + patience_s
 
     def watch(self, staying: asyncio.Timeout) -> None:
         """Let `staying` expire when the client goes away."""
@@ -154,13 +144,7 @@ class _Client:
         if not self._reading:
             await self._gone.wait()
             return {"type": "http.disconnect"}
-        try:
-            async with asyncio.timeout_at(self._patience):
-                message = await self._receive()
-        except TimeoutError:
-            raise Refusal(
-                504, f"the body did not arrive within {self._patience_s:g} s", hint="send it faster", code="deadline_exceeded"
-            ) from None
+        message = await self._receive()
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             self._reading = False
             self._watcher = asyncio.create_task(self._watch())

@@ -24,7 +24,7 @@ from lodestone_serve.authentication import KEY_HEADER, Authentication, Authentic
 from lodestone_serve.batch_search import Batches
 from lodestone_serve.context import RequestContext
 from lodestone_serve.fetching import Fetcher
-from lodestone_serve.guards import UPLOAD_SLACK_BYTES, BodyLimits, SiteGuard, checked_exposure
+from lodestone_serve.guards import UPLOAD_SLACK_BYTES, BodyLimits, PromptBodies, SiteGuard, checked_exposure
 from lodestone_serve.idempotency import Idempotency, WriteLedger
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.openapi import describe
@@ -135,6 +135,7 @@ def create_app(
     }
     app.add_middleware(BodyLimits, uploads=uploads, others=others)
     _limit_askers(app, services, settings, metrics)
+    app.add_middleware(PromptBodies, large={*uploads, EMBEDDINGS}, unhurried={BATCH_SEARCH})
     app.add_middleware(Authentication, services=services, authenticator=authenticator)
     if settings.cors_origins:
         app.add_middleware(

@@ -8,9 +8,10 @@ unless `serve.cors_origins` names them.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -22,6 +23,8 @@ from lodestone.errors import ConfigurationError
 from lodestone_serve.problems import Refusal, refusal_response
 
 MAX_JSON_BYTES = 64 * 1024
+_BODY_S: Final = 5.0
+_LARGE_BODY_S: Final = 60.0
 UPLOAD_SLACK_BYTES = 256 * 1024  # multipart boundaries, the options field
 PROBES: Final = frozenset({"/healthz", "/readyz"})
 """Asked by whatever keeps the service running: without a key, and by an address instead of a name."""
@@ -232,6 +235,57 @@ def _counted(receive: Receive, limit: int) -> Receive:
         return message
 
     return counted
+
+
+def is_large(headers: Headers) -> bool:
+    """Whether the body may be larger than a message of JSON is."""
+    length = headers.get("content-length", "0")
+    return "transfer-encoding" in headers or not length.isdecimal() or int(length) > MAX_JSON_BYTES
+
+
+class PromptBodies:
+    """Gives up bodies that dawdle: each keeps a request open, and some hundreds of them would keep everybody else out.
+
+    Args:
+        app: What to protect.
+        large: Paths whose bodies may be large, and then take a minute instead of five seconds.
+        unhurried: Paths whose routes see to it themselves.
+    """
+
+    def __init__(self, app: ASGIApp, *, large: Collection[str], unhurried: Collection[str]) -> None:
+        self._app = app
+        self._large = large
+        self._unhurried = unhurried
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI scope."""
+        if scope["type"] != "http" or scope["path"] in self._unhurried:
+            await self._app(scope, receive, send)
+            return
+        slowly = scope["path"] in self._large and is_large(Headers(scope=scope))
+        within_s = _LARGE_BODY_S if slowly else _BODY_S
+        late = Refusal(504, f"the body did not arrive within {within_s:g} s", hint="send it faster", code="deadline_exceeded")
+        try:
+            await self._app(scope, _prompt(receive, within_s, late), send)
+        except Refusal as refusal:  # by whoever reads bodies before the app
+            await refusal_response(refusal, scope["path"])(scope, receive, send)
+
+
+def _prompt(receive: Receive, within_s: float, late: Refusal) -> Receive:
+    ends = asyncio.get_running_loop().time() + within_s
+    whole = False
+
+    async def prompt() -> Message:
+        nonlocal whole
+        try:
+            async with asyncio.timeout_at(None if whole else ends):
+                message = await receive()
+        except TimeoutError:
+            raise late from None
+        whole = whole or message["type"] != "http.request" or not message.get("more_body", False)
+        return message
+
+    return prompt
 
 
 def _too_large(limit: int) -> Refusal:

@@ -23,6 +23,7 @@ from lodestone.query.asking import NOW, Asking
 from lodestone_schemas.access import Scope as Access
 from lodestone_schemas.api import SearchOptions, SearchResponse
 from lodestone_serve.api import create_app
+from lodestone_serve.guards import PromptBodies
 from lodestone_serve.idempotency import Idempotency
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.principal import LOCAL, Principal
@@ -315,14 +316,15 @@ def test_keys_are_kept_for_a_day_and_those_of_the_dead_for_minutes(catalog: Cata
 
 
 @pytest.mark.parametrize(
-    ("path", "length", "given_up"), [("/v1/search", 50, True), ("/v1/embeddings", 50, True), ("/v1/embeddings", 10**6, False)]
+    ("path", "length", "given_up"),
+    [("/v1/search", 50, True), ("/v1/tags", 50, True), ("/v1/embeddings", 50, True), ("/v1/embeddings", 10**6, False)],
 )
-async def test_a_question_that_dawdles_gives_its_place_back(
+async def test_a_body_that_dawdles_gives_its_place_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, length: int, given_up: bool
 ) -> None:
-    monkeypatch.setattr("lodestone_serve.admitted._QUESTION_S", 0.05)
+    monkeypatch.setattr("lodestone_serve.guards._BODY_S", 0.05)
     app = create_app(FakeServices(tmp_path), settings=ServeSettings(max_ongoing=1, max_queued=0), token="t")
-    slow = Call(app, "POST", path, body={}, headers={"content-length": str(length)})
+    slow = Call(app, "POST", path, body={}, headers={"content-length": str(length), "idempotency-key": "k"})
     slow.hold_body()
     try:
         await asyncio.wait([slow.task], timeout=10 if given_up else 0.3)
@@ -344,3 +346,14 @@ async def test_a_picture_that_takes_too_long_ends_at_the_deadline(tmp_path: Path
         async with asyncio.timeout(20):
             answer = await http.post("/v1/search/image", files={"image": b"a picture"}, data=options)
     assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
+
+
+async def test_a_body_that_dawdles_is_given_up_by_whoever_reads_it_first(
+    app: Idempotency, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lodestone_serve.guards._BODY_S", 0.05)
+    slow = Call(PromptBodies(app, large=(), unhurried=()), "POST", "/v1/feedback", headers={"idempotency-key": "k"})
+    slow.hold_body()
+    async with asyncio.timeout(10):
+        assert (await slow.done()).status == 504
+    assert work.done == []
