@@ -47,15 +47,13 @@ from lodestone.store.edge_collection import SPEC_FILE, EdgeCollection, as_batch
 from lodestone.store.edge_engine import (
     engine_errors,
     engine_filter,
-    engine_score,
     search_request,
     sparse_search_request,
-    terms_of,
 )
 from lodestone.store.files import DRAFT_PREFIX, TRASH_PREFIX, discard
 from lodestone.store.limits import CALL_POINTS
 from lodestone.store.ownership import StoreOwnership
-from lodestone.store.ranking import SPARSE_ERROR, Hit, SparseScore, answer
+from lodestone.store.ranking import SPARSE_ERROR, Hit, Score, answer, engine_score, hits_of, sparse_score
 from lodestone_schemas.collections import CollectionSpec
 
 COLLECTIONS_DIR = "collections"
@@ -186,15 +184,11 @@ class EdgeStore(VectorStore):
         """See `VectorStore.search_sparse`."""
         collection = self._collection(name, sparse=True)
         vectors = [check_sparse_query(query) for query in queries]
-        scores = [SparseScore(vector) for vector in vectors]
 
         def request(row: int, fetch: int) -> qe.QueryRequest:
             return sparse_search_request(queries[row], vectors[row], fetch=fetch)
 
-        def score(row: int, hit: qe.ScoredPoint) -> float:
-            return scores[row](*terms_of(hit))
-
-        ask = partial(self._ask, collection, request, score=score)
+        ask = partial(self._ask, collection, request, score=sparse_score(vectors))
         return answer(queries, ask, exact=[True] * len(queries), error=SPARSE_ERROR)
 
     def retrieve(self, name: str, ids: Sequence[str]) -> PointBatch:
@@ -286,16 +280,14 @@ class EdgeStore(VectorStore):
         request: Callable[[int, int], qe.QueryRequest],
         fetches: Mapping[int, int],
         *,
-        score: Callable[[int, qe.ScoredPoint], float] = engine_score,
+        score: Score = engine_score,
     ) -> list[list[Hit]]:
-        rows, requests = list(fetches), [request(row, fetch) for row, fetch in fetches.items()]
-        hits: list[list[Hit]] = []
-        for start in range(0, len(requests), CALL_QUERIES):
+        def send(requests: list[qe.QueryRequest]) -> list[list[qe.ScoredPoint]]:
             with collection.reading() as shard, engine_errors(f"searching {collection.name!r}", collection.path):
-                found = shard.query_batch(qe.QueryBatchRequest(requests[start : start + CALL_QUERIES]))
-            for row, each in zip(rows[start : start + CALL_QUERIES], found, strict=True):
-                hits.append([(str(hit.id), score(row, hit), hit.payload) for hit in each])
-        return hits
+                found: list[list[qe.ScoredPoint]] = shard.query_batch(qe.QueryBatchRequest(requests))
+            return found
+
+        return hits_of(fetches, request, send, at_once=CALL_QUERIES, score=score)
 
     def _pages(
         self, collection: EdgeCollection, filter_: Filter | None, size: int, *, content: bool

@@ -150,17 +150,6 @@ def sparse_search_request(query: SparseQuery, vector: SparseVector, *, fetch: in
     )
 
 
-def engine_score(row: int, hit: qe.ScoredPoint) -> float:  # noqa: ARG001 - the same for every question
-    """The score that the engine gives."""
-    return hit.score
-
-
-def terms_of(hit: qe.ScoredPoint) -> tuple[list[int], list[float]]:
-    """Indices and values of a hit in a sparse collection."""
-    vectors: Any = hit.vector
-    return vectors[SPARSE_VECTOR].indices, vectors[SPARSE_VECTOR].values
-
-
 def _sparse(vector: SparseVector) -> qe.SparseVector:
     return qe.SparseVector(vector.indices.tolist(), vector.values.tolist())
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from lodestone.store.base import Neighbours, Payload, SparseVector
+from lodestone.store.limits import SPARSE_VECTOR
+
+_R = TypeVar("_R")
 
 # How many hits more than wanted are fetched to see whether equal scores go on past the last.
 TIE_MARGIN = 8
@@ -19,6 +22,8 @@ SPARSE_ERROR = 1e-5
 Hit = tuple[str, float, Payload | None]
 # Rows of the queries to ask, each with how many hits to fetch, to the hits of each in the same order.
 Ask = Callable[[Mapping[int, int]], Sequence[Sequence[Hit]]]
+# Row of the query and an engine's hit, to its score.
+Score = Callable[[int, Any], float]
 
 
 class Question(Protocol):
@@ -48,6 +53,50 @@ class SparseScore:
         pairs = zip(indices, values, strict=True)
         # Two float32 multiply without rounding in a float64.
         return float(np.float32(math.fsum(self._weights.get(index, 0.0) * value for index, value in pairs)))
+
+
+def engine_score(row: int, hit: Any) -> float:  # noqa: ANN401, ARG001 - each engine has its class; the same for every question
+    """The score that the engine gives."""
+    score: float = hit.score
+    return score
+
+
+def sparse_score(questions: Sequence[SparseVector]) -> Score:
+    """Scores hits of sparse collections, that come with their vectors, as `SparseScore` does."""
+    scores = [SparseScore(question) for question in questions]
+
+    def score(row: int, hit: Any) -> float:  # noqa: ANN401 - as above
+        terms = hit.vector[SPARSE_VECTOR]
+        return scores[row](terms.indices, terms.values)
+
+    return score
+
+
+def hits_of(
+    fetches: Mapping[int, int],
+    request: Callable[[int, int], _R],
+    send: Callable[[list[_R]], Sequence[Sequence[Any]]],
+    *,
+    at_once: int,
+    score: Score = engine_score,
+) -> list[list[Hit]]:
+    """What the engine finds for each query.
+
+    Args:
+        fetches: Rows of the queries, each with how many hits to fetch.
+        request: Makes a query, in the engine's terms, of its row and that number.
+        send: One call of the engine: its hits for each of some queries.
+        at_once: Queries a call.
+        score: Of a row's hit.
+    """
+    rows = list(fetches)
+    hits: list[list[Hit]] = []
+    for start in range(0, len(rows), at_once):
+        some = rows[start : start + at_once]
+        found = send([request(row, fetches[row]) for row in some])
+        for row, each in zip(some, found, strict=True):
+            hits.append([(str(hit.id), score(row, hit), hit.payload) for hit in each])
+    return hits
 
 
 def answer(queries: Sequence[Question], ask: Ask, *, exact: Sequence[bool], error: float = 0.0) -> list[Neighbours]:

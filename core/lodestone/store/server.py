@@ -41,7 +41,7 @@ from lodestone.store.checks import (
     sparse_slices,
 )
 from lodestone.store.limits import CALL_POINTS
-from lodestone.store.ranking import SPARSE_ERROR, SparseScore, answer
+from lodestone.store.ranking import SPARSE_ERROR, answer, sparse_score
 from lodestone.store.server_build import build_graph
 from lodestone.store.server_connection import ServerConnection
 from lodestone.store.server_create import create_collection
@@ -53,7 +53,6 @@ from lodestone.store.server_engine import (
     shape_of,
     sparse_batch,
     sparse_search_request,
-    terms_of,
 )
 from lodestone.store.server_reads import ask, pages
 from lodestone.store.server_writes import WriteKeeper
@@ -209,15 +208,11 @@ class ServerStore(VectorStore):
         """See `VectorStore.search_sparse`."""
         self._shape(name, sparse=True)
         vectors = [check_sparse_query(query) for query in queries]
-        scores = [SparseScore(vector) for vector in vectors]
 
         def request(row: int, fetch: int) -> models.QueryRequest:
             return sparse_search_request(queries[row], vectors[row], fetch=fetch)
 
-        def score(row: int, hit: models.ScoredPoint) -> float:
-            return scores[row](*terms_of(hit))
-
-        scored = partial(ask, self._server, name, request, score=score)
+        scored = partial(ask, self._server, name, request, score=sparse_score(vectors))
         return answer(queries, scored, exact=[True] * len(queries), error=SPARSE_ERROR)
 
     def retrieve(self, name: str, ids: Sequence[str]) -> PointBatch:

@@ -255,17 +255,6 @@ def sparse_search_request(query: SparseQuery, vector: SparseVector, *, fetch: in
     )
 
 
-def engine_score(row: int, hit: models.ScoredPoint) -> float:  # noqa: ARG001 - the same for every question
-    """The score that the server gives."""
-    return hit.score
-
-
-def terms_of(hit: models.ScoredPoint) -> tuple[list[int], list[float]]:
-    """Indices and values of a hit in a sparse collection."""
-    vectors: Any = hit.vector
-    return vectors[SPARSE_VECTOR].indices, vectors[SPARSE_VECTOR].values
-
-
 def dense_batch(points: PointBatch) -> models.Batch:
     """Points in the server's terms."""
     return models.Batch(ids=list(points.ids), vectors=points.vectors.tolist(), payloads=[dict(p) for p in points.payloads])

@@ -8,9 +8,8 @@ from typing import Any
 
 from qdrant_client import models
 
-from lodestone.store.ranking import Hit
+from lodestone.store.ranking import Hit, Score, engine_score, hits_of
 from lodestone.store.server_connection import ServerConnection
-from lodestone.store.server_engine import engine_score
 
 CALL_QUERIES = 64
 
@@ -21,17 +20,15 @@ def ask(
     request: Callable[[int, int], models.QueryRequest],
     fetches: Mapping[int, int],
     *,
-    score: Callable[[int, models.ScoredPoint], float] = engine_score,
+    score: Score = engine_score,
 ) -> list[list[Hit]]:
     """Hits of each query. `fetches` says how many of which; `request` makes a query of its row and that number."""
-    rows, requests = list(fetches), [request(row, fetch) for row, fetch in fetches.items()]
-    hits: list[list[Hit]] = []
-    for start in range(0, len(requests), CALL_QUERIES):
-        some = requests[start : start + CALL_QUERIES]
-        found = server.call("searching", partial(server.client.query_batch_points, server.at(name), some), name=name)
-        for row, reply in zip(rows[start : start + CALL_QUERIES], found, strict=True):
-            hits.append([(str(hit.id), score(row, hit), hit.payload) for hit in reply.points])
-    return hits
+
+    def send(requests: list[models.QueryRequest]) -> list[list[models.ScoredPoint]]:
+        found = server.call("searching", partial(server.client.query_batch_points, server.at(name), requests), name=name)
+        return [reply.points for reply in found]
+
+    return hits_of(fetches, request, send, at_once=CALL_QUERIES, score=score)
 
 
 def pages(
