@@ -11,6 +11,7 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import Root
 from lodestone.errors import InvalidRequestError
 from lodestone.indexing.uris import uri_of
+from lodestone_cli.naming import corpora_of
 
 _SHOWN = 5
 
@@ -52,7 +53,7 @@ def place_of(text: str, catalog: Catalog, *, corpora: Sequence[str], roots: Sequ
     if not text or not (on_disk or Path(text).is_dir()):
         return as_given
     folder = Path(os.path.abspath(Path(text).expanduser()))  # noqa: PTH100 - not resolve(): a linked root keeps its name
-    names = {corpus.corpus_id: corpus.name for corpus in catalog.corpora(offset=0, limit=10_000)}
+    names = {corpus.corpus_id: corpus.name for corpus in corpora_of(catalog)}
     asked = [
         root
         for root in catalog.roots(None)

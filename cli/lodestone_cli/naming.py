@@ -13,6 +13,8 @@ from lodestone.errors import InvalidRequestError, NotFoundError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
+    from lodestone.catalog.catalog import Catalog
+    from lodestone.catalog.records import Corpus
     from lodestone_cli.session import Session
 
     M = TypeVar("M", bound=BaseModel)
@@ -21,6 +23,7 @@ else:
 
 SHORT = 8  # characters of an id that people see
 _LISTED = 3
+_CORPORA = 10_000
 
 
 def require_home(session: Session) -> None:
@@ -36,6 +39,15 @@ def require_home(session: Session) -> None:
     home = Home(session.loaded.settings.home)
     if not home.exists():
         raise NotFoundError(f"nothing is indexed in {str(home.path)!r} yet", hint="lodestone index ~/Pictures")
+
+
+def corpora_of(catalog: Catalog, name: str | None = None) -> list[Corpus]:
+    """The corpus of that name; all of them without one.
+
+    Raises:
+        UnknownNameError: there is no such corpus.
+    """
+    return [catalog.corpus(name)] if name else catalog.corpora(offset=0, limit=_CORPORA)
 
 
 def counted(number: int, what: str) -> str:

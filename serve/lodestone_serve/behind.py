@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from lodestone.errors import LodestoneError
+from lodestone_serve.tasks import stop
 
 if TYPE_CHECKING:
     from lodestone_serve.instruments import Counter, Gauge
@@ -78,9 +79,7 @@ class TagDelivery:
     async def close(self) -> None:
         """Stop; what is not delivered stays in the outbox. Idempotent."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        await stop(task)
 
     async def _run(self) -> None:
         pause = self._first_pause_s

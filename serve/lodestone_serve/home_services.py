@@ -46,6 +46,7 @@ from lodestone_serve.run_services import RunServices
 from lodestone_serve.sampling import HomeFacts, look_at
 from lodestone_serve.services import StoredFile
 from lodestone_serve.sharing import Here
+from lodestone_serve.tasks import stop
 
 if TYPE_CHECKING:
     from lodestone.directories.watch import Patience
@@ -124,9 +125,7 @@ class HomeServices(MemoryServices, DirectoryServices, RunServices, ModelServices
     async def close(self) -> None:
         """Let a running sync finish for a moment, then release the store."""
         follower, self._follower = self._follower, None
-        if follower is not None:
-            follower.cancel()
-            await asyncio.wait([follower])
+        await stop(follower)
         background, self._background = self._background, None
         if background is not None:
             await background.close()

@@ -22,6 +22,7 @@ from lodestone_schemas.directories import JobInfo
 from lodestone_schemas.learning import TrustInfo
 from lodestone_schemas.service import ServiceStatus
 from lodestone_serve.metrics import HomeMetrics
+from lodestone_serve.tasks import stop
 
 if TYPE_CHECKING:
     from lodestone.runtime import Runtime
@@ -144,9 +145,7 @@ class Sampler:
     async def close(self) -> None:
         """Stop. Idempotent."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+        await stop(task)
 
     async def look(self) -> None:
         """Look once."""

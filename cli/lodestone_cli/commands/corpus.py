@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lodestone_cli.naming import corpora_of
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.session import Session, printable
 
@@ -70,7 +71,7 @@ def _corpora(session: Session) -> list[CorpusInfo]:
     if session.remote is not None:
         return list(session.remote.iter_corpora())
     catalog = session.runtime.catalog
-    return [corpus_overview(catalog, corpus) for corpus in catalog.corpora(offset=0, limit=10_000)]
+    return [corpus_overview(catalog, corpus) for corpus in corpora_of(catalog)]
 
 
 def _images(session: Session, name: str) -> int:

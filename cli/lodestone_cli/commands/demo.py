@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lodestone_cli.naming import corpora_of
 from lodestone_cli.options import HomeOption, Output, OutputOption
 from lodestone_cli.session import Session
 
@@ -57,7 +58,7 @@ def _require_demo_home(session: Session) -> None:
 
     if not Home(session.loaded.settings.home).exists():
         return
-    others = [corpus.name for corpus in session.runtime.catalog.corpora(offset=0, limit=10_000) if corpus.name not in CORPORA]
+    others = [corpus.name for corpus in corpora_of(session.runtime.catalog) if corpus.name not in CORPORA]
     if others:
         raise InvalidRequestError(
             f"{str(session.loaded.settings.home)!r} holds other pictures: {', '.join(others)}",

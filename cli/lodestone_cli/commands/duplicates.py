@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lodestone_cli.naming import require_home
+from lodestone_cli.naming import corpora_of, require_home
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.session import Session, printable
 
@@ -51,7 +51,7 @@ def find(
 
         runtime = session.runtime
         catalog = runtime.catalog
-        corpora = [catalog.corpus(corpus)] if corpus else catalog.corpora(offset=0, limit=10_000)
+        corpora = corpora_of(catalog, corpus)
         reports = [
             find_exact(catalog, one)
             if exact

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lodestone_cli.naming import corpora_of
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.session import Session, printable
 
@@ -68,7 +69,7 @@ def compact(
         from lodestone.indexing.compact import compact_corpus
 
         runtime = session.runtime
-        names = [corpus] if corpus else [known.name for known in runtime.catalog.corpora(offset=0, limit=10_000)]
+        names = [corpus] if corpus else [known.name for known in corpora_of(runtime.catalog)]
         reports = {name: compact_corpus(runtime, name, dry_run=dry_run) for name in names}
 
         def human(console: Console) -> None:
@@ -94,7 +95,7 @@ def verify(
 
         runtime = session.runtime
         catalog = runtime.catalog
-        corpora = [catalog.corpus(corpus)] if corpus else catalog.corpora(offset=0, limit=10_000)
+        corpora = corpora_of(catalog, corpus)
         found = [
             {"corpus": one.name, "slice_id": receipt.slice_id, "part": receipt.part, "path": receipt.path, "what": what}
             for one in corpora

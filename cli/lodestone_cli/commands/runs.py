@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
-from lodestone_cli.naming import id_among, is_id
+from lodestone_cli.naming import corpora_of, id_among, is_id
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
 from lodestone_cli.session import Session, printable
 
@@ -222,7 +222,7 @@ def _told(run: RunInfo) -> dict[str, Any]:
 
 
 def _facts(catalog: Catalog, run: Run) -> dict[str, Any]:
-    names = {corpus.corpus_id: corpus.name for corpus in catalog.corpora(limit=10_000)}
+    names = {corpus.corpus_id: corpus.name for corpus in corpora_of(catalog)}
     until = run.finished_at or run.heartbeat_at or run.started_at
     return {
         "run_id": run.run_id,
@@ -258,7 +258,7 @@ def _try(attempt: SliceAttempt, *, over: bool) -> dict[str, Any]:
 
 
 def _failures(catalog: Catalog, failures: Iterator[Failure]) -> Iterator[dict[str, Any]]:
-    corpora = {corpus.corpus_id: corpus.name for corpus in catalog.corpora(limit=10_000)}
+    corpora = {corpus.corpus_id: corpus.name for corpus in corpora_of(catalog)}
     roots = {root.root_id: root for root in catalog.roots(None)}
     for failure in failures:
         root = roots[failure.root_id]

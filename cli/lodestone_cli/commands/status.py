@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lodestone_cli.naming import corpora_of
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.session import Session, printable
 
@@ -55,7 +56,7 @@ def _facts(session: Session) -> dict[str, Any]:
 
     catalog = session.runtime.catalog
     aliases = catalog.alias_table().all()
-    facts["corpora"] = [corpus_overview(catalog, c).model_dump(mode="json") for c in catalog.corpora(offset=0, limit=10_000)]
+    facts["corpora"] = [corpus_overview(catalog, c).model_dump(mode="json") for c in corpora_of(catalog)]
     facts["spaces"] = {
         name: {"collection": aliases.get(name), "current": aliases.get(name) == projection.collection}
         for name, projection in session.runtime.projections().items()
@@ -104,7 +105,7 @@ def _failures(session: Session) -> list[dict[str, str]]:
     if not Home(session.loaded.settings.home).exists():
         return []
     catalog = session.runtime.catalog
-    corpora = {corpus.corpus_id: corpus.name for corpus in catalog.corpora(offset=0, limit=10_000)}
+    corpora = {corpus.corpus_id: corpus.name for corpus in corpora_of(catalog)}
     roots = {root.root_id: root for root in catalog.roots(None)}
     return [
         {
