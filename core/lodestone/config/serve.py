@@ -115,9 +115,7 @@ class ServeSettings(_Section):
     port: int = Field(7860, ge=0, le=65535, description="0 picks a free port.")
     max_ongoing: int = Field(64, ge=1, description="Queries worked on at once.")
     max_queued: int = Field(256, ge=0, description="Queries waiting before the service sheds load.")
-    patience_s: float = Field(
-        60.0, ge=1, le=3_600, description="Seconds until an answer must begin where no deadline counts; then the proxy gives up."
-    )
+    patience_s: float = Field(60.0, ge=1, le=3_600, description="Seconds until an answer must begin where no deadline counts.")
     max_upload_mb: int = Field(32, ge=1, description="Largest uploaded picture.")
     upkeep: bool = Field(True, description="Check at the start that everything fits, and repair it; watch directories.")
     public_hosts: list[str] = Field(default_factory=list, description="Names the service answers for, besides loopback.")
