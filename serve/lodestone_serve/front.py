@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -24,6 +25,7 @@ from lodestone.errors import (
     OverloadedError,
     ServiceUnavailableError,
 )
+from lodestone_serve.guards import protect
 from lodestone_serve.problems import Refusal, problem_of, problem_response, refusal_response
 
 if TYPE_CHECKING:
@@ -131,7 +133,7 @@ class Front:
             await self._app(scope, receive, send)
             return
         if (unreadable := _unreadable(scope)) is not None:
-            await refusal_response(unreadable, path)(scope, receive, send)
+            await refusal_response(unreadable, path)(scope, receive, _protected(scope, send))
             return
         late = asyncio.timeout(None)
         exchange = _Exchange(scope, receive, send, waits=self._waits, late=late)
@@ -144,7 +146,7 @@ class Front:
         finally:
             exchange.waiting = False
         if not exchange.begun:
-            await problem_response(problem_of(exchange.failure(), instance=path))(scope, receive, send)
+            await problem_response(problem_of(exchange.failure(), instance=path))(scope, receive, _protected(scope, send))
 
 
 class _Exchange:
@@ -214,6 +216,17 @@ class _Exchange:
         if named:
             self._named = max(named) if self._named is None else max(self._named, *named)
         self._tail = seen[-_TAIL:]
+
+
+def _protected(scope: Scope, send: Send) -> Send:
+    """`send`, with the headers that every answer of the service carries."""
+
+    async def protected(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            protect(MutableHeaders(scope=message), https=scope.get("scheme") == "https")
+        await send(message)
+
+    return protected
 
 
 def _unreadable(scope: Scope) -> Refusal | None:

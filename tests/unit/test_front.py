@@ -205,4 +205,5 @@ def test_ray_serve_takes_it() -> None:
 def test_what_the_proxy_could_not_read_is_refused_before_it_tries(name: bytes) -> None:
     told = ask(proxy(silent), headers=[(name, b"a\xff")])
     assert (told.status, told.code) == (400, "bad_request")
+    assert told.headers["content-security-policy"].startswith("default-src 'none'")
     assert ask(proxy(silent), headers=[(name, "é".encode()), (b"user-agent", b"a\xff")]).status == 504
