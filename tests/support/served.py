@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 import threading
@@ -38,10 +39,14 @@ class Served:
 def served_here(settings: Settings) -> Iterator[Served]:
     """Serve the home of `settings` on a free port of loopback until the block ends.
 
-    What it logs goes to standard error: standard output is that of the commands under test.
+    What it warns of goes to standard error, and no line for each request: standard output is that of the commands under test.
     """
-    logging = structlog.get_config()
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.__stderr__), cache_logger_on_first_use=False)
+    before = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING),
+        logger_factory=structlog.PrintLoggerFactory(sys.__stderr__),
+        cache_logger_on_first_use=False,
+    )
     services = HomeServices(settings)
     app = create_app(services, settings=settings.serve, token=TOKEN)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="on"))
@@ -59,4 +64,4 @@ def served_here(settings: Settings) -> Iterator[Served]:
         address.withdraw(Home(settings.home))
         server.should_exit = True
         thread.join(60)
-        structlog.configure(**logging)
+        structlog.configure(**before)
