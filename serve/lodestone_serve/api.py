@@ -101,8 +101,7 @@ def create_app(
         version=__version__,
         summary="Find pictures by what you mean.",
         lifespan=lifespan,
-        docs_url=None,  # the pages load scripts from elsewhere; the document itself is at /openapi.json
-        redoc_url=None,
+        openapi_url=None,  # `describe` serves it; pages that show it would load scripts from elsewhere
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )

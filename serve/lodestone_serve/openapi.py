@@ -6,6 +6,7 @@ which a request can be refused, each as a problem; what the lines and events of 
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, cast
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Response
 from pydantic import TypeAdapter
 from pydantic.json_schema import models_json_schema
 
@@ -64,13 +65,21 @@ _EXAMPLES: Final[Mapping[str, Any]] = {
 
 
 def describe(app: FastAPI) -> None:
-    """Make the document that the app serves complete."""
+    """Make the document of the app complete, and serve it: written once, for anybody may ask for it."""
     generate = app.openapi
 
     def described() -> dict[str, Any]:
         if app.openapi_schema is None:
             _complete(generate())
         return app.openapi_schema or {}
+
+    @functools.cache
+    def written() -> bytes:
+        return json.dumps(described(), ensure_ascii=False).encode()
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi_document() -> Response:
+        return Response(written(), media_type="application/json")
 
     app.openapi = described  # type: ignore[method-assign]  # FastAPI's documented way to extend the document
 
