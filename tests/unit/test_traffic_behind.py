@@ -37,10 +37,11 @@ class Slow:
     """Keeps nothing before it is let go."""
 
     def __init__(self) -> None:
-        self.go = threading.Event()
+        self.at_work, self.go = threading.Event(), threading.Event()
         self.kept: list[list[str]] = []
 
     def keep_all(self, traces: list[Trace]) -> list[str]:
+        self.at_work.set()
         self.go.wait(10)
         self.kept.append([trace.query_id for trace in traces])
         return []
@@ -79,6 +80,7 @@ def test_what_comes_together_is_written_together_and_in_order() -> None:
     recorder = Recorder(most=50, observer=observed)
     for number in range(20):
         assert recorder.offer(f"q{number}", slow, lambda number=number: trace(f"q{number}"))  # type: ignore[misc]
+        assert slow.at_work.wait(10)  # on the first, and nobody knows how many with it otherwise
     assert recorder.pending("q19")
     assert not recorder.settle("q19", timeout_s=0.01)
     slow.go.set()
@@ -91,6 +93,8 @@ def test_what_comes_together_is_written_together_and_in_order() -> None:
 
 def test_a_full_queue_takes_nothing_more_until_there_is_room(recorder: Recorder) -> None:
     slow = Slow()
+    assert recorder.offer("q", slow, lambda: trace("q"))
+    assert slow.at_work.wait(10)
     while recorder.offer("q", slow, lambda: trace("q")):
         pass
     assert not recorder.offer("q", slow, lambda: trace("q"))
