@@ -12,6 +12,7 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from lodestone_serve.arrivals import arrived_at
 from lodestone_serve.guards import protect
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.observing import observed
@@ -52,7 +53,7 @@ class RequestContext:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope.setdefault("state", {})["arrived"] = time.monotonic()  # deadlines count from here
+        scope.setdefault("state", {})["arrived"] = arrived_at(scope)  # deadlines count from here
         method, started = scope["method"], time.perf_counter()
         request_id = _request_id(scope)
         if method == "HEAD":

@@ -25,6 +25,7 @@ from lodestone.errors import (
     OverloadedError,
     ServiceUnavailableError,
 )
+from lodestone_serve.arrivals import stamp
 from lodestone_serve.guards import protect
 from lodestone_serve.problems import Refusal, problem_of, problem_response, refusal_response
 
@@ -135,6 +136,7 @@ class Front:
         if (unreadable := _unreadable(scope)) is not None:
             await refusal_response(unreadable, path)(scope, receive, _protected(scope, send))
             return
+        stamp(scope)
         late = asyncio.timeout(None)
         exchange = _Exchange(scope, receive, send, waits=self._waits, late=late)
         try:

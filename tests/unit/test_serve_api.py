@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -430,3 +431,10 @@ async def test_what_the_framework_refuses_says_what_and_where_to_look(
 
 async def test_the_instance_of_a_problem_is_a_reference(http: httpx.AsyncClient) -> None:
     assert (await http.get("/v1/a%0a%22b%20c")).json()["instance"] == "/v1/a%0A%22b%20c"
+
+
+async def test_a_query_that_came_to_the_proxy_too_long_ago_is_not_begun(http: httpx.AsyncClient) -> None:
+    asked = {"query": "a boat", "deadline_ms": 2000}
+    assert (await http.post("/v1/search", json=asked)).status_code == 200
+    late = await http.post("/v1/search", json=asked, headers={"X-Lodestone-Arrived": str(time.time() - 3)})
+    assert (late.status_code, late.json()["code"]) == (504, "deadline_exceeded")

@@ -176,4 +176,4 @@ def test_a_service_that_is_not_there_is_unavailable(address: ServiceAddress) -> 
 
 def test_the_address_file_holds_what_others_rely_on(address: ServiceAddress, home: Home) -> None:
     address.write(home)
-    assert set(json.loads(home.service.read_text())) == {"url", "pid", "token", "version", "started_at"}
+    assert set(json.loads(home.service.read_text())) == {"url", "pid", "token", "version", "started_at", "certificate"}
