@@ -28,7 +28,8 @@ DEADLINE_MS: Final = 10_000
 MOST_RETRY_AFTER_S: Final = 60
 _PRESSED_S: Final = 1.0  # after a refusal
 _FEW: Final = 8  # answers say nothing yet: the first ones load models
-_ON_THE_WAY: Final = 0.05  # of the time that a query allows: what proxies and networks take is not seen here
+_ON_THE_WAY: Final = 0.1  # of the time that a query allows: what proxies and networks take is not seen here
+_ON_THE_WAY_S: Final = 0.25  # of that, at most
 _MOST_ON_THE_WAY: Final = 0.25  # of that time, with what is seen
 
 
@@ -226,7 +227,7 @@ class Admission:
 
     def way_back_s(self, allowed_s: float) -> float:
         """Seconds between an answer and the client that has it, of a query that allows so many."""
-        return min(_ON_THE_WAY * allowed_s + self.sending_s.bound, _MOST_ON_THE_WAY * allowed_s)
+        return min(min(_ON_THE_WAY * allowed_s, _ON_THE_WAY_S) + self.sending_s.bound, _MOST_ON_THE_WAY * allowed_s)
 
     def _text_only_from(self) -> float:
         return max(1, math.ceil(self._limits.load.text_only_from * self._limits.max_queued))
