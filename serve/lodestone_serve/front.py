@@ -10,11 +10,12 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,7 +27,7 @@ from lodestone.errors import (
     ServiceUnavailableError,
 )
 from lodestone_serve.arrivals import stamp
-from lodestone_serve.guards import protect
+from lodestone_serve.guards import BODY_S, MAX_JSON_BYTES, dawdled, is_large, protect
 from lodestone_serve.problems import Refusal, problem_of, problem_response, refusal_response
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ _PROXYS: Final = frozenset(
 """Headers that Ray's proxy reads as UTF-8. What is none ends there as a 500, an error of ours in every count of them."""
 _NOT_OURS: Final = "/-/"  # the proxy's own routes
 _BATCH: Final = "/v1/search/batch"
+LARGE: Final = frozenset({"/v1/search/image", "/v1/embeddings"})
+"""Routes whose bodies may be large: pictures, and many texts."""
 _ENDLESS: Final = re.compile(r"DELETE /v1/(?:corpora|directories)/.+|POST /v1/internal/shadow")
 _DRAWN_OR_REPLAYED: Final = re.compile(r"POST /v1/(?:images/generations|queries/[^/]+/replay)")
 _SEARCH: Final = re.compile(r"\w+ /v1/(?:search(?:/.*)?|images/[^/]+/similar)")
@@ -141,10 +144,13 @@ class Front:
         exchange = _Exchange(scope, receive, send, waits=self._waits, late=late)
         try:
             async with late:
-                await self._app(scope, exchange.receive, exchange.send)
+                await self._app(scope, await _body_first(scope, exchange.receive), exchange.send)
         except TimeoutError:
             if not late.expired():
                 raise
+        except Refusal as refusal:
+            await refusal_response(refusal, path)(scope, receive, _protected(scope, send))
+            return
         finally:
             exchange.waiting = False
         if not exchange.begun:
@@ -218,6 +224,33 @@ class _Exchange:
         if named:
             self._named = max(named) if self._named is None else max(self._named, *named)
         self._tail = seen[-_TAIL:]
+
+
+async def _body_first(scope: Scope, receive: Receive) -> Receive:
+    """`receive`, once a body of the size of a message is here: what dawdles waits in the proxy, and takes no replica's place.
+
+    Raises:
+        Refusal: it did not come in time.
+    """
+    path = scope["path"]
+    if path == _BATCH or (path in LARGE and is_large(Headers(scope=scope))):
+        return receive
+    came: deque[Message] = deque()
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            while size <= MAX_JSON_BYTES:
+                came.append(await receive())
+                size += len(came[-1].get("body", b""))
+                if not came[-1].get("more_body", False):
+                    break
+    except TimeoutError:
+        raise dawdled(BODY_S) from None
+
+    async def again() -> Message:
+        return came.popleft() if came else await receive()
+
+    return again
 
 
 def _protected(scope: Scope, send: Send) -> Send:

@@ -23,7 +23,7 @@ from lodestone.errors import ConfigurationError
 from lodestone_serve.problems import Refusal, refusal_response
 
 MAX_JSON_BYTES = 64 * 1024
-_BODY_S: Final = 5.0
+BODY_S: Final = 5.0
 _LARGE_BODY_S: Final = 60.0
 UPLOAD_SLACK_BYTES = 256 * 1024  # multipart boundaries, the options field
 PROBES: Final = frozenset({"/healthz", "/readyz"})
@@ -243,6 +243,11 @@ def is_large(headers: Headers) -> bool:
     return "transfer-encoding" in headers or not length.isdecimal() or int(length) > MAX_JSON_BYTES
 
 
+def dawdled(within_s: float) -> Refusal:
+    """The answer to a body that was not there in so many seconds."""
+    return Refusal(504, f"the body did not arrive within {within_s:g} s", hint="send it faster", code="deadline_exceeded")
+
+
 class PromptBodies:
     """Gives up bodies that dawdle: each keeps a request open, and some hundreds of them would keep everybody else out.
 
@@ -263,8 +268,8 @@ class PromptBodies:
             await self._app(scope, receive, send)
             return
         slowly = scope["path"] in self._large and is_large(Headers(scope=scope))
-        within_s = _LARGE_BODY_S if slowly else _BODY_S
-        late = Refusal(504, f"the body did not arrive within {within_s:g} s", hint="send it faster", code="deadline_exceeded")
+        within_s = _LARGE_BODY_S if slowly else BODY_S
+        late = dawdled(within_s)
         try:
             await self._app(scope, _prompt(receive, within_s, late), send)
         except Refusal as refusal:  # by whoever reads bodies before the app

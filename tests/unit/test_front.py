@@ -207,3 +207,59 @@ def test_what_the_proxy_could_not_read_is_refused_before_it_tries(name: bytes) -
     assert (told.status, told.code) == (400, "bad_request")
     assert told.headers["content-security-policy"].startswith("default-src 'none'")
     assert ask(proxy(silent), headers=[(name, "é".encode()), (b"user-agent", b"a\xff")]).status == 504
+
+
+def slow_ask(path: str, *, headers: Iterable[tuple[bytes, bytes]] = ()) -> tuple[list[str], list[Message]]:
+    """A body that stops in its middle: what the proxy saw of the request, and what the client got."""
+    seen: list[str] = []
+    sent: list[Message] = []
+    messages = [{"type": "http.request", "body": b'{"query"', "more_body": True}]
+
+    async def receive() -> Message:
+        return messages.pop() if messages else await asyncio.Future()
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append(scope["path"])
+        assert (await receive())["more_body"]
+        await says(422, b"application/problem+json", b"{}")(send)
+
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": list(headers)}
+    asyncio.run(Front(app, waits=WAITS)(scope, receive, send))
+    return seen, sent
+
+
+def test_a_body_that_dawdles_takes_no_replicas_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "BODY_S", 0.05)
+    for headers in ([(b"content-length", b"100")], [(b"transfer-encoding", b"chunked")]):
+        seen, sent = slow_ask("/v1/search", headers=headers)
+        assert (seen, Told(sent).status, Told(sent).code) == ([], 504, "deadline_exceeded")
+
+
+@pytest.mark.parametrize("path", ["/v1/search/batch", *sorted(front.LARGE)])
+def test_large_bodies_are_passed_on_as_they_come(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "BODY_S", 0.05)
+    seen, sent = slow_ask(path, headers=[(b"content-length", b"5000000")])
+    assert (seen, Told(sent).status) == ([path], 422)
+
+
+def test_of_a_body_that_is_larger_than_it_may_be_no_more_is_held_than_that() -> None:
+    taken: list[int] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        while (message := await receive()).get("more_body"):
+            taken.append(len(message["body"]))
+        await says(413, b"application/problem+json", b"{}")(send)
+
+    chunk = 16 * 1024
+    assert ask(app, body=[b"x" * chunk] * 100, waits=WAITS).status == 413
+    assert taken == [chunk] * 99, "everything arrives, in its order"
+
+
+def test_the_routes_of_large_bodies_are_those_of_the_service() -> None:
+    from lodestone_serve.routes.openai import EMBEDDINGS
+    from lodestone_serve.routes.search import IMAGE_SEARCH
+
+    assert frozenset({IMAGE_SEARCH, EMBEDDINGS}) == front.LARGE
