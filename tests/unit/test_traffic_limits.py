@@ -322,7 +322,7 @@ def test_keys_are_kept_for_a_day_and_those_of_the_dead_for_minutes(catalog: Cata
 async def test_a_body_that_dawdles_gives_its_place_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, length: int, given_up: bool
 ) -> None:
-    monkeypatch.setattr("lodestone_serve.guards._BODY_S", 0.05)
+    monkeypatch.setattr("lodestone_serve.guards.BODY_S", 0.05)
     app = create_app(FakeServices(tmp_path), settings=ServeSettings(max_ongoing=1, max_queued=0), token="t")
     slow = Call(app, "POST", path, body={}, headers={"content-length": str(length), "idempotency-key": "k"})
     slow.hold_body()
@@ -351,7 +351,7 @@ async def test_a_picture_that_takes_too_long_ends_at_the_deadline(tmp_path: Path
 async def test_a_body_that_dawdles_is_given_up_by_whoever_reads_it_first(
     app: Idempotency, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lodestone_serve.guards._BODY_S", 0.05)
+    monkeypatch.setattr("lodestone_serve.guards.BODY_S", 0.05)
     slow = Call(PromptBodies(app, large=(), unhurried=()), "POST", "/v1/feedback", headers={"idempotency-key": "k"})
     slow.hold_body()
     async with asyncio.timeout(10):
