@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import time
-import uuid
 from typing import Final
 
 import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lodestone_serve.arrivals import arrived_at
+from lodestone_serve.arrivals import REQUEST_ID, arrived_at, identify
 from lodestone_serve.guards import protect
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.observing import observed
 from lodestone_serve.problems import CODE_IN_SCOPE, problem_response, unexpected
 from lodestone_serve.tracing import Tracing
 
-REQUEST_ID = "X-Request-ID"
 UNMATCHED = "unmatched"
 PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
 """Asked every few seconds by machines: neither traced nor logged."""
 
 _GONE: Final = 499  # as nginx has it: the client went away before there was an answer
-_ACCEPTABLE_ID = re.compile(r"[!-~]{1,128}")
 _log = structlog.get_logger("lodestone.serve")
 
 
@@ -55,7 +51,7 @@ class RequestContext:
             return
         scope.setdefault("state", {})["arrived"] = arrived_at(scope)  # deadlines count from here
         method, started = scope["method"], time.perf_counter()
-        request_id = _request_id(scope)
+        request_id = identify(scope)
         if method == "HEAD":
             scope["method"] = "GET"
         answer = _Answer(
@@ -131,11 +127,6 @@ class _Answer:
         elif self._without_body and message["type"] == "http.response.body":
             message = {**message, "body": b""}
         await self._send(message)
-
-
-def _request_id(scope: Scope) -> str:
-    given = Headers(scope=scope).get(REQUEST_ID, "")
-    return given if _ACCEPTABLE_ID.fullmatch(given) else uuid.uuid4().hex
 
 
 def _route(scope: Scope) -> str:

@@ -26,7 +26,7 @@ from lodestone.errors import (
     OverloadedError,
     ServiceUnavailableError,
 )
-from lodestone_serve.arrivals import stamp
+from lodestone_serve.arrivals import REQUEST_ID, identify, stamp
 from lodestone_serve.guards import BODY_S, MAX_JSON_BYTES, dawdled, is_large, protect
 from lodestone_serve.problems import Refusal, problem_of, problem_response, refusal_response
 
@@ -44,19 +44,13 @@ _PATIENCE: Final = "LODESTONE_SERVE__PATIENCE_S"
 _LONGEST_S: Final = 600.0  # that a query may be allowed, and that the line of a batch waits for its turn
 _PATIENCE_S: Final = 60.0
 _NAME: Final = b'"deadline_ms"'
-_NAMED: Final = re.compile(rb'"deadline_ms"\s*:\s*(\d{1,6})(?!\d)')
+_NAMED: Final = re.compile(rb'"deadline_ms"\s*:\s*"?(\d{1,6})(?![\d.eE])')
 _IN_QUERY: Final = re.compile(rb"(?:^|&)deadline_ms=(\d{1,6})(?:&|$)")
 _TAIL: Final = 64  # bytes of a chunk in which a name may have begun
-_PROXYS: Final = frozenset(
-    (
-        b"x-request-id",
-        b"x-request-timeout-seconds",
-        b"x-session-id",
-        b"serve_multiplexed_model_id",
-        b"serve-multiplexed-model-id",
-    )
-) | {b"traceparent"}
+_PROXYS: Final = frozenset((b"x-request-id", b"x-request-timeout-seconds", b"traceparent"))
 """Headers that Ray's proxy reads as UTF-8. What is none ends there as a 500, an error of ours in every count of them."""
+_NOBODYS: Final = frozenset((b"x-session-id", b"serve-multiplexed-model-id", b"x-request-disconnect-disabled"))
+"""Headers that Ray's proxy obeys, and no client needs: the last one would let work go on when its client has left."""
 _NOT_OURS: Final = "/-/"  # the proxy's own routes
 _BATCH: Final = "/v1/search/batch"
 LARGE: Final = frozenset({"/v1/search/image", "/v1/embeddings"})
@@ -136,15 +130,20 @@ class Front:
         if scope["type"] != "http" or path.startswith(_NOT_OURS):
             await self._app(scope, receive, send)
             return
+        scope["headers"] = [one for one in scope["headers"] if one[0].lower().replace(b"_", b"-") not in _NOBODYS]
         if (unreadable := _unreadable(scope)) is not None:
             await refusal_response(unreadable, path)(scope, receive, _protected(scope, send))
             return
         stamp(scope)
+        identify(scope)
         late = asyncio.timeout(None)
         exchange = _Exchange(scope, receive, send, waits=self._waits, late=late)
         try:
             async with late:
-                await self._app(scope, await _body_first(scope, exchange.receive), exchange.send)
+                body = await _body_first(scope, exchange.receive)
+                if body is None:
+                    return
+                await self._app(scope, body, exchange.send)
         except TimeoutError:
             if not late.expired():
                 raise
@@ -226,14 +225,17 @@ class _Exchange:
         self._tail = seen[-_TAIL:]
 
 
-async def _body_first(scope: Scope, receive: Receive) -> Receive:
+async def _body_first(scope: Scope, receive: Receive) -> Receive | None:
     """`receive`, once a body of the size of a message is here: what dawdles waits in the proxy, and takes no replica's place.
+
+    None when the client has left. What says itself that it is too large is not asked for: the service refuses it.
 
     Raises:
         Refusal: it did not come in time.
     """
     path = scope["path"]
-    if path == _BATCH or (path in LARGE and is_large(Headers(scope=scope))):
+    headers = Headers(scope=scope)
+    if path == _BATCH or (is_large(headers) and (path in LARGE or "content-length" in headers)):
         return receive
     came: deque[Message] = deque()
     size = 0
@@ -241,6 +243,8 @@ async def _body_first(scope: Scope, receive: Receive) -> Receive:
         async with asyncio.timeout(BODY_S):
             while size <= MAX_JSON_BYTES:
                 came.append(await receive())
+                if came[-1]["type"] == "http.disconnect":
+                    return None
                 size += len(came[-1].get("body", b""))
                 if not came[-1].get("more_body", False):
                     break
@@ -258,7 +262,9 @@ def _protected(scope: Scope, send: Send) -> Send:
 
     async def protected(message: Message) -> None:
         if message["type"] == "http.response.start":
-            protect(MutableHeaders(scope=message), https=scope.get("scheme") == "https")
+            headers = MutableHeaders(scope=message)
+            protect(headers, https=scope.get("scheme") == "https")
+            headers[REQUEST_ID] = identify(scope)
         await send(message)
 
     return protected

@@ -44,4 +44,4 @@ def test_the_front_stamps_what_it_passes_on() -> None:
         await send({"type": "http.response.body", "body": b"{}"})
 
     assert ask(app).status == 200
-    assert [name for name, _ in seen["headers"]] == [ARRIVED]
+    assert [name for name, _ in seen["headers"]] == [ARRIVED, b"x-request-id"]

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError
 from lodestone_serve import front
+from lodestone_serve.arrivals import ARRIVED
 from lodestone_serve.front import Front, Waits, proxy_variables
 
 WAITS = Waits(deadline_s=10.0, patience_s=60.0)
@@ -201,7 +202,7 @@ def test_ray_serve_takes_it() -> None:
     assert isinstance(_apply_middlewares(proxy(dead), made), Front)
 
 
-@pytest.mark.parametrize("name", [b"X-Request-ID", b"x-session-id", b"x-request-timeout-seconds", b"traceparent"])
+@pytest.mark.parametrize("name", [b"X-Request-ID", b"x-request-timeout-seconds", b"traceparent"])
 def test_what_the_proxy_could_not_read_is_refused_before_it_tries(name: bytes) -> None:
     told = ask(proxy(silent), headers=[(name, b"a\xff")])
     assert (told.status, told.code) == (400, "bad_request")
@@ -263,3 +264,53 @@ def test_the_routes_of_large_bodies_are_those_of_the_service() -> None:
     from lodestone_serve.routes.search import IMAGE_SEARCH
 
     assert frozenset({IMAGE_SEARCH, EMBEDDINGS}) == front.LARGE
+
+
+async def seen_by_the_service(
+    *headers: tuple[bytes, bytes], path: str = "/v1/search", first: Message | None = None
+) -> list[Scope]:
+    """What comes through of a request whose first message is `first`."""
+    came: list[Scope] = []
+
+    async def receive() -> Message:
+        return first or {"type": "http.request", "body": b"{}"}
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        came.append(scope)
+        await says(200, b"application/json", b"{}")(send)
+
+    async def send(_: Message) -> None:
+        return
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/search", "query_string": b"", "headers": list(headers)}
+    await Front(app, waits=WAITS)(scope, receive, send)
+    return came
+
+
+async def test_headers_by_which_clients_could_steer_the_proxy_do_not_reach_it() -> None:
+    steering = [(b"X-Request-Disconnect-Disabled", b"\xff"), (b"x_session_id", b"\xff"), (b"serve_multiplexed_model_id", b"m")]
+    (scope,) = await seen_by_the_service(*steering, (b"x-request-id", b"mine"))
+    assert [name for name, _ in scope["headers"]] == [b"x-request-id", ARRIVED]
+
+
+async def test_who_leaves_while_the_body_is_read_is_not_worked_for() -> None:
+    assert await seen_by_the_service(first={"type": "http.disconnect"}) == []
+
+
+@pytest.mark.parametrize("named", [b"", b"mine"])
+def test_the_proxys_own_answers_name_the_request(named: bytes) -> None:
+    told = ask(proxy(silent), headers=[(b"x-request-id", named)] if named else [])
+    assert told.headers["x-request-id"] == (named.decode() or told.headers["x-request-id"])
+    assert len(told.headers["x-request-id"]) in {len(named), 32}
+
+
+def test_what_says_that_it_is_too_large_is_left_to_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "BODY_S", 0.05)
+    seen, sent = slow_ask("/v1/search", headers=[(b"content-length", b"5000000")])
+    assert (seen, Told(sent).status) == (["/v1/search"], 422)
+
+
+@pytest.mark.parametrize("body", [b'{"deadline_ms": 5e3}', b'{"deadline_ms": 5.5}'])
+def test_a_number_that_is_no_count_of_milliseconds_says_nothing(body: bytes) -> None:
+    told = ask(proxy(says(200, b"application/json", b"{}")), body=[body], waits=Waits(deadline_s=0.2, patience_s=0.2))
+    assert told.status == 200

@@ -145,3 +145,45 @@ async def test_a_lone_call_is_one_pass_even_where_several_could_run():
     model.go.set()
     rows = await Lane(model, most=16, parallel=4).ask([1, 2, 3])
     assert (model.passes, rows["space"].ravel().tolist()) == ([[1, 2, 3]], [1, 2, 3])
+
+
+async def test_who_asks_again_as_soon_as_there_is_an_answer_is_answered_too():
+    lane = Lane(lambda items: {"space": np.array([[item] for item in items], np.float32)}, most=16)
+    async with asyncio.timeout(30):
+        for item in range(20):
+            assert (await lane.ask([item]))["space"].item() == item
+
+
+async def test_the_parts_of_a_call_run_at_once_and_come_back_in_order():
+    model = TwoAtOnce()
+    lane = Lane(model, most=1, parallel=2)
+    task = asyncio.create_task(lane.ask([3, 1, 2]))
+    while len(model.passes) < 2:
+        await asyncio.sleep(0.001)
+    model.go.set()
+    assert (await task)["space"].ravel().tolist() == [3, 1, 2]
+    assert model.most_running == 2
+
+
+async def test_of_a_call_that_left_no_further_part_is_run():
+    model = Model()
+    lane = Lane(model, most=1)
+    task = asyncio.create_task(lane.ask([0, 1, 2, 3]))
+    while not model.passes:
+        await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.wait([task])
+    model.go.set()
+    await lane.ask([9])
+    assert model.passes == [[0], [9]]
+
+
+async def test_a_part_that_cannot_be_run_fails_the_call_and_ends_its_other_parts():
+    model = Model(bad=0)
+    model.go.set()
+    lane = Lane(model, most=1)
+    with pytest.raises(ValueError, match="cannot be embedded"):
+        await lane.ask([0, 1, 2])
+    await lane.ask([9])
+    assert [0] in model.passes
+    assert [2] not in model.passes

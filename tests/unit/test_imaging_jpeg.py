@@ -63,3 +63,11 @@ def test_more_scans_than_encoders_write_are_refused_before_they_are_decoded():
     with pytest.raises(ImageError, match="more than 100 scans") as caught:
         decode(data[:-2] + scan * 4_000 + b"\xff\xd9", min_side=100)
     assert caught.value.details["reason"] == "unsupported"
+
+
+def test_what_hangs_behind_a_picture_is_not_taken_for_scans():
+    rng = np.random.default_rng(0)
+    behind = rng.integers(0, 256, 12 << 20, np.uint8).tobytes()  # a film, as phones put there
+    assert behind.count(b"\xff\xda") > 100
+    picture = pictures.encoded(Image.new("RGB", (400, 300)), "JPEG", progressive=True)
+    assert decode(picture + behind, min_side=100).width == 400

@@ -102,9 +102,13 @@ class RunRows(CatalogBase):
         def change(connection: Connection) -> int:
             dead = _tallied(connection, connection.execute(query).all())
             ended = {"state": RunState.INTERRUPTED.value, "finished_at": datetime.now(UTC)}
-            for run in dead:
-                connection.execute(update(runs).where(runs.c.run_id == run.run_id).values(**ended, counts=run.counts))
-            return len(dead)
+            still = runs.c.state == RunState.RUNNING.value  # one may have ended since it was looked at
+            return sum(
+                connection.execute(
+                    update(runs).where(runs.c.run_id == run.run_id, still).values(**ended, counts=run.counts)
+                ).rowcount
+                for run in dead
+            )
 
         return self._write(change)
 

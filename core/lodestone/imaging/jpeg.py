@@ -6,6 +6,7 @@ baseline JPEG decodes in 25 MB. A progressive one is different: all its coeffici
 
 from __future__ import annotations
 
+import re
 from typing import IO, TYPE_CHECKING, Final
 
 from lodestone.imaging.colour import decoding_bytes
@@ -24,7 +25,10 @@ _COEFFICIENT_BYTES = 2  # one int16 a sample
 # Encoders write about ten. Each walks over the whole picture however few bytes it has: a file of 200 kB with 4,000 of them
 # kept a core busy for a minute and a half.
 MAX_SCANS: Final = 100
-_SCAN: Final = b"\xff\xda"  # nowhere in a scan's own data, where 0xff is stuffed
+# A scan's header: marker, length, number of components. Nowhere in a scan's own data, where 0xff is stuffed, and hardly ever by
+# chance in what programs hang behind a picture. Those of no other length are refused by libjpeg.
+_SCAN: Final = re.compile(rb"\xff\xda\x00(?:\x08\x01|\x0a\x02|\x0c\x03|\x0e\x04)")
+_SCAN_BYTES: Final = 5
 _CHUNK: Final = 1 << 20
 
 
@@ -72,8 +76,8 @@ def _scans_behind(stream: IO[bytes]) -> int:
     """How many scans follow the first one, behind whose header the stream stands; counts no further than needed."""
     position, count, last = stream.tell(), 0, b""
     while count < MAX_SCANS and (chunk := stream.read(_CHUNK)):
-        count += (last + chunk).count(_SCAN)
-        last = chunk[-1:]
+        count += len(_SCAN.findall(last + chunk))
+        last = (last + chunk)[1 - _SCAN_BYTES :]
     stream.seek(position)
     return count
 

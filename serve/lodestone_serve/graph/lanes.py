@@ -37,7 +37,7 @@ class Lane(Generic[Item, Name]):
 
     Args:
         run: Items -> name -> (n, d) float32, rows in the order of the items. Called in threads, `parallel` at once.
-        most: Items in one pass at most; a call that brings more is cut up.
+        most: Items in one pass at most; a call that brings more is cut up, and its parts are calls like others.
         parallel: Passes at once: 1 where one uses all of the hardware, as many as there are cores where one uses one.
         observe: Told the number of items of every pass.
     """
@@ -55,8 +55,8 @@ class Lane(Generic[Item, Name]):
         self._run = run
         self._observe = observe
         self._queue: deque[_Call[Item, Name]] = deque()
-        self._working: set[asyncio.Task[None]] = set()
-        self._passing = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._workers = self._passing = 0
 
     @property
     def waiting(self) -> int:
@@ -71,26 +71,42 @@ class Lane(Generic[Item, Name]):
             deadline: Absolute, on `time.monotonic()`'s clock.
 
         Raises:
-            DeadlineExceededError: the deadline passed before a pass began.
+            DeadlineExceededError: the deadline passed before the last of its passes began.
         """
-        call = _Call[Item, Name](list(items), deadline, asyncio.get_running_loop().create_future())
-        self._queue.append(call)
-        if len(self._working) < self._parallel:
-            worker = asyncio.create_task(self._work(), name="passes of a model")
-            self._working.add(worker)
-            worker.add_done_callback(self._working.discard)
-        return await call.rows
+        loop = asyncio.get_running_loop()
+        parts = [list(items[start : start + self.most]) for start in range(0, len(items), self.most)]
+        calls = [_Call[Item, Name](part, deadline, loop.create_future()) for part in parts]
+        for call in calls:
+            self._queue.append(call)
+            self._begin()
+        try:
+            rows = await asyncio.gather(*(call.rows for call in calls))
+        finally:
+            for call in calls:  # of a call that failed or left, the rest is of no use
+                call.rows.cancel()
+        return {name: np.concatenate([part[name] for part in rows]) for name in rows[0]}
+
+    def _begin(self) -> None:
+        if self._workers < self._parallel:
+            self._workers += 1
+            task = asyncio.create_task(self._work(), name="passes of a model")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _work(self) -> None:
-        while self._queue:
-            calls = self._next()
-            if not calls:
-                continue
-            self._passing += 1
-            try:
-                await self._answer(calls)
-            finally:
-                self._passing -= 1
+        # Between the last look at the queue and the count nothing is awaited: who asks then finds this worker gone.
+        try:
+            while self._queue:
+                calls = self._next()
+                if not calls:
+                    continue
+                self._passing += 1
+                try:
+                    await self._answer(calls)
+                finally:
+                    self._passing -= 1
+        finally:
+            self._workers -= 1
 
     async def _answer(self, calls: Sequence[_Call[Item, Name]]) -> None:
         try:
@@ -124,12 +140,8 @@ class Lane(Generic[Item, Name]):
 
     async def _pass(self, calls: Sequence[_Call[Item, Name]]) -> list[dict[Name, Vectors]]:
         items = [item for call in calls for item in call.items]
-        parts: list[Mapping[Name, Vectors]] = []
-        for start in range(0, len(items), self.most):
-            part = items[start : start + self.most]
-            self._observe(len(part))
-            parts.append(await asyncio.to_thread(self._run, part))
-        rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        self._observe(len(items))
+        rows = await asyncio.to_thread(self._run, items)
         ends = np.cumsum([len(call.items) for call in calls]).tolist()
         starts = [0, *ends[:-1]]
         return [{name: found[a:b] for name, found in rows.items()} for a, b in zip(starts, ends, strict=True)]

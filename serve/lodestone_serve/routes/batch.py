@@ -11,8 +11,8 @@ from lodestone_schemas.access import Scope
 from lodestone_schemas.api import SearchResponse
 from lodestone_schemas.batch import BatchAnswer, BatchLine
 from lodestone_serve.admitted import admission_of
+from lodestone_serve.arrivals import REQUEST_ID
 from lodestone_serve.batch_search import Batches, BatchResponse
-from lodestone_serve.context import REQUEST_ID
 from lodestone_serve.metrics import Metrics
 from lodestone_serve.pages import Fields, Selection
 from lodestone_serve.principal import Seen, needs

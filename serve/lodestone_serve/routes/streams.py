@@ -12,7 +12,7 @@ from lodestone.errors import InvalidRequestError
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import SearchRequest
 from lodestone_serve.admitted import at_work
-from lodestone_serve.context import REQUEST_ID
+from lodestone_serve.arrivals import REQUEST_ID
 from lodestone_serve.principal import Asker, Seen, needs
 from lodestone_serve.streams import Streams, last_event
 
