@@ -171,7 +171,7 @@ class Admission:
             left = ticket.due - self.clock()
             if left <= 0:
                 ticket.turn_away(self.expired())
-            elif left < self.words_s.mean:
+            elif left < self.words_s.bound:
                 ticket.turn_away(self.refusal("the query waited so long that it cannot be answered in time any more"))
             else:
                 self._unqueue(ticket)

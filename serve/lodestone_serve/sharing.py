@@ -1,8 +1,8 @@
 """How do the queries of one process share the passes of its models? Through lanes, one for words and one for pictures.
 
 Sharing pays where a pass over many items costs less than a pass for each. Texts gain everywhere: most of a short text's pass is
-overhead. Pictures gain on a GPU alone: a convolution keeps a core busy by itself, so there each picture has a pass, and as
-many run at once as there are cores (docs/load.md has the figures).
+overhead. Pictures gain on a GPU alone: a convolution keeps a core busy by itself, so there each picture has a pass, and
+two a core are under way at once (docs/load.md has the figures).
 
 A query that is cancelled, or whose deadline passes while it waits, takes part in no later pass, and holds no thread meanwhile.
 """
@@ -81,8 +81,9 @@ class SharedEncoder:
         self._inner = inner
         self._passes = passes or Passes.here()
         most, parallel = self._passes.pictures, self._passes.parallel
+        eyes = parallel if most > 1 else 2 * parallel  # no core waits while the next picture is handed out
         self._texts: Lane[str, tuple[str, str]] = Lane(self._encode, most=MOST_TEXTS, parallel=parallel, observe=observe)
-        self._pictures: Lane[Pixels, str] = Lane(inner.embed, most=most, parallel=parallel, observe=observe_pictures)
+        self._pictures: Lane[Pixels, str] = Lane(inner.embed, most=most, parallel=eyes, observe=observe_pictures)
 
     @property
     def collections(self) -> Mapping[str, str]:
