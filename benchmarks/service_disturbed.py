@@ -140,7 +140,13 @@ def _publish(
         image = f"![Requests while parts are killed]({path.name})"
     rows = table([HEADING, *(cells(row) for row in every)])
     said = f"{whole.requests} requests: {counts}. Without an answer: {reasons(outcomes) or 'none'}."
-    publish(chosen.write, section, report(head, rows, said, image))
+    wrong = [
+        f"- wrong: {disturbed.reference.difference(one)}"
+        for disturbed, _ in found
+        for one in disturbed.outcomes
+        if disturbed.reference.contradicted_by(one)
+    ]
+    publish(chosen.write, section, report(head, rows, said, "\n".join(wrong), image))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,9 @@ from typing import Any
 GRACE_S = 2.0  # beyond the deadline: for reading the answer out and the way back; who is silent for longer hangs
 
 
+_OF_WORDS = ("space ", "exact scores")  # how an answer says that its text pass is not whole either
+
+
 class Verdict(StrEnum):
     """How a request ended."""
 
@@ -90,7 +93,8 @@ def _wholeness(answer: Mapping[str, Any]) -> Verdict:
     if not left_out:
         return Verdict.COMPLETE
     without_guides = answer.get("stage") == "text" and any(one.startswith("guides") for one in left_out)
-    return Verdict.TEXT_ONLY if without_guides else Verdict.PARTIAL
+    words_lack = any(one.startswith(_OF_WORDS) for one in left_out)
+    return Verdict.TEXT_ONLY if without_guides and not words_lack else Verdict.PARTIAL
 
 
 def what_is_missing(answer: Mapping[str, Any]) -> tuple[str, ...]:

@@ -65,8 +65,8 @@ def aftermaths(outcomes: Sequence[Outcome], struck: Sequence[Struck], *, end: fl
 
 
 def _seen(outcome: Outcome) -> float:
-    """The moment that decides whose it is: a request that was cut off belongs to what struck then, all others to when due."""
-    return outcome.ended if outcome.verdict == Verdict.FAILED else outcome.due
+    """The moment that decides whose it is: what was cut off or given up belongs to what struck last, all others to when due."""
+    return outcome.ended if outcome.verdict in {Verdict.FAILED, Verdict.EXPIRED} else outcome.due
 
 
 def _aftermath(mine: Sequence[Outcome], fault: Struck, end: float, *, reference: Reference) -> Aftermath:
@@ -75,7 +75,7 @@ def _aftermath(mine: Sequence[Outcome], fault: Struck, end: float, *, reference:
     again = min((one.ended for one in mine if one.in_time and one.due > last), default=end)
     good = sorted(one.ended for one in mine if one.in_time)
     edges = [fault.at, *(at for at in good if fault.at <= at <= end), end]
-    tail = [one for one in mine if one.verdict != Verdict.SHED][-3:]
+    tail = [one for one in mine if one.verdict != Verdict.SHED and one.ended <= end][-3:]  # later ones met the next fault
     return Aftermath(
         fault=fault,
         requests=len(mine),

@@ -153,6 +153,13 @@ async def test_the_deadline_travels_with_the_request() -> None:
     [
         (saying(200, ANSWER), Verdict.COMPLETE, ""),
         (saying(200, {**ANSWER, "stage": "text", "dropped": ["guides: the service is busy"]}), Verdict.TEXT_ONLY, ""),
+        (
+            saying(
+                200, {**ANSWER, "stage": "text", "dropped": ["exact scores of all candidates: out of time", "guides: busy"]}
+            ),
+            Verdict.PARTIAL,
+            "",
+        ),
         (saying(200, {**ANSWER, "dropped": ["space 'bridge': out of time"]}), Verdict.PARTIAL, ""),
         (saying(429, {"code": "overloaded", "status": 429}, **{"Retry-After": "3"}), Verdict.SHED, "overloaded"),
         (saying(504, {"code": "deadline_exceeded"}), Verdict.EXPIRED, "deadline_exceeded"),
@@ -364,6 +371,16 @@ def test_a_request_that_the_next_fault_cuts_off_is_not_the_former_ones() -> None
     first, second = aftermaths(outcomes, [Struck("one", 0.5), Struck("two", 5.0)], end=12.0, reference=reference)
     assert (first.failed, first.hung) == (1, 1)  # it was silent since before
     assert (second.failed, second.recovered) == (1, True)
+
+
+def test_who_waits_for_what_the_next_fault_struck_is_no_sign_of_the_former_one() -> None:
+    outcomes = [outcome(number, float(number), Verdict.COMPLETE) for number in range(5)]
+    outcomes += [outcome(number, 4.5 + number / 100, Verdict.EXPIRED, took=5.0) for number in range(5, 9)]
+    outcomes += [outcome(number, float(number), Verdict.COMPLETE) for number in range(10, 15)]
+    reference = Reference(lambda number: 0, {}, {})
+    first, second = aftermaths(outcomes, [Struck("one", 0.5), Struck("two", 5.0)], end=15.5, reference=reference)
+    assert (first.failed, first.recovered) == (0, True)
+    assert (second.failed, second.recovered) == (4, True)
 
 
 # Where it is written
