@@ -247,13 +247,16 @@ def test_concurrent_queries_share_passes_of_the_text_encoder(service: Service) -
         )
         return float(values["lodestone_text_batch_size_count"]), float(values["lodestone_text_batch_size_sum"])
 
-    before = passes()
-    with ThreadPoolExecutor(32) as pool, service.client() as client:
-        requests = [SearchRequest(query=f"query number {number}", guides=0) for number in range(128)]
-        assert all(response.hits for response in pool.map(client.search, requests))
-    count, texts = (after - first for after, first in zip(passes(), before, strict=True))
-    assert texts == 128
-    assert count < 128
+    for _ in range(8):  # few meet at the encoder where few run at once: some do, sooner or later
+        before = passes()
+        with ThreadPoolExecutor(32) as pool, service.client() as client:
+            requests = [SearchRequest(query=f"query number {number}", guides=0) for number in range(128)]
+            assert all(response.hits for response in pool.map(client.search, requests))
+        count, texts = (after - first for after, first in zip(passes(), before, strict=True))
+        assert texts == 128
+        if count < texts:
+            return
+    pytest.fail("no two of a thousand queries shared a pass")
 
 
 def test_a_sync_with_the_token_ends_well_and_without_it_is_refused(http: httpx.Client, service: Service) -> None:
