@@ -217,7 +217,7 @@ def picture_model() -> Model:
     def run(numbers: Sequence[int]) -> Mapping[str, NDArray[np.float32]]:
         return {"rows": backbone.embed(pixels[[number % len(pixels) for number in numbers]])[output].astype(np.float32)}
 
-    return Model(f"pictures ({backbone.name})", run, run, passes.pictures, passes.parallel * (2 if passes.pictures == 1 else 1))
+    return Model(f"pictures ({backbone.name})", run, run, passes.pictures, passes.parallel_pictures)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -48,6 +48,11 @@ class Passes:
     pictures: int
     text_threads: int | None
 
+    @property
+    def parallel_pictures(self) -> int:
+        """Passes over pictures at once: where each has its own, two a core, so that none waits while the next is handed out."""
+        return 2 * self.parallel if self.pictures == 1 else self.parallel
+
     @classmethod
     def here(cls, *, threads: int = 0) -> Passes:
         """What suits this machine.
@@ -80,8 +85,7 @@ class SharedEncoder:
     ) -> None:
         self._inner = inner
         self._passes = passes or Passes.here()
-        most, parallel = self._passes.pictures, self._passes.parallel
-        eyes = parallel if most > 1 else 2 * parallel  # no core waits while the next picture is handed out
+        most, parallel, eyes = self._passes.pictures, self._passes.parallel, self._passes.parallel_pictures
         self._texts: Lane[str, tuple[str, str]] = Lane(self._encode, most=MOST_TEXTS, parallel=parallel, observe=observe)
         self._pictures: Lane[Pixels, str] = Lane(inner.embed, most=most, parallel=eyes, observe=observe_pictures)
 
