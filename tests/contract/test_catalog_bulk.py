@@ -162,7 +162,7 @@ def test_a_slice_is_unfinished_while_any_part_is_missing(catalog: Catalog) -> No
 
 
 def test_unfinished_slices_are_listed_while_they_are_finished(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lodestone.catalog.engine.PAGE", 2)
+    monkeypatch.setattr("lodestone.catalog.parts.PAGE", 2)
     records = planned(catalog, 7)
     seen = []
     for record in catalog.unfinished_slices(["meta"]):
@@ -188,6 +188,7 @@ def test_slices_are_loaded_while_they_are_listed(catalog: Catalog, monkeypatch: 
 
 def test_a_clock_that_goes_backwards_loses_and_reorders_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lodestone.catalog.engine.PAGE", 2)
+    monkeypatch.setattr("lodestone.catalog.parts.PAGE", 2)
     corpus, root = make_root(catalog)
     records = [plan_slice(catalog, add(catalog, root, f"{minute}.jpg"), minute=minute) for minute in (9, 7, 8, 1, 3)]
     assert list(catalog.slices()) == records

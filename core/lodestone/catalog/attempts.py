@@ -15,8 +15,9 @@ from sqlalchemy import Connection, Row, and_, func, insert, or_, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
+from lodestone.catalog.parts import save_receipts
 from lodestone.catalog.records import AttemptState, Receipt, SliceAttempt
-from lodestone.catalog.sql import chunks, upsert
+from lodestone.catalog.sql import chunks
 from lodestone.errors import NotFoundError
 
 _LOST = (AttemptState.FAILED, AttemptState.DIED)
@@ -118,7 +119,7 @@ class AttemptRows(CatalogBase):
                 raise NotFoundError(
                     f"there is no try {attempt} at slice {slice_id!r}", hint="its corpus may have been removed meanwhile"
                 )
-            upsert(connection, tables.receipts, [asdict(receipt) for receipt in receipts])
+            save_receipts(connection, receipts)
 
         self._write(change)
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
 from lodestone.catalog import tables
+from lodestone.catalog.parts import refresh_parts
 from lodestone.catalog.reader import Reader
 from lodestone.catalog.records import ImageState, Receipt, SliceRecord
 from lodestone.catalog.slices import SliceRows, _claim
@@ -125,6 +126,7 @@ class CompactionRows(SliceRows):
                 connection.execute(insert(members), rows)
             if receipts:
                 connection.execute(insert(tables.receipts), [asdict(receipt) for receipt in receipts])
+                refresh_parts(connection, [new.slice_id])
             self._inherit_loads(connection, new.slice_id, old)
 
         self._write(change)

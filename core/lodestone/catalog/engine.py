@@ -24,7 +24,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, wait_random_exponential
 
 from lodestone.catalog.once import Once
-from lodestone.catalog.reader import Reader, is_lost
+from lodestone.catalog.reader import Reader, is_lost, patiently
 from lodestone.catalog.sql import PAGE, placed
 from lodestone.errors import CatalogError, ConfigurationError, OutOfSpaceError
 
@@ -185,6 +185,19 @@ class CatalogBase:
             if len(page) < size:
                 return
             after = [getattr(page[-1], column.key) for column in key]
+
+    def _at_one_moment(self, read: Callable[[Connection], _T]) -> _T:
+        """What `read` gives when all its statements see the database as of one moment; read again when the server went away."""
+
+        def look() -> _T:
+            with self._engine.connect() as connection:
+                if connection.dialect.name == "postgresql":
+                    connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                with connection.begin():
+                    return read(connection)
+
+        with translated_errors():
+            return patiently(look, seconds=_SERVER_SECONDS)
 
     def _write(
         self, change: Callable[[Connection], _T], *, attempt: Callable[[Callable[[Connection], _T]], _T] | None = None

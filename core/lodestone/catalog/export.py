@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Table, func, insert, select
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase, translated_errors
 from lodestone.catalog.migrate import REVISIONS
+from lodestone.catalog.parts import refresh_parts
 from lodestone.catalog.records import ImageState
 from lodestone.errors import ConfigurationError
 
@@ -87,6 +88,7 @@ class ExportRows(CatalogBase):
                 for start in range(0, len(rows), _PAGE):
                     connection.execute(insert(table), [dict(row) for row in rows[start : start + _PAGE]])
                 done[table.name] = done.get(table.name, 0) + len(rows)
+            refresh_parts(connection)  # receipts may have been left out
             return done
 
         with translated_errors():

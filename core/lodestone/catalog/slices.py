@@ -7,7 +7,7 @@ A slice is planned first (`add_slices`), then embedded (a receipt for every part
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
@@ -26,18 +26,13 @@ from sqlalchemy import (
 )
 
 from lodestone.catalog import tables
-from lodestone.catalog.engine import CatalogBase
 from lodestone.catalog.images import IMAGE_COLUMNS, image_record
+from lodestone.catalog.parts import COLUMNS, LIVE, LIVING, ORDER, PartRows, refresh_parts, save_receipts
 from lodestone.catalog.records import ImageRecord, ImageState, Receipt, SliceRecord
-from lodestone.catalog.sql import chunks, insert_ignoring, upsert
-
-LIVING = (ImageState.PENDING, ImageState.ACTIVE)
-_ORDER = (tables.slices.c.seq, tables.slices.c.slice_id)
-_COLUMNS = tuple(tables.slices.c[field.name] for field in fields(SliceRecord))
-_LIVE = exists().where(tables.images.c.slice_id == tables.slices.c.slice_id, tables.images.c.state.in_(LIVING))
+from lodestone.catalog.sql import chunks, insert_ignoring
 
 
-class SliceRows(CatalogBase):
+class SliceRows(PartRows):
     """Slices, receipts and loads."""
 
     def add_slices(self, planned: Sequence[tuple[SliceRecord, Sequence[str]]]) -> None:
@@ -65,30 +60,11 @@ class SliceRows(CatalogBase):
 
     def slices(self, corpus_id: str | None = None) -> Iterator[SliceRecord]:
         """All slices of a corpus (or of all), superseded ones too, oldest first, a page at a time."""
-        return self._paged(select(*_COLUMNS, tables.slices.c.seq).where(*_in_corpus(corpus_id)))
-
-    def unfinished_slices(self, parts: Collection[str], corpus_id: str | None = None) -> Iterator[SliceRecord]:
-        """Live slices of a corpus (or of all) that lack a receipt for any of `parts`, oldest first, a page at a time.
-
-        Slices may be finished while they are listed; one that is finished before its page is read is left out.
-        """
-        return self._paged(select(*_COLUMNS, tables.slices.c.seq).where(*_unfinished(parts, corpus_id)))
-
-    def count_unfinished(self, parts: Collection[str], corpus_id: str | None = None) -> tuple[int, int]:
-        """How many slices `unfinished_slices` would yield, and how many rows they were planned with."""
-        slices = tables.slices
-        query = select(func.count(), func.coalesce(func.sum(slices.c.rows), 0)).where(*_unfinished(parts, corpus_id))
-        with self._reading() as connection:
-            count, rows = connection.execute(query.select_from(slices)).one()
-        return int(count), int(rows)
+        return self._paged(select(*COLUMNS).where(*_in_corpus(corpus_id)))
 
     def _paged(self, query: Select[Any]) -> Iterator[SliceRecord]:
         """The slices that a query over `slices` gives, oldest first."""
-        return (SliceRecord(*tuple(row)[:-1]) for row in self._streamed(query, _ORDER))
-
-    def slices_without(self, part: str, corpus_id: str | None = None) -> list[SliceRecord]:
-        """Live slices that have no receipt for `part`: what is unfinished, oldest first."""
-        return list(self.unfinished_slices([part], corpus_id))
+        return (SliceRecord(*tuple(row)[:-1]) for row in self._streamed(query, ORDER))
 
     def slice_images(self, slice_id: str, *, states: Collection[ImageState] = LIVING) -> list[ImageRecord]:
         """The slice's live members in row order: pictures whose slice it is now, in one of `states` (pending and active)."""
@@ -112,7 +88,7 @@ class SliceRows(CatalogBase):
     def record_receipts(self, receipts: Sequence[Receipt]) -> None:
         """Record (or replace) proofs of finished parts, in one transaction."""
         if receipts:
-            self._write(lambda connection: upsert(connection, tables.receipts, [asdict(receipt) for receipt in receipts]))
+            self._write(lambda connection: save_receipts(connection, receipts))
 
     def receipts(self, slice_id: str) -> dict[str, Receipt]:
         """The slice's receipts by part."""
@@ -126,6 +102,7 @@ class SliceRows(CatalogBase):
         def change(connection: Connection) -> None:
             table, loads = tables.receipts, tables.loads
             connection.execute(delete(table).where(table.c.slice_id == slice_id, table.c.part.in_(list(parts))))
+            refresh_parts(connection, [slice_id])
             connection.execute(delete(loads).where(loads.c.slice_id == slice_id))
 
         self._write(change)
@@ -158,7 +135,7 @@ class SliceRows(CatalogBase):
 
         A page at a time; mark them as you go.
         """
-        return self._paged(select(*_COLUMNS, tables.slices.c.seq).where(*_unloaded(collection, parts)))
+        return self._paged(select(*COLUMNS).where(*_unloaded(collection, parts)))
 
     def count_unloaded(self, collection: str, *, parts: Collection[str] = ("meta",)) -> tuple[int, int]:
         """How many slices `unloaded_slices` would yield, and how many rows they were planned with."""
@@ -203,16 +180,10 @@ def _in_corpus(corpus_id: str | None) -> list[ColumnElement[bool]]:
     return [] if corpus_id is None else [tables.slices.c.corpus_id == corpus_id]
 
 
-def _unfinished(parts: Collection[str], corpus_id: str | None) -> list[ColumnElement[bool]]:
-    wanted, receipts = set(parts), tables.receipts
-    has = select(func.count()).where(receipts.c.slice_id == tables.slices.c.slice_id, receipts.c.part.in_(sorted(wanted)))
-    return [*_in_corpus(corpus_id), has.scalar_subquery() < len(wanted), _LIVE]
-
-
 def _unloaded(collection: str, parts: Collection[str]) -> list[ColumnElement[bool]]:
     loads, slices = tables.loads, tables.slices
     loaded = exists().where(loads.c.collection == collection, loads.c.slice_id == slices.c.slice_id)
-    return [~loaded, *(_has_receipt(part) for part in parts), _LIVE]
+    return [~loaded, *(_has_receipt(part) for part in parts), LIVE]
 
 
 def _has_receipt(part: str) -> Exists:

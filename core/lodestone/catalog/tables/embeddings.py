@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Float, Index, Integer, String, Table
+from sqlalchemy import BigInteger, Column, Float, Index, Integer, String, Table, text
 
 from lodestone.catalog.tables.base import ID, NAME, UtcDateTime, metadata, next_seq, parent
 
 # `seq` says which slice was added first, whatever the clocks of the machines said; so it does in `runs`.
+# `parts`: for which parts there are receipts (see parts.py).
 slices = Table(
     "slices",
     metadata,
@@ -16,8 +17,10 @@ slices = Table(
     Column("rows", Integer, nullable=False),
     Column("created_at", UtcDateTime, nullable=False),
     next_seq("slices"),
+    Column("parts", NAME, nullable=False, server_default=text("''")),
     Index(None, "seq", "slice_id"),
     Index(None, "corpus_id", "seq", "slice_id"),
+    Index(None, "corpus_id", "parts", "seq", "slice_id"),
 )
 
 slice_members = Table(
