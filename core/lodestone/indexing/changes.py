@@ -1,9 +1,9 @@
 """What changed below a folder since the catalog last looked, and what becomes of each file's picture?
 
 Files with the size and time of an embedded picture are left alone; others are hashed. The same content at the same place only
-gets its new time; other content makes the picture pending again; content that a vanished picture had is that picture, moved:
-it keeps its id. New files get ids. All decisions are written to the catalog batch by batch, so a killed run loses nothing but
-its place.
+gets its new time; content that a vanished picture had is that picture, moved: it keeps its id; so does one that changed places
+with others (exchanges.py); any other content makes the picture pending again. New files get ids. All decisions are written to
+the catalog batch by batch, so a killed run loses nothing but its place.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import Failure, ImageRecord, ImageState, Root
 from lodestone.errors import ImageError, LodestoneError, ManifestChangedError, SourceError
 from lodestone.indexing.discover import discover
+from lodestone.indexing.exchanges import Altered, Exchanges, edited_picture, likeliest, revived
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter
 from lodestone.indexing.recaption import Recaptioner
@@ -73,6 +74,10 @@ class ChangeFinder:
     changes: Changes = field(default_factory=Changes)
     _denied: int = 0
     _readable: int = 0
+    _exchanges: Exchanges = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._exchanges = Exchanges(self.catalog)
 
     def update(self, scopes: Sequence[Scope], meter: Meter, expect: Callable[[int], None]) -> None:
         """Bring the catalog in line with all scopes of a run: list them, mark what vanished, enter what is there.
@@ -110,6 +115,9 @@ class ChangeFinder:
                     broken.append(_all_denied(scope, self._denied))
                 if whole and scope.source is not None:
                     meter.add(self._settle(scope, scope.source))
+        if self._exchanges.waiting:
+            self._exchange(scopes[0].root.corpus_id)
+            expect(self._expected())
         if broken:
             raise broken[0]
 
@@ -119,7 +127,10 @@ class ChangeFinder:
             failures = self._enter(scope, batch)
             self.faults.reach("discovering")
             meter.add(len(batch), failures=failures)
-            expect(sum(self.changes.counts[kind] for kind in ("new", "changed", "retried")))
+            expect(self._expected())
+
+    def _expected(self) -> int:
+        return sum(self.changes.counts[kind] for kind in ("new", "changed", "retried")) + len(self._exchanges.waiting)
 
     def walk(self, scope: Scope) -> Iterator[FoundFile]:
         """The scope's files; folders that cannot be read become failure rows."""
@@ -205,11 +216,15 @@ class ChangeFinder:
             else:
                 self._readable += 1
                 hashed.append((uri, found, result))
+        waited = len(self._exchanges.waiting)
         new = self._decide(scope, hashed, known, updates)
         self.catalog.update_images(list(updates.values()))
         self.catalog.add_images(new)
         living = {image.uri: image for image in (*known.values(), *updates.values(), *new)}
-        self.recaptioner.compare([(living[uri], found) for uri, found in zip(uris, batch, strict=True) if uri in living])
+        waiting = {one.uri for one in self._exchanges.waiting[waited:]}
+        self.recaptioner.compare(
+            [(living[uri], found) for uri, found in zip(uris, batch, strict=True) if uri in living and uri not in waiting]
+        )
         return failed
 
     def _decide(
@@ -233,36 +248,42 @@ class ChangeFinder:
                 kept = replace(image, size=found.size, mtime_ns=found.mtime_ns, position=found.position)
                 if image.state is ImageState.GONE:
                     counts["back"] += 1
-                    kept = self._revived(kept)
+                    kept = revived(kept)
                 else:
                     counts["touched"] += 1
                 updates[image.image_id] = kept
                 continue
             if image is not None and image.state is not ImageState.GONE:
-                counts["changed"] += 1
-                self.changes.left.add(image.hash)
-                updates[image.image_id] = _changed(image, found, content)
+                if not self._exchanges.take(Altered(root, uri, found, content, image)):
+                    counts["changed"] += 1
+                    self.changes.left.add(image.hash)
+                    updates[image.image_id] = edited_picture(image, found, content)
                 continue
             candidates = [c for c in movable.get(content, ()) if c.image_id not in updates]
-            if candidates:
+            if (candidate := likeliest(candidates, uri, found)) is not None:
                 counts["moved"] += 1
                 moved = replace(
-                    candidates[0],
+                    candidate,
                     root_id=root.root_id,
                     uri=uri,
                     size=found.size,
                     mtime_ns=found.mtime_ns,
                     position=found.position,
                 )
-                updates[moved.image_id] = self._revived(moved)
+                updates[moved.image_id] = revived(moved)
             elif image is not None and image.image_id not in updates:  # other content where a vanished picture was
                 counts["changed"] += 1
                 self.changes.left.add(image.hash)
-                updates[image.image_id] = _changed(image, found, content)
+                updates[image.image_id] = edited_picture(image, found, content)
             else:
                 fresh.append((uri, found, content))
-        counts["new"] += len(fresh)
+        return self._mint(root, fresh)
+
+    def _mint(self, root: Root, fresh: Sequence[tuple[str, FoundFile, str]]) -> list[ImageRecord]:
+        """Rows for files that no picture is known of."""
+        self.changes.counts["new"] += len(fresh)
         minted = self.catalog.mint_image_ids(root.corpus_id, root.name, [uri for uri, _, _ in fresh])
+        self._exchanges.entered(minted.values())
         return [
             ImageRecord(
                 image_id=minted[uri],
@@ -278,10 +299,25 @@ class ChangeFinder:
             for uri, found, content in fresh
         ]
 
-    def _revived(self, image: ImageRecord) -> ImageRecord:
-        """A vanished picture that is there again: embedded as it was, where that was finished."""
-        finished = image.slice_id is not None and image.width > 0
-        return replace(image, state=ImageState.ACTIVE) if finished else replace(image, state=ImageState.PENDING, slice_id=None)
+    def _exchange(self, corpus_id: str) -> None:
+        """Write what became of the files whose content is another one."""
+        done = self._exchanges.settle(corpus_id)
+        counts = self.changes.counts
+        self.catalog.mark_gone([image.image_id for image in done.lost])
+        self.catalog.update_images(done.updates)
+        files = list(done.files)
+        for root in {here.root.root_id: here.root for here in done.fresh}.values():
+            fresh = {here.uri: (here.uri, here.found, here.content) for here in done.fresh if here.root.root_id == root.root_id}
+            made = self._mint(root, list(fresh.values()))
+            self.catalog.add_images(made)
+            files += [(image, fresh[image.uri][1]) for image in made]
+        for start in range(0, len(files), BATCH):
+            self.recaptioner.compare(files[start : start + BATCH])
+        counts["moved"] += done.moved
+        counts["changed"] += done.changed
+        counts["new"] -= done.unmade
+        counts["gone"] += len(done.lost) - done.unmade
+        self.changes.left.update(done.left)
 
     def _fail(self, root: Root, uri: str, code: str, message: str, image: ImageRecord | None = None) -> None:
         self.catalog.add_failures(
@@ -292,20 +328,6 @@ class ChangeFinder:
 
 def _same_stat(image: ImageRecord, found: FoundFile) -> bool:
     return image.size == found.size and image.mtime_ns == found.mtime_ns
-
-
-def _changed(image: ImageRecord, found: FoundFile, content: str) -> ImageRecord:
-    return replace(
-        image,
-        hash=content,
-        size=found.size,
-        mtime_ns=found.mtime_ns,
-        state=ImageState.PENDING,
-        slice_id=None,
-        width=0,
-        height=0,
-        position=found.position,
-    )
 
 
 def _all_denied(scope: Scope, count: int) -> SourceError:

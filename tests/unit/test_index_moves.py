@@ -1,0 +1,171 @@
+"""Whose id does a file have after files were moved, swapped, overwritten, copied or touched? Contents keep theirs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from tests.support.pictures import jpeg_bytes
+
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState
+from lodestone.indexing import exchanges
+from lodestone.indexing.changes import ChangeFinder
+from lodestone.indexing.faults import Faults
+from lodestone.indexing.progress import Meter, Stage, silent
+from lodestone.indexing.recaption import Recaptioner
+from lodestone.indexing.scopes import examine, scopes_of
+
+CONTENTS = {name: jpeg_bytes((40, 30), seed=seed) for seed, name in enumerate("abcd")}
+
+
+@dataclass
+class Library:
+    """A folder with a.jpg to d.jpg, and a catalog that it is entered in without embedding anything."""
+
+    catalog: Catalog
+    folder: Path
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def look(self, *folders: Path) -> dict[str, str]:
+        """Enter what is there; uri -> the name of the content whose picture it was at first, or "new"."""
+        corpus = self.catalog.ensure_corpus("c")
+        run = self.catalog.start_run("index", corpus.corpus_id)
+        candidates, _ = examine(folders or [self.folder], follow_symlinks=True)
+        scopes = [scope for one in candidates for scope in scopes_of(one, self.catalog, corpus, follow_symlinks=True)[0]]
+        finder = ChangeFinder(self.catalog, run.run_id, Recaptioner(self.catalog, "captions"), Faults())
+        finder.update(scopes, Meter(silent, Stage.DISCOVER), lambda _: None)
+        self.counts = {kind: count for kind, count in finder.changes.counts.items() if count}
+        if not self.names:
+            self.names = {image.image_id: image.uri.removesuffix(".jpg") for image in self.images().values()}
+        return {uri.removesuffix(".jpg"): self.names.get(image.image_id, "new") for uri, image in self.images().items()}
+
+    names: dict[str, str] = field(default_factory=dict)
+
+    def images(self) -> dict[str, ImageRecord]:
+        found = (i for root in self.catalog.roots() for i in self.catalog.images_of_root(root.root_id))
+        return {image.uri: image for image in found if image.state is not ImageState.GONE}
+
+    def path(self, name: str) -> Path:
+        return self.folder / f"{name}.jpg"
+
+    def move(self, source: str, target: str) -> None:
+        self.path(target).parent.mkdir(exist_ok=True)
+        self.path(source).replace(self.path(target))
+
+    def write(self, name: str, content: bytes) -> None:
+        self.path(name).write_bytes(content)
+
+
+@pytest.fixture
+def library(tmp_path: Path) -> Iterator[Library]:
+    (tmp_path / "photos").mkdir()
+    with Catalog.open(tmp_path / "catalog.sqlite") as catalog:
+        made = Library(catalog, tmp_path / "photos")
+        for number, (name, content) in enumerate(CONTENTS.items()):
+            made.write(name, content)
+            os.utime(made.path(name), (1_000_000 + number, 1_000_000 + number))
+        assert made.look() == {name: name for name in "abcd"}
+        yield made
+
+
+def test_two_files_that_swap_names_keep_their_ids(library: Library) -> None:
+    library.move("a", "x")
+    library.move("b", "a")
+    library.move("x", "b")
+    assert library.look() == {"a": "b", "b": "a", "c": "c", "d": "d"}
+    assert library.counts == {"moved": 2, "unchanged": 2}
+    assert {uri: image.hash for uri, image in library.images().items()}.keys() == {"a.jpg", "b.jpg", "c.jpg", "d.jpg"}
+    assert library.look() == {"a": "b", "b": "a", "c": "c", "d": "d"}
+    assert library.counts == {"unchanged": 4}
+
+
+def test_a_series_that_is_numbered_anew_keeps_its_ids(library: Library) -> None:
+    library.move("d", "e")
+    for source, target in ("cd", "bc", "ab"):
+        library.move(source, target)
+    assert library.look() == {"b": "a", "c": "b", "d": "c", "e": "d"}
+    assert library.counts == {"moved": 4, "gone": 1}
+    library.move("b", "a")
+    for source, target in ("cb", "dc", "ed"):
+        library.move(source, target)
+    assert library.look() == {name: name for name in "abcd"}
+
+
+def test_a_file_moved_over_another_brings_its_id_and_the_other_is_forgotten(library: Library) -> None:
+    library.move("a", "b")
+    assert library.look() == {"b": "a", "c": "c", "d": "d"}
+    assert library.counts == {"gone": 2, "moved": 1, "unchanged": 2}
+    library.write("again", CONTENTS["b"])
+    assert library.look()["again"] == "new"
+
+
+def test_a_new_file_in_the_place_of_one_that_swapped_gets_an_id_of_its_own(library: Library) -> None:
+    library.move("a", "b")  # over b
+    library.write("a", b"something new")
+    assert library.look() == {"a": "new", "b": "a", "c": "c", "d": "d"}
+    assert library.counts == {"moved": 1, "new": 1, "gone": 1, "unchanged": 2}
+
+
+def test_an_edited_file_keeps_its_id_although_a_copy_of_what_it_was_lies_beside_it(library: Library) -> None:
+    shutil.copy2(library.path("a"), library.path("a-original"))
+    library.write("a", b"edited")
+    assert library.look() == {"a": "a", "a-original": "new", "b": "b", "c": "c", "d": "d"}
+    assert library.counts == {"changed": 1, "new": 1, "unchanged": 3}
+
+
+def test_what_was_entered_about_a_picture_stays_with_it_when_it_swaps(library: Library) -> None:
+    before = library.images()
+    library.catalog.set_captions(
+        {before["a.jpg"].image_id: [CaptionRecord(before["a.jpg"].image_id, "table", "the first")]}, sources=["table"]
+    )
+    library.path("b").with_suffix(".txt").write_text("beside b")
+    library.move("a", "x")
+    library.move("b", "a")
+    library.move("x", "b")
+    library.look()
+    after = library.images()["b.jpg"]
+    captions = library.catalog.captions([after.image_id])[after.image_id]
+    assert sorted((caption.source, caption.text) for caption in captions) == [("sidecar", "beside b"), ("table", "the first")]
+
+
+def test_more_files_than_may_wait_are_taken_for_edited(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchanges, "MOST", 1)
+    library.move("a", "x")
+    library.move("b", "a")
+    library.move("x", "b")
+    assert library.look() == {"a": "a", "b": "b", "c": "c", "d": "d"}
+    assert library.counts == {"changed": 2, "unchanged": 2}
+
+
+def test_of_two_equal_files_the_one_is_moved_whose_name_was_kept(library: Library) -> None:
+    for name in ("one/x", "two/y"):
+        library.path(name).parent.mkdir()
+        library.write(name, b"the same")
+    library.names.clear()
+    library.look()
+    library.move("one/x", "z/x")
+    library.move("two/y", "k/y")
+    assert {uri: name for uri, name in library.look().items() if "/" in uri} == {"k/y": "two/y", "z/x": "one/x"}
+
+
+def test_a_file_that_is_there_and_back_between_runs_or_only_touched_is_the_same(library: Library) -> None:
+    library.move("a", "x")
+    library.move("x", "a")
+    os.utime(library.path("b"), (5, 5))  # older than before: a clock that went backwards
+    os.utime(library.path("c"), (2**33, 2**33))
+    assert library.look() == {name: name for name in "abcd"}
+    assert library.counts == {"touched": 2, "unchanged": 2}
+
+
+def test_what_moves_to_another_directory_and_back_keeps_its_id(library: Library, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    shutil.move(library.path("a"), tmp_path / "other" / "a.jpg")
+    assert library.look(library.folder, tmp_path / "other")["a"] == "a"
+    shutil.move(tmp_path / "other" / "a.jpg", library.path("a"))
+    (tmp_path / "other" / "b.jpg").write_bytes(CONTENTS["b"])
+    assert library.look(library.folder, tmp_path / "other")["a"] == "a"
