@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from lodestone_cli.options import Output
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress as Bars
     from rich.progress import TaskID
 
     from lodestone.indexing.progress import Progress, ProgressEvent
@@ -26,6 +30,8 @@ _TITLES = {
     "ask": "asking queries",
 }
 _LINE_SECONDS = 5.0
+_BESIDE_THE_BAR = 74  # columns of the longest title, counts, rate, time left, failures and elapsed
+_SHORTEST_BAR, _LONGEST_BAR = 6, 40
 
 
 @contextmanager
@@ -35,64 +41,100 @@ def shown_progress(session: Session) -> Iterator[Progress]:
     if not console.is_terminal:
         yield _silent if session.output is not Output.HUMAN else _Lines(console.print)
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-    bars = Progress(
-        TextColumn("{task.description:<20}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}"),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-    )
-    tasks: dict[str, TaskID] = {}
-
-    def show(event: ProgressEvent) -> None:
-        stage = event.stage.value
-        if stage == "done":
-            return
-        if stage not in tasks:
-            tasks[stage] = bars.add_task(_TITLES.get(stage, stage), total=None, note="")
-        bars.update(tasks[stage], completed=event.done, total=event.total or None, note=_note(event))
-
-    with bars:
-        yield show
+    bars = _Bars(console)
+    with bars.drawn:
+        yield bars
 
 
 def _silent(_: ProgressEvent) -> None:
     return
 
 
+class _Bars:
+    """One bar a stage. Those of earlier stages stand still, as they ended."""
+
+    def __init__(self, console: Console) -> None:
+        from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+        from rich.text import Text
+
+        class Note(ProgressColumn):
+            """Rate, time left (which runs down between two events) and failures."""
+
+            def render(self, task: Task) -> Text:
+                return Text(_note_now(task.fields["event"], task.fields["told"], over=task.stop_time is not None))
+
+        width = console.width - _BESIDE_THE_BAR
+        roomy = width >= _SHORTEST_BAR  # else the numbers alone
+        columns: list[ProgressColumn] = [TextColumn("{task.description}")]
+        columns += [BarColumn(min(width, _LONGEST_BAR))] if roomy else []
+        columns += [TextColumn("{task.fields[counted]}"), Note()]
+        columns += [TimeElapsedColumn()] if roomy else []
+        self.drawn: Bars = Progress(*columns, console=console, transient=True)
+        self._tasks: dict[str, TaskID] = {}
+        self._stage = ""
+
+    def __call__(self, event: ProgressEvent) -> None:
+        stage = event.stage.value
+        if stage != self._stage:
+            self._end()
+            self._stage = stage
+            if stage in self._tasks:  # the next collection
+                self.drawn.reset(self._tasks[stage])
+        if stage == "done":
+            return
+        fields: dict[str, Any] = {"counted": _counted(event), "event": event, "told": time.monotonic()}
+        if stage not in self._tasks:
+            self._tasks[stage] = self.drawn.add_task(_TITLES.get(stage, stage), total=None, **fields)
+        self.drawn.update(self._tasks[stage], completed=event.done, total=event.total or None, **fields)
+
+    def _end(self) -> None:
+        if self._stage in self._tasks:
+            task = self._tasks[self._stage]
+            self.drawn.stop_task(task)
+            done = self.drawn.tasks[task].completed
+            if self.drawn.tasks[task].total is None:  # nobody knew how many there would be
+                self.drawn.update(task, total=done or 1, completed=done or 1)
+
+
 class _Lines:
     """Progress for logs and pipes: when a stage begins or ends, and every few seconds between."""
 
-    def __init__(self, write: object) -> None:
+    def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
         self._stage = ""
         self._next = 0.0
 
     def __call__(self, event: ProgressEvent) -> None:
-        import time
-
         now = time.monotonic()
         stage = event.stage.value
         finished = bool(event.total) and event.done >= event.total
         if stage == self._stage and now < self._next and not finished:
             return
         self._stage, self._next = stage, now + _LINE_SECONDS
-        counted = f" {event.done:,}" + (f"/{event.total:,}" if event.total else "") if event.done or event.total else ""
-        if callable(self._write):
-            self._write(f"{_TITLES.get(stage, stage)}{counted} {_note(event)}".rstrip())
+        self._write(" ".join(part for part in (_TITLES.get(stage, stage), _counted(event), _note(event)) if part))
+
+
+def _counted(event: ProgressEvent) -> str:
+    if not event.done and not event.total:
+        return ""
+    return f"{event.done:,}" + (f"/{event.total:,}" if event.total else "")
+
+
+def _note_now(event: ProgressEvent, told: float, *, over: bool) -> str:
+    """The note some time after the event, which was told at `told`."""
+    if over or event.eta is None:
+        return _note(replace(event, eta=None))
+    return _note(replace(event, eta=max(event.eta - (time.monotonic() - told), 0.0)))
 
 
 def _note(event: ProgressEvent) -> str:
     parts = []
     if event.rate:
-        parts.append(f"{event.rate:,.0f}/s")
+        parts.append(f"{event.rate:,.0f}/s" if event.rate >= 1 else f"{event.rate * 60:,.0f}/min")
     if event.eta is not None and event.eta >= 1:
         minutes, seconds = divmod(int(event.eta), 60)
-        parts.append(f"{minutes}:{seconds:02d} left")
+        hours, minutes = divmod(minutes, 60)
+        parts.append((f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}") + " left")
     if event.failures:
         parts.append(f"{event.failures:,} failed")
     return ", ".join(parts)

@@ -349,3 +349,14 @@ async def test_a_run_killed_with_its_driver_is_told_with_what_it_finished_and_so
     assert (before["counts"], before["state"]) == (info.counts, "interrupted")
     nothing = run_here("index", "--resume", "--executor", "inline", "--local", home=home, **options)
     assert "40 pictures can be found in default  (no picture was left to embed)" in nothing.out
+
+
+def test_the_first_slices_take_time_from_the_start_of_the_work(tmp_path: Path) -> None:
+    """Two workers bring their first slices at one moment: that is no rate."""
+    write_photos(tmp_path / "photos", 4)
+    events: list[ProgressEvent] = []
+    with open_runtime(tmp_path, executor="inline", slice_size=2) as runtime:
+        index_paths(runtime, IndexRequest((tmp_path / "photos",)), progress=events.append)
+    embedding = [event for event in events if event.stage is Stage.EMBED]
+    assert [(event.done, event.total) for event in embedding] == [(0, 4), (2, 4), (4, 4)]
+    assert embedding[1].rate > 0  # measured, not unknown for want of an earlier mark

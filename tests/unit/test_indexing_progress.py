@@ -1,8 +1,13 @@
 """Rates and estimates of a stage."""
 
+import io
+import time
+
 import pytest
+from rich.console import Console
 
 from lodestone.indexing.progress import Meter, ProgressEvent, Stage
+from lodestone_cli.progress import _Bars, _note, _note_now
 
 
 def test_a_meter_reports_rate_rest_and_failures() -> None:
@@ -34,3 +39,55 @@ def test_an_unknown_total_gives_no_estimate() -> None:
     now[0] = 1.0
     meter.add(5)
     assert events[-1].eta is None
+
+
+def _screen(width: int, events: list[ProgressEvent]) -> list[str]:
+    """What the bars show on a terminal `width` columns wide after these events."""
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system=None)
+    bars = _Bars(console)
+    for event in events:
+        bars(event)
+    shown = Console(file=io.StringIO(), width=width, color_system=None)
+    shown.print(bars.drawn.get_renderable())
+    assert isinstance(shown.file, io.StringIO)
+    return [line.rstrip() for line in shown.file.getvalue().splitlines() if line.strip()]
+
+
+_LATE = [
+    ProgressEvent(Stage.DISCOVER, done=2000, rate=2644.0),
+    ProgressEvent(Stage.START),
+    ProgressEvent(Stage.EMBED, done=1000, total=2000, failures=3, rate=12.0, eta=83.0),
+]
+
+
+def test_bars_of_stages_that_are_over_stand_still() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    bars = _Bars(console)
+    for event in _LATE:
+        bars(event)
+    found, started, embedded = bars.drawn.tasks
+    assert found.stop_time is not None
+    assert found.finished
+    assert started.stop_time is not None
+    assert embedded.stop_time is None
+
+
+@pytest.mark.parametrize("width", [60, 100])
+def test_each_stage_has_one_line_however_narrow_the_terminal(width: int) -> None:
+    lines = _screen(width, _LATE)
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= width
+    assert "1,000/2,000" in lines[2]
+    assert "0/?" not in "".join(lines)
+
+
+def test_the_time_left_runs_down_between_two_events() -> None:
+    event = ProgressEvent(Stage.EMBED, done=10, total=100, rate=1.0, eta=90.0)
+    assert "1:2" in _note_now(event, time.monotonic() - 5.0, over=False)
+    assert "left" not in _note_now(event, time.monotonic() - 500.0, over=False)
+    assert _note_now(event, time.monotonic(), over=True) == "1/s"
+
+
+def test_long_times_are_told_in_hours_and_slow_rates_by_the_minute() -> None:
+    event = ProgressEvent(Stage.EMBED, done=10, total=10_000, rate=0.5, eta=19_980.0)
+    assert _note(event) == "30/min, 5:33:00 left"

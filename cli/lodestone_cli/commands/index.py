@@ -86,9 +86,10 @@ def index(
     flags = {"index": {"workers": workers, "executor": executor}, "cluster": cluster}
     with Session(home=home, profile=profile, output=output, purpose="lodestone index", flags=flags) as session:
         from lodestone_cli.progress import shown_progress
+        from lodestone_cli.stopping import stopped_by_signals
         from lodestone_jobs.index import run_index
 
-        with shown_progress(session) as progress:
+        with stopped_by_signals(), shown_progress(session) as progress:
             report = run_index(
                 session.runtime,
                 () if resume else _named(paths or []),

@@ -119,6 +119,7 @@ def retry_failed(
         from lodestone.indexing.history import recall
         from lodestone_cli.commands.index import print_report
         from lodestone_cli.progress import shown_progress
+        from lodestone_cli.stopping import stopped_by_signals
         from lodestone_jobs.index import run_index
 
         found = _find(session.runtime.catalog, run)
@@ -127,7 +128,7 @@ def retry_failed(
             raise InvalidRequestError(
                 f"run {found.run_id} does not say what was indexed", hint="lodestone index --retry-failed FOLDER"
             )
-        with shown_progress(session) as progress:
+        with stopped_by_signals(), shown_progress(session) as progress:
             report = run_index(
                 session.runtime,
                 request.paths,

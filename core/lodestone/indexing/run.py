@@ -99,6 +99,9 @@ def index_paths(
             except KeyboardInterrupt:
                 _finish(resources, run, RunState.INTERRUPTED, "interrupted by the user")
                 raise
+            except SystemExit as error:  # a signal
+                _finish(resources, run, RunState.INTERRUPTED, f"stopped with exit code {error.code}")
+                raise
             except RunCancelledError as error:
                 _finish(resources, run, RunState.CANCELLED, error.message)
                 raise

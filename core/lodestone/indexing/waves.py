@@ -126,6 +126,7 @@ class Waves:
         """
         self._roots = {root.root_id: root for root in self.catalog.roots(self.corpus_id)}
         fresh = (_Try(record) for record in self.catalog.unfinished_slices(self.parts.names(), self.corpus_id))
+        self._meter = Meter(self.progress, Stage.EMBED, total=rows)  # from now on: the first slices take their time, too
         following = next(fresh, None)
         while following is not None or self._again:
             if following is None:  # nothing else to do meanwhile
@@ -133,7 +134,7 @@ class Waves:
             again, self._again = self._again, deque()
             ready = chain(again, () if following is None else (following,), fresh)
             for receipt in executor.run(self._wave(ready)):
-                self._receive(receipt, rows)
+                self._receive(receipt)
             following = next(ready, None)  # a wave that ended by its limits left some
             if following is not None or self._again:
                 after_wave()
@@ -155,8 +156,7 @@ class Waves:
         task = task_of(self.catalog, one.record, self._roots, self.parts)
         return replace(task, attempt=one.number, isolate=isolate)
 
-    def _receive(self, receipt: SliceReceipt, rows: int) -> None:
-        self._meter = self._meter or Meter(self.progress, Stage.EMBED, total=rows)
+    def _receive(self, receipt: SliceReceipt) -> None:
         one, attempt = self._begun.pop(receipt.slice_id)
         recorded = record_slice(self.catalog, self.embeddings, receipt, run_id=self.run_id, attempt=attempt.attempt)
         self.embedded += receipt.embedded
@@ -164,7 +164,7 @@ class Waves:
         self.completed += max(receipt.embedded, recorded.active)
         self.adopted += len(receipt.adopted)
         if receipt.error is None:
-            self._meter.add(one.record.rows, failures=recorded.failed)
+            self._count(one.record, failures=recorded.failed)
             return
         self._retry_or_give_up(one, receipt.error)
 
@@ -182,8 +182,11 @@ class Waves:
         if not died:  # the bucket stays away: the next slice would fare no better
             raise error
         self.given_up[one.record.slice_id] = error
+        self._count(one.record, failures=one.record.rows)
+
+    def _count(self, record: SliceRecord, *, failures: int) -> None:
         if self._meter is not None:
-            self._meter.add(one.record.rows, failures=one.record.rows)
+            self._meter.add(record.rows, failures=failures)
 
     def _backoff(self, number: int) -> float:
         """Seconds before try `number`, spread so that many drivers do not come back at one moment."""
