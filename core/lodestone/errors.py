@@ -202,6 +202,12 @@ class WorkerDiedError(RunFailedError):
     code = "worker_died"
 
 
+class ClusterLostError(RunFailedError):
+    """The Ray cluster that embedded is gone: its head, or this machine's own node of it. Start it again, and resume."""
+
+    code = "cluster_lost"
+
+
 class UnauthorizedError(LodestoneError):
     """Nobody is named by the request: its key or token is missing, unknown, expired, revoked or forged."""
 

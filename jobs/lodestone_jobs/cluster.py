@@ -17,11 +17,12 @@ from typing import Final
 
 from lodestone.errors import ServiceUnavailableError
 from lodestone.processes import sweep_folders
+from lodestone_jobs.head import HeadWatch, Place, patience
 
 _PREFIX: Final = "lodestone-jobs-"
 _OBJECT_STORE_BYTES: Final = 80 * 2**20  # tasks and receipts pass through it; pictures and vectors never do
 _CONNECT_SECONDS: Final = 10.0
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
+_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 # Read by Ray when it is imported, and handed down to the processes it starts. What the user has set wins.
 _ENVIRONMENT: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -39,10 +40,11 @@ class RayHost(ABC):
 
     def __init__(self) -> None:
         self._started = False
+        self._watch: HeadWatch | None = None
         self.folder = Path()  # of this job, for Ray's files and its workers'; removed at the end
 
     def start(self) -> None:
-        """Connect, unless this process is connected already. Takes one to seven seconds."""
+        """Connect, unless this process is connected already, and watch what it is connected to. Takes one to seven seconds."""
         for name, value in self._environment().items():
             os.environ.setdefault(name, value)
         import ray
@@ -53,6 +55,17 @@ class RayHost(ABC):
         if not ray.is_initialized():
             self._connect()
             self._started = True
+        self._watch = HeadWatch(self._name(), self._places(), seconds=patience(), let_go=self._disconnect)
+        self._watch.start()
+
+    def check(self, *, now: bool = False) -> None:
+        """Return while Ray is there; `now` asks it at once, else what the watch has seen is enough.
+
+        Raises:
+            ClusterLostError: it has gone. Nothing of Ray is left in this process then, or soon.
+        """
+        if self._watch is not None:
+            self._watch.check_now() if now else self._watch.check()
 
     @property
     def log(self) -> Path:
@@ -61,14 +74,34 @@ class RayHost(ABC):
 
     def stop(self) -> None:
         """Let go of what `start` connected to, and remove the job's files. Idempotent."""
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
+        self._disconnect()
+        if self.folder != Path():
+            shutil.rmtree(self.folder, ignore_errors=True)  # a dying process may still hold a file; swept next time
+            self.folder = Path()
+
+    def _disconnect(self) -> None:
         if self._started:
             import ray
 
             ray.shutdown()
             self._started = False
-        if self.folder != Path():
-            shutil.rmtree(self.folder, ignore_errors=True)  # a dying process may still hold a file; swept next time
-            self.folder = Path()
+
+    def _places(self) -> dict[str, Place]:
+        """What must answer while the job runs."""
+        import ray
+
+        me = ray.get_runtime_context()
+        mine = next(node for node in ray.nodes() if node["NodeID"] == me.get_node_id())  # type: ignore[no-untyped-call]
+        return {
+            "its head": _place(me.gcs_address),
+            "this machine's node": (mine["NodeManagerAddress"], mine["NodeManagerPort"]),
+        }
+
+    @abstractmethod
+    def _name(self) -> str: ...
 
     @abstractmethod
     def _environment(self) -> dict[str, str]: ...
@@ -87,6 +120,12 @@ class LocalRay(RayHost):
     def __init__(self, *, workers: int) -> None:
         super().__init__()
         self._workers = workers
+
+    def _name(self) -> str:
+        return "the Ray of this run"
+
+    def _places(self) -> dict[str, Place]:
+        return super()._places() if self._started else {}  # somebody else's: it may be a client's, of which nothing is known
 
     def _environment(self) -> dict[str, str]:
         return _ENVIRONMENT | _KEEP_LOOPBACK
@@ -117,6 +156,17 @@ class JoinedRay(RayHost):
         super().__init__()
         self.address = address
 
+    @property
+    def outside(self) -> bool:
+        """Whether this process is none of the cluster's, but a client (`ray://`)."""
+        return self.address.startswith("ray://")
+
+    def _name(self) -> str:
+        return f"the Ray cluster at {self.address!r}"
+
+    def _places(self) -> dict[str, Place]:
+        return {"its head": self._endpoint()} if self.outside else super()._places()
+
     def _environment(self) -> dict[str, str]:
         return _ENVIRONMENT | (_KEEP_LOOPBACK if self._endpoint()[0] in _LOOPBACK else {})
 
@@ -124,10 +174,10 @@ class JoinedRay(RayHost):
         """Raises `ServiceUnavailableError` when nobody answers there, or not to us."""
         import ray
 
-        host, port = self._endpoint()
+        place = self._endpoint()
         try:
-            if host:  # Ray itself would try for a minute
-                socket.create_connection((host.strip("[]"), port), timeout=_CONNECT_SECONDS).close()
+            if place[0]:  # Ray itself would try for a minute
+                socket.create_connection(place, timeout=_CONNECT_SECONDS).close()
             ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             said = str(error).strip().splitlines()
@@ -138,6 +188,11 @@ class JoinedRay(RayHost):
                 address=self.address,
             ) from error
 
-    def _endpoint(self) -> tuple[str, int]:
-        host, _, port = self.address.removeprefix("ray://").rpartition(":")
-        return (host, int(port)) if host else ("", 0)
+    def _endpoint(self) -> Place:
+        """Of the address; ("", 0) for `auto`."""
+        return _place(self.address.removeprefix("ray://")) if ":" in self.address else ("", 0)
+
+
+def _place(address: str) -> Place:
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)

@@ -19,6 +19,7 @@ from lodestone.errors import LodestoneError, RunFailedError
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
 from lodestone_jobs.attempts import ActorAttempts, Attempts, FolderAttempts
 from lodestone_jobs.cluster import JoinedRay, LocalRay, RayHost
+from lodestone_jobs.head import heard
 from lodestone_jobs.pipeline import PipelineHost, Pools, pools_for, receipts
 from lodestone_jobs.quiet import stderr_of_libraries
 
@@ -26,6 +27,7 @@ WINDOW: Final = 400  # slices of one dataset: bounds the driver's memory; a data
 _SLICES_AN_ACTOR: Final = 16  # of one dataset at least, so that many actors do not wait for its end too often
 _ACTOR_CPUS: Final = 0.5  # fractional: actors that hold whole CPUs can starve Ray Data's own tasks for ever
 _POLL_SECONDS: Final = 1.0
+_HOSTS: Final = 3  # actors that may run the pipeline of one dataset, one after the other
 
 
 class RayDataExecutor:
@@ -78,11 +80,11 @@ class RayDataExecutor:
             raise RunFailedError(
                 f"Ray cannot be started: {self._failure}", hint="index in this process instead: --executor inline"
             ) from self._failure
-        messages = (pickle.dumps(task) for task in tasks)
+        messages = ((task.slice_id, pickle.dumps(task)) for task in tasks)
         with stderr_of_libraries(self._ray.log):
             while True:
                 pools = self._pools()  # nodes come and go: asked again for each dataset
-                window = list(islice(messages, max(WINDOW, _SLICES_AN_ACTOR * pools.actors)))
+                window = dict(islice(messages, max(WINDOW, _SLICES_AN_ACTOR * pools.actors)))
                 if not window:
                     return
                 yield from self._run(window, pools)
@@ -102,36 +104,48 @@ class RayDataExecutor:
         has = ray.cluster_resources()  # type: ignore[no-untyped-call]
         return pools_for(self._cluster, cpus=has.get("CPU", 0.0), gpus=has.get("GPU", 0.0))
 
-    def _run(self, window: list[bytes], pools: Pools) -> Iterator[SliceReceipt]:
+    def _run(self, window: dict[str, bytes], pools: Pools) -> Iterator[SliceReceipt]:
         from ray.exceptions import RayError
 
-        outside = self._cluster is not None and str(self._cluster.address).startswith("ray://")
+        outside = isinstance(self._ray, JoinedRay) and self._ray.outside
+        source = self._from_inside(window, pools) if outside else self._from_here(window, pools)
         try:
-            for message in self._from_inside(window, pools) if outside else self._from_here(window, pools):
+            for message in heard(source, self._ray.check, lambda: self._ray.check(now=True)):
                 receipt: SliceReceipt = pickle.loads(message)  # noqa: S301 - our worker's own
                 yield receipt
         except (RayError, ConnectionError) as error:
             said = [line for line in str(error).splitlines() if line.strip()]
+            again = "run the same command again, with --executor inline if it fails again"
             raise RunFailedError(
                 f"embedding workers failed: {said[-1].strip() if said else type(error).__name__}",
-                hint="what is finished is kept; run the same command again, with --executor inline if it fails again",
+                hint=f"what is finished is kept; {again if self._cluster is None else '`lodestone index --resume` goes on'}",
             ) from error
 
-    def _from_here(self, window: list[bytes], pools: Pools) -> Iterator[bytes]:
+    def _from_here(self, window: dict[str, bytes], pools: Pools) -> Iterator[bytes]:
         if self._attempts is None:
             self._attempts = FolderAttempts(self._ray.folder) if self._cluster is None else ActorAttempts.start()
-        return receipts(window, self._node_settings(pools), pools, self._attempts)
+        return receipts(list(window.values()), self._node_settings(pools), pools, self._attempts)
 
-    def _from_inside(self, window: list[bytes], pools: Pools) -> Iterator[bytes]:
+    def _from_inside(self, window: dict[str, bytes], pools: Pools) -> Iterator[bytes]:
         import ray
 
-        if self._inside is None:
-            self._inside = ray.remote(num_cpus=0)(PipelineHost).remote(self._node_settings(pools))
-        ray.get(self._inside.begin.remote(window, pools))
-        last = False
-        while not last:
-            found, last = ray.get(self._inside.take.remote(_POLL_SECONDS))
-            yield from found
+        left = dict(window)
+        for place in range(_HOSTS):
+            try:
+                if self._inside is None:
+                    self._inside = ray.remote(num_cpus=0)(PipelineHost).remote(self._node_settings(pools))
+                ray.get(self._inside.begin.remote(list(left.values()), pools))
+                last = False
+                while not last:
+                    found, last = ray.get(self._inside.take.remote(_POLL_SECONDS))
+                    for message in found:
+                        left.pop(pickle.loads(message).slice_id, None)  # noqa: S301 - our worker's own
+                        yield message
+                return
+            except ray.exceptions.RayActorError:  # its node was lost, perhaps: another takes what is left
+                self._inside = None
+                if place == _HOSTS - 1:
+                    raise
 
     def _node_settings(self, pools: Pools) -> EmbedSettings:
         """What workers need to know, with the threads and the model cache that they have where they are."""

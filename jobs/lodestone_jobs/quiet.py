@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 _STDERR: Final = 2
 
 
 @contextmanager
 def stderr_of_libraries(file: Path) -> Iterator[None]:
-    """Send what is written to file descriptor 2 to `file`; what Python writes to `sys.stderr` goes where it went before."""
-    if not _is_stderr():  # replaced by somebody (a test runner, a notebook): leave it alone
+    """Send what is written to file descriptor 2 to `file`; what Python writes to `sys.stderr` goes where it went before.
+
+    So does what it logs: the root logger's handlers may hold the `sys.stderr` of the time when they were made.
+    """
+    if not _leads_to_stderr(sys.stderr):  # replaced by somebody (a test runner, a notebook): leave it alone
         yield
         return
     python = sys.stderr
@@ -24,16 +28,24 @@ def stderr_of_libraries(file: Path) -> Iterator[None]:
     with file.open("ab") as log, os.fdopen(terminal, "w", encoding=python.encoding, buffering=1) as replacement:
         os.dup2(log.fileno(), _STDERR)
         sys.stderr = replacement
+        handlers = [handler for handler in _handlers() if _leads_to_stderr(handler.stream)]
+        streams = [handler.setStream(replacement) for handler in handlers]
         try:
             yield
         finally:
             replacement.flush()
             os.dup2(replacement.fileno(), _STDERR)
             sys.stderr = python
+            for handler, stream in zip(handlers, streams, strict=True):
+                handler.setStream(stream)
 
 
-def _is_stderr() -> bool:
+def _handlers() -> list[logging.StreamHandler[Any]]:
+    return [handler for handler in logging.getLogger().handlers if isinstance(handler, logging.StreamHandler)]
+
+
+def _leads_to_stderr(stream: Any) -> bool:  # noqa: ANN401 - whatever somebody made of it
     try:
-        return bool(sys.stderr.fileno() == _STDERR)
+        return bool(stream.fileno() == _STDERR)
     except (OSError, ValueError, AttributeError):
         return False
