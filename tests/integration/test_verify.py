@@ -81,7 +81,7 @@ def test_a_sync_repairs_them_too(runtime: Runtime, bridge: Target) -> None:
     sync(runtime)
     after = vectors_of(runtime, "bridge")
     assert after.keys() == before.keys()
-    assert all(np.array_equal(after[key], before[key]) for key in before)
+    assert all(np.allclose(after[key], before[key], atol=1e-6) for key in before)
 
 
 def test_other_vectors_and_other_filter_fields_are_found_and_mended(runtime: Runtime, bridge: Target) -> None:
@@ -95,6 +95,21 @@ def test_other_vectors_and_other_filter_fields_are_found_and_mended(runtime: Run
     assert set(found.examples) == set(ids[:2])
     mend(runtime.store, bridge, found)
     assert look(runtime, bridge).ok
+
+
+def test_a_vector_that_was_only_made_longer_is_another_one(runtime: Runtime, bridge: Target) -> None:
+    ids = sorted(vectors_of(runtime, "bridge"))[:1]
+    there = runtime.store.retrieve(bridge.collection, ids)
+    runtime.store.upsert(bridge.collection, PointBatch(ids, 3 * there.vectors, there.payloads))
+    found = look(runtime, bridge)
+    assert (found.differing, found.stale, found.examples) == (1, 0, tuple(ids))
+    mend(runtime.store, bridge, found)
+    assert look(runtime, bridge).ok
+
+
+@pytest.mark.parametrize(("sample", "compared"), [(0, 0), (1, 1), (COUNT - 5, COUNT - 5), (COUNT, COUNT), (1000, COUNT)])
+def test_as_many_vectors_are_compared_as_were_asked_for(runtime: Runtime, bridge: Target, sample: int, compared: int) -> None:
+    assert examine(runtime.store, bridge, progress=silent, sample=sample).compared == compared
 
 
 def test_a_cut_file_is_told_and_the_rest_looked_at(runtime: Runtime, bridge: Target) -> None:
@@ -153,6 +168,16 @@ def test_the_command_tells_what_differs_and_repairs_it(runtime: Runtime, bridge:
     assert mended.code == 0
     assert mended.json["reloaded"] > 0
     assert verify_here().code == 0
+
+
+def test_the_command_says_what_a_sample_leaves_open(runtime: Runtime) -> None:
+    runtime.close()
+    told = run_here("verify", "--sample", "12", home=runtime.home.path)
+    assert "bridge: ok  20 of 20 points, 12 vectors compared" in told.out
+    assert "at most 25.0% of the vectors are wrong; --all compares every one" in told.out
+    whole = run_here("verify", home=runtime.home.path)
+    assert "all 20 vectors compared" in whole.out
+    assert "a sample" not in whole.out
 
 
 def test_nothing_indexed_is_told_as_such(tmp_path: Path) -> None:

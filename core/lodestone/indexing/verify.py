@@ -20,10 +20,11 @@ from lodestone.indexing.progress import Meter, Progress, ProgressEvent, Stage
 from lodestone.indexing.targets import Target
 from lodestone.store.base import Filter, HasId, VectorStore
 
-LEAST_COSINE: Final = 0.99999
+# Of two vectors of length 1 this is a cosine of 0.99999. One that was only made longer would rank first for ever.
+MOST_DISTANCE: Final = 0.0045
 _COUNTED: Final = 16  # slices whose points the quick look counts
 _COMPARED: Final = 3  # slices of which it compares vectors
-_ROWS: Final = 8  # vectors compared of a slice
+_ROWS: Final = 8  # vectors compared of a slice, at least: reading its files is what takes time
 _SHOWN: Final = 10  # ids told of each kind of difference
 _PAGE: Final = 1000
 
@@ -92,9 +93,9 @@ def verify(store: VectorStore, target: Target, *, progress: Progress) -> StoreEr
         if lacking := _lacking(store, target, target.point_ids(record)):
             return _differs(target, f"lacks {len(lacking)} of a slice's points, and holds as many that nobody knows")
     for record in chosen[:_COMPARED]:
-        wrong, _, worst = _compare(store, target, record, rows=_ROWS)
+        _, wrong, _, worst = _compare(store, target, record, rows=_ROWS)
         if wrong:
-            return _differs(target, f"holds a vector that differs from its projection (cosine {worst:.5f})")
+            return _differs(target, f"holds a vector that differs from its projection (distance {worst:.5f})")
     return None
 
 
@@ -107,7 +108,8 @@ def examine(
         store: Where the collection is.
         target: The collection.
         progress: Is told of each slice.
-        sample: Points whose vector and filter fields are compared with their Parquet rows, spread evenly; None for all.
+        sample: About how many points' vectors and filter fields are compared with their Parquet rows, spread evenly; None for
+            all.
         draw: Which ones.
     """
     found = Verification(target.alias, target.collection, standing_by=not target.promoted)
@@ -148,9 +150,16 @@ class _Look:
     def __init__(self, store: VectorStore, target: Target, sample: int | None, draw: random.Random) -> None:
         self._store, self._target, self._sample, self._draw = store, target, sample, draw
         catalog = target.catalog
-        self.total = sum(1 for _ in catalog.slices())
-        self._every = 1 if sample is None else max(1, -(-self.total * _ROWS // max(sample, 1)))
+        sizes = [record.rows for record in catalog.slices()]
+        self.total = len(sizes)
+        if sample is not None and sample >= sum(sizes):
+            self._sample = None
+        self._every = 1
+        if self._sample:
+            rows = min(_ROWS, max(sum(sizes) // (2 * self.total), 1))
+            self._every = min(max(self.total * rows // self._sample, 1), self.total)
         self._turn = draw.randrange(self._every)
+        self._visits = len(range(self._turn, self.total, self._every))  # slices of which vectors are still to be compared
         unloaded = catalog.unloaded_slices(target.collection, parts=target.required)
         self._waiting = {record.slice_id for record in unloaded}
         self._number = 0
@@ -162,7 +171,9 @@ class _Look:
     def at(self, record: SliceRecord) -> None:
         """Look at one slice."""
         target = self._target
+        chosen = self._sample != 0 and self._number % self._every == self._turn
         self._number += 1
+        rows = self._rows() if chosen else None
         ids = target.point_ids(record)
         if not ids or not set(target.required) <= target.catalog.receipts(record.slice_id).keys():
             return
@@ -173,20 +184,27 @@ class _Look:
             return
         self.missing += len(lacking)
         ours = [*lacking]
-        if self._sample != 0 and self._number % self._every == self._turn:
-            ours += self._compare(record, len(ids))
+        if chosen:
+            ours += self._compare(record, rows)
         if ours:
             self.examples += ours[: _SHOWN - len(self.examples)]
             self.wrong.append(record)
 
-    def _compare(self, record: SliceRecord, count: int) -> list[str]:
-        rows = None if self._sample is None else _ROWS
+    def _rows(self) -> int | None:
+        """How many vectors of this slice: what is left of the sample, in equal parts; small slices leave theirs to the next."""
+        if self._sample is None:
+            return None
+        rows = -(-(self._sample - self.compared) // max(self._visits, 1))
+        self._visits -= 1
+        return max(rows, 0)
+
+    def _compare(self, record: SliceRecord, rows: int | None) -> list[str]:
         try:
-            others, fields, _ = _compare(self._store, self._target, record, rows=rows, draw=self._draw)
+            compared, others, fields, _ = _compare(self._store, self._target, record, rows=rows, draw=self._draw)
         except EmbeddingsDamagedError as error:
             self.damaged.append(error.message)
             return []
-        self.compared += min(rows or count, count)
+        self.compared += compared
         self.differing += len(others)
         self.stale += len(fields)
         return [*others, *fields]
@@ -244,8 +262,12 @@ def _lacking(store: VectorStore, target: Target, ids: Sequence[str]) -> list[str
 
 def _compare(
     store: VectorStore, target: Target, record: SliceRecord, *, rows: int | None, draw: random.Random | None = None
-) -> tuple[list[str], list[str], float]:
-    """Ids of points whose vector, and of those whose filter fields, are others than their Parquet row's; the worst cosine."""
+) -> tuple[int, list[str], list[str], float]:
+    """Compare points with their Parquet rows.
+
+    Returns:
+        How many were compared; ids of those whose vector, and of those whose filter fields, are others; the largest distance.
+    """
     batch = target.points([record])
     every = range(len(batch))
     draw = draw or random.Random(record.slice_id)  # noqa: S311
@@ -253,16 +275,16 @@ def _compare(
     found = store.retrieve(target.collection, [batch.ids[row] for row in chosen])
     row_of = {point_id: row for row, point_id in enumerate(batch.ids)}
     if not len(found):
-        return [], [], 1.0
+        return 0, [], [], 0.0
     there = [row_of[point_id] for point_id in found.ids]
-    cosines = np.einsum("ij,ij->i", batch.vectors[there], found.vectors)
-    others = [point_id for point_id, cosine in zip(found.ids, cosines, strict=True) if not cosine >= LEAST_COSINE]
+    distances = np.linalg.norm(batch.vectors[there] - found.vectors, axis=1)
+    others = [point_id for point_id, distance in zip(found.ids, distances, strict=True) if not distance <= MOST_DISTANCE]
     fields = [
         point_id
         for point_id, row, payload in zip(found.ids, there, found.payloads, strict=True)
         if dict(payload) != dict(batch.payloads[row])
     ]
-    return others, fields, float(cosines.min())
+    return len(found), others, fields, float(distances.max())
 
 
 def _differs(target: Target, how: str) -> StoreError:

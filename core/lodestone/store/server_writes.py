@@ -103,10 +103,11 @@ class WriteKeeper:
     @contextmanager
     def deleting(self, name: str, ids: Sequence[str]) -> Iterator[None]:
         """The block deletes these points; they stay deleted."""
-        # Remembered before it is sent: an upsert that follows the acknowledgement must find the id to forget it.
-        self._remember(name, ids)
         try:
             with self._gate(name).writing():
+                # Before it is sent: an upsert that follows the acknowledgement must find the id to forget it. Not before the
+                # gate opens: whoever is alone there would take the delete for one that was acknowledged.
+                self._remember(name, ids)
                 yield
         except BaseException:
             self._forget(name, ids)  # nothing was acknowledged

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from lodestone.errors import InvalidRequestError, LodestoneError, NotFoundError
+from lodestone.errors import LodestoneError, NotFoundError
 from lodestone.evaluation.metrics import average_precision, recall_at, reciprocal_rank
 from lodestone.query.trace import Trace
 from lodestone.store.base import VectorQuery
@@ -226,14 +226,3 @@ def _judged(asked: Sequence[_Asked], responses: Sequence[SearchResponse | None],
         "reciprocal_rank": round(float(reciprocal_rank(matrix).mean()), 4),
         "wrong_in_first": wrong,
     }
-
-
-def check_bounds(queries: int, k: int, pictures: int) -> None:
-    """Refuse what nobody can mean.
-
-    Raises:
-        InvalidRequestError: a number is out of range.
-    """
-    for name, value, least, most in (("queries", queries, 0, 10_000), ("k", k, 1, 100), ("pictures", pictures, 0, 1_000)):
-        if not least <= value <= most:
-            raise InvalidRequestError(f"{name} is {value}; expected {least} to {most}", hint="see --help")
