@@ -106,6 +106,9 @@ def _is_taken(error: BaseException) -> bool:
     return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) == _TAKEN
 
 
+_NOT_WRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
+
+
 @contextmanager
 def translated_errors() -> Iterator[None]:
     """Turn driver errors into `OutOfSpaceError` or `CatalogError`."""
@@ -134,6 +137,11 @@ def translated_errors() -> Iterator[None]:
             raise CatalogError(
                 f"the catalog's server does not answer: {reason.strip()}",
                 hint="see that it runs and can be reached, then run the same command again; what was finished is kept",
+            ) from error
+        if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _NOT_WRITABLE:
+            raise CatalogError(
+                f"the catalog cannot be written: {reason.strip()}",
+                hint="see that the home's folder is there and not on a read-only disk, and that you may write catalog.sqlite",
             ) from error
         raise CatalogError(
             f"the catalog failed: {reason.strip()}",
