@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from lodestone.errors import ConfigurationError
+
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
     from lodestone.config.home import Home
@@ -50,7 +52,28 @@ class OpenedHome:
         from lodestone.catalog.catalog import Catalog
 
         self.home.prepare()
-        return Catalog.open(self.settings.catalog_url or self.home.catalog)
+        catalog = Catalog.open(self.settings.catalog_url or self.home.catalog)
+        try:
+            self._agree_on_id(catalog)
+        except BaseException:
+            catalog.close()
+            raise
+        return catalog
+
+    def _agree_on_id(self, catalog: Catalog) -> None:
+        """A catalog on a server is the truth also about the home's id: folders on several machines share both."""
+        own = self.home.id if self.home.has_id() else None
+        agreed = own or self.home.new_id()
+        if catalog.path is None:
+            agreed = catalog.home_id(otherwise=agreed)
+        settled = self.home.settle(agreed)
+        if catalog.path is None and settled != agreed:
+            folder = str(self.home.path)
+            raise ConfigurationError(
+                f"the folder {folder!r} belongs to the home {settled!r}, the catalog {catalog.url!r} to {agreed!r}",
+                hint="name another folder, also an empty one, as LODESTONE_HOME; or if no other catalog goes with this "
+                "folder, remove `id` from its home.json, and it takes the catalog's",
+            )
 
     @cached_property
     def store(self) -> VectorStore:

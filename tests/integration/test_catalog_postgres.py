@@ -185,6 +185,24 @@ def test_a_slice_whose_picture_changes_while_its_load_is_marked_is_loaded_again(
     assert {record.slice_id for record in catalog.unloaded_slices("clip-1")} == set(slice_ids)
 
 
+def test_writers_of_different_parts_of_one_slice_are_both_counted(catalog: Catalog) -> None:
+    """The second waits for the first, and must not go by what it saw before."""
+    _, root = make_root(catalog)
+    images = [picture(root, f"{number}.jpg") for number in range(12)]
+    catalog.add_images(images)
+    records = [plan_slice(catalog, [image]) for image in images]
+    together = threading.Barrier(2)
+
+    def write(part: str) -> None:
+        for record in records:
+            together.wait(timeout=30)
+            catalog.record_receipts([receipt(record, part)])
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, ("meta", "lite0-v1")))
+    assert list(catalog.unfinished_slices(["meta", "lite0-v1"])) == []
+
+
 def test_threads_share_one_catalog_and_choose_different_names(catalog: Catalog) -> None:
     corpus, _ = make_root(catalog, path="/0/pictures")
     with ThreadPoolExecutor(4) as pool:

@@ -32,16 +32,20 @@ def test_a_home_has_an_id_of_its_own_that_stays(tmp_path: Path) -> None:
     one, two = Home(tmp_path / "one"), Home(tmp_path / "two")
     one.prepare()
     two.prepare()
-    first = one.id
+    assert not one.has_id()
+    first = one.settle(Home.new_id())
     one.prepare()
-    assert one.id == first != two.id
+    assert one.id == one.settle(Home.new_id()) == first != two.settle(Home.new_id())
     assert first.isalnum()
+    one.adopt(None)
+    assert one.settle("another") == "another" == one.id
 
 
 def test_a_home_made_before_homes_had_ids_gets_one_and_keeps_the_rest(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.marker.write_text(json.dumps({"format": 1, "written_by": "0.1.0", "note": "mine"}), encoding="utf-8")
     home.prepare()
+    home.settle(Home.new_id())
     assert json.loads(home.marker.read_text("utf-8")) == {"format": 1, "written_by": "0.1.0", "note": "mine", "id": home.id}
 
 
@@ -49,7 +53,7 @@ def test_processes_that_make_a_home_at_once_agree_on_its_id(tmp_path: Path) -> N
     def make(_: int) -> str:
         home = Home(tmp_path / "home")
         home.prepare()
-        return home.id
+        return home.settle(Home.new_id())
 
     with ThreadPoolExecutor(8) as pool:
         assert len(set(pool.map(make, range(8)))) == 1

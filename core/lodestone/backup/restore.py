@@ -79,8 +79,7 @@ def restore_backup(
     lacking = _restore_embeddings(resources, area, manifest, progress)
     if manifest.thumbnails:
         _restore_thumbnails(resources, area)
-    if not new_id:
-        resources.home.adopt(manifest.home_id)
+    _take_id(resources, resources.home.new_id() if new_id else manifest.home_id)
     done = catalog.import_rows(_changed(read_tables(area, manifest.tables), lacking))
     catalog.reset_tag_outbox()
     return RestoreReport(
@@ -90,6 +89,14 @@ def restore_backup(
         lacking=len(lacking),
         home_id=resources.home.id,
     )
+
+
+def _take_id(resources: StoredHome, home_id: str) -> None:
+    """Killed in between, the folder has no id, and takes the catalog's when it is opened next."""
+    resources.home.adopt(None)
+    if resources.catalog.path is None:
+        resources.catalog.set_home_id(home_id)
+    resources.home.adopt(home_id)
 
 
 def _changed(pages: _Pages, lacking: set[tuple[str, str]]) -> _Pages:

@@ -8,7 +8,8 @@ iterators over pages, which hold no transaction between them). Methods take and 
 
 Each subject has its module: corpora, images, captions, slices (receipts, loads), compaction, attempts, deletions (tombstones),
 runs (failures), artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events), guide_engines,
-duplicates, swaps (overrides), containers, idempotency (writes with keys), api_keys, export.
+duplicates, swaps (overrides), containers, idempotency (writes with keys), api_keys,
+home_facts, export.
 
 Example:
     >>> catalog = Catalog.open(home.catalog)  # doctest: +SKIP
@@ -35,6 +36,7 @@ from lodestone.catalog.duplicates import DuplicateRows
 from lodestone.catalog.engine import make_engine
 from lodestone.catalog.export import ExportRows
 from lodestone.catalog.guide_engines import EngineRows
+from lodestone.catalog.home_facts import HomeRows
 from lodestone.catalog.idempotency import IdempotencyRows
 from lodestone.catalog.identity import mint_image_id
 from lodestone.catalog.images import ImageRows
@@ -64,6 +66,7 @@ class Catalog(
     ContainerRows,
     KeyRows,
     IdempotencyRows,
+    HomeRows,
     ExportRows,
 ):
     """See the module's docstring. Make one with `Catalog.open`."""

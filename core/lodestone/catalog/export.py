@@ -21,7 +21,7 @@ from lodestone.catalog.records import ImageState
 from lodestone.errors import ConfigurationError
 
 Rows = list[dict[str, Any]]
-_OF_THE_DATABASE: Final = frozenset({"write_tokens"})  # says nothing of pictures: which transactions went through
+_OF_THE_DATABASE: Final = frozenset({"write_tokens", "home_facts"})  # which transactions went through, and whose it is
 TABLES: Final[tuple[Table, ...]] = tuple(  # a table after those that it refers to
     table for table in tables.metadata.sorted_tables if table.name not in _OF_THE_DATABASE
 )

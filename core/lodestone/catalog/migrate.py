@@ -15,7 +15,14 @@ from lodestone.catalog.engine import CatalogBase, translated_errors, use_write_a
 from lodestone.catalog.reader import patiently
 from lodestone.errors import CatalogError, ConfigurationError, HomeVersionError, OutOfSpaceError
 
-REVISIONS: tuple[str, ...] = ("0001", "0002", "0003", "0004", "0005")  # oldest first; the last is the schema of tables.py
+REVISIONS: tuple[str, ...] = (
+    "0001",
+    "0002",
+    "0003",
+    "0004",
+    "0005",
+    "0006",
+)  # oldest first; the last is the schema of tables.py
 _SCRIPTS = Path(__file__).parent / "migrations"
 _LOCK_SECONDS = 60
 _OPENING_SECONDS = 15  # a server that restarts is back by then; a wrong address should not take longer to be told

@@ -80,6 +80,8 @@ class Home:
     def id(self) -> str:
         """Random and fixed for the home's life: what is kept outside the folder bears it. A copied folder has the same one.
 
+        The home gets it with its catalog (`settle`); folders that share a catalog on a server share its id.
+
         Raises:
             ConfigurationError: there is no home yet, or its marker is damaged.
         """
@@ -105,33 +107,51 @@ class Home:
         """
         if self.exists():
             self.check()
-            if _ID in self._marked():
-                return
-        try:
+            return
+        with self._writing():
             for folder in (self.path, self.embeddings, self.store, self.thumbnails, self.artifacts, self.logs):
                 folder.mkdir(parents=True, exist_ok=True)
-            with self._marking():  # of two processes, the second must not give the home another id
-                marked = self._marked() if self.exists() else {"format": HOME_FORMAT, "written_by": __version__}
-                if _ID not in marked:
-                    self._mark({**marked, _ID: uuid4().hex})
-        except OSError as error:
-            if error.errno == errno.ENOSPC:
-                raise OutOfSpaceError(f"no space left for the home {str(self.path)!r}", hint="free some space") from error
-            raise ConfigurationError(
-                f"cannot make the home {str(self.path)!r}: {error.strerror or error}",
-                hint="set LODESTONE_HOME to a folder you may write",
-            ) from error
+            with self._marking():
+                if not self.exists():
+                    self._mark({"format": HOME_FORMAT, "written_by": __version__})
 
-    def adopt(self, home_id: str) -> None:
+    def has_id(self) -> bool:
+        """Whether it was settled whose folder this is."""
+        return _ID in self._marked()
+
+    def settle(self, home_id: str) -> str:
+        """Give a prepared home this id unless it has one; returns the one it has then.
+
+        Raises:
+            ConfigurationError: the id that is there is damaged, or the folder cannot be written.
+            OutOfSpaceError: the disk is full.
+        """
+        if not self.has_id():
+            with self._writing(), self._marking():  # of two processes, the second must not give the home another id
+                marked = self._marked()
+                if _ID not in marked:
+                    self._mark({**marked, _ID: home_id})
+        return self.id
+
+    def adopt(self, home_id: str | None) -> None:
         """Take the place of a lost home: what is kept outside the folder under its id belongs to this one now.
+
+        Args:
+            home_id: Its id; None for what the next `settle` says.
 
         Raises:
             ConfigurationError: that is no id.
         """
-        if not (home_id.isascii() and home_id.isalnum()):
+        if home_id is not None and not (home_id.isascii() and home_id.isalnum()):
             raise ConfigurationError(f"{home_id!r} is no id of a home", hint="the backup's manifest is damaged")
-        with self._marking():
-            self._mark({**self._marked(), _ID: home_id})
+        with self._writing(), self._marking():
+            others = {name: value for name, value in self._marked().items() if name != _ID}
+            self._mark(others if home_id is None else {**others, _ID: home_id})
+
+    @staticmethod
+    def new_id() -> str:
+        """An id that no other home has."""
+        return uuid4().hex
 
     def check(self) -> None:
         """Raise `HomeVersionError` if a newer Lodestone wrote this home, `ConfigurationError` if its marker cannot be read."""
@@ -159,6 +179,18 @@ class Home:
         temporary = self.marker.with_suffix(f".{os.getpid()}")
         temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
         temporary.replace(self.marker)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise OutOfSpaceError(f"no space left for the home {str(self.path)!r}", hint="free some space") from error
+            raise ConfigurationError(
+                f"cannot make the home {str(self.path)!r}: {error.strerror or error}",
+                hint="set LODESTONE_HOME to a folder you may write",
+            ) from error
 
     @contextmanager
     def _marking(self) -> Iterator[None]:

@@ -41,3 +41,11 @@ idempotency = Table(
     Column("body", LargeBinary),
     Column("created_at", UtcDateTime, nullable=False, index=True),
 )
+
+# What folders on several machines must agree on (see home_facts.py).
+home_facts = Table(
+    "home_facts",
+    metadata,
+    Column("name", NAME, primary_key=True),
+    Column("value", NAME, nullable=False),
+)

@@ -1,0 +1,28 @@
+"""Whose catalog is it? The home's id, which drivers of several machines share, lives where they meet."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+_NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+
+
+def upgrade() -> None:
+    """Add the table; the first home that opens the catalog gives it its id."""
+    op.create_table(
+        "home_facts",
+        sa.Column("name", _NAME, nullable=False),
+        sa.Column("value", _NAME, nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_home_facts")),
+    )
+
+
+def downgrade() -> None:
+    """Drop it; homes go by their own `home.json` again, which says the same."""
+    op.drop_table("home_facts")
