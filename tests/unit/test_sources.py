@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -66,6 +67,46 @@ def test_bucket_is_listed_without_reading_an_object_and_read_by_locators_elsewhe
     assert locator_of(root, "sub/100% b?#ü.JPG") == found["sub/100% b?#ü.JPG"].locator
 
 
+def test_flat_level_is_listed_page_by_page_and_told_versions_need_no_request_for_each(
+    s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3.put("photos", {f"in/{i:04}.jpg": b"%d" % i for i in range(1100)} | {"in/deep/x.jpg": b"x", "in/deep/er/y.jpg": b"y"})
+    s3.requests.clear()
+    stream = source_of(Named("object", s3.url("photos/in")), FileSystems()).items(print)
+    first = next(stream)
+    assert len(s3.requests) <= 2  # the first page, and perhaps the one that is fetched while it is gone through
+    rest = list(stream)
+    assert {first.uri, *(one.uri for one in rest)} == {f"{i:04}.jpg" for i in range(1100)} | {"deep/x.jpg", "deep/er/y.jpg"}
+    s3.requests.clear()
+    told = list(Reader().identify([first, *rest]))
+    assert s3.requests == []
+    asked = list(Reader().identify([replace(one, token="") for one in (first, *rest[:3])]))
+    assert told[:4] == asked
+
+
+def test_options_that_pyarrow_alone_knows_list_the_same(s3: S3Server) -> None:
+    s3.put("photos", dict.fromkeys(("in/a.jpg", "in/b c/d.jpg", "in/.h/e.jpg", "in/@eaDir/f.jpg", "in/g/h/i.jpg"), b"x"))
+    by_page = listed(locate(s3.url("photos/in")))
+    whole = listed(locate(s3.url("photos/in") + "&background_writes=1"))
+    assert {uri: (one.size, one.mtime_ns) for uri, one in whole.items()} == {
+        uri: (one.size, one.mtime_ns) for uri, one in by_page.items()
+    }
+    assert sorted(by_page) == ["a.jpg", "b c/d.jpg", "g/h/i.jpg"]
+    assert sorted(listed(locate(s3.url("photos/in/*/*.jpg")))) == ["b c/d.jpg"]
+
+
+@pytest.mark.parametrize("option", ["", "&background_writes=1"])
+def test_keys_with_two_slashes_are_reported_once_and_end_nothing(s3: S3Server, option: str) -> None:
+    odd = ["in/😀.jpg", "in/שלום.jpg", "in/x%2Fy.jpg", "in/q?.jpg", "in/h#.jpg", "in/a+b &amp;.jpg", "in/bell\x01.jpg"]
+    s3.put("photos", dict.fromkeys((*odd, "in/c.jpg/", "in//b.jpg", "in/deep//z/y.jpg", "in/deep//w.jpg"), b"x"))
+    troubles: list[UnreadablePath] = []
+    found = listed(locate(s3.url("photos/in") + option), troubles)
+    assert sorted(found) == sorted(name.removeprefix("in/") for name in odd)
+    assert all(read(one) == b"x" for one in found.values())
+    assert sorted({one.uri for one in troubles}) == ["/", "deep//"]
+    assert all("two slashes" in one.message for one in troubles)
+
+
 def test_token_follows_an_object_that_is_moved_and_changes_with_its_content(s3: S3Server) -> None:
     s3.put("photos", {"a.jpg": PICTURES["000"], "b/c.jpg": PICTURES["000"], "d.jpg": PICTURES["001"]})
     found = listed(locate(s3.url("photos")))
@@ -88,7 +129,8 @@ def test_denied_and_missing_objects_cost_one_picture_each_and_expired_credential
     s3.put("photos", {"a.jpg": PICTURES["000"], "b.jpg": PICTURES["001"]})
     found = listed(locate(s3.url("photos")))
     s3.deny = lambda _method, key: key == "a.jpg"
-    denied, fine = Reader().identify([found["a.jpg"], found["b.jpg"]])
+    untold = [replace(found[name], token="") for name in ("a.jpg", "b.jpg")]  # as by stores whose listings tell no version
+    denied, fine = Reader().identify(untold)
     assert isinstance(denied, ImageError)
     assert denied.details["reason"] == "denied"
     assert isinstance(fine, str)

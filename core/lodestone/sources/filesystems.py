@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlencode
 
 from lodestone.errors import InvalidRequestError
 from lodestone.sources.content import object_token
+from lodestone.sources.s3 import Pages, can_list, file_system
 from lodestone.sources.urls import Url, is_url
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 _ARROW: Final = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "hdfs"})
 _VERSIONS: Final = ("etag", "md5hash", "md5", "generation", "checksum")
 _TIMES: Final = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
-_TIMEOUTS: Final = {"connect_timeout": 10.0, "request_timeout": 60.0}  # seconds
 
 
 class FileSystems:
@@ -33,6 +33,7 @@ class FileSystems:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._opened: dict[tuple[str, str, str], FileSystem] = {}
+        self._pages: dict[tuple[str, str, str], Pages] = {}
 
     def __reduce__(self) -> tuple[type[FileSystems], tuple[()]]:
         return FileSystems, ()
@@ -49,6 +50,23 @@ class FileSystems:
             if key not in self._opened:
                 self._opened[key] = _opened(url)
             return self._opened[key], _path(url)
+
+    def pages(self, url: Url) -> Pages | None:
+        """What lists the bucket of `url` page by page, where something does.
+
+        Raises:
+            InvalidRequestError: an option of the URL cannot be used.
+        """
+        if not can_list(url):
+            return None
+        key = (url.scheme, url.bucket, url.query)
+        with self._lock:
+            if key not in self._pages:
+                try:
+                    self._pages[key] = Pages(url)
+                except ValueError as error:  # an endpoint that is no address
+                    raise _unusable(url, error) from error
+            return self._pages[key]
 
     def token(self, url: Url) -> str:
         """Names an object's content, by one request where the store knows versions; see `content.object_token`.
@@ -130,32 +148,18 @@ def _opened(url: Url) -> FileSystem:
 
     if url.scheme not in _ARROW:
         return fs.PyFileSystem(fs.FSSpecHandler(_fsspec(url)))
-    options = dict(parse_qsl(url.query))
     try:
         if url.scheme == "s3":
-            return _s3(url.bucket, options)
+            return file_system(url)
+        options = dict(parse_qsl(url.query))
         query = f"?{urlencode(options)}" if options else ""
         return fs.FileSystem.from_uri(f"{url.scheme}://{url.bucket}{query}")[0]
     except (ArrowInvalid, TypeError, NotImplementedError) as error:
-        raise InvalidRequestError(
-            f"the URL {str(url)!r} cannot be used: {error}", hint="see docs/sources.md for options"
-        ) from error
+        raise _unusable(url, error) from error
 
 
-def _s3(bucket: str, options: dict[str, str]) -> FileSystem:
-    """With the standard retries. `region` is looked up for AWS alone: other servers have none to tell."""
-    from pyarrow import fs
-
-    anonymous = options.pop("anonymous", "").lower() in {"1", "true", "yes"}
-    endpoint = options.get("endpoint_override") or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    if endpoint and "://" in endpoint:
-        scheme, _, endpoint = endpoint.partition("://")
-        options.setdefault("scheme", scheme)
-    if endpoint:
-        options["endpoint_override"] = endpoint.rstrip("/")
-    elif "region" not in options and not os.environ.get("AWS_REGION") and not os.environ.get("AWS_DEFAULT_REGION"):
-        options["region"] = fs.resolve_s3_region(bucket)
-    return fs.S3FileSystem(anonymous=anonymous, **options, **_TIMEOUTS)
+def _unusable(url: Url, error: Exception) -> InvalidRequestError:
+    return InvalidRequestError(f"the URL {str(url)!r} cannot be used: {error}", hint="see docs/sources.md for options")
 
 
 def _fsspec(url: Url) -> Any:  # noqa: ANN401 - fsspec has no types

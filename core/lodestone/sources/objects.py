@@ -1,4 +1,4 @@
-"""Which pictures lie below a prefix of an object store? Listed folder by folder, some folders ahead.
+"""Which pictures lie below a prefix of an object store? Listed folder by folder, in S3 page by page, some ahead.
 
 Nothing is downloaded. Skipped as in folders on disk: hidden names, folders of derived pictures, what has no picture's
 extension.
@@ -10,30 +10,29 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from lodestone.errors import SourceError
 from lodestone.indexing.discover import SKIPPED_FOLDERS, is_picture_name
 from lodestone.indexing.uris import uri_of
-from lodestone.sources.base import FoundFile, Report, Settled, Source
+from lodestone.sources.base import FoundFile, Report, Settled, Source, UnreadablePath
 from lodestone.sources.filesystems import FileSystems
 from lodestone.sources.patterns import Pattern
+from lodestone.sources.s3 import Entry, can_list
 from lodestone.sources.trouble import Trouble, source_error, trouble_of
 from lodestone.sources.urls import Url
 
-if TYPE_CHECKING:
-    from pyarrow.fs import FileInfo, FileSystem
-
-_AHEAD: Final = 8  # folders listed at once
+_AHEAD: Final = 8  # pages or folders asked for at once
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One object: its path below the prefix, bytes, last change."""
+    """One object: its path below the prefix, bytes, last change, and what names its content (see `FoundFile.token`)."""
 
     relative: str
     size: int
     mtime_ns: int
+    token: str = ""
 
 
 class ObjectSource(Source):
@@ -65,16 +64,16 @@ class ObjectSource(Source):
 
     def items(self, report: Report, *, reread: bool = False) -> Iterator[FoundFile]:  # noqa: ARG002 - see `Source.items`
         """See `Source.items`."""
-        for found in self._listed():
+        for found in self._listed(report):
             relative = f"{self._prefix}/{found.relative}".strip("/") if self._prefix else found.relative
             if self._pattern.matches(relative) and not any(relative.startswith(f"{other}/") for other in self._others):
-                yield FoundFile(uri_of(relative), str(self._base.join(relative)), found.size, found.mtime_ns, captions=())
+                where = str(self._base.join(relative))
+                yield FoundFile(uri_of(relative), where, found.size, found.mtime_ns, token=found.token, captions=())
 
-    def _listed(self) -> Iterator[Listed]:
+    def _listed(self, report: Report) -> Iterator[Listed]:
         if not self._pattern.literal:
-            yield from list_objects(
-                self._base.join(self._prefix), self._filesystems, is_picture_name, depth=self._pattern.depth
-            )
+            start = self._base.join(self._prefix)
+            yield from list_objects(start, self._filesystems, is_picture_name, depth=self._pattern.depth, report=report)
             return
         for name in self._pattern.text.split("\n"):
             url = self._base.join(name)
@@ -92,61 +91,127 @@ class ObjectSource(Source):
 
 
 def list_objects(
-    start: Url, filesystems: FileSystems, wanted: Callable[[str], bool], *, depth: int | None = None
+    start: Url,
+    filesystems: FileSystems,
+    wanted: Callable[[str], bool],
+    *,
+    depth: int | None = None,
+    report: Report | None = None,
 ) -> Iterator[Listed]:
-    """All objects below a URL whose names are wanted; holds the names of a few folders at a time.
+    """All objects below a URL whose names are wanted; holds a few pages of a bucket, of other stores a few folders' names.
 
     Args:
         start: A prefix.
         filesystems: Opens it.
         wanted: Told the last part of a name.
         depth: Folders to go down at most; None: all the way.
+        report: Told of prefixes whose objects cannot be read by their names.
 
     Raises:
         SourceError: the listing is denied, the place is not there, or nothing answers.
     """
     try:
-        system, base = filesystems.at(start)
+        level = _Paged(start, filesystems) if can_list(start) else _Whole(start, filesystems)
     except OSError as error:
         raise source_error(error, start.shown) from error
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="list") as pool:
-        folders: list[str] = [base]
-        ahead: deque[Future[list[FileInfo]]] = deque()
+        waiting = [("", "")]  # folders below the start, and where in them; the last one is next
+        ahead: deque[tuple[str, Future[tuple[list[Entry], str]]]] = deque()
         try:
-            while folders or ahead:
-                while folders and len(ahead) < _AHEAD:
-                    ahead.append(pool.submit(_entries, system, folders.pop(), start))
-                inner: list[str] = []
-                for info in ahead.popleft().result():
-                    name = info.base_name
-                    if name.startswith(".") or name in SKIPPED_FOLDERS:
-                        continue
-                    if not info.is_file:
-                        if depth is None or info.path[len(base) :].strip("/").count("/") < depth:
-                            inner.append(info.path)
-                    elif wanted(name):
-                        yield Listed(info.path[len(base) :].lstrip("/"), info.size or 0, info.mtime_ns or 0)
-                folders.extend(reversed(inner))
+            while waiting or ahead:
+                _ask(pool, level, waiting, ahead)
+                folder, future = ahead.popleft()
+                entries, rest = future.result()
+                if rest:
+                    waiting.append((folder, rest))
+                shown = [one for one in entries if not one.name.startswith(".") and one.name not in SKIPPED_FOLDERS]
+                if depth is None or folder.count("/") < depth:
+                    waiting.extend((f"{folder}{one.name}/", "") for one in reversed(shown) if one.is_folder and one.name)
+                _ask(pool, level, waiting, ahead)  # while this page is worked on
+                for one in shown:
+                    if not one.name and report is not None:
+                        report(_unreadable_names(folder, start))
+                    if not one.is_folder and one.name and wanted(one.name):
+                        yield Listed(f"{folder}{one.name}", one.size, one.mtime_ns, one.token)
         finally:
-            for future in ahead:
+            for _, future in ahead:
                 future.cancel()
 
 
-def _entries(system: FileSystem, folder: str, start: Url) -> list[FileInfo]:
-    from pyarrow.fs import FileSelector, FileType
+def _ask(
+    pool: ThreadPoolExecutor,
+    level: _Level,
+    waiting: list[tuple[str, str]],
+    ahead: deque[tuple[str, Future[tuple[list[Entry], str]]]],
+) -> None:
+    while waiting and len(ahead) < _AHEAD:
+        folder, rest = waiting.pop()
+        ahead.append((folder, pool.submit(level.names, folder, rest)))
 
-    try:
-        found = system.get_file_info(FileSelector(folder))
-    except NotADirectoryError:
-        found = [system.get_file_info(folder)]
-    except OSError as error:
-        if trouble_of(error) is Trouble.MISSING:
-            raise _nothing(start) from error
-        raise source_error(error, start.shown) from error
-    if len(found) == 1 and found[0].type == FileType.NotFound:
-        raise _nothing(start)
-    return list(found)  # not sorted: a level of a million names is large enough as it is
+
+class _Level(Protocol):
+    """Gives the names of one level, or some of them and where to go on."""
+
+    def names(self, folder: str, rest: str) -> tuple[list[Entry], str]: ...
+
+
+class _Paged:
+    """A level page by page."""
+
+    def __init__(self, start: Url, filesystems: FileSystems) -> None:
+        pages = filesystems.pages(start)
+        assert pages is not None  # noqa: S101 - by `can_list`
+        self._pages, self._start = pages, start
+        self._prefix = f"{start.key}/" if start.key else ""
+
+    def names(self, folder: str, rest: str) -> tuple[list[Entry], str]:
+        try:
+            return self._pages.page(f"{self._prefix}{folder}", rest)
+        except FileNotFoundError as error:
+            if folder:
+                return [], ""  # emptied since the level around it was listed
+            raise _nothing(self._start) from error
+        except OSError as error:
+            raise source_error(error, self._start.shown) from error
+
+
+class _Whole:
+    """A level as one list, as pyarrow and fsspec give it."""
+
+    def __init__(self, start: Url, filesystems: FileSystems) -> None:
+        self._system, self._base = filesystems.at(start)
+        self._start = start
+
+    def names(self, folder: str, rest: str) -> tuple[list[Entry], str]:  # noqa: ARG002 - there is none
+        from pyarrow.fs import FileSelector, FileType
+
+        path = f"{self._base}/{folder}".rstrip("/") if folder else self._base
+        try:
+            found = self._system.get_file_info(FileSelector(path))
+        except NotADirectoryError:
+            return [], ""  # an object, and no picture by its name
+        except OSError as error:
+            if trouble_of(error) is not Trouble.MISSING:
+                raise source_error(error, self._start.shown) from error
+            if folder:
+                return [], ""
+            raise _nothing(self._start) from error
+        if len(found) == 1 and found[0].type == FileType.NotFound:
+            raise _nothing(self._start)
+        # A key with two slashes comes back as the folder itself, which would be listed for ever.
+        return [
+            Entry("" if one.path.rstrip("/") == path else one.base_name, not one.is_file, one.size or 0, one.mtime_ns or 0)
+            for one in found
+        ], ""
 
 
 def _nothing(start: Url) -> SourceError:
     return SourceError(f"there is nothing at {start.shown}", hint="check the URL: bucket and prefix", reason="missing")
+
+
+def _unreadable_names(folder: str, start: Url) -> UnreadablePath:
+    return UnreadablePath(
+        uri_of(f"{folder}/"),
+        start.join(folder).shown,
+        f"keys that go on with two slashes ({start.join(folder).key}//…) cannot be read: copy these objects to other keys",
+    )
