@@ -311,8 +311,9 @@ def test_no_space_left_ends_the_run_cleanly_and_the_next_one_goes_on(
     assert len(vectors_of(runtime, "bridge")) == 24
 
 
+@pytest.mark.parametrize("end", [KeyboardInterrupt(), SystemExit(143)], ids=["Ctrl-C", "SIGTERM"])
 def test_an_interrupted_run_is_recorded_and_continued(
-    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: BaseException
 ) -> None:
     write_photos(tmp_path / "photos", 24)
     from lodestone.indexing import waves as run
@@ -324,11 +325,11 @@ def test_an_interrupted_run_is_recorded_and_continued(
         nonlocal recorded
         recorded += 1
         if recorded == 2:
-            raise KeyboardInterrupt
+            raise end
         return original(*arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(run, "record_slice", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(type(end)):
         index(runtime, tmp_path / "photos")
     assert runtime.catalog.runs(1)[0].state == "interrupted"
     monkeypatch.undo()

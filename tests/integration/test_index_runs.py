@@ -294,6 +294,9 @@ def test_commands_list_show_cancel_and_export(tmp_path: Path) -> None:
     assert [one["state"] for one in shown["attempts"]] == ["done"]
     assert shown["request"]["paths"] == [str(tmp_path / "photos")]
     assert "ended already" in run_here("runs", "cancel", run_id, home=home).out
+    assert run_here("runs", "cancel", home=home).code == NotFoundError.exit_code  # none is going on
+    assert "4 characters" in run_here("runs", "show", run_id[:3], home=home).err
+    assert f"lodestone runs retry-failed {run_id[:8]}" in run_here("runs", "show", home=home).out
     for name in ("failures.csv", "failures.jsonl"):
         exported = run_here("runs", "export-failures", tmp_path / name, "-o", "json", home=home)
         assert exported.json["failures"] == 1

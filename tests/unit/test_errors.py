@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pickle
+import sqlite3
+from pathlib import Path
 
 import pytest
 
 from lodestone import errors
-from lodestone.errors import LodestoneError, UnknownNameError
+from lodestone.catalog.engine import translated_errors
+from lodestone.errors import CatalogError, LodestoneError, UnknownNameError
 
 
 def _all(kind: type[LodestoneError] = LodestoneError) -> list[type[LodestoneError]]:
@@ -28,8 +31,6 @@ def test_codes_are_unique_and_statuses_are_errors() -> None:
 
 
 def test_every_code_is_documented() -> None:
-    from pathlib import Path
-
     text = (Path(__file__).parents[2] / "docs" / "errors.md").read_text("utf-8")
     assert [kind.code for kind in _all() if f"`{kind.code}`" not in text] == []
 
@@ -39,3 +40,12 @@ def test_an_unknown_name_lists_what_is_known() -> None:
     assert "magic" in error.message
     assert error.hint == "known: needle, rrf"
     assert UnknownNameError.among("corpus", "x", []).hint == "known: none yet"
+
+
+def test_a_catalog_on_a_read_only_disk_is_not_taken_for_a_damaged_one(tmp_path: Path) -> None:
+    file = tmp_path / "catalog.sqlite"
+    sqlite3.connect(file).close()
+    for url in (f"file:{file}?mode=ro", f"file:{tmp_path / 'gone' / 'catalog.sqlite'}"):
+        with pytest.raises(CatalogError, match="cannot be written") as raised, translated_errors():
+            sqlite3.connect(url, uri=True).execute("CREATE TABLE t (x)")
+        assert "damaged" not in raised.value.hint

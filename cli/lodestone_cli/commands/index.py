@@ -139,11 +139,13 @@ def print_report(console: Console, report: IndexReport) -> None:
     """What a run did, for people."""
     from rich.markup import escape
 
+    from lodestone_cli.naming import counted
+
     changes = ", ".join(f"{report.counts[key]:,} {words}" for key, words in _CHANGES.items() if report.counts.get(key))
     if not changes and report.resumed:  # it looked for no files
         changes = f"{report.completed:,} of them since" if report.completed else "no picture was left to embed"
     console.print(
-        f"[bold]{report.images:,} pictures[/] can be found in {escape(report.corpus)}  ({changes or 'nothing found'})"
+        f"[bold]{counted(report.images, 'picture')}[/] can be found in {escape(report.corpus)}  ({changes or 'nothing found'})"
     )
     if embedded := report.counts.get("embedded", 0):
         console.print(
@@ -152,9 +154,11 @@ def print_report(console: Console, report: IndexReport) -> None:
     if report.resumed:
         console.print(f"finished what run {report.resumed[:8]} left", style="dim")
     if report.deaths:
-        console.print(f"[yellow]{report.deaths} workers died[/]; {report.retries} slices were tried again", style="dim")
-    if failed := report.counts.get("failed", 0):
-        console.print(f"[yellow]{failed:,} files could not be used[/]: lodestone status --failures")
+        console.print(
+            f"[yellow]{counted(report.deaths, 'worker')} died[/]; {counted(report.retries, 'slice')} tried again", style="dim"
+        )
+    if failed := report.counts.get("failed", 0) + report.counts.get("failures", 0):  # embedding, and looking for files
+        console.print(f"[yellow]{counted(failed, 'file')} could not be used[/]: lodestone status --failures")
     for warning in report.warnings:
         console.print(f"[yellow]note:[/] {escape(warning)}")
     for problem in report.problems:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lodestone.catalog.catalog import Catalog
-    from lodestone.catalog.records import Failure, Run, SliceAttempt
+    from lodestone.catalog.records import Run, SliceAttempt
     from lodestone.client import Lodestone
     from lodestone_schemas.runs import RunInfo
 
@@ -28,7 +28,7 @@ RunArgument = Annotated[
     str | None, typer.Argument(help="Id of a run, or its beginning; default: the last one.", show_default=False)
 ]
 _TRIES_SHOWN = 20
-_FAILURE_FIELDS = ("run_id", "corpus", "root", "path", "uri", "code", "message", "image_id")
+_CUT_SHORT = frozenset({"failed", "interrupted", "cancelled"})
 
 
 @app.command("list")
@@ -52,7 +52,8 @@ def list_(
             return
         catalog = session.runtime.catalog
         corpus_id = None if corpus is None else catalog.corpus(corpus).corpus_id
-        rows = [_facts(catalog, run) for run in catalog.runs(limit, corpus_id=corpus_id, state=_state(state))]
+        names = _names(catalog)
+        rows = [_facts(run, names) for run in catalog.runs(limit, corpus_id=corpus_id, state=_state(state))]
         session.emit(rows, lambda console: _print_list(console, rows))
 
 
@@ -73,7 +74,7 @@ def show(
         found = _find(catalog, run)
         tries = [_try(attempt, over=found.finished_at is not None) for attempt in catalog.attempts(run_id=found.run_id)]
         facts = {
-            **_facts(catalog, found),
+            **_facts(found, _names(catalog)),
             "request": found.request,
             "failures": catalog.count_failures(run_id=found.run_id),
             "attempts": tries,
@@ -153,12 +154,14 @@ def export_failures(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Write the files that could not be used, with the reasons, to a table."""
+    from lodestone_cli.failure_table import failure_rows, write_table
+
     with Session(home=home, output=output) as session:
         catalog = session.runtime.catalog
         run_id = None if run is None else _find(catalog, run).run_id
         corpus_id = None if corpus is None else catalog.corpus(corpus).corpus_id
-        rows = _failures(catalog, catalog.failures(run_id=run_id, corpus_id=corpus_id))
-        count = _write(file.expanduser(), rows)
+        rows = failure_rows(catalog, catalog.failures(run_id=run_id, corpus_id=corpus_id))
+        count = write_table(file.expanduser(), rows)
         session.emit(
             {"file": str(file), "failures": count},
             lambda console: console.print(f"{count:,} failures written to {file}", markup=False),
@@ -191,8 +194,10 @@ def _running(catalog: Catalog) -> Run:
     from lodestone.catalog.records import RunState
 
     running = catalog.runs(20, state=RunState.RUNNING)
-    if len(running) != 1:
-        shown = ", ".join(run.run_id[:8] for run in running) or "none"
+    if not running:
+        raise NotFoundError("no run is going on", hint="lodestone runs list")
+    if len(running) > 1:
+        shown = ", ".join(run.run_id[:8] for run in running)
         raise InvalidRequestError(f"which run is meant? Running: {shown}", hint="lodestone runs cancel RUN")
     return running[0]
 
@@ -219,11 +224,15 @@ def _run_of(remote: Lodestone, named: str | None, *, running: bool = False) -> R
 def _told(run: RunInfo) -> dict[str, Any]:
     """A service's run as those of this machine are told."""
     until = run.finished_at or run.heartbeat_at or run.started_at
-    return run.model_dump() | {"heard_of": True, "worker": "", "seconds": round((until - run.started_at).total_seconds(), 3)}
+    return run.model_dump() | {"heard_of": True, "worker": "", "seconds": _seconds(run.started_at, until)}
 
 
-def _facts(catalog: Catalog, run: Run) -> dict[str, Any]:
-    names = {corpus.corpus_id: corpus.name for corpus in corpora_of(catalog)}
+def _names(catalog: Catalog) -> dict[str, str]:
+    """Names of all corpora by id."""
+    return {corpus.corpus_id: corpus.name for corpus in corpora_of(catalog)}
+
+
+def _facts(run: Run, names: Mapping[str, str]) -> dict[str, Any]:
     until = run.finished_at or run.heartbeat_at or run.started_at
     return {
         "run_id": run.run_id,
@@ -237,10 +246,15 @@ def _facts(catalog: Catalog, run: Run) -> dict[str, Any]:
         "heard_of": run.finished_at is not None or _is_heard_of(run),
         "cancel_requested": run.cancel_requested,
         "worker": run.worker,
-        "seconds": round((until - run.started_at).total_seconds(), 3),
+        "seconds": _seconds(run.started_at, until),
         "counts": run.counts,
         "error": run.error,
     }
+
+
+def _seconds(start: datetime, end: datetime) -> float:
+    """Between two moments; 0 where the clock was set back between them."""
+    return round(max((end - start).total_seconds(), 0.0), 3)
 
 
 def _try(attempt: SliceAttempt, *, over: bool) -> dict[str, Any]:
@@ -258,60 +272,15 @@ def _try(attempt: SliceAttempt, *, over: bool) -> dict[str, Any]:
     }
 
 
-def _failures(catalog: Catalog, failures: Iterator[Failure]) -> Iterator[dict[str, Any]]:
-    corpora = {corpus.corpus_id: corpus.name for corpus in corpora_of(catalog)}
-    roots = {root.root_id: root for root in catalog.roots(None)}
-    for failure in failures:
-        root = roots[failure.root_id]
-        yield {
-            "run_id": failure.run_id,
-            "corpus": corpora[root.corpus_id],
-            "root": root.name,
-            "path": root.path,
-            "uri": failure.uri,
-            "code": failure.code,
-            "message": failure.message,
-            "image_id": failure.image_id,
-        }
-
-
-def _write(file: Path, rows: Iterator[dict[str, Any]]) -> int:
-    """Write rows as they come, under a temporary name first; returns how many."""
-    import csv
-    import json
-
-    kind = file.suffix.lower()
-    if kind not in {".csv", ".tsv", ".jsonl"}:
-        raise InvalidRequestError(
-            f"{file.name!r} is no table that can be written", hint="end the name with .csv, .tsv or .jsonl"
-        )
-    count = 0
-    temporary = file.with_name(f".{file.name}.part")
-    try:
-        with temporary.open("w", encoding="utf-8", errors="replace", newline="") as out:
-            table = csv.DictWriter(out, _FAILURE_FIELDS, dialect="excel-tab" if kind == ".tsv" else "excel")
-            if kind != ".jsonl":
-                table.writeheader()
-            for count, row in enumerate(rows, start=1):  # noqa: B007 - the last number is the answer
-                if kind == ".jsonl":
-                    out.write(json.dumps(row, ensure_ascii=False) + "\n")
-                else:
-                    table.writerow(row)
-        temporary.replace(file)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise InvalidRequestError(f"{str(file)!r} cannot be written: {error.strerror}", hint="name another file") from error
-    return count
-
-
 def _print_list(console: Console, rows: list[dict[str, Any]]) -> None:
     if not rows:
         console.print("no run was made yet: lodestone index ~/Pictures")
     for row in rows:
-        lost = "" if row["heard_of"] else ", not heard of since " + f"{row['heartbeat_at']:%H:%M:%S}"
+        lost = "" if row["heard_of"] else ", not heard of since " + f"{row['heartbeat_at'].astimezone():%H:%M:%S}"
         embedded = row["counts"].get("embedded", 0)
+        began = f"{row['started_at'].astimezone():%Y-%m-%d %H:%M:%S}"
         line = (
-            f"{row['run_id'][:8]}  {row['started_at']:%Y-%m-%d %H:%M:%S}  {row['kind']:<6} {row['corpus'] or '':<12}"
+            f"{row['run_id'][:8]}  {began}  {row['kind']:<6} {row['corpus'] or '':<12}"
             f" {row['state']} ({row['stage']}{lost})  {embedded:,} embedded  {row['seconds']:.0f} s  {row['error']}"
         )
         console.print(printable(" ".join(line.split("\n"))).rstrip(), markup=False)
@@ -333,3 +302,17 @@ def _print_run(console: Console, facts: dict[str, Any]) -> None:
         console.print(printable(f"  {one['slice_id'][:8]} try {one['attempt']} {one['state']}: {one['error']}"), markup=False)
     if len(bad) > _TRIES_SHOWN:
         console.print(f"  and {len(bad) - _TRIES_SHOWN:,} more (--output json)")
+    for step in _next_steps(facts):
+        console.print(f"{'next':<13} {step}", markup=False)
+
+
+def _next_steps(facts: Mapping[str, Any]) -> list[str]:
+    """What can be typed about a run that did not end well."""
+    short = facts["run_id"][:8]
+    steps = []
+    if facts["kind"] == "index" and (facts["state"] in _CUT_SHORT or not facts["heard_of"]):
+        steps.append(f"lodestone index --resume {short}  finishes what it left")
+    if facts["failures"]:
+        steps.append(f"lodestone runs export-failures bad.csv --run {short}  writes the files that failed, with the reasons")
+        steps.append(f"lodestone runs retry-failed {short}  tries them again")
+    return steps

@@ -96,5 +96,11 @@ def find_run(catalog: Catalog, text: str) -> Run:
     if len(found) > 1:
         raise InvalidRequestError(f"{len(found)} runs begin with {text!r}", hint="give more of the id")
     if not found:
-        raise NotFoundError(f"there is no run {text!r}", hint="`lodestone runs list` shows them with their ids")
+        short = len(text) < _SHORTEST
+        raise NotFoundError(
+            f"there is no run {text!r}",
+            hint=f"give at least {_SHORTEST} characters of its id"
+            if short
+            else "`lodestone runs list` shows them with their ids",
+        )
     return found[0]

@@ -1,0 +1,57 @@
+"""What SIGTERM and a closed terminal do to a long command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+
+import pytest
+
+from lodestone_cli.stopping import stopped_by_signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_the_work_ends_in_order_with_the_signals_exit_code(number: signal.Signals, capsys: pytest.CaptureFixture[str]) -> None:
+    let_go = []
+
+    def work() -> None:
+        try:
+            os.kill(os.getpid(), number)
+        finally:
+            let_go.append(signal.getsignal(number))
+
+    with pytest.raises(SystemExit) as stopped, stopped_by_signals():
+        work()
+    assert stopped.value.code == 128 + number
+    assert let_go == [signal.SIG_DFL]  # a second one ends it at once
+    assert signal.getsignal(number) is signal.SIG_DFL
+    assert number.name in capsys.readouterr().err
+
+
+def test_a_signal_that_is_ignored_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # nohup
+    try:
+        with stopped_by_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_threads_leave_the_handlers_alone() -> None:
+    found = []
+
+    def work() -> None:
+        with stopped_by_signals():
+            found.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [signal.SIG_DFL]
+
+
+def test_ctrl_c_is_told_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), stopped_by_signals():
+        raise KeyboardInterrupt
+    assert "--resume" in capsys.readouterr().err
