@@ -43,7 +43,7 @@ from lodestone.store.checks import (
 from lodestone.store.limits import CALL_POINTS
 from lodestone.store.ranking import SPARSE_ERROR, answer, sparse_score
 from lodestone.store.server_build import build_graph
-from lodestone.store.server_connection import ServerConnection
+from lodestone.store.server_connection import CollectionExistsError, ServerConnection
 from lodestone.store.server_create import create_collection
 from lodestone.store.server_engine import (
     Shape,
@@ -259,7 +259,12 @@ class ServerStore(VectorStore):
         forget = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=at(alias)))
         # One call: the server applies both in one step.
         steps: list[Any] = [forget, create] if alias in self.aliases() else [create]
-        self._server.write("moving an alias", partial(self._client.update_collection_aliases, steps), name=collection)
+        try:
+            self._server.write("moving an alias", partial(self._client.update_collection_aliases, steps), name=collection)
+        except CollectionExistsError as error:
+            raise StoreError(
+                f"{alias!r} cannot become an alias: a collection has that name", hint="drop that collection first"
+            ) from error
 
     def drop_alias(self, alias: str) -> None:
         """See `VectorStore.drop_alias`."""
@@ -273,7 +278,7 @@ class ServerStore(VectorStore):
 
     def ping(self) -> None:
         """See `VectorStore.ping`. Asks once."""
-        self._server.call("asking for readiness", self._client.info, patience=0.0)
+        self._server.call("asking for readiness", self._client.get_collections, patience=0.0)  # needs the key, unlike `info`
 
     @contextmanager
     def patient(self) -> Iterator[None]:

@@ -100,15 +100,23 @@ class ServerConnection:
             self.close()
             raise
 
-    def call(self, doing: str, method: Callable[[], _T], *, name: str | None = None, patience: float = READ_PATIENCE) -> _T:
+    def call(
+        self,
+        doing: str,
+        method: Callable[[], _T],
+        *,
+        name: str | None = None,
+        patience: float = READ_PATIENCE,
+        outlast: bool = False,
+    ) -> _T:
         """Make an idempotent call.
 
         Args:
             doing: What it does, for the message of an error.
             method: The call.
             name: The collection it is about, without the namespace.
-            patience: Seconds that it is repeated while the server is away; every node is asked once whatever it is. A server
-                that is busy and says for how long is waited for, unless this is 0.
+            patience: Seconds that it is repeated while the server is away or busy; every node is asked once whatever it is.
+            outlast: A server that is busy and says for how long is waited for beyond that.
 
         Raises:
             UnknownNameError: There is no collection of that `name`.
@@ -117,12 +125,14 @@ class ServerConnection:
             StoreError: Anything else.
         """
         self._require_open()
-        until = time.monotonic() + (self.patience if patience and getattr(self._own, "patient", False) else patience)
+        patient = patience > 0 and getattr(self._own, "patient", False)
+        until = time.monotonic() + (self.patience if patient else patience)
 
         def is_over(state: RetryCallState) -> bool:
-            if patience and wait_asked_for(_error_of(state)):
+            asked = wait_asked_for(_error_of(state))
+            if asked and (outlast or patient):
                 return False  # it is there, and says when it has room again
-            return state.attempt_number >= len(self._nodes) and time.monotonic() >= until
+            return state.attempt_number >= len(self._nodes) and time.monotonic() + (asked or 0.0) >= until
 
         retrying = Retrying(
             retry=retry_if_exception(is_transient), stop=is_over, wait=self._pause, sleep=self._sleep, reraise=True
@@ -147,7 +157,7 @@ class ServerConnection:
 
     def write(self, doing: str, method: Callable[[], _T], *, name: str | None = None) -> _T:
         """`call` with the patience of writes."""
-        return self.call(doing, method, name=name, patience=self.patience)
+        return self.call(doing, method, name=name, patience=self.patience, outlast=True)
 
     def upsert(self, name: str, points: PointBatch, *, ordering: models.WriteOrdering | None) -> None:
         """Insert or replace points, durably."""
@@ -216,6 +226,7 @@ class ServerConnection:
             raise StoreError(
                 f"Qdrant at {self._url} is version {version}; Lodestone needs {oldest} or later", hint="upgrade the server"
             )
+        self.collections()  # the version is told to everybody, this only to those who have the key
         return version
 
 

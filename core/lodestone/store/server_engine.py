@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,6 +44,10 @@ _TRANSIENT_CODES = (
     grpc.StatusCode.CANCELLED,
 )
 _TRANSIENT_STATUS = (429, 502, 503, 504)
+_REFUSED_CODES = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+_REFUSED_STATUS = (401, 403)
+# What a server says of a call that no waiting makes smaller.
+_TOO_LARGE = "larger than rate limiter capacity"
 # What a node says, as an internal error, of a cluster that is about to recover: a peer has just died or come back.
 _RECOVERING = (
     "status: Unavailable",
@@ -92,7 +97,8 @@ class Shape:
 
 def is_transient(error: BaseException) -> bool:
     """Whether the same call may succeed when repeated: the server is away, starting, slow or busy, or its cluster recovers."""
-    if is_out_of_space(Exception(_details(error))):
+    said = _details(error)
+    if is_out_of_space(Exception(said)) or _TOO_LARGE in said:
         return False
     if isinstance(error, grpc.RpcError):
         return _code(error) in _TRANSIENT_CODES or (_code(error) is grpc.StatusCode.INTERNAL and _is_recovering(error))
@@ -141,24 +147,38 @@ def as_lodestone_error(error: BaseException, *, doing: str, url: str) -> Lodesto
     said = _details(error)
     if is_out_of_space(Exception(said)):
         return out_of_space(url)
-    if is_transient(error):
+    if _TOO_LARGE in said:
         return StoreError(
-            f"{doing}: Qdrant at {url} does not answer ({said})",
-            hint="check that it runs, that its HTTP and gRPC ports are reachable, and the store's url and grpc_port settings",
+            f"{doing}: Qdrant at {url} takes fewer points a minute than one call has ({said})",
+            hint="raise the rate limits of the collection's strict mode to some thousands a minute, then run it again",
             url=url,
         )
-    if isinstance(error, grpc.RpcError) and _code(error) in (
-        grpc.StatusCode.UNAUTHENTICATED,
-        grpc.StatusCode.PERMISSION_DENIED,
-    ):
+    if is_busy(error):
+        return StoreError(
+            f"{doing}: Qdrant at {url} asks for fewer calls ({said})",
+            hint="try again in a minute, or raise the rate limits of the collection's strict mode",
+            url=url,
+        )
+    if is_transient(error):
+        tls = "url says https: its gRPC port must speak TLS too, with a certificate that this machine trusts; or use http"
+        ports = "check that it runs, that its HTTP and gRPC ports are reachable, and the store's url and grpc_port settings"
+        hint = tls if any(sign in said.lower() for sign in ("handshake", "certificate", "ssl")) else ports
+        return StoreError(f"{doing}: Qdrant at {url} does not answer ({said})", hint=hint, url=url)
+    if _is_refused(error):
         return StoreError(f"{doing}: Qdrant at {url} refuses the API key", hint="set the store's api_key", url=url)
     return StoreError(f"{doing} failed at {url}: {said}", hint="see the server's log", url=url)
 
 
+def _is_refused(error: BaseException) -> bool:
+    if isinstance(error, grpc.RpcError):
+        return _code(error) in _REFUSED_CODES
+    return isinstance(error, UnexpectedResponse) and error.status_code in _REFUSED_STATUS
+
+
 def version_of(text: str) -> tuple[int, int]:
-    """Major and minor of `1.16.3` or `1.17.0-dev`."""
-    major, minor, *_ = text.split(".")
-    return int(major), int(minor)
+    """Major and minor of `1.16.3` or `1.17.0-dev`; (0, 0) of what is no version."""
+    found = re.match(r"(\d+)\.(\d+)", text)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def graph_config(spec: CollectionSpec) -> models.HnswConfigDiff:
