@@ -145,6 +145,21 @@ def test_what_cannot_be_a_directory_is_refused_with_the_reason(tmp_path: Path) -
         assert len(runtime.catalog.roots(None)) == 1
         with pytest.raises(InvalidRequestError, match="lies inside the directory 'pictures'"):
             known.add(str(tmp_path / "pictures" / "inner"))
+        (tmp_path / "link").symlink_to(tmp_path / "pictures")
+        with pytest.raises(InvalidRequestError, match="is the directory 'pictures'") as linked:
+            known.add(str(tmp_path / "link"))
+        assert str(tmp_path / "pictures") in linked.value.hint
+        with pytest.raises(InvalidRequestError, match="lies inside the directory 'pictures'"):
+            known.add(str(tmp_path / "link" / "inner"))
+        with pytest.raises(InvalidRequestError, match="lies inside the directory 'pictures'"):
+            known.add(str(tmp_path / "pictures" / ".." / "pictures" / "inner"))
+        apart = tmp_path / "apart"
+        (apart / "deep").mkdir(parents=True)
+        known.add(str(apart / "deep"))
+        (tmp_path / "beside").symlink_to(apart)
+        with pytest.raises(InvalidRequestError, match="leads to a folder around the directory 'deep'"):
+            known.add(str(tmp_path / "beside"))
+        runtime.catalog.remove_root(find_directory(runtime.catalog, "deep").root_id)
         assert known.add(str(tmp_path / "pictures" / "inner"), corpus="apart").name == "inner"
         with pytest.raises(InvalidRequestError, match="is a file"):
             known.add(str(next((tmp_path / "pictures" / "inner").iterdir())))

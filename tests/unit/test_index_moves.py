@@ -5,60 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.support.library import Library
 from tests.support.pictures import jpeg_bytes
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState
+from lodestone.catalog.records import CaptionRecord
 from lodestone.indexing import exchanges
-from lodestone.indexing.changes import ChangeFinder
-from lodestone.indexing.faults import Faults
-from lodestone.indexing.progress import Meter, Stage, silent
-from lodestone.indexing.recaption import Recaptioner
-from lodestone.indexing.scopes import examine, scopes_of
 
 CONTENTS = {name: jpeg_bytes((40, 30), seed=seed) for seed, name in enumerate("abcd")}
-
-
-@dataclass
-class Library:
-    """A folder with a.jpg to d.jpg, and a catalog that it is entered in without embedding anything."""
-
-    catalog: Catalog
-    folder: Path
-    counts: dict[str, int] = field(default_factory=dict)
-
-    def look(self, *folders: Path) -> dict[str, str]:
-        """Enter what is there; uri -> the name of the content whose picture it was at first, or "new"."""
-        corpus = self.catalog.ensure_corpus("c")
-        run = self.catalog.start_run("index", corpus.corpus_id)
-        candidates, _ = examine(folders or [self.folder], follow_symlinks=True)
-        scopes = [scope for one in candidates for scope in scopes_of(one, self.catalog, corpus, follow_symlinks=True)[0]]
-        finder = ChangeFinder(self.catalog, run.run_id, Recaptioner(self.catalog, "captions"), Faults())
-        finder.update(scopes, Meter(silent, Stage.DISCOVER), lambda _: None)
-        self.counts = {kind: count for kind, count in finder.changes.counts.items() if count}
-        if not self.names:
-            self.names = {image.image_id: image.uri.removesuffix(".jpg") for image in self.images().values()}
-        return {uri.removesuffix(".jpg"): self.names.get(image.image_id, "new") for uri, image in self.images().items()}
-
-    names: dict[str, str] = field(default_factory=dict)
-
-    def images(self) -> dict[str, ImageRecord]:
-        found = (i for root in self.catalog.roots() for i in self.catalog.images_of_root(root.root_id))
-        return {image.uri: image for image in found if image.state is not ImageState.GONE}
-
-    def path(self, name: str) -> Path:
-        return self.folder / f"{name}.jpg"
-
-    def move(self, source: str, target: str) -> None:
-        self.path(target).parent.mkdir(exist_ok=True)
-        self.path(source).replace(self.path(target))
-
-    def write(self, name: str, content: bytes) -> None:
-        self.path(name).write_bytes(content)
 
 
 @pytest.fixture
@@ -169,3 +126,35 @@ def test_what_moves_to_another_directory_and_back_keeps_its_id(library: Library,
     shutil.move(tmp_path / "other" / "a.jpg", library.path("a"))
     (tmp_path / "other" / "b.jpg").write_bytes(CONTENTS["b"])
     assert library.look(library.folder, tmp_path / "other")["a"] == "a"
+
+
+def test_a_picture_with_other_content_leaves_its_group_of_copies(library: Library) -> None:
+    library.write("e", CONTENTS["a"])
+    library.look()
+    corpus = library.catalog.ensure_corpus("c").corpus_id
+    ids = {uri: image.image_id for uri, image in library.images().items()}
+    assert library.catalog.find_exact_duplicates(corpus) == 2
+    library.catalog.put_duplicates("near", corpus, [[(ids["a.jpg"], 0.0), (ids["b.jpg"], 0.1), (ids["c.jpg"], 0.1)]])
+    library.write("a", b"edited")
+    library.look()
+    assert ids["a.jpg"] not in library.catalog.duplicate_groups(ids.values())
+    library.move("b", "x")
+    library.look()
+    assert ids["b.jpg"] in library.catalog.duplicate_groups(ids.values())
+
+
+def test_the_same_folder_by_a_link_is_the_same_part_of_the_directory(library: Library) -> None:
+    library.path("sub/e").parent.mkdir()
+    library.write("sub/e", b"e")
+    library.look()
+    link = library.folder.with_name("link")
+    link.symlink_to(library.folder)
+    before = library.images().keys()
+    library.look(link)
+    assert library.counts == {"unchanged": 5}
+    library.look(link / "sub")
+    assert library.counts == {"unchanged": 1}
+    library.look(link / "a.jpg")
+    assert library.counts == {"unchanged": 1}
+    assert library.images().keys() == before
+    assert [root.path for root in library.catalog.roots()] == [str(library.folder)]

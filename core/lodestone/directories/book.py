@@ -7,7 +7,7 @@ embedded and loaded, and the next query of any process obeys (query/filters.py).
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -48,17 +48,12 @@ class DirectoryBook:
 
         Raises:
             NotFoundError: there is no such folder.
-            InvalidRequestError: it is a file, lies inside another directory of the corpus, or holds the home.
+            InvalidRequestError: it is a file, holds the home, or lies inside another directory of the corpus; or it leads to
+                one, or around one, by symbolic links.
         """
         folder = self._checked(path)
         made = self._catalog.ensure_corpus(corpus)
-        around = next((root for root in self._catalog.roots(made.corpus_id) if Path(root.path) in folder.parents), None)
-        if around is not None and around.kind == FOLDER:
-            raise InvalidRequestError(
-                f"{str(folder)!r} lies inside the directory {around.name!r} of the corpus {corpus!r}",
-                hint=f"it is indexed with {around.path!r}; use another --corpus to have it apart",
-                directory=around.name,
-            )
+        self._refuse_overlap(folder, [root for root in self._catalog.roots(made.corpus_id) if root.kind == FOLDER], corpus)
         root = self._catalog.ensure_root(made.corpus_id, str(folder))
         return self._catalog.set_root(root.root_id, watched=True) if watch else root
 
@@ -130,6 +125,30 @@ class DirectoryBook:
             indexing=corpus in busy,
             scanned_at=root.scanned_at,
         )
+
+    def _refuse_overlap(self, folder: Path, roots: Sequence[Root], corpus: str) -> None:
+        """No picture is indexed twice. A folder around others is no overlap where its own path says so: they keep theirs."""
+        if any(root.path == str(folder) for root in roots):
+            return
+        real = Path(os.path.realpath(folder))
+        for root in roots:
+            path = Path(root.path)
+            if folder in path.parents:
+                continue
+            there = Path(os.path.realpath(path))
+            if path in folder.parents or there in real.parents:
+                raise InvalidRequestError(
+                    f"{str(folder)!r} lies inside the directory {root.name!r} of the corpus {corpus!r}",
+                    hint=f"it is indexed with {root.path!r}; use another --corpus to have it apart",
+                    directory=root.name,
+                )
+            if there == real or real in there.parents:
+                what = "is" if there == real else "leads to a folder around"
+                raise InvalidRequestError(
+                    f"{str(folder)!r} {what} the directory {root.name!r} of the corpus {corpus!r} by another path",
+                    hint=f"that directory is {root.path!r}; name the folder as {str(real)!r}, or use another --corpus",
+                    directory=root.name,
+                )
 
     def _checked(self, path: str) -> Path:
         if not path.strip() or "\0" in path:

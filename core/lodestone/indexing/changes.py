@@ -8,7 +8,6 @@ the catalog batch by batch, so a killed run loses nothing but its place.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -22,30 +21,17 @@ from lodestone.errors import ImageError, LodestoneError, ManifestChangedError, S
 from lodestone.indexing.discover import discover
 from lodestone.indexing.exchanges import Altered, Exchanges, edited_picture, likeliest, revived
 from lodestone.indexing.faults import Faults
+from lodestone.indexing.mounts import Mounts
 from lodestone.indexing.progress import Meter
 from lodestone.indexing.recaption import Recaptioner
 from lodestone.indexing.scope import Scope
 from lodestone.indexing.survey import Survey
+from lodestone.indexing.tally import Changes, all_denied
 from lodestone.indexing.uris import path_of, relative_path_of, uri_of
 from lodestone.sources.base import FoundFile, Inode, Source, UnreadablePath
 from lodestone.sources.reading import Reader
 
 BATCH: Final = 1000  # files that are compared with the catalog at a time
-
-
-@dataclass(slots=True)
-class Changes:
-    """What one run met. Each file is counted once: unchanged, touched, changed, moved, new, back, retried or unreadable.
-
-    Attributes:
-        counts: By kind.
-        fresh: Ids of pictures that are embedded again although their content is the same (retried failures).
-        left: Content hashes that gone and changed pictures had.
-    """
-
-    counts: Counter[str] = field(default_factory=Counter)
-    fresh: set[str] = field(default_factory=set)
-    left: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -61,6 +47,7 @@ class ChangeFinder:
         follow_symlinks: As in `discover`.
         threads: Files hashed at once.
         reader: Asks object stores.
+        mounts: Disks that were seen inside directories.
     """
 
     catalog: Catalog
@@ -71,6 +58,7 @@ class ChangeFinder:
     follow_symlinks: bool = True
     threads: int = 2
     reader: Reader = field(default_factory=Reader)
+    mounts: Mounts = field(default_factory=Mounts)
     changes: Changes = field(default_factory=Changes)
     _denied: int = 0
     _readable: int = 0
@@ -112,7 +100,7 @@ class ChangeFinder:
                 self._denied = self._readable = 0
                 self.scan(scope, survey, meter, expect)
                 if self._denied and not self._readable:
-                    broken.append(_all_denied(scope, self._denied))
+                    broken.append(all_denied(scope, self._denied))
                 if whole and scope.source is not None:
                     meter.add(self._settle(scope, scope.source))
         if self._exchanges.waiting:
@@ -147,7 +135,8 @@ class ChangeFinder:
             self._fail(scope.root, uri, "unreadable", unreadable.message)
 
         skip = [inode for other in scope.others if (inode := _inode(other)) is not None]
-        return discover(scope.path, follow_symlinks=self.follow_symlinks, on_unreadable=report, skip=skip)
+        found = discover(scope.path, follow_symlinks=self.follow_symlinks, on_unreadable=report, skip=skip)
+        return self.mounts.watching(found, scope.path)
 
     def bury(self, scope: Scope, survey: Survey) -> None:
         """Mark the scope's pictures that vanished, or that belong to another root by now."""
@@ -165,7 +154,15 @@ class ChangeFinder:
         if scope.source is not None:
             return not scope.source.settled.keeps(uri)
         path = path_of(Path(scope.root.path), uri)
-        return scope.leaves(path) or _vanished(path)
+        if scope.leaves(path):
+            return True
+        if not _vanished(path):
+            return False
+        if (point := self.mounts.missing(path)) is not None:
+            self.changes.away[point] += 1
+            self.changes.counts["away"] += 1
+            return False
+        return True
 
     def _settle(self, scope: Scope, source: Source) -> int:
         """Remember the archives and tables that were listed completely, forget those that are gone.
@@ -219,6 +216,8 @@ class ChangeFinder:
         waited = len(self._exchanges.waiting)
         new = self._decide(scope, hashed, known, updates)
         self.catalog.update_images(list(updates.values()))
+        before = {image.image_id: image.hash for image in known.values()}
+        self.catalog.leave_duplicates(i for i, new in updates.items() if before.get(i, new.hash) != new.hash)
         self.catalog.add_images(new)
         living = {image.uri: image for image in (*known.values(), *updates.values(), *new)}
         waiting = {one.uri for one in self._exchanges.waiting[waited:]}
@@ -305,6 +304,7 @@ class ChangeFinder:
         counts = self.changes.counts
         self.catalog.mark_gone([image.image_id for image in done.lost])
         self.catalog.update_images(done.updates)
+        self.catalog.leave_duplicates(done.edited)
         files = list(done.files)
         for root in {here.root.root_id: here.root for here in done.fresh}.values():
             fresh = {here.uri: (here.uri, here.found, here.content) for here in done.fresh if here.root.root_id == root.root_id}
@@ -314,7 +314,7 @@ class ChangeFinder:
         for start in range(0, len(files), BATCH):
             self.recaptioner.compare(files[start : start + BATCH])
         counts["moved"] += done.moved
-        counts["changed"] += done.changed
+        counts["changed"] += len(done.edited)
         counts["new"] -= done.unmade
         counts["gone"] += len(done.lost) - done.unmade
         self.changes.left.update(done.left)
@@ -328,14 +328,6 @@ class ChangeFinder:
 
 def _same_stat(image: ImageRecord, found: FoundFile) -> bool:
     return image.size == found.size and image.mtime_ns == found.mtime_ns
-
-
-def _all_denied(scope: Scope, count: int) -> SourceError:
-    return SourceError(
-        f"reading is denied for all {count:,} pictures that are new in {scope.root.path}",
-        hint="grant these credentials the right to read objects, not to list alone, and run the same command again",
-        reason="denied",
-    )
 
 
 def _inode(path: Path) -> Inode | None:

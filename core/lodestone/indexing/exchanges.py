@@ -41,8 +41,8 @@ class Exchanged:
         fresh: Files that need a picture of their own: theirs moved away.
         files: Files with the pictures that they have now, but for those of `fresh`.
         left: Content hashes that overwritten and edited pictures had.
+        edited: Ids of pictures with other content.
         moved: How many pictures changed places.
-        changed: How many were edited.
         unmade: How many pictures that counted as new are moved ones.
     """
 
@@ -51,8 +51,8 @@ class Exchanged:
     fresh: tuple[Altered, ...] = ()
     files: tuple[tuple[ImageRecord, FoundFile], ...] = ()
     left: frozenset[str] = frozenset()
+    edited: tuple[str, ...] = ()
     moved: int = 0
-    changed: int = 0
     unmade: int = 0
 
 
@@ -99,7 +99,7 @@ class Exchanges:
             files=tuple((picture, found) for picture, found in updates if found.locator),
             left=frozenset([*(picture.hash for picture in lost), *(here.image.hash for here in changed)]),
             moved=len(moves) + len(elsewhere),
-            changed=len(changed),
+            edited=tuple(here.image.image_id for here in changed),
             unmade=len(elsewhere),
         )
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 from lodestone.catalog.records import ImageRecord, ImageState, Root, SliceRecord
 from lodestone.errors import EmbeddingsDamagedError, LodestoneError, StoreError
+from lodestone.indexing import mounts
+from lodestone.indexing.mounts import Mounts
 from lodestone.indexing.progress import silent
 from lodestone.indexing.sync import SyncResources, make_targets
 from lodestone.indexing.targets import Target
@@ -175,10 +177,14 @@ def _files(resources: SyncResources, root: Root, stopped: Callable[[], bool]) ->
     sampled = sum(resources.catalog.count_of_root(root.root_id).values()) > _STATS_A_ROOT
     images = _sample(resources.catalog, root) if sampled else resources.catalog.images_of_root(root.root_id)
     living = (image for image in images if image.state is not ImageState.GONE)
-    states = Counter(_state_of(folder, image) for image in takewhile(lambda _: not stopped(), living))
+    disks = Mounts(resources.home.path / mounts.NAME)
+    states = Counter(_state_of(folder, image, disks) for image in takewhile(lambda _: not stopped(), living))
     looked, vanished, changed = states.total(), states["vanished"], states["changed"]
     if stopped():
         return
+    if states["away"]:
+        what = f"{states['away']:,} of {looked:,} files looked at below {root.path!r} lie on a disk that is not mounted"
+        yield Finding("files", what, "none", root.corpus_id, root.root_id)
     if looked and vanished == looked:
         what = f"none of the {looked:,} files looked at below {root.path!r} is there: is a disk missing?"
         yield Finding("files", what, "none", root.corpus_id, root.root_id)
@@ -188,11 +194,12 @@ def _files(resources: SyncResources, root: Root, stopped: Callable[[], bool]) ->
         yield Finding("files", what, "index", root.corpus_id, root.root_id)
 
 
-def _state_of(folder: Path, image: ImageRecord) -> str:
+def _state_of(folder: Path, image: ImageRecord, disks: Mounts) -> str:
+    path = path_of(folder, image.uri)
     try:
-        status = path_of(folder, image.uri).stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
-        return "vanished"
+        return "vanished" if disks.missing(path) is None else "away"
     except OSError:
         return "unknown"  # what cannot be looked at has neither vanished nor changed
     return "same" if (status.st_size, status.st_mtime_ns) == (image.size, image.mtime_ns) else "changed"

@@ -17,6 +17,7 @@ from lodestone.catalog.records import Corpus, ImageState, Run, RunState
 from lodestone.embeddings.audit import forget_damaged
 from lodestone.embeddings.slices import remove_leftovers
 from lodestone.errors import EmbeddingsDamagedError, InvalidRequestError, LodestoneError, RunCancelledError, RunFailedError
+from lodestone.indexing import mounts
 from lodestone.indexing.captions import CaptionTable
 from lodestone.indexing.catching_up import CatchingUp, SyncCall
 from lodestone.indexing.changes import ChangeFinder
@@ -26,6 +27,7 @@ from lodestone.indexing.executors import ExecutorFactory, worker_count
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.history import KIND, Everything, Remembered, recall
 from lodestone.indexing.locking import corpus_lock
+from lodestone.indexing.mounts import Mounts
 from lodestone.indexing.plan import plan_slices
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, Stage, silent
 from lodestone.indexing.pulse import Pulse
@@ -171,6 +173,7 @@ class _Job:
             Faults.from_environment(),
             retry_failed=self.request.retry_failed,
             follow_symlinks=index.follow_symlinks,
+            mounts=Mounts(self.resources.home.path / mounts.NAME),
         )
         meter = Meter(self.progress, Stage.DISCOVER)
         scopes: list[Scope] = []
@@ -183,6 +186,10 @@ class _Job:
         if table is not None:
             self._apply(table, scopes, recaptioner)
         self.counts.update(finder.changes.counts)
+        self.warnings += [
+            f"{count:,} pictures are not there, and kept: the disk of {point!r}, on which they lay, is not mounted"
+            for point, count in finder.changes.away.items()
+        ]
         self.counts["found"] = meter.done
         self.counts["recaptioned"] = recaptioner.changed
         self._left = finder.changes.left

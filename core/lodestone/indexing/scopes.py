@@ -40,15 +40,28 @@ class Candidate:
     def scope(self, catalog: Catalog, corpus: Corpus) -> Scope:
         """The part of a root that this is; makes the root where there is none."""
         folders = [root for root in catalog.roots(corpus.corpus_id) if root.kind == FOLDER]
-        root = _holder(folders, self.path) or catalog.ensure_root(corpus.corpus_id, str(self.folder))
-        prefix = os.path.relpath(self.path, root.path)
+        path = self._known_path(folders)
+        root = _holder(folders, path) or catalog.ensure_root(corpus.corpus_id, str(self.folder))
+        prefix = os.path.relpath(path, root.path)
         return Scope(
             root,
-            self.path,
+            path,
             prefix="" if prefix == os.curdir else prefix,
             is_file=self.is_file,
-            others=() if self.is_file else tuple(Path(r.path) for r in _roots_inside(catalog, corpus.corpus_id, self.path)),
+            others=() if self.is_file else tuple(Path(r.path) for r in _roots_inside(catalog, corpus.corpus_id, path)),
         )
+
+    def _known_path(self, roots: Sequence[Root]) -> Path:
+        """The path by which a root leads there, where another one was given: no picture is indexed twice."""
+        if _holder(roots, self.path) is not None:
+            return self.path
+        real = Path(os.path.realpath(self.folder))
+        for root in sorted(roots, key=lambda root: -len(root.path)):
+            there = Path(os.path.realpath(root.path))
+            if there == real or there in real.parents:
+                inside = Path(root.path) / real.relative_to(there)
+                return inside / self.path.name if self.is_file else inside
+        return self.path
 
 
 def examine(
