@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from lodestone_cli.options import Output
 
@@ -28,6 +29,7 @@ _TITLES = {
     "promote": "switching over",
     "done": "done",
     "ask": "asking queries",
+    "copy": "copying files",
 }
 _LINE_SECONDS = 5.0
 _BESIDE_THE_BAR = 74  # columns of the longest title, counts, rate, time left, failures and elapsed
@@ -39,7 +41,7 @@ def shown_progress(session: Session) -> Iterator[Progress]:
     """Bars on a terminal; a line every few seconds elsewhere; nothing for machine-readable output without a terminal."""
     console = session.messages
     if not console.is_terminal:
-        yield _silent if session.output is not Output.HUMAN else _Lines(console.print)
+        yield _silent if session.output is not Output.HUMAN else _Lines()
         return
     bars = _Bars(console)
     with bars.drawn:
@@ -97,10 +99,13 @@ class _Bars:
 
 
 class _Lines:
-    """Progress for logs and pipes: when a stage begins or ends, and every few seconds between."""
+    """Progress for logs and pipes: when a stage begins or ends, and every few seconds between.
 
-    def __init__(self, write: Callable[[str], object]) -> None:
-        self._write = write
+    Where whoever read it has gone (`| head`), the work goes on untold.
+    """
+
+    def __init__(self) -> None:
+        self._out: TextIO | None = sys.stderr
         self._stage = ""
         self._next = 0.0
 
@@ -111,7 +116,16 @@ class _Lines:
         if stage == self._stage and now < self._next and not finished:
             return
         self._stage, self._next = stage, now + _LINE_SECONDS
-        self._write(" ".join(part for part in (_TITLES.get(stage, stage), _counted(event), _note(event)) if part))
+        self._say(" ".join(part for part in (_TITLES.get(stage, stage), _counted(event), _note(event)) if part))
+
+    def _say(self, line: str) -> None:
+        if self._out is None:
+            return
+        try:
+            self._out.write(f"{line}\n")
+            self._out.flush()
+        except BrokenPipeError:
+            self._out = None
 
 
 def _counted(event: ProgressEvent) -> str:

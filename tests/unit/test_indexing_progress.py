@@ -1,13 +1,15 @@
 """Rates and estimates of a stage."""
 
 import io
+import os
 import time
+from contextlib import suppress
 
 import pytest
 from rich.console import Console
 
 from lodestone.indexing.progress import Meter, ProgressEvent, Stage
-from lodestone_cli.progress import _Bars, _note, _note_now
+from lodestone_cli.progress import _Bars, _Lines, _note, _note_now
 
 
 def test_a_meter_reports_rate_rest_and_failures() -> None:
@@ -91,3 +93,16 @@ def test_the_time_left_runs_down_between_two_events() -> None:
 def test_long_times_are_told_in_hours_and_slow_rates_by_the_minute() -> None:
     event = ProgressEvent(Stage.EMBED, done=10, total=10_000, rate=0.5, eta=19_980.0)
     assert _note(event) == "30/min, 5:33:00 left"
+
+
+def test_the_work_goes_on_when_nobody_reads_its_progress_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as gone:
+        monkeypatch.setattr("sys.stderr", gone)
+        lines = _Lines()
+        for event in _LATE:
+            lines(event)
+        monkeypatch.undo()
+        with suppress(BrokenPipeError):
+            gone.close()
