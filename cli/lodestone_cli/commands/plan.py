@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,87 +17,203 @@ from lodestone_schemas.collections import Quantization
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.planner.calibrate import Calibration
+    from lodestone.config.settings import Settings
     from lodestone.planner.capacity import Cluster, Plan
+    from lodestone.planner.rates import Rates
+    from lodestone.planner.remembered import Remembered
     from lodestone.planner.simulate import Simulated
     from lodestone.planner.workload import Workload
 
-_SECONDS_A_MINUTE = 60
-_SECONDS_AN_HOUR = 3600
 _SEEDS = 5
+_SIMULATED = 1_000_000  # pictures: what is lost is lost at each wave, and at the end
+_MORE = "Machines"
+_STORE = "Vector store"
+_USE = "Queries and failures"
+
+
+class Source(StrEnum):
+    """Where the pictures lie."""
+
+    FILES = "files"
+    OBJECTS = "objects"
 
 
 def plan(
-    images: Annotated[str, typer.Option("--images", help="Pictures: 250000, 40k, 100M.", show_default=False)],
+    images: Annotated[str, typer.Option("--images", help="How many: 250000, 40k, 100M.", show_default=False)],
+    megapixels: Annotated[
+        float | None, typer.Option("--megapixels", help="Mean size; default 12, or measured.", show_default=False)
+    ] = None,
+    megabytes: Annotated[
+        float | None, typer.Option("--mb", help="Mean size of a file; default .25 a megapixel.", show_default=False)
+    ] = None,
+    source: Annotated[
+        Source, typer.Option("--source", help="files: disks and mounts; objects: S3 and the like.")
+    ] = Source.FILES,
     here: Annotated[
         Path | None,
-        typer.Option("--here", help="Measure this machine on pictures of this folder (a minute or two).", show_default=False),
+        typer.Option("--here", help="Measure this machine on pictures of this folder: a minute or two.", show_default=False),
     ] = None,
-    gpu: Annotated[str | None, typer.Option("--gpu", help="t4, l4, a10, l40s, a100, h100, h200.", show_default=False)] = None,
-    gpus: Annotated[int, typer.Option("--gpus", min=0, help="Cards.")] = 1,
-    cores: Annotated[int, typer.Option("--cores", min=0, help="Cores for the models where there is no card.")] = 0,
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            "--gpu",
+            help="t4, l4, a10, l40s, rtx4090, a100, h100, h200; any with --card-rate.",
+            show_default=False,
+            rich_help_panel=_MORE,
+        ),
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option("--gpus", min=1, help="Cards; default 1.", show_default=False, rich_help_panel=_MORE)
+    ] = None,
+    card_rate: Annotated[
+        float | None,
+        typer.Option(
+            "--card-rate", help="Images/s measured on one card, all models.", show_default=False, rich_help_panel=_MORE
+        ),
+    ] = None,
+    gpus_per_node: Annotated[
+        int, typer.Option("--gpus-per-node", min=1, help="Cards in one machine.", rich_help_panel=_MORE)
+    ] = 8,
+    within: Annotated[
+        float | None,
+        typer.Option("--within-hours", help="As many cards as embed in this time.", show_default=False, rich_help_panel=_MORE),
+    ] = None,
+    cores: Annotated[
+        int | None,
+        typer.Option(
+            "--cores", min=1, help="Cores, without cards; default: this machine's.", show_default=False, rich_help_panel=_MORE
+        ),
+    ] = None,
     decode_cores: Annotated[
-        int, typer.Option("--decode-cores", min=0, help="Cores that decode; 0 for as many as the models can use.")
+        int,
+        typer.Option("--decode-cores", min=0, help="Cores that decode only; 0: as many as are needed.", rich_help_panel=_MORE),
     ] = 0,
-    network: Annotated[float, typer.Option("--network-gbit", help="From the pictures to the workers, Gbit/s.")] = 10.0,
-    megabytes: Annotated[
-        float | None, typer.Option("--mb", help="Mean size of a file, MB; default 3, or measured.", show_default=False)
-    ] = None,
-    megapixels: Annotated[
-        float | None, typer.Option("--megapixels", help="Mean size of a picture; default 12, or measured.", show_default=False)
-    ] = None,
-    quantization: Annotated[Quantization, typer.Option("--quantization", help="Of vectors in memory.")] = Quantization.INT8,
-    replication: Annotated[int, typer.Option("--replication", min=1, help="Copies of each point.")] = 1,
-    qdrant_nodes: Annotated[int, typer.Option("--qdrant-nodes", min=1, help="Vector store servers.")] = 1,
-    build_cores: Annotated[int, typer.Option("--build-cores", min=1, help="Cores that build graphs.")] = 8,
-    qps: Annotated[float, typer.Option("--qps", min=0, help="Queries a second to be answered.")] = 0.0,
+    network: Annotated[
+        float, typer.Option("--network-gbit", help="Network or disks, pictures to workers, Gbit/s.", rich_help_panel=_MORE)
+    ] = 10.0,
+    quantization: Annotated[
+        Quantization, typer.Option("--quantization", help="Of vectors in memory.", rich_help_panel=_STORE)
+    ] = Quantization.INT8,
+    replication: Annotated[int, typer.Option("--replication", min=1, help="Copies of each point.", rich_help_panel=_STORE)] = 1,
+    qdrant_nodes: Annotated[
+        int, typer.Option("--qdrant-nodes", min=0, help="Servers; 0: as many as hold it.", rich_help_panel=_STORE)
+    ] = 0,
+    node_ram: Annotated[float, typer.Option("--node-ram-gb", help="Memory of one server, GB.", rich_help_panel=_STORE)] = 128.0,
+    build_cores: Annotated[
+        int, typer.Option("--build-cores", min=0, help="For graphs, all servers; 0: 8 each.", rich_help_panel=_STORE)
+    ] = 0,
+    qps: Annotated[float, typer.Option("--qps", min=0, help="Queries a second.", rich_help_panel=_USE)] = 0.0,
     guides: Annotated[
-        int | None, typer.Option("--guides", min=0, help="Guides a query; default: the profile's.", show_default=False)
+        int | None,
+        typer.Option(
+            "--guides", min=0, help="Guides a query; default: the profile's.", show_default=False, rich_help_panel=_USE
+        ),
     ] = None,
     failures: Annotated[
         float | None,
-        typer.Option("--hours-between-failures", help="Mean time to a worker's death, for the simulation.", show_default=False),
+        typer.Option("--hours-between-failures", help="Of one worker, on average.", show_default=False, rich_help_panel=_USE),
+    ] = None,
+    node_failures: Annotated[
+        float | None,
+        typer.Option("--hours-between-node-failures", help="Of one machine.", show_default=False, rich_help_panel=_USE),
     ] = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
-    """Plan machines, hours, memory and disk for a collection. Assumed figures are marked; --here measures this machine."""
+    """Plan machines, hours, memory and disk for a collection. Figures that are guesses are listed as such."""
     with Session(profile=profile, output=output, purpose="lodestone plan") as session:
+        from lodestone.config.own_profiles import choose_profile
+        from lodestone.planner.advice import assumptions, cards_within
         from lodestone.planner.capacity import Cluster
         from lodestone.planner.capacity import plan as make_plan
-        from lodestone.planner.rates import DEFAULT_RATES, find_gpu
-        from lodestone.planner.workload import of_profile, parse_count
+        from lodestone.planner.rates import DEFAULT_RATES
+        from lodestone.planner.workload import of_profile, parse_count, picture_size
+        from lodestone_cli.planned import Planned, print_plan
 
-        count = parse_count(images)
-        kind = find_gpu(gpu) if gpu else None
-        measured = _calibrate(session, here) if here else None
-        known = {"megabytes": measured.megabytes, "megapixels": measured.megapixels} if measured else {}
-        given = {"megabytes": megabytes, "megapixels": megapixels, "guides": guides}
+        settings, now = session.loaded.settings, datetime.now(UTC)
+        count, kind = parse_count(images), _card(gpu, gpus=gpus, card_rate=card_rate, within=within, cores=cores)
+        chosen = choose_profile(settings.profile, settings.profiles)
+        measured = _measured(settings, here, now)
+        sizes = (megabytes, megapixels)
+        if sizes == (None, None) and measured:
+            sizes = (measured.megabytes, measured.megapixels)
+        mean_mb, mean_megapixels, notes = picture_size(*sizes)
         workload = of_profile(
-            session.runtime.profile,
+            chosen,
             count,
-            **{**known, **{name: value for name, value in given.items() if value is not None}},
+            megabytes=mean_mb,
+            megapixels=mean_megapixels,
             quantization=quantization,
             replication=replication,
             queries_per_second=qps,
+            objects=source is Source.OBJECTS,
+            thumbnail_px=settings.index.thumbnail_px,
+            **({} if guides is None else {"guides": guides}),
         )
+        rates = measured.rates(now) if measured else DEFAULT_RATES
+        with_cards = kind is not None or card_rate is not None
+        needed = cards_within(workload, kind, rates, hours=within, card_rate=card_rate or 0.0) if within is not None else 1
         cluster = Cluster(
-            gpus=gpus if kind else 0,
+            gpus=(gpus or needed) if with_cards else 0,
             gpu=kind,
-            model_cores=0 if kind else cores or _cores_here(),
+            card_rate=card_rate or 0.0,
+            gpus_per_node=gpus_per_node,
+            model_cores=0 if with_cards else cores or _cores_here(),
             decode_cores=decode_cores,
             network_gbit=network,
             qdrant_nodes=qdrant_nodes,
+            node_ram_gb=node_ram,
             build_cores=build_cores,
+            writers=settings.store.writers,
         )
-        made = make_plan(workload, cluster, measured.rates if measured else DEFAULT_RATES)
-        simulated = _simulate(made, cluster, failures)
-        facts = _facts(workload, cluster, made, measured, simulated)
+        made = make_plan(workload, cluster, rates)
+        simulated = _simulate(settings, made, cluster, hours=(failures, node_failures), stragglers=measured is None)
+        said = (*notes, *assumptions(workload, cluster, rates))
+        on_this = None if measured is None else _seconds_here(settings, measured, workload, rates)
+        facts = _facts(workload, cluster, made, rates, measured, simulated)
+        facts["assumptions"] = list(said)
+        if on_this is not None:
+            facts["here"]["predicted_seconds"] = on_this
 
         def human(console: Console) -> None:
-            _print(console, workload, cluster, made, measured, simulated)
+            age = measured.age(now) if measured else ""
+            print_plan(console, Planned(workload, cluster, made, simulated, said, on_this, age))
 
         session.emit(facts, human)
+
+
+def _card(gpu: str | None, *, gpus: int | None, card_rate: float | None, within: float | None, cores: int | None) -> Any:  # noqa: ANN401
+    """The kind of card; None without one, or for one of which only the rate is known. Options that contradict are refused."""
+    from math import inf
+
+    from lodestone.errors import InvalidRequestError, UnknownNameError
+    from lodestone.planner.rates import find_gpu
+
+    if card_rate is not None and not 0 < card_rate < inf:
+        raise InvalidRequestError(f"a card that does {card_rate:g} images/s is no card", hint="give what you measured")
+    if gpu is None and card_rate is None:
+        for option, value in (("--gpus", gpus), ("--within-hours", within)):
+            if value is not None:
+                raise InvalidRequestError(f"{option} {value:g} says nothing without a kind of card", hint="e.g. --gpu h100")
+        return None
+    if cores is not None:
+        raise InvalidRequestError(
+            f"--cores {cores} is for models without cards, and cards are named", hint="leave one out; or --decode-cores"
+        )
+    if gpus is not None and within is not None:
+        raise InvalidRequestError(
+            f"--gpus {gpus} and --within-hours {within:g} both say how many cards", hint="leave one of them out"
+        )
+    try:
+        return None if gpu is None else find_gpu(gpu)
+    except UnknownNameError as error:
+        if card_rate is not None:
+            return None
+        raise UnknownNameError(
+            error.message,
+            hint=f"{error.hint}; any other with --card-rate, the images/s that one was measured to do",
+            **error.details,
+        ) from error
 
 
 def _cores_here() -> int:
@@ -104,108 +222,76 @@ def _cores_here() -> int:
     return cores()
 
 
-def _calibrate(session: Session, folder: Path) -> Calibration:
+def _measured(settings: Settings, here: Path | None, now: datetime) -> Remembered | None:
+    """What this machine does with the profile's models: measured now, or at some time before."""
+    from lodestone.planner.remembered import recall, remember
+
+    if here is None:
+        return recall(settings.home, profile=settings.profile)
+    from lodestone.config.home import Home
     from lodestone.planner.calibrate import calibrate
     from lodestone_jobs.index import run_index
 
-    return calibrate(session.loaded.settings, folder.expanduser(), run=run_index)
+    found = calibrate(settings, here.expanduser(), run=run_index)
+    Home(settings.home).prepare()
+    return remember(settings.home, found, profile=settings.profile, now=now)
 
 
-def _simulate(made: Plan, cluster: Cluster, hours_between_failures: float | None) -> tuple[Simulated, ...]:
-    """The embedding stage with the plan's pace spread over its workers: at most a million pictures, several seeds."""
+def _seconds_here(settings: Settings, measured: Remembered, workload: Workload, rates: Rates) -> float | None:
+    """How long a first run takes on this machine; None for pictures of another size than the measured ones."""
+    from lodestone.planner.capacity import build_core_seconds
+
+    if workload.megapixels != measured.megapixels:
+        return None
+    graphs = build_core_seconds(workload, rates) / _cores_here() if workload.images >= settings.store.build_threshold else 0
+    return measured.fixed_seconds + workload.images * measured.seconds_an_image + graphs
+
+
+def _simulate(
+    settings: Settings, made: Plan, cluster: Cluster, *, hours: tuple[float | None, float | None], stragglers: bool
+) -> tuple[Simulated, ...]:
+    """The embedding stage at the plan's pace, several seeds; `stragglers`: measured rates have them in already."""
     from lodestone.planner.simulate import Scenario, simulate
 
     workers = max(cluster.gpus or cluster.model_cores, 1)
+    limits = settings.index
     scenario = Scenario(
-        images=min(made.slices * 256, 1_000_000 * max(workers // 64, 1)),
+        images=min(made.slices * limits.slice_size, max(_SIMULATED, 20 * workers * limits.slice_size)),
         workers=workers,
         rate=made.images_per_second / workers,
-        hours_between_failures=hours_between_failures,
+        slice_size=limits.slice_size,
+        workers_per_node=cluster.gpus_per_node,
+        hours_between_failures=hours[0],
+        hours_between_node_failures=hours[1],
+        attempts=limits.attempts,
+        wave_slices=limits.wave_slices,
+        wave_seconds=limits.wave_s,
     )
+    if not stragglers:
+        scenario = replace(scenario, straggler_share=0.0)
     return tuple(simulate(scenario, seed=seed) for seed in range(_SEEDS))
 
 
 def _facts(
-    workload: Workload, cluster: Cluster, made: Plan, measured: Calibration | None, simulated: tuple[Simulated, ...]
-) -> dict[str, Any]:
-    facts: dict[str, Any] = {
-        "workload": asdict(workload),
-        "cluster": asdict(cluster),
-        "plan": {**asdict(made), "ram_gb": made.ram_gb},
-        "simulation": [{**asdict(run), "efficiency": run.efficiency} for run in simulated],
-    }
-    if measured:
-        facts["here"] = {**asdict(measured), "predicted_seconds": measured.seconds(workload.images)}
-    return facts
-
-
-def _print(
-    console: Console,
     workload: Workload,
     cluster: Cluster,
     made: Plan,
-    measured: Calibration | None,
+    rates: Rates,
+    measured: Remembered | None,
     simulated: tuple[Simulated, ...],
-) -> None:
-    from rich.table import Table
+) -> dict[str, Any]:
+    from lodestone.planner.rates import MODELS, TIMM
 
-    on = f"{cluster.gpus} {cluster.gpu.name}" if cluster.gpu else f"{cluster.model_cores} cores"
-    console.print(
-        f"[bold]{workload.images:,} pictures[/] of {workload.megabytes:.2f} MB, {workload.megapixels:.1f} megapixels, on {on}"
-    )
+    known = {name: {**asdict(MODELS[name]), "source": TIMM} for name in workload.models if name in MODELS}
+    sizes = {name: getattr(made.store, name) for name in ("ram_gb", "disk_gb", "ram_to_buy_gb", "disk_to_buy_gb")}
+    facts: dict[str, Any] = {
+        "workload": asdict(workload),
+        "cluster": asdict(cluster),
+        "rates": asdict(rates),
+        "models": known,
+        "plan": {**asdict(made), "hours": made.hours, "store": {**asdict(made.store), **sizes}},
+        "simulation": [{**asdict(run), "efficiency": run.efficiency} for run in simulated],
+    }
     if measured:
-        console.print(
-            f"  this machine: [bold]{_time(measured.seconds(workload.images))}[/]"
-            f"  ({measured.fixed_seconds:.1f} s once, {1000 * measured.seconds_an_image:.1f} ms a picture, {measured.executor})"
-        )
-    table = Table(box=None, show_header=False, padding=(0, 2))
-    table.add_column(style="dim")
-    table.add_column()
-    for stage in made.stages:
-        mark = "  <- sets the pace" if stage.stage == made.bottleneck else ""
-        table.add_row(stage.stage, f"{stage.images_per_second:,.0f} images/s{mark}")
-    for name, value in _rows(workload, cluster, made, simulated):
-        table.add_row(name, value)
-    console.print(table)
-    for note in workload.notes:
-        console.print(f"[yellow]assumed:[/] {note}")
-    if cluster.gpu:
-        console.print(
-            "[yellow]assumed:[/] the share of a card's peak that the models reach (35 %): measure it on one card first"
-        )
-
-
-def _rows(workload: Workload, cluster: Cluster, made: Plan, simulated: tuple[Simulated, ...]) -> list[tuple[str, str]]:
-    worst, best = (round(100 * pick(run.efficiency for run in simulated)) for pick in (min, max))
-    qps = workload.queries_per_second
-    searches = f"{made.searches_per_query:,}" + (f"; {made.search_cores:,.1f} cores for {qps:g} queries/s" if qps else "")
-    parts = (
-        f"vectors {_size(made.vectors_ram_gb)}, graphs {_size(made.graph_ram_gb)}, ids and fields {_size(made.other_ram_gb)}"
-    )
-    return [
-        ("indexing", f"{_time(made.index_hours * _SECONDS_AN_HOUR)}, {made.slices:,} slices"),
-        ("stragglers and failures", f"{worst} to {best} % of that pace is left (simulated, {len(simulated)} seeds)"),
-        ("decoding", f"{made.decode_cores:,} cores"),
-        ("network", f"{made.network_gbit:.2f} Gbit/s"),
-        ("graphs", f"{_time(made.build_hours * _SECONDS_AN_HOUR)} on {cluster.build_cores} cores"),
-        ("store's memory", f"{_size(made.ram_gb)}: {parts}"),
-        ("store's disk", _size(made.store_disk_gb)),
-        ("embeddings, thumbnails", f"{_size(made.embeddings_gb)}, {_size(made.thumbnails_gb)}"),
-        ("second copy, in a swap", f"{_size(made.swap_gb)} at most"),
-        ("shards", f"{made.shards}"),
-        ("searches a query", searches),
-    ]
-
-
-def _time(seconds: float) -> str:
-    if seconds < 2 * _SECONDS_A_MINUTE:
-        return f"{seconds:.0f} s"
-    if seconds < 2 * _SECONDS_AN_HOUR:
-        return f"{seconds / _SECONDS_A_MINUTE:.0f} min"
-    return f"{seconds / _SECONDS_AN_HOUR:,.1f} h"
-
-
-def _size(gigabytes: float) -> str:
-    if gigabytes >= 1000:
-        return f"{gigabytes / 1000:,.2f} TB"
-    return f"{gigabytes:,.1f} GB" if gigabytes >= 1 else f"{gigabytes * 1000:,.0f} MB"
+        facts["here"] = asdict(measured)
+    return facts

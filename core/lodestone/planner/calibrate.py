@@ -23,7 +23,7 @@ import numpy as np
 
 from lodestone.errors import ImageError, InvalidRequestError
 from lodestone.indexing.discover import FoundFile, discover
-from lodestone.planner.rates import DEFAULT_RATES, GMACS, Rates
+from lodestone.planner.rates import DEFAULT_RATES, MODELS, Rates
 
 if TYPE_CHECKING:
     from lodestone.backbones.base import Backbone
@@ -139,21 +139,23 @@ def _scratch(settings: Settings, sample: Sequence[FoundFile], count: int) -> Ite
         pictures.mkdir()
         for number, found in enumerate(islice(cycle(sample), count)):
             (pictures / f"{number:06d}{found.path.suffix}").symlink_to(found.path)
-        index = settings.index.model_copy(update={"slice_size": _SLICE, "follow_symlinks": True})
-        store = settings.store.model_copy(update={"kind": "edge"})
-        yield (
-            pictures,
-            settings.model_copy(update={"home": folder / "home", "index": index, "store": store, "catalog_url": None}),
-        )
+        own: dict[str, object] = {"home": folder / "home", "catalog_url": None}
+        # Nothing of a sample may come into buckets or clusters that the real collection uses.
+        away: dict[str, object] = {"embeddings": None, "thumbnails": None}
+        own["index"] = settings.index.model_copy(update={"slice_size": _SLICE, "follow_symlinks": True, **away})
+        own["store"] = settings.store.model_copy(update={"kind": "edge"})
+        own["cluster"] = settings.cluster.model_copy(update={"address": None})
+        yield pictures, settings.model_copy(update=own)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _single_core(settings: Settings, sample: Sequence[FoundFile]) -> tuple[Rates, float]:
-    """Decoding and the models alone, one thread each: rates, and the mean size of the pictures in megapixels."""
+    """Decoding (with preparing and thumbnails) and the models alone, one thread each: rates, and mean megapixels."""
     from lodestone.backbones.registry import make_backbone
     from lodestone.config.own_profiles import choose_profile
     from lodestone.imaging.decode import decode
+    from lodestone.imaging.thumbnails import make_thumbnail
     from lodestone.models.cache import ModelCache
     from lodestone.models.context import ModelContext
 
@@ -170,13 +172,14 @@ def _single_core(settings: Settings, sample: Sequence[FoundFile]) -> tuple[Rates
             continue
         for backbone in backbones:
             backbone.prepare(picture.image)
+        make_thumbnail(picture.image, size_px=settings.index.thumbnail_px)
         pixels += picture.width * picture.height
         decoded += 1
     decode_seconds = max(time.process_time() - started, 1e-6)
     if not decoded:
         raise InvalidRequestError("none of the sampled files is a usable picture", hint="give a folder with pictures")
     megapixels = pixels / decoded / 1e6
-    gmacs = sum(GMACS.get(name, 0.0) for name in profile.backbones)
+    gmacs = sum(MODELS[name].gmacs for name in profile.backbones if name in MODELS)
     sources = {**DEFAULT_RATES.sources, "decode": "measured here, one core"}
     rates = replace(DEFAULT_RATES, decode=decoded / decode_seconds, decode_megapixels=max(megapixels, 1e-3), sources=sources)
     if gmacs:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,14 +10,14 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from lodestone.errors import InvalidRequestError
-from lodestone.planner.rates import GMACS
+from lodestone.planner.rates import MODELS
 from lodestone_schemas.collections import HnswSpec, Quantization
 
 if TYPE_CHECKING:
     from lodestone.config.profiles import Profile
 
 _SUFFIXES: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9}
-_COUNT: Final = re.compile(r"(\d+(?:[_,]\d{3})*(?:\.\d+)?)\s*([kmbg]?)", re.IGNORECASE)
+_COUNT: Final = re.compile(r"(\d+(?:[_,]\d{3})*(?:\.\d+)?(?:e\+?\d{1,2})?)\s*([kmbg]?)", re.IGNORECASE)
 _UNKNOWN_GMACS: Final = 100.0  # a large vision transformer; said so in the plan
 # Vectors of models that are only named by a profile: a space that is a model's output as it is has that length.
 _DIMS: Final[Mapping[str, int]] = {
@@ -31,8 +32,19 @@ _DIMS: Final[Mapping[str, int]] = {
 }
 _OWN_DIMS: Final[Mapping[str, int]] = {"bridge": 898, "labels": 384}
 _UNKNOWN_DIM: Final = 1024
-_CLASSES: Final = 1000  # class probabilities beside the features of the ImageNet classifiers
+_CLASSES: Final = 600  # what 1,000 class probabilities take once compressed, beside the features of the ImageNet classifiers
 _FEATURES: Final = 1280
+_THUMBNAIL_BYTES: Final = 18_000
+_THUMBNAIL_PX: Final = 320
+_MOST_IMAGES: Final = 10**12
+_ABOVE_ZERO: Final = "give a number above zero"
+_HINTS: Final[Mapping[str, str]] = {
+    "images": "from 1 to a million million, e.g. 250000, 40k, 100M",
+    "queries_per_second": "give 0 or more",
+    "guides": "give 0 or more",
+}
+_MB_A_MEGAPIXEL: Final = 0.25  # a photo of 12 megapixels has 3 MB
+_USUAL_MEGAPIXELS: Final = 12.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +62,8 @@ class Workload:
         quantization: Of the vectors in memory.
         replication: Copies of each point.
         payload_bytes: Filter fields of a point, with their index.
+        objects: Do the pictures lie in an object store (one request each), not on disks that are mounted?
+        thumbnail_px: Longer side of thumbnails.
         guides: Guides a query.
         queries_per_second: To be answered.
         notes: What had to be assumed.
@@ -65,13 +79,16 @@ class Workload:
     quantization: Quantization = Quantization.NONE
     replication: int = 1
     payload_bytes: int = 200
+    objects: bool = False
+    thumbnail_px: int = 320
     guides: int = 0
     queries_per_second: float = 0.0
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         wrong = {
-            "images": self.images < 1,
+            "images": not 1 <= self.images <= _MOST_IMAGES,
+            "guides": self.guides < 0,
             "megabytes": not 0 < self.megabytes < inf,
             "megapixels": not 0 < self.megapixels < inf,
             "replication": self.replication < 1,
@@ -79,7 +96,13 @@ class Workload:
         }
         for name, is_wrong in wrong.items():
             if is_wrong:
-                raise InvalidRequestError(f"{name} cannot be {getattr(self, name)!r}", hint="give a number above zero")
+                raise InvalidRequestError(f"{name} cannot be {getattr(self, name)!r}", hint=_HINTS.get(name, _ABOVE_ZERO))
+
+    @property
+    def thumbnail_bytes(self) -> float:
+        """Mean size of a thumbnail: measured 13 to 20 kB at 320 pixels; a smaller picture is not enlarged."""
+        side = min(self.thumbnail_px, math.sqrt(self.megapixels * 1e6 * 4 / 3))
+        return _THUMBNAIL_BYTES * (side / _THUMBNAIL_PX) ** 2
 
     @property
     def gmacs(self) -> float:
@@ -103,9 +126,9 @@ def of_profile(profile: Profile, images: int, **changes: object) -> Workload:
     notes: list[str] = []
     models: dict[str, float] = {}
     for name in profile.backbones:
-        if name not in GMACS:
+        if name not in MODELS:
             notes.append(f"the work of {name} is not known: {_UNKNOWN_GMACS:.0f} GMAC a picture is assumed")
-        models[name] = GMACS.get(name, _UNKNOWN_GMACS)
+        models[name] = MODELS[name].gmacs if name in MODELS else _UNKNOWN_GMACS
     spaces = {space: _dim(space, profile.direct.get(space), notes) for space in profile.spaces}
     stored = sum(_FEATURES + _CLASSES if name.startswith("efficientnet") else _model_dim(name) for name in profile.backbones)
     known: dict[str, object] = {
@@ -115,16 +138,34 @@ def of_profile(profile: Profile, images: int, **changes: object) -> Workload:
     return Workload(images=images, **{**known, **changes})  # type: ignore[arg-type]  # checked by the callers' own types
 
 
+def picture_size(megabytes: float | None, megapixels: float | None) -> tuple[float, float, tuple[str, ...]]:
+    """MB and megapixels of a picture out of what is known of it, and what had to be assumed.
+
+    Args:
+        megabytes: Mean size of a file; None: not known.
+        megapixels: Mean size of a picture; None: not known.
+    """
+    if megabytes is not None and megapixels is not None:
+        return megabytes, megapixels, ()
+    note = f"{_MB_A_MEGAPIXEL:g} MB a megapixel, as photos have"
+    if megabytes is not None:
+        return megabytes, megabytes / _MB_A_MEGAPIXEL, (note,)
+    if megapixels is not None:
+        return megapixels * _MB_A_MEGAPIXEL, megapixels, (note,)
+    size = _USUAL_MEGAPIXELS
+    return size * _MB_A_MEGAPIXEL, size, (f"pictures of {size:g} megapixels and {size * _MB_A_MEGAPIXEL:g} MB",)
+
+
 def parse_count(text: str) -> int:
-    """`100M`, `1.5k`, `20_000` -> a number.
+    """`100M`, `1.5k`, `1e6`, `20_000` -> a number.
 
     Raises:
         InvalidRequestError: it is no number above zero.
     """
     match = _COUNT.fullmatch(text.strip())
     number = float(match.group(1).replace(",", "").replace("_", "")) * _SUFFIXES[match.group(2).lower()] if match else 0
-    if number < 1:
-        raise InvalidRequestError(f"{text!r} is not a number of pictures", hint="e.g. 250000, 40k, 100M")
+    if not 1 <= number <= _MOST_IMAGES:
+        raise InvalidRequestError(f"{text!r} is not a number of pictures", hint=_HINTS["images"])
     return round(number)
 
 

@@ -1,0 +1,106 @@
+"""How much memory, disk and how many servers does the vector store need? Sizes of Qdrant's parts, counted one by one.
+
+What is counted is compared with Qdrant's own rule (its capacity planning: vectors times 4 bytes times 1.5, payload times 1.5),
+and the larger of the two is what to buy.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from lodestone.errors import InvalidRequestError
+from lodestone.planner.workload import Workload
+from lodestone_schemas.collections import Quantization
+
+GB: Final = 1e9
+_ID_BYTES: Final = 40  # a point's uuid and its place in the id tracker
+_LINK_BYTES: Final = 4
+_LEVEL_0: Final = 2  # a node of the lowest level has 2 m links
+_BITS: Final = {Quantization.NONE: 32, Quantization.INT8: 8, Quantization.BINARY: 1}
+_FLOAT_BYTES: Final = 4
+_GROWTH: Final = 1.25  # segments that are being rewritten, and room to grow
+_QDRANT_RULE: Final = 1.5
+_FREE_DISK: Final = 2.0  # optimisers write a segment anew before the old one goes
+_SHARD_POINTS: Final = 10_000_000
+_CLUSTER_SHARDS: Final = (12, 24)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Of some collections, all copies together, GB (10^9 bytes).
+
+    Attributes:
+        vectors_ram_gb: Vectors as they are searched, compressed or not.
+        graph_ram_gb: Links of the graphs.
+        other_ram_gb: Ids and filter fields.
+        originals_gb: Full vectors on disk beside compressed ones.
+        rule_gb: Memory by Qdrant's own rule.
+    """
+
+    vectors_ram_gb: float
+    graph_ram_gb: float
+    other_ram_gb: float
+    originals_gb: float
+    rule_gb: float
+
+    @property
+    def ram_gb(self) -> float:
+        """Memory that is filled."""
+        return self.vectors_ram_gb + self.graph_ram_gb + self.other_ram_gb
+
+    @property
+    def disk_gb(self) -> float:
+        """Disk that is filled: everything in memory lies there too."""
+        return self.ram_gb + self.originals_gb
+
+    @property
+    def ram_to_buy_gb(self) -> float:
+        """Memory with room to grow, at least what Qdrant's own rule asks for."""
+        return max(self.ram_gb * _GROWTH, self.rule_gb)
+
+    @property
+    def disk_to_buy_gb(self) -> float:
+        """Disk with as much again free, for optimisers."""
+        return self.disk_gb * _FREE_DISK
+
+
+def size_of(workload: Workload, spaces: int, dims: int) -> Size:
+    """Collections of `spaces` spaces that have `dims` dimensions together, all copies."""
+    points = workload.images * workload.replication
+    bits = _BITS[workload.quantization]
+    compressed = workload.quantization is not Quantization.NONE
+    return Size(
+        vectors_ram_gb=points * dims * bits / 8 / GB,
+        graph_ram_gb=points * spaces * _LEVEL_0 * workload.hnsw.m * _LINK_BYTES / GB,
+        other_ram_gb=points * spaces * (_ID_BYTES + workload.payload_bytes) / GB,
+        originals_gb=points * dims * _FLOAT_BYTES / GB if compressed else 0.0,
+        rule_gb=_QDRANT_RULE * points * (dims * bits / 8 + spaces * workload.payload_bytes) / GB,
+    )
+
+
+def servers(size: Size, *, node_ram_gb: float, replication: int) -> int:
+    """How many servers of so much memory hold it; never fewer than there are copies.
+
+    Raises:
+        InvalidRequestError: a server has no memory.
+    """
+    if not 0 < node_ram_gb < math.inf:
+        raise InvalidRequestError(
+            f"a server with {node_ram_gb:g} GB of memory holds nothing", hint="give its memory in GB, e.g. --node-ram-gb 128"
+        )
+    return max(math.ceil(size.ram_to_buy_gb / node_ram_gb), replication)
+
+
+def shards(images: int, nodes: int) -> int:
+    """Pieces of each collection: one on one server up to ten million points, else 12 to 24, as many on each server.
+
+    They are fixed when the collection is made. More servers than 24 need as many shards as servers.
+    """
+    wanted = math.ceil(images / _SHARD_POINTS)
+    if nodes == 1 and wanted == 1:
+        return 1
+    least, most = _CLUSTER_SHARDS
+    count = min(max(wanted, least), most)
+    return math.ceil(count / nodes) * nodes if nodes <= most else nodes
