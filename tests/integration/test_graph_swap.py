@@ -5,10 +5,12 @@ Two replicas of Encoders: only one of them is told of a version when it comes in
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import httpx
 import psutil
@@ -31,6 +33,8 @@ from lodestone_schemas.api import SearchResponse
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
 
 REPLICAS = 2
+PICTURES = 12
+LITE1 = "efficientnet-lite1"
 SERVICE = f"""
 log_level = "info"
 
@@ -69,19 +73,19 @@ class Running:
         with httpx.Client(base_url=self.url, timeout=60, trust_env=False) as client:
             return {text: ranking(_search(client, text)) for text in TEXTS}
 
-    def by_picture(self) -> Ranking:
-        """What a picture finds: Encoders embeds it."""
+    def by_picture(self, space: str) -> Ranking:
+        """What a picture finds in one space: Encoders embeds it."""
         files = {"image": ("one.jpg", encoded(photo(seed=3), "JPEG"))}
-        options = {"options": '{"limit": 10, "deadline_ms": 30000, "spaces": ["bridge"]}'}
+        options = {"options": json.dumps({"limit": 10, "deadline_ms": 30_000, "spaces": [space]})}
         answer = httpx.post(f"{self.url}/v1/search/image", files=files, data=options, timeout=60, trust_env=False)
         assert answer.status_code == 200, answer.text
         return ranking(SearchResponse.model_validate_json(answer.content))
 
-    def swap(self, *arguments: str) -> dict[str, str]:
+    def swap(self, *arguments: str) -> dict[str, Any]:
         """Take a step by the command line, which finds the service."""
         done = run_here("models", "swap", *arguments, "--output", "json", home=self.settings.home)
         assert done.code == 0, done.err
-        report: dict[str, str] = done.json
+        report: dict[str, Any] = done.json
         return report
 
 
@@ -94,7 +98,7 @@ def _search(client: httpx.Client, text: str) -> SearchResponse:
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("swap")
-    write_photos(folder / "pictures", 12)
+    write_photos(folder / "pictures", PICTURES)
     settings = home_settings(folder / "home")
     index(settings, folder / "pictures")
     config = folder / "service.toml"
@@ -123,8 +127,8 @@ def other_bridge(settings: Settings) -> str:
         return other.version
 
 
-def searched(catalog: Catalog, response: SearchResponse) -> set[str]:
-    """Collections of the space `bridge` that a query asked; it is recorded behind its answer."""
+def searched(catalog: Catalog, response: SearchResponse, space: str) -> set[str]:
+    """Collections of a space that a query asked; it is recorded behind its answer."""
 
     def recorded() -> bool:
         try:
@@ -135,10 +139,10 @@ def searched(catalog: Catalog, response: SearchResponse) -> set[str]:
     wait_until(recorded, seconds=30)
     record = catalog.query(response.query_id)
     assert record is not None
-    return {one.collection for one in Trace.from_bytes(record.trace).searches if one.space == "bridge"}
+    return {one.collection for one in Trace.from_bytes(record.trace).searches if one.space == space}
 
 
-def assert_whole(load: Load, running: Running, versions: dict[str, dict[str, Ranking]]) -> None:
+def assert_whole(load: Load, running: Running, space: str, versions: dict[str, dict[str, Ranking]]) -> None:
     """Nothing failed, nothing was left out, and each answer is that of the one version whose collection it searched."""
     assert load.failures == []
     seen = set()
@@ -146,7 +150,7 @@ def assert_whole(load: Load, running: Running, versions: dict[str, dict[str, Ran
         for text, response in load.answers:
             assert (response.warnings, response.dropped) == ([], []), text
             assert response.space_weights.keys() == {"bridge", "labels"}
-            (collection,) = searched(runtime.catalog, response)
+            (collection,) = searched(runtime.catalog, response, space)
             assert same(ranking(response), versions[collection][text]), (text, collection)
             seen.add(collection)
     assert seen == versions.keys()
@@ -154,20 +158,46 @@ def assert_whole(load: Load, running: Running, versions: dict[str, dict[str, Ran
 
 def test_a_version_is_put_in_force_and_taken_back_under_load(running: Running) -> None:
     version = other_bridge(running.settings)
-    replicas, old, old_picture = running.replicas(), running.asked_now(), running.by_picture()
+    replicas, old, old_picture = running.replicas(), running.asked_now(), running.by_picture("bridge")
     assert len(replicas) == REPLICAS
     with steady_load(running.url) as load:
         prepared = running.swap("--space", "bridge", "--to", version)
         assert prepared["state"] == "shadow"
         assert all_same(running.asked_now(), old)
         assert running.swap("--promote")["state"] == "promoted"
-        new, new_picture = running.asked_now(), running.by_picture()
+        new, new_picture = running.asked_now(), running.by_picture("bridge")
         wait_until(lambda: running.loaded(prepared["new_collection"]) >= REPLICAS)
         load.more()
         assert running.swap("--rollback")["state"] == "rolled_back"
         assert all_same(running.asked_now(), old)
-        assert same(running.by_picture(), old_picture)
+        assert same(running.by_picture("bridge"), old_picture)
     assert not any(same(new[text], old[text]) for text in TEXTS)
     assert not same(new_picture, old_picture)
-    assert_whole(load, running, {prepared["old_collection"]: old, prepared["new_collection"]: new})
+    assert_whole(load, running, "bridge", {prepared["old_collection"]: old, prepared["new_collection"]: new})
     assert running.replicas() == replicas  # none was started anew
+
+
+def test_another_backbone_is_computed_put_in_force_and_taken_back_under_load(running: Running) -> None:
+    old, old_picture, files = running.asked_now(), running.by_picture("labels"), embedded(running)
+    with steady_load(running.url) as load:
+        prepared = running.swap("--executor", "inline", "--space", "labels", "--to", LITE1)
+        assert (prepared["state"], prepared["embedded"], prepared["computed"]) == ("shadow", PICTURES, [LITE1])
+        assert all_same(running.asked_now(), old)
+        assert running.swap("--promote")["state"] == "promoted"
+        new, new_picture = running.asked_now(), running.by_picture("labels")
+        wait_until(lambda: running.loaded(prepared["new_collection"]) >= 1)
+        load.more()
+        assert running.swap("--rollback")["state"] == "rolled_back"
+        assert all_same(running.asked_now(), old)
+        assert same(running.by_picture("labels"), old_picture)
+    after = embedded(running)
+    assert {name: after[name] for name in files} == files
+    assert all(f".{LITE1}-" in name for name in after.keys() - files.keys())  # only the new space was computed
+    assert not any(same(new[text], old[text]) for text in TEXTS)
+    assert not same(new_picture, old_picture)
+    assert_whole(load, running, "labels", {prepared["old_collection"]: old, prepared["new_collection"]: new})
+
+
+def embedded(running: Running) -> dict[str, int]:
+    """Files of stored outputs, with when they were written."""
+    return {path.name: path.stat().st_mtime_ns for path in (running.settings.home / "embeddings").rglob("*.parquet")}
