@@ -47,7 +47,7 @@ def print_plan(console: Console, planned: Planned) -> None:
     workload, made = planned.workload, planned.made
     kind = "objects" if workload.objects else "files"
     console.print(
-        f"[bold]{workload.images:,} pictures[/] ({kind} of {workload.megabytes:.2f} MB, {workload.megapixels:.1f} megapixels)"
+        f"[bold]{workload.images:,} pictures[/] ({kind} of {workload.megabytes:.3g} MB, {workload.megapixels:.3g} MP)"
         f" on {_machines(planned)}"
     )
     worst = min(run.efficiency for run in planned.simulated)
@@ -77,8 +77,8 @@ def _machines(planned: Planned) -> str:
     cluster = planned.cluster
     if not cluster.gpus:
         return f"{cluster.model_cores:,} cores"
-    name = cluster.gpu.name if cluster.gpu else "cards"
-    return f"{cluster.gpus:,} x {name} in {planned.made.gpu_nodes:,} machine{'s' if planned.made.gpu_nodes > 1 else ''}"
+    name = cluster.gpu.name if cluster.gpu else "a card"
+    return f"{cluster.gpus:,} x {name}, {planned.made.gpu_nodes:,} machine{'s' if planned.made.gpu_nodes > 1 else ''}"
 
 
 def _sections(planned: Planned) -> list[tuple[str, list[tuple[str, str]]]]:

@@ -94,7 +94,16 @@ def plan(
     quantization: Annotated[
         Quantization, typer.Option("--quantization", help="Of vectors in memory.", rich_help_panel=_STORE)
     ] = Quantization.INT8,
-    replication: Annotated[int, typer.Option("--replication", min=1, help="Copies of each point.", rich_help_panel=_STORE)] = 1,
+    replication: Annotated[
+        int | None,
+        typer.Option(
+            "--replication",
+            min=1,
+            help="Copies of each point; default 2 with several servers.",
+            show_default=False,
+            rich_help_panel=_STORE,
+        ),
+    ] = None,
     qdrant_nodes: Annotated[
         int, typer.Option("--qdrant-nodes", min=0, help="Servers; 0: as many as hold it.", rich_help_panel=_STORE)
     ] = 0,
@@ -111,11 +120,11 @@ def plan(
     ] = None,
     failures: Annotated[
         float | None,
-        typer.Option("--hours-between-failures", help="Of one worker, on average.", show_default=False, rich_help_panel=_USE),
+        typer.Option("--worker-mtbf", help="Hours between failures of a worker.", show_default=False, rich_help_panel=_USE),
     ] = None,
     node_failures: Annotated[
         float | None,
-        typer.Option("--hours-between-node-failures", help="Of one machine.", show_default=False, rich_help_panel=_USE),
+        typer.Option("--node-mtbf", help="The same of a machine.", show_default=False, rich_help_panel=_USE),
     ] = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
@@ -123,6 +132,7 @@ def plan(
     """Plan machines, hours, memory and disk for a collection. Figures that are guesses are listed as such."""
     with Session(profile=profile, output=output, purpose="lodestone plan") as session:
         from lodestone.config.own_profiles import choose_profile
+        from lodestone.config.store import CLUSTER_REPLICATION
         from lodestone.planner.advice import assumptions, cards_within
         from lodestone.planner.capacity import Cluster
         from lodestone.planner.capacity import plan as make_plan
@@ -144,7 +154,7 @@ def plan(
             megabytes=mean_mb,
             megapixels=mean_megapixels,
             quantization=quantization,
-            replication=replication,
+            replication=replication or settings.store.replication or 1,
             queries_per_second=qps,
             objects=source is Source.OBJECTS,
             thumbnail_px=settings.index.thumbnail_px,
@@ -167,6 +177,9 @@ def plan(
             writers=settings.store.writers,
         )
         made = make_plan(workload, cluster, rates)
+        if replication is None and settings.store.replication is None and made.qdrant_nodes > 1:
+            workload = replace(workload, replication=CLUSTER_REPLICATION)  # what the store makes of several servers
+            made = make_plan(workload, cluster, rates)
         simulated = _simulate(settings, made, cluster, hours=(failures, node_failures), stragglers=measured is None)
         said = (*notes, *assumptions(workload, cluster, rates))
         on_this = None if measured is None else _seconds_here(settings, measured, workload, rates)

@@ -39,7 +39,9 @@ def assumptions(workload: Workload, cluster: Cluster, rates: Rates) -> tuple[str
         said += _about_cards(workload, cluster.gpu, rates)
     else:
         said.append(f"a core does {rates.core_gmacs:.0f} GMAC/s ({rates.source('core_gmacs')})")
-    said.append(f"a core decodes {1 / rates.decode_seconds(workload.megapixels):,.0f} images/s ({rates.source('decode')})")
+    decoded = 1 / rates.decode_seconds(workload.megapixels)
+    scaled = "" if math.isclose(workload.megapixels, rates.decode_megapixels, rel_tol=0.05) else "on the measured curve, from "
+    said.append(f"a core decodes {decoded:,.0f} images/s ({scaled}{rates.source('decode')})")
     if workload.objects:
         said.append(f"{rates.object_wait_s * 1000:.0f} ms to an object's first byte ({_plain(rates.source('object_wait_s'))})")
     if workload.images > _MEASURED_TO:
