@@ -12,12 +12,15 @@ import shutil
 import socket
 import tempfile
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from lodestone.errors import ServiceUnavailableError
 from lodestone.processes import sweep_folders
-from lodestone_jobs.head import HeadWatch, Place, patience
+from lodestone_jobs.head import HeadWatch, Place, heard, patience
+
+_T = TypeVar("_T")
 
 _PREFIX: Final = "lodestone-jobs-"
 _OBJECT_STORE_BYTES: Final = 80 * 2**20  # tasks and receipts pass through it; pictures and vectors never do
@@ -58,14 +61,30 @@ class RayHost(ABC):
         self._watch = HeadWatch(self._name(), self._places(), seconds=patience(), let_go=self._disconnect)
         self._watch.start()
 
-    def check(self, *, now: bool = False) -> None:
-        """Return while Ray is there; `now` asks it at once, else what the watch has seen is enough.
+    def check(self) -> None:
+        """Return while Ray is there, as far as the watch has seen.
 
         Raises:
             ClusterLostError: it has gone. Nothing of Ray is left in this process then, or soon.
         """
         if self._watch is not None:
-            self._watch.check_now() if now else self._watch.check()
+            self._watch.check()
+
+    def heard(self, source: Iterator[_T]) -> Iterator[_T]:
+        """What `source` yields, which asks Ray for it.
+
+        Raises:
+            ClusterLostError: Ray has gone, whatever else came of that.
+        """
+        return heard(source, self.check, self._check_now)
+
+    def answered(self, call: Callable[[], _T]) -> _T:
+        """What `call` returns, which asks Ray for it. Raises as `heard`."""
+        return next(self.heard(call() for _ in range(1)))
+
+    def _check_now(self) -> None:
+        if self._watch is not None:
+            self._watch.check_now()
 
     @property
     def log(self) -> Path:

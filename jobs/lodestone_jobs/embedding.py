@@ -19,7 +19,6 @@ from lodestone.errors import LodestoneError, RunFailedError
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
 from lodestone_jobs.attempts import ActorAttempts, Attempts, FolderAttempts
 from lodestone_jobs.cluster import JoinedRay, LocalRay, RayHost
-from lodestone_jobs.head import heard
 from lodestone_jobs.pipeline import PipelineHost, Pools, pools_for, receipts
 from lodestone_jobs.quiet import stderr_of_libraries
 
@@ -37,15 +36,24 @@ class RayDataExecutor:
         settings: What workers need to know.
         workers: How many work at once, on this machine alone.
         cluster: Where its address is set: the cluster to use instead, and how.
+        joined: That cluster, where it is joined already; whoever did leaves it.
     """
 
-    def __init__(self, settings: EmbedSettings, workers: int, *, cluster: ClusterSettings | None = None) -> None:
+    def __init__(
+        self,
+        settings: EmbedSettings,
+        workers: int,
+        *,
+        cluster: ClusterSettings | None = None,
+        joined: JoinedRay | None = None,
+    ) -> None:
         self._settings = settings
         self._workers = workers
         self._cluster = cluster if cluster is not None and cluster.address else None
         self._ray: RayHost = LocalRay(workers=workers)
         if self._cluster is not None and self._cluster.address:
-            self._ray = JoinedRay(self._cluster.address)
+            self._ray = joined or JoinedRay(self._cluster.address)
+        self._is_ours = joined is None
         self._attempts: Attempts | None = None
         self._inside: Any = None  # the actor of a `PipelineHost`
         self._host: threading.Thread | None = None
@@ -61,14 +69,16 @@ class RayDataExecutor:
     def _hold_ray(self) -> None:
         """Start Ray, and stay until it is stopped: its processes die with the thread that started them (PR_SET_PDEATHSIG)."""
         try:
-            self._ray.start()
+            if self._is_ours:
+                self._ray.start()
             import ray.data  # noqa: F401 - half a second that is better spent here
         except BaseException as error:  # noqa: BLE001 - raised again where it can be handled, by `run`
             self._failure = error
         self._ready.set()
         self._done.wait()
         self._attempts = self._inside = None
-        self._ray.stop()
+        if self._is_ours:
+            self._ray.stop()
 
     def run(self, tasks: Iterable[SliceTask]) -> Iterator[SliceReceipt]:
         """See `EmbedExecutor.run`."""
@@ -101,7 +111,7 @@ class RayDataExecutor:
             return Pools(self._workers, _ACTOR_CPUS)
         import ray
 
-        has = ray.cluster_resources()  # type: ignore[no-untyped-call]
+        has = self._ray.answered(ray.cluster_resources)
         return pools_for(self._cluster, cpus=has.get("CPU", 0.0), gpus=has.get("GPU", 0.0))
 
     def _run(self, window: dict[str, bytes], pools: Pools) -> Iterator[SliceReceipt]:
@@ -110,7 +120,7 @@ class RayDataExecutor:
         outside = isinstance(self._ray, JoinedRay) and self._ray.outside
         source = self._from_inside(window, pools) if outside else self._from_here(window, pools)
         try:
-            for message in heard(source, self._ray.check, lambda: self._ray.check(now=True)):
+            for message in self._ray.heard(source):
                 receipt: SliceReceipt = pickle.loads(message)  # noqa: S301 - our worker's own
                 yield receipt
         except (RayError, ConnectionError) as error:

@@ -25,6 +25,7 @@ _RAYS_TIMEOUT: Final = "RAY_gcs_rpc_server_reconnect_timeout_s"
 _RAYS_DEFAULT_SECONDS: Final = 60.0
 _SHARE: Final = 0.75  # of Ray's time: its clock starts with the broken connection, ours when we ask next
 _LETTING_GO_SECONDS: Final = 5.0  # what `ray.shutdown` takes when nobody answers
+_LEAVING_SECONDS: Final = 2 * _LETTING_GO_SECONDS  # then the reason is told first, whatever Ray does with the process
 _LEAST_SECONDS: Final = 1.0
 _ASK_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 2.0
@@ -69,9 +70,9 @@ class HeadWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more; returns when nothing is being let go of."""
+        """Ask no more; returns when what was lost has been let go of, or that takes too long."""
         self._over.set()
-        self._thread.join()
+        self._thread.join(_LEAVING_SECONDS)
 
     def check(self) -> None:
         """Return while the cluster is there, as far as is known.

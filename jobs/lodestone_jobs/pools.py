@@ -25,6 +25,7 @@ def ray_pool(runtime: Runtime, paths: Sequence[str] = ()) -> Iterator[ExecutorFa
 
     Raises:
         ServiceUnavailableError: nobody answers at `cluster.address`.
+        ClusterLostError: nobody does any more.
         ConfigurationError: the cluster has several nodes, and this home's catalog, store, embeddings or pictures are for one.
     """
     cluster = runtime.settings.cluster
@@ -34,15 +35,17 @@ def ray_pool(runtime: Runtime, paths: Sequence[str] = ()) -> Iterator[ExecutorFa
     from lodestone_jobs.cluster import JoinedRay
     from lodestone_jobs.nodes import check_nodes
 
+    joined = JoinedRay(cluster.address)
+
     def executor(settings: EmbedSettings, workers: int) -> EmbedExecutor:
         from lodestone_jobs.embedding import RayDataExecutor
 
-        return RayDataExecutor(settings, workers, cluster=cluster)
+        return RayDataExecutor(settings, workers, cluster=cluster, joined=joined)
 
-    joined = JoinedRay(cluster.address)
     joined.start()
     try:
-        check_nodes(runtime.settings, runtime.embeddings, [path for path in paths if Path(path).exists()])
+        here = [path for path in paths if Path(path).exists()]
+        joined.answered(lambda: check_nodes(runtime.settings, runtime.embeddings, here))
         yield executor
     finally:
         joined.stop()
