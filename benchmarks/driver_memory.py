@@ -6,6 +6,11 @@ real ones do, and make up the rest. Then ten slices are declared unfinished and 
 slices cost, not what a million rows do. The peer is the same with a hundredth of the rows.
 
     python -m benchmarks.driver_memory --rows 1000000
+
+With `--slices` instead: what does it cost to count and list ten unfinished slices among so many (one picture each, two parts)?
+`--catalog` names a database of PostgreSQL for it, which must be empty; without, it is SQLite.
+
+    python -m benchmarks.driver_memory --slices 1000000
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -147,6 +153,88 @@ def drive(home: Path, models: Path) -> None:
     )
 
 
+class _Ids:
+    """Ids in ascending order, which fill a database many times as fast as random ones."""
+
+    def __init__(self, first: str) -> None:
+        self._first = first
+
+    def __getitem__(self, place: int) -> str:
+        return f"{self._first}{place:035d}"
+
+
+def fill_slices(location: str | Path, slices: int) -> None:
+    """A catalog of so many slices, all finished but ten that are spread among them."""
+    from lodestone.catalog.catalog import Catalog
+    from lodestone.catalog.tables import corpora, images, receipts, roots
+    from lodestone.catalog.tables import slices as slice_rows
+
+    now, corpus, root = datetime.now(UTC), str(uuid4()), str(uuid4())
+    image_ids, slice_ids = _Ids("a"), _Ids("b")
+    every = max(slices // _LEFT, 1)
+    common: dict[str, dict[str, Any]] = {
+        "slices": {"corpus_id": corpus, "rows": 1, "created_at": now},
+        "images": {"corpus_id": corpus, "root_id": root, "size": 1, "mtime_ns": 1, "state": "active"}
+        | {"width": 1, "height": 1, "format": "JPEG"},
+        "receipts": {"rows": 1, "size": 1, "checksum": "0" * 64, "seconds": 0.0},
+    }
+
+    def pages() -> Iterator[tuple[Any, list[dict[str, Any]]]]:
+        yield corpora, [{"corpus_id": corpus, "name": "million", "created_at": now}]
+        yield roots, [{"root_id": root, "corpus_id": corpus, "name": "pictures", "path": "/nowhere/pictures"}]
+        for table, rows_of in ((slice_rows, slice_row), (images, image_row), (receipts, receipt_rows)):
+            for start in range(0, slices, _BATCH):
+                places = range(start, min(start + _BATCH, slices))
+                yield table, [common[table.name] | row for place in places for row in rows_of(place)]
+
+    def slice_row(place: int) -> list[dict[str, Any]]:
+        return [{"slice_id": slice_ids[place], "fingerprint": slice_ids[place], "seq": place + 1}]
+
+    def image_row(place: int) -> list[dict[str, Any]]:
+        ids = {"image_id": image_ids[place], "slice_id": slice_ids[place], "hash": image_ids[place]}
+        return [{**ids, "uri": f"{place:09d}.jpg"}]
+
+    def receipt_rows(place: int) -> list[dict[str, Any]]:
+        parts = ("meta",) if place % every == 0 and place // every < _LEFT else ("lite0-v1", "meta")
+        return [{"slice_id": slice_ids[place], "part": part, "path": f"{place}.{part}"} for part in parts]
+
+    with Catalog.open(location) as catalog:
+        catalog.import_rows(pages())
+
+
+def look(location: str | Path) -> None:
+    """The program that is measured: count and list what is unfinished; prints seconds and peak memory as JSON."""
+    from lodestone.catalog.catalog import Catalog
+
+    with Catalog.open(location) as catalog:
+        corpus = catalog.corpus("million")
+        before = _peak_mb()
+        counting, listing = [], []
+        for _ in range(3):
+            started = time.perf_counter()
+            count, _rows = catalog.count_unfinished(("lite0-v1", "meta"), corpus.corpus_id)
+            counting.append(time.perf_counter() - started)
+            started = time.perf_counter()
+            listed = sum(1 for _ in catalog.unfinished_slices(("lite0-v1", "meta"), corpus.corpus_id))
+            listing.append(time.perf_counter() - started)
+    found = {"count": count, "listed": listed, "count_s": min(counting), "list_s": min(listing)}
+    print(json.dumps({**found, "more_mb": _peak_mb() - before}))
+
+
+def measure_slices(slices: int, location: str) -> None:
+    """Print what counting and listing cost."""
+    with tempfile.TemporaryDirectory(prefix="lodestone-benchmark-") as scratch:
+        where = location or f"sqlite:///{scratch}/catalog.sqlite"
+        fill_slices(where, slices)
+        found = _run("--look", where)
+        kind = where.partition("+")[0].partition(":")[0]
+        print(
+            f"|{kind}|{slices:,}|{found['listed']}|{1000 * found['count_s']:.1f}|{1000 * found['list_s']:.1f}"
+            f"|{found['more_mb']:.0f}|",
+            flush=True,
+        )
+
+
 def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -162,7 +250,11 @@ def measure(rows: int, models: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _child(home: Path, models: Path) -> dict[str, Any]:
-    command = [sys.executable, "-m", "benchmarks.driver_memory", "--drive", str(home), "--models", str(models)]
+    return _run("--drive", str(home), "--models", str(models))
+
+
+def _run(*arguments: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "benchmarks.driver_memory", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -177,12 +269,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--models", type=Path, default=load_settings().settings.models.cache.expanduser())
+    parser.add_argument("--slices", type=int, default=0)
+    parser.add_argument("--catalog", default="", help="URL of an empty database, for --slices")
+    parser.add_argument("--look", default="", help=argparse.SUPPRESS)
     parser.add_argument("--drive", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.drive:
         drive(arguments.drive, arguments.models)
         return
+    if arguments.look:
+        look(arguments.look)
+        return
     print(describe_machine())
+    if arguments.slices:
+        print("|catalog|slices|unfinished|count: ms|list: ms|memory for it: MB|")
+        print("|---|---|---|---|---|---|")
+        measure_slices(arguments.slices, arguments.catalog)
+        return
     print("|rows|slices|driver's peak MB|of which at start|ms a slice|resumed: slices|resumed: s|resumed: peak MB|")
     print("|---|---|---|---|---|---|---|---|")
     for rows in (arguments.rows // 100, arguments.rows):

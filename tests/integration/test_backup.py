@@ -19,7 +19,10 @@ from lodestone.backup.create import create_backup
 from lodestone.backup.restore import restore_backup
 from lodestone.backup.snapshots import snapshots
 from lodestone.backup.verify import prune_backup, verify_backup
+from lodestone.catalog import tables
+from lodestone.catalog.export import TABLES
 from lodestone.catalog.records import RunState, TagRecord
+from lodestone.config.home import Home
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, NotFoundError, RunFailedError
 from lodestone.files.area import FileArea
 from lodestone.indexing.compact import compact_corpus
@@ -161,6 +164,48 @@ def test_damage_in_the_home_is_left_out_and_embedded_again_after_a_restore(
         assert len(vectors_of(new, "bridge")) == 10
 
 
+def test_a_damaged_file_of_the_backup_is_copied_again_by_a_check(runtime: Runtime, tmp_path: Path) -> None:
+    area = FileArea.at(tmp_path / "backup")
+    create_backup(runtime, area)
+    victims = sorted(path for path in (tmp_path / "backup" / "files").rglob("*") if path.is_file())[:2]
+    for victim in victims:
+        victim.write_bytes(bytes(victim.stat().st_size))  # as long as it was
+    assert verify_backup(area, quick=True).damaged == 0
+    assert create_backup(runtime, area, check=True).copied == 2
+    assert verify_backup(area).damaged == 0
+
+
+def test_what_a_killed_copy_left_is_pruned(runtime: Runtime, tmp_path: Path) -> None:
+    area = FileArea.at(tmp_path / "backup")
+    create_backup(runtime, area)
+    content = {path for path in (tmp_path / "backup").rglob("*") if path.is_file()}
+    (tmp_path / "backup" / "files" / "ab").mkdir(exist_ok=True)
+    (tmp_path / "backup" / "files" / "ab" / f".{'ab' * 32}.0123456789ab.part").write_bytes(b"half")
+    prune_backup(area, keep=1)
+    assert {path for path in (tmp_path / "backup").rglob("*") if path.is_file()} == content
+
+
+def test_a_snapshot_of_the_schema_before_is_restored(runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the column that was added since; an unknown schema is refused."""
+    area = FileArea.at(tmp_path / "backup")
+    with monkeypatch.context() as patch:
+        slices = type(tables.slices)(
+            "slices", type(tables.metadata)(), *(c._copy() for c in tables.slices.c if c.name != "parts")
+        )
+        before = tuple(slices if table.name == "slices" else table for table in TABLES)
+        patch.setattr("lodestone.backup.tables.TABLES", before)
+        patch.setattr("lodestone.catalog.export.Export.__init__.__defaults__", ("0004",))
+        create_backup(runtime, area)
+    assert snapshots(area)[0].revision == "0004"
+    with open_runtime(tmp_path / "new") as new:
+        restore_backup(new, area)
+        assert _content(new) == _content(runtime)
+    manifest = next((tmp_path / "backup").rglob("manifest.json"))
+    manifest.write_text(manifest.read_text("utf-8").replace('"0004"', '"0002"'), "utf-8")
+    with open_runtime(tmp_path / "newer") as newer, pytest.raises(ConfigurationError, match="schema '0002'"):
+        restore_backup(newer, area)
+
+
 @pytest.mark.parametrize("damage", ["missing", "truncated", "flipped"])
 def test_verify_finds_every_damaged_file(runtime: Runtime, tmp_path: Path, damage: str) -> None:
     area = FileArea.at(tmp_path / "backup")
@@ -237,6 +282,32 @@ def test_a_copy_beside_the_living_home_has_an_id_of_its_own(runtime: Runtime, tm
         assert copy.home.id != runtime.home.id
 
 
+def test_a_copy_on_a_server_has_an_id_of_its_own_also_in_the_folder_of_the_living_home(
+    runtime: Runtime,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    postgres_url: str,  # noqa: F811
+) -> None:
+    area = FileArea.at(tmp_path / "backup")
+    create_backup(runtime, area)
+    settings = settings_for(tmp_path / "copy").model_copy(update={"catalog_url": postgres_url})
+    Home(settings.home).prepare()
+    Home(settings.home).settle(runtime.home.id)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with Runtime.open(settings) as copy:
+        monkeypatch.setattr(copy.catalog, "set_home_id", killed)
+        with pytest.raises(KeyboardInterrupt):
+            restore_backup(copy, area, new_id=True)
+    monkeypatch.undo()
+    with Runtime.open(settings) as copy:
+        report = restore_backup(copy, area, new_id=True)
+        assert report.home_id == copy.home.id == copy.catalog.home_id(otherwise="") != runtime.home.id
+        assert copy.catalog.count_images() == runtime.catalog.count_images()
+
+
 def test_a_file_that_is_replaced_while_it_is_copied_makes_a_new_snapshot(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,7 +355,8 @@ def test_a_cluster_comes_back_from_a_bucket(
         base = settings_for(tmp_path / "cluster")
         index = base.index.model_copy(update={"embeddings": s3.url("snapshots/embeddings")})
         with Runtime.open(base.model_copy(update={"catalog_url": postgres_url, "index": index})) as cluster:
-            restore_backup(cluster, first)
+            assert cluster.catalog.home_id(otherwise="") != runtime.home.id
+            assert restore_backup(cluster, first).home_id == runtime.home.id
             assert _content(cluster) == _content(runtime)
             assert _files(cluster.embeddings) == _files(runtime.embeddings)
             create_backup(cluster, second)

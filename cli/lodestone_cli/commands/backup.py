@@ -27,6 +27,9 @@ def create(
     to: _Where,
     thumbnails: Annotated[bool, typer.Option("--thumbnails", help="Take thumbnails too; else they are made again.")] = False,
     settings: Annotated[bool, typer.Option("--settings", help="Take lodestone.toml too; it may hold secrets.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Read what earlier snapshots copied, and copy damaged files again.")
+    ] = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
@@ -38,7 +41,7 @@ def create(
 
         with shown_progress(session) as progress:
             report = create_backup(
-                session.runtime, FileArea.at(to), thumbnails=thumbnails, settings=settings, progress=progress
+                session.runtime, FileArea.at(to), thumbnails=thumbnails, settings=settings, check=check, progress=progress
             )
         manifest = report.manifest
 
@@ -100,7 +103,8 @@ def verify(
         if found.damaged:
             raise EmbeddingsDamagedError(
                 f"snapshot {found.manifest.name}: {found.damaged:,} of {found.files:,} files are damaged: {found.problems[0]}",
-                hint="make a new snapshot while the home is there; a restore embeds again what is damaged",
+                hint="`lodestone backup create --check` copies them again while the home is there; "
+                "a restore embeds again what it lacks",
                 problems=list(found.problems),
             )
 

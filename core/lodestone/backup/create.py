@@ -26,12 +26,13 @@ from lodestone.backup.snapshots import (
     folder_of,
     new_name,
     pooled,
+    read_checked,
     total,
 )
 from lodestone.backup.tables import read_tables, write_tables
 from lodestone.catalog.records import Receipt
 from lodestone.config.settings import CONFIG_NAME
-from lodestone.errors import InvalidRequestError, NotFoundError, RunFailedError
+from lodestone.errors import EmbeddingsDamagedError, InvalidRequestError, NotFoundError, RunFailedError
 from lodestone.files.area import FileArea
 from lodestone.indexing.progress import Progress, ProgressEvent, Stage, silent
 from lodestone.stored import StoredHome
@@ -56,7 +57,13 @@ class _ChangedMeanwhile(Exception):  # noqa: N818 (a signal, handled here)
 
 
 def create_backup(
-    resources: StoredHome, area: FileArea, *, thumbnails: bool = False, settings: bool = False, progress: Progress = silent
+    resources: StoredHome,
+    area: FileArea,
+    *,
+    thumbnails: bool = False,
+    settings: bool = False,
+    check: bool = False,
+    progress: Progress = silent,
 ) -> BackupReport:
     """Add a snapshot of a home to a backup.
 
@@ -65,6 +72,7 @@ def create_backup(
         area: The backup; made if it is new.
         thumbnails: Take the thumbnails too; they are made again without.
         settings: Take `lodestone.toml` too. It may hold secrets.
+        check: Read what earlier snapshots left, and copy again what is damaged; else a file of the right size is whole.
         progress: Told of copied files.
 
     Raises:
@@ -81,7 +89,7 @@ def create_backup(
     _require_elsewhere(resources, area)
     for _ in range(_ROUNDS):
         try:
-            return _Backup(resources, area, progress).make(thumbnails=thumbnails, settings=settings)
+            return _Backup(resources, area, progress, check=check).make(thumbnails=thumbnails, settings=settings)
         except _ChangedMeanwhile:
             continue
     raise RunFailedError(
@@ -105,10 +113,11 @@ def _require_elsewhere(resources: StoredHome, area: FileArea) -> None:
 
 
 class _Backup:
-    def __init__(self, resources: StoredHome, area: FileArea, progress: Progress) -> None:
+    def __init__(self, resources: StoredHome, area: FileArea, progress: Progress, *, check: bool) -> None:
         self._from = resources
         self._area = area
         self._progress = progress
+        self._check = check
         self._copied = 0
         self._copied_bytes = 0
 
@@ -126,7 +135,7 @@ class _Backup:
             count, size = count + 1, size + receipt.size
             if count % _AT_ONCE == 0 or count == expected:
                 self._progress(
-                    ProgressEvent(Stage.LOAD, done=count, total=expected, failures=len(lacking), detail="embeddings")
+                    ProgressEvent(Stage.COPY, done=count, total=expected, failures=len(lacking), detail="embeddings")
                 )
         if thumbnails:
             self._copy_thumbnails()
@@ -171,7 +180,7 @@ class _Backup:
 
     def _copy(self, receipt: Receipt) -> tuple[str | None, int]:
         target = pooled(receipt.checksum)
-        if self._area.size(target) == receipt.size:
+        if self._is_there(receipt.checksum, receipt.size):
             return None, 0
         try:
             content = self._from.embeddings.read(receipt.path)
@@ -184,6 +193,15 @@ class _Backup:
         self._area.write(target, content)
         return None, int(content.size)
 
+    def _is_there(self, checksum: str, size: int) -> bool:
+        if not self._check:
+            return self._area.size(pooled(checksum)) == size
+        try:
+            read_checked(self._area, pooled(checksum), size=size, checksum=checksum)
+        except EmbeddingsDamagedError:
+            return False
+        return True
+
     def _others(self, *, settings: bool) -> Iterator[OtherFile]:
         home = self._from.home
         found = sorted(path for path in home.artifacts.rglob("*") if path.is_file() and not path.name.startswith("."))
@@ -192,7 +210,7 @@ class _Backup:
         for path in found:
             content = path.read_bytes()
             checksum = str(blake3(content).hexdigest())
-            if self._area.size(pooled(checksum)) != len(content):
+            if not self._is_there(checksum, len(content)):
                 self._area.write(pooled(checksum), content)
                 self._copied += 1
                 self._copied_bytes += len(content)
@@ -208,7 +226,7 @@ class _Backup:
                 self._copied += 1
                 self._copied_bytes += len(data)
             if number % _AT_ONCE == 0:
-                self._progress(ProgressEvent(Stage.VERIFY, done=number, detail="thumbnails"))
+                self._progress(ProgressEvent(Stage.COPY, done=number, detail="thumbnails"))
 
 
 def _receipts(area: FileArea, tables: Iterable[Any]) -> Iterator[Receipt]:

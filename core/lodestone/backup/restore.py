@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.backup.snapshots import THUMBNAILS, Manifest, pooled, read_checked, snapshot, total
 from lodestone.backup.tables import read_tables
-from lodestone.catalog.migrate import REVISIONS
+from lodestone.catalog.export import READABLE
 from lodestone.catalog.records import RunState
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError
 from lodestone.files.area import FileArea
@@ -62,9 +62,9 @@ def restore_backup(
         OutOfSpaceError: no space for the home.
     """
     manifest = snapshot(area, name)
-    if manifest.revision != REVISIONS[-1]:
+    if manifest.revision not in READABLE:
         raise ConfigurationError(
-            f"the snapshot {manifest.name!r} has catalog schema {manifest.revision!r}, not {REVISIONS[-1]!r}",
+            f"the snapshot {manifest.name!r} has catalog schema {manifest.revision!r}, none of {', '.join(READABLE)}",
             hint=f"restore it with Lodestone {manifest.lodestone}, then upgrade",
         )
     catalog = resources.catalog  # makes the home
@@ -151,7 +151,7 @@ def _restore_embeddings(resources: StoredHome, area: FileArea, manifest: Manifes
                 if not there:
                     lacking.add((row["slice_id"], row["part"]))
             done += len(some)
-            progress(ProgressEvent(Stage.LOAD, done=done, total=expected, failures=len(lacking), detail="embeddings"))
+            progress(ProgressEvent(Stage.COPY, done=done, total=expected, failures=len(lacking), detail="embeddings"))
     return lacking
 
 

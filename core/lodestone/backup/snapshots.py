@@ -200,6 +200,6 @@ def _manifest(area: FileArea, name: str) -> Manifest | None:
 def _damaged(area: FileArea, path: str, what: str) -> EmbeddingsDamagedError:
     return EmbeddingsDamagedError(
         f"the file {f'{area.location}/{path}'!r} {what}",
-        hint="`lodestone backup verify` lists what is damaged; `lodestone backup create` makes a new snapshot",
+        hint="`lodestone backup verify` lists what is damaged; `lodestone backup create --check` copies it again",
         path=path,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from lodestone.backup.snapshots import FILES, SNAPSHOTS, Manifest, pooled, read_checked, snapshot, snapshots, total
+from lodestone.backup.snapshots import FILES, SNAPSHOTS, THUMBNAILS, Manifest, pooled, read_checked, snapshot, snapshots, total
 from lodestone.backup.tables import read_tables
 from lodestone.errors import EmbeddingsDamagedError
 from lodestone.indexing.progress import Progress, ProgressEvent, Stage, silent
@@ -71,9 +71,9 @@ def verify_backup(area: FileArea, *, name: str | None = None, quick: bool = Fals
 
 
 def prune_backup(area: FileArea, *, keep: int) -> tuple[int, int]:
-    """Delete all snapshots but the last `keep`, unfinished ones, and files that no snapshot needs: (snapshots, files) deleted.
+    """Delete all snapshots but the last `keep`, and files that no snapshot needs: (snapshots, files) deleted.
 
-    Not while a backup is being made.
+    Unfinished snapshots and files go as well. Not while a backup is being made.
     """
     finished = snapshots(area)
     kept = finished[-keep:] if keep > 0 else []
@@ -85,6 +85,8 @@ def prune_backup(area: FileArea, *, keep: int) -> tuple[int, int]:
     unneeded = [stored.path for stored in area.files(FILES) if stored.path.rpartition("/")[2] not in needed]
     for path in unneeded:
         area.delete(path)
+    for folder in (FILES, THUMBNAILS):
+        area.sweep(folder)
     return len(gone), len(unneeded)
 
 

@@ -26,6 +26,8 @@ TABLES: Final[tuple[Table, ...]] = tuple(  # a table after those that it refers 
     table for table in tables.metadata.sorted_tables if table.name not in _OF_THE_DATABASE
 )
 _PAGE: Final = 1000
+# Whose rows can come in: what was added since has a default, or is worked out from them.
+READABLE: Final = REVISIONS[REVISIONS.index("0004") :]
 
 
 @dataclass(frozen=True, slots=True)

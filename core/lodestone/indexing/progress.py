@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Stage(StrEnum):
-    """Stages of an index run, in order, and of training."""
+    """Stages of an index run, in order, and of training and backups."""
 
     DISCOVER = "discover"
     START = "start"
@@ -21,6 +21,7 @@ class Stage(StrEnum):
     PROMOTE = "promote"
     DONE = "done"
     ASK = "ask"
+    COPY = "copy"
 
 
 @dataclass(frozen=True, slots=True)
