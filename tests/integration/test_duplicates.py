@@ -20,7 +20,7 @@ from lodestone_schemas.api import SearchRequest, SearchResponse
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("duplicates")
     pictures = home / "pictures"
     pictures.mkdir()
@@ -32,7 +32,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.copy(pictures / f"{Path(COFFEE).stem}.png", pictures / "coffee again.png")
     with open_runtime(home) as runtime:
         index_paths(runtime, IndexRequest((pictures,), corpus="photos"))
-        find_duplicates(runtime.catalog, runtime.store, runtime.home, runtime.catalog.corpus("photos"), space="bridge")
+        corpus = runtime.catalog.corpus("photos")
+        find_duplicates(runtime.catalog, runtime.store, runtime.home, corpus, space="bridge", thumbnails=runtime.thumbnails)
     return home
 
 
@@ -89,7 +90,7 @@ def test_commands_find_and_list_copies(folder: Path) -> None:
     home = folder / "home"
     found = run_here("duplicates", "find", "--exact", "--output", "json", home=home)
     assert (found.code, found.json[0]["exact"], found.json[0]["near"]) == (0, 4, None)
-    found = run_here("duplicates", "find", "--corpus", "photos", "--distance", "0.05", home=home)
+    found = run_here("duplicates", "find", "--corpus", "photos", home=home)
     assert found.code == 0, found.err
     assert "photos: 4 equal files in 2 groups; 5 pictures that look alike in 2 groups" in found.out
     listed = run_here("duplicates", "list", "--kind", "near", "--limit", "1", "--output", "json", home=home)
@@ -104,5 +105,5 @@ def test_a_space_that_was_never_loaded_and_a_distance_that_makes_no_sense_are_re
     corpus = runtime.catalog.corpus("photos")
     for wrong in ({"space": "nope"}, {"space": "bridge", "distance": 1.5}, {"space": "bridge", "distance": float("nan")}):
         with pytest.raises(InvalidRequestError) as caught:
-            find_duplicates(runtime.catalog, runtime.store, runtime.home, corpus, **wrong)  # type: ignore[arg-type]
+            find_duplicates(runtime.catalog, runtime.store, runtime.home, corpus, thumbnails=runtime.thumbnails, **wrong)
         assert caught.value.hint

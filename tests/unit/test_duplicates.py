@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -70,6 +70,17 @@ def test_pictures_as_close_as_asked_are_pairs_however_many_copies_there_are(stor
     assert distances[40, 41] == pytest.approx(0.01, abs=1e-3)
     wider = search_of(store, tmp_path, 0.21).run(after)
     assert (IDS[40], IDS[42]) in {(first, second) for first, second, _ in wider}
+
+
+def test_who_asks_may_say_which_of_the_close_ones_are_copies(store: EdgeStore, tmp_path: Path) -> None:
+    def alike(pairs: Sequence[tuple[str, str]]) -> list[bool]:
+        return [{IDS.index(first) % 3, IDS.index(second) % 3} == {0} for first, second in pairs]
+
+    journal = tmp_path / "journal.jsonl"
+    found = NearSearch(store, "clip-1", corpus_id="mine", distance=0.05, journal=journal, alike=alike, rule="thirds").run(after)
+    # of 40 equal pictures 14 are said to be copies; a picture whose close ones are not all copies is not asked for more
+    assert found
+    assert all(IDS.index(first) % 3 == IDS.index(second) % 3 == 0 for first, second, _ in found)
 
 
 def test_a_stopped_search_goes_on_where_it_was(store: EdgeStore, tmp_path: Path) -> None:

@@ -36,8 +36,8 @@ def find(
         typer.Option("--space", help="Where pictures are compared; default: the profile's first.", show_default=False),
     ] = None,
     distance: Annotated[
-        float, typer.Option("--distance", min=0.0, max=1.0, help="How unlike copies may be: 1 - cosine of their vectors.")
-    ] = 0.05,
+        float, typer.Option("--distance", min=0.0, max=1.0, help="Which pictures are compared: 1 - cosine of vectors.")
+    ] = 0.4,
     exact: Annotated[bool, typer.Option("--exact", help="Only files of equal content; reads no vectors.")] = False,
     restart: Annotated[bool, typer.Option("--restart", help="Begin anew, even where a stopped search could go on.")] = False,
     home: HomeOption = None,
@@ -61,6 +61,7 @@ def find(
                 runtime.home,
                 one,
                 space=space or runtime.profile.spaces[0],
+                thumbnails=runtime.thumbnails,
                 distance=distance,
                 restart=restart,
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from typing import Final
@@ -11,14 +11,16 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.duplicates import EXACT, NEAR
 from lodestone.catalog.records import Corpus, DuplicateRecord, ImageState, RunState
 from lodestone.config.home import Home
-from lodestone.duplicates.near import NearSearch, grouped
+from lodestone.duplicates.likeness import ALIKE, Likeness
+from lodestone.duplicates.near import Alike, NearSearch, grouped
 from lodestone.errors import InvalidRequestError
+from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.pulse import Pulse
 from lodestone.indexing.tasks import this_worker
 from lodestone.store.base import VectorStore
 
 KIND: Final = "duplicates"
-DEFAULT_DISTANCE: Final = 0.05
+DEFAULT_DISTANCE: Final = 0.4
 _KNOWN_AT_ONCE: Final = 10_000
 
 
@@ -68,6 +70,7 @@ def find_duplicates(
     corpus: Corpus,
     *,
     space: str,
+    thumbnails: ThumbnailStore,
     distance: float = DEFAULT_DISTANCE,
     restart: bool = False,
     told: Callable[[int, int], None] = lambda _done, _total: None,
@@ -82,7 +85,8 @@ def find_duplicates(
         home: Keeps the journal of an unfinished search.
         corpus: Whose pictures.
         space: In which vectors are compared.
-        distance: 1 - cosine, at most; 0 finds pictures that the model cannot tell apart.
+        thumbnails: Are laid over each other.
+        distance: 1 - cosine, at most, of pictures that are compared.
         restart: Begin anew, even where an unfinished search could go on.
         told: Hears how many pictures were asked about, and how many there are.
 
@@ -90,7 +94,9 @@ def find_duplicates(
         InvalidRequestError: the distance is not in [0, 1], or the space has no collection.
     """
     if not 0 <= distance <= 1:
-        raise InvalidRequestError(f"a distance of {distance} is not between 0 and 1", hint="0.05 finds most resized copies")
+        raise InvalidRequestError(
+            f"a distance of {distance} is not between 0 and 1", hint="0.4 finds nearly all copies; less takes less time"
+        )
     collection = store.aliases().get(space)
     if collection is None:
         raise InvalidRequestError(
@@ -102,7 +108,15 @@ def find_duplicates(
         with Pulse(catalog, run.run_id):
             report = find_exact(catalog, corpus)
             journal = home.path / KIND / f"{corpus.corpus_id}-{collection}-{distance:g}.jsonl"
-            search = NearSearch(store, collection, corpus_id=corpus.corpus_id, distance=distance, journal=journal)
+            search = NearSearch(
+                store,
+                collection,
+                corpus_id=corpus.corpus_id,
+                distance=distance,
+                journal=journal,
+                alike=_laid_over_each_other(catalog, Likeness(thumbnails)),
+                rule=f"thumbnails {ALIKE}",
+            )
             if restart:
                 search.forget()
             total, done = catalog.count_images(corpus.corpus_id, ImageState.ACTIVE), 0
@@ -141,6 +155,14 @@ def list_groups(catalog: Catalog, *, kind: str | None = None, corpus: Corpus | N
         )
         if len(shown) > 1:
             yield DuplicateGroup(of_kind, names.get(members[0].corpus_id, ""), group_id, shown)
+
+
+def _laid_over_each_other(catalog: Catalog, likeness: Likeness) -> Alike:
+    def alike(pairs: Sequence[tuple[str, str]]) -> list[bool]:
+        images = catalog.images({image_id for pair in pairs for image_id in pair})
+        return [a in images and b in images and likeness.alike(images[a].hash, images[b].hash) for a, b in pairs]
+
+    return alike
 
 
 def _living(catalog: Catalog, image_ids: set[str]) -> set[str]:

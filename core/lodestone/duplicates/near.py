@@ -1,6 +1,7 @@
 """Which pictures of a corpus look alike? Each one's nearest neighbours in a space, as far as the vectors are close enough.
 
-Distance is 1 - cosine. Pictures are asked for in batches, in the order of their ids; after each batch a journal holds what was
+Distance is 1 - cosine. Where vectors alone do not tell, whoever asks for the search says which of the close ones are copies
+(likeness.py). Pictures are asked for in batches, in the order of their ids; after each batch a journal holds what was
 found, so that a search that was stopped goes on from there. Then groups are made, so that every member is within the distance
 of its group's representative: a chain of pictures, each a little unlike the one before, is not one group.
 """
@@ -20,6 +21,8 @@ _BATCH: Final = 64  # pictures asked about at once
 _NEIGHBOURS: Final = 16  # of each, at first
 _MOST: Final = 1_024  # of each, however many copies there are
 _Pair = tuple[str, str, float]
+Alike = Callable[[Sequence[tuple[str, str]]], Sequence[bool]]
+"""Which pairs of close pictures (their ids) are copies."""
 
 
 class NearSearch:
@@ -31,15 +34,28 @@ class NearSearch:
         corpus_id: Both pictures are of this corpus.
         distance: At most, in [0, 2].
         journal: A file of its own for the search, so that it can go on after a stop.
+        alike: Has the last word on every pair; None: all that are close are copies.
+        rule: Says by which `alike` a journal was made.
     """
 
-    def __init__(self, store: VectorStore, collection: str, *, corpus_id: str, distance: float, journal: Path) -> None:
+    def __init__(
+        self,
+        store: VectorStore,
+        collection: str,
+        *,
+        corpus_id: str,
+        distance: float,
+        journal: Path,
+        alike: Alike | None = None,
+        rule: str = "",
+    ) -> None:
         self._store = store
         self._collection = collection
         self._within = Filter(must=(MatchAny("corpus", (corpus_id,)),))
         self._distance = distance
         self._journal = journal
-        self._header = {"collection": collection, "corpus": corpus_id, "distance": distance}
+        self._alike = alike
+        self._header = {"collection": collection, "corpus": corpus_id, "distance": distance, "rule": rule}
 
     def run(self, ids_after: Callable[[str], Iterable[str]], *, told: Callable[[int], None] = lambda _: None) -> list[_Pair]:
         """All pairs, each once with the lower id first; removes the journal.
@@ -97,18 +113,32 @@ class NearSearch:
         limit, found = _NEIGHBOURS, []
         while waiting:
             queries = [VectorQuery(vector, limit=limit + 1, filter=self._within) for vector in waiting.values()]
-            again = {}
             answers = self._store.search(self._collection, queries)
-            for (image_id, vector), answer in zip(waiting.items(), answers, strict=True):
-                close = self._close(answer)
-                if len(close) > limit and limit < _MOST:  # every neighbour is a copy: there may be more
+            close = {image_id: self._close(answer) for image_id, answer in zip(waiting, answers, strict=True)}
+            copies = self._copies(close)
+            again = {}
+            for image_id, vector in waiting.items():
+                if len(copies[image_id]) == len(close[image_id]) > limit and limit < _MOST:  # all are copies: there may be more
                     again[image_id] = vector
-                    continue
-                found += [
-                    (min(image_id, other), max(image_id, other), distance) for other, distance in close if other != image_id
-                ]
+                else:
+                    found += [
+                        (min(image_id, other), max(image_id, other), distance)
+                        for other, distance in copies[image_id]
+                        if other != image_id
+                    ]
             waiting, limit = again, min(4 * limit, _MOST)
         return list(dict.fromkeys(found))
+
+    def _copies(self, close: Mapping[str, Sequence[tuple[str, float]]]) -> dict[str, list[tuple[str, float]]]:
+        """Those of each picture's close ones, itself included, that are copies."""
+        pairs = [(image_id, other) for image_id, others in close.items() for other, _ in others if other != image_id]
+        if self._alike is None or not pairs:
+            return {image_id: list(others) for image_id, others in close.items()}
+        alike = {pair for pair, is_copy in zip(pairs, self._alike(pairs), strict=True) if is_copy}
+        return {
+            image_id: [(other, distance) for other, distance in others if other == image_id or (image_id, other) in alike]
+            for image_id, others in close.items()
+        }
 
     def _close(self, answer: Neighbours) -> list[tuple[str, float]]:
         distances = ((other, max(0.0, 1.0 - float(score))) for other, score in zip(answer.ids, answer.scores, strict=True))
