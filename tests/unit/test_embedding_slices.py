@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,31 @@ def test_small_and_empty_slices_work(tmp_path: Path, rows: int) -> None:
     assert matrix_of(read_part(FileArea.at(tmp_path), _write(tmp_path, table), verify=True), "v").shape == (rows, 4)
     captions = captions_table([], np.empty((0, 384), np.float32))
     assert read_part(FileArea.at(tmp_path), _write(tmp_path, captions)).schema.equals(captions_schema(384))
+
+
+def test_part_of_a_table_is_a_read_only_view_of_its_rows() -> None:
+    vectors = np.arange(40, dtype=np.float16).reshape(10, 4)
+    table = outputs_table([str(row) for row in range(10)], ["h"] * 10, {"v": vectors})
+    part = matrix_of(table.slice(3, 5), "v")
+    np.testing.assert_array_equal(part, vectors[3:8])
+    assert not part.flags.writeable
+    np.testing.assert_array_equal(matrix_of(pa.concat_tables([table.slice(8), table.slice(0, 2)]), "v"), vectors[[8, 9, 0, 1]])
+
+
+def test_vectors_with_nulls_are_refused() -> None:
+    holed = pa.table({"v": pa.FixedSizeListArray.from_arrays(pa.array([1, None], pa.float16()), 1)})
+    with pytest.raises(ValueError, match="'v' has 1 nulls"):
+        matrix_of(holed, "v")
+
+
+def test_reading_vectors_does_not_import_pandas(tmp_path: Path) -> None:
+    written = _write(tmp_path)
+    name = next(iter(_outputs()))
+    program = (
+        "import sys; import pyarrow.parquet as pq; from lodestone.embeddings.tables import matrix_of; "
+        "assert matrix_of(pq.ParquetFile(sys.argv[1]).read(), sys.argv[2]).size; assert 'pandas' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program, tmp_path / written.path, name], check=True)
 
 
 def test_arrays_that_do_not_fit_are_refused() -> None:
