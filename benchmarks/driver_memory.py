@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from benchmarks.machine import describe_machine
+from benchmarks.machine import describe_machine, verdict
 
 GOAL_MB = 500
 _BATCH = 5_000
@@ -296,7 +296,7 @@ def main() -> None:
             f"|{resumed['slices']}|{resumed['seconds']:.1f}|{resumed['peak_mb']:.0f}|",
             flush=True,
         )
-    print(f"goal: below {GOAL_MB} MB at {arguments.rows:,} rows: {'yes' if whole['peak_mb'] < GOAL_MB else 'no'}")
+    print(f"goal: below {GOAL_MB} MB at {arguments.rows:,} rows: {verdict(met=whole['peak_mb'] < GOAL_MB)}")
 
 
 if __name__ == "__main__":

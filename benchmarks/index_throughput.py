@@ -1,9 +1,9 @@
 """How fast does the index job run beside a plain multi-process loop, and does its memory stay flat?
 
-Both embed the same generated pictures with the same models on the same cores, in turns, each as a program of its own from
-start to exit: the job with discovery, hashing, thumbnails, catalog, workers' start, loading and verification of collections;
-the peer (peer_loop.py) with nothing but decoding, models and Parquet. Processor seconds stand beside the wall clock: on a busy
-machine they say more.
+Both embed the same generated pictures with the same models, batches and threads on the same cores, in turns (who is first
+changes, and the files are in memory before), each as a program of its own from start to exit: the job with discovery, hashing,
+thumbnails, catalog, workers' start, loading and verification of collections; the peer (peer_loop.py) with nothing but decoding,
+models and Parquet. Processor seconds stand beside the wall clock: on a busy machine they say more.
 
 The fixed cost is what is left of the seconds of a small and a large run when their pictures are taken off (the straight line
 through both, at no picture); the peer's own is printed beside it.
@@ -11,6 +11,7 @@ through both, at no picture); the peer's own is printed beside it.
     python -m benchmarks.index_throughput --pictures 10000 --models FOLDER
     python -m benchmarks.index_throughput --pictures 10000 --executor ray --models FOLDER
     python -m benchmarks.index_throughput --memory 1000 10000 --models FOLDER
+    python -m benchmarks.index_throughput --profile --pictures 1000 --models FOLDER
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -32,7 +32,10 @@ from typing import Any
 
 import psutil
 
+from benchmarks.index_profile import profile
+from benchmarks.machine import describe_machine, verdict
 from benchmarks.pictures import generate
+from lodestone.models.hardware import cores
 
 _ROOT = Path(__file__).resolve().parent.parent
 _POLL_S = 0.1
@@ -130,7 +133,7 @@ def _job(pictures: Path, count: int, scratch: Path, arguments: Any) -> Measured:
 def _peer(pictures: Path, count: int, scratch: Path, arguments: Any) -> Measured:  # noqa: ANN401 - argparse
     out = scratch / "peer"
     shutil.rmtree(out, ignore_errors=True)
-    options = ["--pictures", str(pictures), "--out", str(out), "--models", str(arguments.models)]
+    options = ["--pictures", str(pictures), "--out", str(out), "--models", str(arguments.models), "--processes", str(cores())]
     return measure([sys.executable, "-m", "benchmarks.peer_loop", *options], count)
 
 
@@ -148,6 +151,7 @@ def main() -> None:
     parser.add_argument("--pictures", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=1, help="turns of peer and job")
     parser.add_argument("--memory", type=int, nargs="*", help="only the job, at these numbers of pictures")
+    parser.add_argument("--profile", action="store_true", help="where the processor time goes, stage by stage; twice the work")
     parser.add_argument("--models", type=Path, required=True, help="the shared model cache")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "lodestone-benchmark")
     parser.add_argument("--executor", default="auto")
@@ -157,7 +161,10 @@ def main() -> None:
     if arguments.job:
         job_once(arguments.job, arguments.home, arguments.models, arguments.executor)
         return
-    print(f"{platform.platform()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    if arguments.profile:
+        print(profile(arguments.pictures, rounds=arguments.rounds, models=arguments.models, cache=arguments.cache))
+        return
+    print(f"{describe_machine()}, load {os.getloadavg()[0]:.1f}")
     with tempfile.TemporaryDirectory(prefix="lodestone-benchmark-") as scratch:
         for count in arguments.memory or ():
             folder = arguments.cache / f"{count}"
@@ -165,31 +172,41 @@ def main() -> None:
             _show("job", _job(folder, count, Path(scratch), arguments))
         if arguments.memory:
             return
-        folder = arguments.cache / f"{arguments.pictures}"
-        generate(folder, arguments.pictures)
-        peers, jobs = [], []
-        for _ in range(arguments.rounds):
-            peers.append(_peer(folder, arguments.pictures, Path(scratch), arguments))
-            _show("peer", peers[-1])
-            jobs.append(_job(folder, arguments.pictures, Path(scratch), arguments))
-            _show("job", jobs[-1])
-    small = max(arguments.pictures // _SMALL_SHARE, 1)
-    generate(arguments.cache / f"{small}", small)
-    small_peer = _peer(arguments.cache / f"{small}", small, Path(scratch), arguments)
-    _show("peer", small_peer)
-    small_job = _job(arguments.cache / f"{small}", small, Path(scratch), arguments)
-    _show("job", small_job)
-    share = sum(job.rate for job in jobs) / sum(peer.rate for peer in peers)
-    work = sum(peer.processor_seconds for peer in peers) / sum(job.processor_seconds for job in jobs)
-    print(f"job / peer: {share:.2f} by the clock (goal {GOAL}), {work:.2f} by processor seconds")
-    print(f"fixed cost: job {_fixed(small_job, jobs):.1f} s (goal {FIXED_GOAL_S}), peer {_fixed(small_peer, peers):.1f} s")
+        large = _compare(arguments.pictures, Path(scratch), arguments)
+        small = _compare(max(arguments.pictures // _SMALL_SHARE, 1), Path(scratch), arguments)
+    share = _mean(large["peer"], "seconds") / _mean(large["job"], "seconds")
+    work = _mean(large["peer"], "processor_seconds") / _mean(large["job"], "processor_seconds")
+    print(f"job / peer: {share:.2f} by the clock, {work:.2f} by processor seconds")
+    print(f"goal: {GOAL} by the clock: {verdict(met=share >= GOAL)}")
+    fixed = {name: _fixed(small[name], large[name], "seconds") for name in large}
+    work_fixed = {name: _fixed(small[name], large[name], "processor_seconds") for name in large}
+    print(f"fixed cost: job {fixed['job']:.1f} s ({work_fixed['job']:.1f} processor s),", end=" ")
+    print(f"peer {fixed['peer']:.1f} s ({work_fixed['peer']:.1f} processor s)")
+    print(f"goal: at most {FIXED_GOAL_S:.0f} s by the clock: {verdict(met=fixed['job'] <= FIXED_GOAL_S)}")
 
 
-def _fixed(small: Measured, large: Sequence[Measured]) -> float:
-    """Seconds at no picture, on the line through a small run and the mean of large ones."""
-    seconds = sum(one.seconds for one in large) / len(large)
-    slope = (seconds - small.seconds) / (large[0].pictures - small.pictures)
-    return small.seconds - slope * small.pictures
+def _compare(count: int, scratch: Path, arguments: Any) -> dict[str, list[Measured]]:  # noqa: ANN401 - argparse
+    """Both programs over `count` pictures, in turns."""
+    folder = arguments.cache / f"{count}"
+    for path in generate(folder, count):
+        path.read_bytes()  # in memory for both, whoever is first
+    found: dict[str, list[Measured]] = {"peer": [], "job": []}
+    for number in range(arguments.rounds):
+        for name in list(found) if number % 2 == 0 else reversed(found):
+            found[name].append({"peer": _peer, "job": _job}[name](folder, count, scratch, arguments))
+            _show(name, found[name][-1])
+    return found
+
+
+def _mean(runs: Sequence[Measured], what: str) -> float:
+    return float(sum(getattr(one, what) for one in runs) / len(runs))
+
+
+def _fixed(small: Sequence[Measured], large: Sequence[Measured], what: str) -> float:
+    """Seconds at no picture, on the line through the means of small and of large runs."""
+    low, high = _mean(small, what), _mean(large, what)
+    slope = (high - low) / (large[0].pictures - small[0].pictures)
+    return low - slope * small[0].pictures
 
 
 if __name__ == "__main__":

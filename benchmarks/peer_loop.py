@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 CHUNK = 250
-BATCH = 16
+BATCH = 4  # as the job: passes of 16 take as long a picture on a core
 BACKBONES = ("efficientnet-lite0", "efficientnet-lite2")
 DRAFT_MARGIN = 1.5  # decode no smaller than this many times the largest model input
 
@@ -44,6 +44,14 @@ def run(pictures: Sequence[Path], out: Path, *, models: Path, processes: int = 2
     if done != len(pictures):
         raise RuntimeError(f"{done} of {len(pictures)} pictures were embedded")
     return time.perf_counter() - started
+
+
+def run_here(pictures: Sequence[Path], out: Path, *, models: Path) -> None:
+    """What one process of the loop does, in this one: to be profiled."""
+    out.mkdir(parents=True, exist_ok=True)
+    _start(str(models), str(out))
+    for start in range(0, len(pictures), CHUNK):
+        _chunk((start // CHUNK, list(pictures[start : start + CHUNK])))
 
 
 def _start(models: str, out: str) -> None:
@@ -69,18 +77,27 @@ def _chunk(numbered: tuple[int, list[Path]]) -> int:
     for start in range(0, len(paths), BATCH):
         inputs: list[list[np.ndarray[Any, Any]]] = [[] for _ in _models]
         for path in paths[start : start + BATCH]:
-            with Image.open(path) as image:
-                width, height = image.size
-                reduced = _draft_scale(image.size, max(sides))
-                if reduced > 1:
-                    image.draft(None, (width // reduced, height // reduced))
-                rgb = image.convert("RGB")
+            rgb, (width, height) = _decoded(path, max(sides))
             meta.append({"image_id": str(uuid.uuid4()), "uri": path.name, "width": width, "height": height})
             for model, batch in zip(_models, inputs, strict=True):
                 batch.append(model.prepare(rgb))
         for model, batch in zip(_models, inputs, strict=True):
             for output, rows in model.embed(np.stack(batch)).items():
                 columns.setdefault((model.name, output), []).append(rows)
+    _write(number, meta, columns)
+    return len(paths)
+
+
+def _decoded(path: Path, side: int) -> tuple[Image.Image, tuple[int, int]]:
+    with Image.open(path) as image:
+        width, height = image.size
+        reduced = _draft_scale(image.size, side)
+        if reduced > 1:
+            image.draft(None, (width // reduced, height // reduced))
+        return image.convert("RGB"), (width, height)
+
+
+def _write(number: int, meta: list[dict[str, Any]], columns: dict[tuple[str, str], list[np.ndarray[Any, Any]]]) -> None:
     ids = pa.array([row["image_id"] for row in meta])
     pq.write_table(pa.Table.from_pylist(meta), _out / f"{number:05d}.meta.parquet")
     for model in _models:
@@ -89,7 +106,6 @@ def _chunk(numbered: tuple[int, list[Path]]) -> int:
             values = np.concatenate(columns[model.name, spec.name])
             table[spec.name] = pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), spec.dim)
         pq.write_table(pa.table(table), _out / f"{number:05d}.{model.name}.parquet", use_dictionary=["image_id"])
-    return len(paths)
 
 
 def _draft_scale(size: tuple[int, int], side: int) -> int:

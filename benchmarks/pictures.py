@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import multiprocessing as mp
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -19,15 +20,23 @@ _FOLDER = 500  # pictures a folder
 
 
 def generate(folder: Path, count: int, *, seed: int = 7) -> list[Path]:
-    """Make sure that `folder` holds pictures 0 to count - 1 and return their paths. Existing ones are kept."""
+    """Make sure that `folder` holds pictures 0 to count - 1 and return their paths. Existing ones are kept.
+
+    Folders beside each other share their pictures by hard links: each picture is made once. Never write into one.
+    """
+    shared = folder.parent / f"made-{seed}"
     paths = [folder / f"{number // _FOLDER:03d}" / f"{number:06d}.jpg" for number in range(count)]
-    todo = [(number, path, seed) for number, path in enumerate(paths) if not path.exists()]
-    if todo:
-        for parent in {path.parent for _, path, _ in todo}:
-            parent.mkdir(parents=True, exist_ok=True)
+    todo = [(number, path) for number, path in enumerate(paths) if not path.exists()]
+    made = [shared / path.relative_to(folder) for _, path in todo]
+    for parent in {path.parent for path in (*made, *(path for _, path in todo))}:
+        parent.mkdir(parents=True, exist_ok=True)
+    if missing := [(number, path, seed) for (number, _), path in zip(todo, made, strict=True) if not path.exists()]:
         with mp.get_context("spawn").Pool(os.cpu_count()) as pool:
-            for _ in pool.imap_unordered(_write, todo, chunksize=32):
+            for _ in pool.imap_unordered(_write, missing, chunksize=32):
                 pass
+    for (_, path), source in zip(todo, made, strict=True):
+        with suppress(FileExistsError):  # somebody else made it meanwhile
+            path.hardlink_to(source)
     return paths
 
 

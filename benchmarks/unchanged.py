@@ -16,6 +16,7 @@ import cProfile
 import os
 import pstats
 import resource
+import statistics
 import sys
 import tempfile
 import time
@@ -28,7 +29,7 @@ from uuid import uuid4
 
 import blake3
 
-from benchmarks.machine import describe_machine, spread, table
+from benchmarks.machine import describe_machine, spread, table, verdict
 from lodestone.catalog.records import ImageRecord, ImageState, Receipt, Root, SliceRecord
 from lodestone.config.settings import IndexSettings, ModelSettings, Settings, load_settings
 from lodestone.indexing.report import IndexRequest
@@ -36,7 +37,7 @@ from lodestone.indexing.run import index_paths
 from lodestone.indexing.tasks import SliceParts
 from lodestone.runtime import Runtime
 
-GOAL_SECONDS: Final = 60.0  # of 100,000 files
+GOAL_SECONDS: Final = 60.0  # for up to 100,000 files
 _FOLDER_FILES: Final = 1000
 _SLICE: Final = 256
 
@@ -136,11 +137,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print()
     rows = [
         ("what", "seconds", "files a second"),
-        (f"`lodestone index` over {chosen.files:,} unchanged files", spread(ours), f"{chosen.files / min(ours):,.0f}"),
-        ("peer: os.walk and os.stat of the same files", spread(peer), f"{chosen.files / min(peer):,.0f}"),
+        (
+            f"`lodestone index` over {chosen.files:,} unchanged files",
+            spread(ours),
+            f"{chosen.files / statistics.median(ours):,.0f}",
+        ),
+        ("peer: os.walk and os.stat of the same files", spread(peer), f"{chosen.files / statistics.median(peer):,.0f}"),
     ]
     print(table(rows))
-    print(f"\nGoal: under {GOAL_SECONDS:.0f} s for 100,000 files. Peak memory of the process: {memory:.0f} MB.")
+    most = GOAL_SECONDS * max(chosen.files / 100_000, 1)
+    print(f"\nGoal: under {most:.0f} s: {verdict(met=statistics.median(ours) < most)}.")
+    print(f"Peak memory of the process: {memory:.0f} MB.")
     return 0
 
 
