@@ -190,3 +190,38 @@ def test_hashing_many_files_keeps_their_order_and_one_missing_file_costs_no_othe
     assert isinstance(results[7], ImageError)
     assert results[7].details["reason"] == "missing"
     assert results[:7] + results[8:] == [hash_file(path) for path in paths if path.exists()]
+
+
+def test_folder_of_very_many_files_is_read_some_at_a_time_and_loses_none(tmp_path, monkeypatch):
+    names = [f"{number:02}.jpg" for number in range(20)]
+    _touch(*(tmp_path / name for name in (*names, "sub/a.jpg")))
+    monkeypatch.setattr("lodestone.indexing.discover._HELD", 6)
+    scandir, handed = os.scandir, []
+
+    class Counted:
+        def __init__(self, path):
+            self.inner = scandir(path)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.close()
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            handed.append(entry := next(self.inner))
+            return entry
+
+        def close(self):
+            self.inner.close()
+
+    monkeypatch.setattr(os, "scandir", Counted)
+    found = discover(tmp_path)
+    first = next(found).uri
+    assert len(handed) == 6
+    rest = [file.uri for file in found]
+    assert sorted([first, *rest]) == [*names, "sub/a.jpg"]
+    assert rest[-1] == "sub/a.jpg"

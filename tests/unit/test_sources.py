@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,13 +71,14 @@ def test_bucket_is_listed_without_reading_an_object_and_read_by_locators_elsewhe
 def test_flat_level_is_listed_page_by_page_and_told_versions_need_no_request_for_each(
     s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    s3.put("photos", {f"in/{i:04}.jpg": b"%d" % i for i in range(1100)} | {"in/deep/x.jpg": b"x", "in/deep/er/y.jpg": b"y"})
+    monkeypatch.setattr("lodestone.sources.s3._NAMES", 10)
+    s3.put("photos", {f"in/{i:04}.jpg": b"%d" % i for i in range(45)} | {"in/deep/x.jpg": b"x", "in/deep/er/y.jpg": b"y"})
     s3.requests.clear()
     stream = source_of(Named("object", s3.url("photos/in")), FileSystems()).items(print)
     first = next(stream)
     assert len(s3.requests) <= 2  # the first page, and perhaps the one that is fetched while it is gone through
     rest = list(stream)
-    assert {first.uri, *(one.uri for one in rest)} == {f"{i:04}.jpg" for i in range(1100)} | {"deep/x.jpg", "deep/er/y.jpg"}
+    assert {first.uri, *(one.uri for one in rest)} == {f"{i:04}.jpg" for i in range(45)} | {"deep/x.jpg", "deep/er/y.jpg"}
     s3.requests.clear()
     told = list(Reader().identify([first, *rest]))
     assert s3.requests == []
@@ -148,7 +150,7 @@ def test_denied_and_missing_objects_cost_one_picture_each_and_expired_credential
 def test_a_place_that_is_not_there_or_cannot_be_listed_is_named(s3: S3Server) -> None:
     with pytest.raises(SourceError, match="photos/nothing"):
         locate(s3.url("photos/nothing"))
-    with pytest.raises(SourceError, match="nobucket"):
+    with pytest.raises(SourceError, match="nobucket/x cannot be listed: the bucket does not exist"):
         locate(s3.url("nobucket/x"))
     s3.lives = 0
     with pytest.raises(SourceError, match="expired"):
@@ -253,6 +255,21 @@ def test_unchanged_archive_is_not_read_again_and_a_changed_one_is(tmp_path: Path
     assert again.settled.keeps("s.tar/a.jpg")
     os.utime(path, ns=(1, 1))
     assert len(list(ContainerSource(str(tmp_path), "tar", FileSystems(), known=known).items(print))) == 1
+
+
+def test_a_name_that_an_archive_repeats_is_listed_once_however_many_lie_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lodestone.sources.seen._RECENT", 4)
+    names = [f"{i % 13:02}.jpg" for i in range(40)]
+    with tarfile.open(tmp_path / "s.tar", "w") as archive:
+        for number, name in enumerate(names):
+            member = tarfile.TarInfo(name)
+            member.size = 2
+            archive.addfile(member, io.BytesIO(b"%02d" % number))
+    found = list(source_of(locate(tmp_path / "s.tar"), FileSystems()).items(print))
+    assert [one.uri for one in found] == [f"s.tar/{i:02}.jpg" for i in range(13)]
+    assert [read(one) for one in found] == [b"%02d" % i for i in range(13)]
 
 
 # Tables

@@ -1,6 +1,6 @@
 """Which picture files lie below a folder?
 
-The walk streams (memory holds one folder's names at a time), is sorted within each folder, follows symbolic links to folders
+The walk streams (memory holds 10,000 names of a folder at a time, and these are sorted), follows symbolic links to folders
 without ever looping, and reports what it could not read instead of stopping.
 
 Skipped, and not counted as failures: names that begin with "." (hidden by custom), the folders in `SKIPPED_FOLDERS`, files
@@ -16,6 +16,7 @@ import stat
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from lodestone.errors import InvalidRequestError, NotFoundError
@@ -36,6 +37,8 @@ PICTURE_EXTENSIONS = (
 # Folders of derived pictures that cataloguing tools leave among the originals: Synology's and QNAP's thumbnails.
 SKIPPED_FOLDERS = frozenset({"@eaDir", ".@__thumb"})
 
+_HELD = 10_000  # names of one folder
+
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})  # a broken link, one to itself, or gone since the listing
 
 
@@ -55,6 +58,8 @@ def discover(
     skip: Collection[Inode] = (),
 ) -> Iterator[FoundFile]:
     """Yield the picture files below `root`, folder by folder, each folder's files before its sub-folders, in code point order.
+
+    The files of a folder with more than 10,000 names are in order within every 10,000 of them alone.
 
     `root` may also be one file, which is then yielded whatever its extension (its uri is its name). A folder without pictures
     yields nothing: what that means is the caller's to say. Each folder is visited once; where several paths lead to it, the one
@@ -104,13 +109,7 @@ def _walk(
             continue
         visited.add(folder.identity)
         folders: list[_Folder] = []
-        try:
-            with os.scandir(folder.path) as listing:
-                entries = sorted(listing, key=lambda entry: entry.name)
-        except OSError as error:
-            report(UnreadablePath(uri_of(folder.relative), Path(folder.path), error.strerror or str(error)))
-            continue
-        for entry in entries:
+        for entry in _entries(folder, report):
             if entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS:
                 continue
             relative = f"{folder.relative}/{entry.name}" if folder.relative else entry.name
@@ -126,6 +125,16 @@ def _walk(
             elif found is not None:
                 (links if found.is_link else folders).append(found)
         stack.extend(reversed(folders))
+
+
+def _entries(folder: _Folder, report: Callable[[UnreadablePath], None]) -> Iterator[os.DirEntry[str]]:
+    """Sorted as far as they are held: an entry that was looked at takes 900 bytes."""
+    try:
+        with os.scandir(folder.path) as listing:
+            while some := sorted(islice(listing, _HELD), key=lambda entry: entry.name):
+                yield from some
+    except OSError as error:
+        report(UnreadablePath(uri_of(folder.relative), Path(folder.path), error.strerror or str(error)))
 
 
 def _look_at(entry: os.DirEntry[str], relative: str, follow_symlinks: bool) -> FoundFile | _Folder | None:

@@ -76,14 +76,19 @@ class Settled:
     listed: list[Container] = field(default_factory=list)
     unchanged: list[Container] = field(default_factory=list)
     incomplete: list[str] = field(default_factory=list)
+    _kept: set[str] = field(default_factory=set, repr=False, compare=False)
+    _counted: tuple[int, int] = field(default=(0, 0), repr=False, compare=False)
 
     def keeps(self, uri: str) -> bool:
         """Whether a picture that was not listed may not be called gone."""
         if not self.unchanged and not self.incomplete:
             return False
-        kept = {container.uri for container in self.unchanged} | set(self.incomplete)
+        counted = (len(self.unchanged), len(self.incomplete))
+        if counted != self._counted:  # asked about every picture: thousands of archives are gone through once
+            self._kept = {container.uri for container in self.unchanged} | set(self.incomplete)
+            self._counted = counted
         parts = uri.split("/")
-        return any("/".join(parts[:end]) in kept for end in range(1, len(parts)))
+        return any("/".join(parts[:end]) in self._kept for end in range(1, len(parts)))
 
 
 class Source(ABC):

@@ -33,6 +33,7 @@ from lodestone.sources.locators import (
 from lodestone.sources.objects import list_objects
 from lodestone.sources.patterns import Pattern
 from lodestone.sources.rows import Rows, lance_version, open_rows, picture_bytes
+from lodestone.sources.seen import Seen
 from lodestone.sources.tars import tar_pictures
 from lodestone.sources.trouble import Trouble, read_failure, source_error, trouble_of
 from lodestone.sources.urls import Url, is_url
@@ -152,12 +153,11 @@ class ContainerSource(Source):
             raise source_error(error, _shown(where), doing="read") from error
 
     def _pictures(self, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
-        seen: set[int] = set()  # of one archive or table alone
+        seen = Seen()
         try:
             found = self._of_tar(container) if self._kind == TAR else self._of_table(container, report)
             for file in found:
-                if hash(file.uri) not in seen:  # a repeated name: the first one counts
-                    seen.add(hash(file.uri))
+                if seen.add(file.uri):  # of a repeated name, the first one counts
                     yield file
         except OSError as error:
             raise source_error(error, _shown(container.where), doing="read") from error

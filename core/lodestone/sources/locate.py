@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -162,15 +163,20 @@ def _matching(kind: str, base: str, names: str) -> Named:
 
 def _kind_in(folder: str) -> str:
     """`folder` at the first picture, so that folders of pictures answer at once; else what there is instead."""
-    other = FOLDER
-    for _, inner, names in os.walk(folder, followlinks=False):
-        inner[:] = sorted(name for name in inner if not name.startswith("."))
-        if any(name.lower().endswith(LANCE) for name in inner):
-            other = TABLE
-            inner[:] = [name for name in inner if not name.lower().endswith(LANCE)]
-        for name in names:
-            if is_picture_name(name):
-                return FOLDER
-            if not name.startswith("."):
-                other = _kind_of(name) or other
+    other, inner = FOLDER, [folder]
+    while inner:
+        below: list[str] = []
+        with suppress(OSError), os.scandir(inner.pop()) as listing:  # looking closer says what is wrong with it
+            for entry in listing:
+                if entry.name.startswith("."):
+                    continue
+                if not entry.is_dir():
+                    if is_picture_name(entry.name):
+                        return FOLDER
+                    other = _kind_of(entry.name) or other
+                elif entry.name.lower().endswith(LANCE):
+                    other = TABLE
+                elif not entry.is_symlink():
+                    below.append(entry.path)
+        inner += sorted(below, reverse=True)
     return other

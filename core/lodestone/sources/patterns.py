@@ -29,9 +29,12 @@ class Pattern:
     text: str
     literal: bool = False
     _compiled: re.Pattern[str] | None = field(default=None, repr=False, compare=False)
+    _names: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        if self.text and not self.literal:
+        if self.literal:
+            object.__setattr__(self, "_names", frozenset(self.text.split("\n")))
+        elif self.text:
             object.__setattr__(self, "_compiled", re.compile("|".join(_regex(line) for line in self.text.split("\n"))))
 
     @property
@@ -44,7 +47,8 @@ class Pattern:
         if not self.text:
             return True
         if self._compiled is None:
-            return any(relative == line or relative.startswith(f"{line}/") for line in self.text.split("\n"))
+            parts = relative.split("/")  # a shell may have named thousands, and every picture is asked about
+            return any("/".join(parts[:end]) in self._names for end in range(1, len(parts) + 1))
         return self._compiled.fullmatch(relative) is not None
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 60.0
 _ATTEMPTS: Final = 4
+_NAMES: Final = 1000  # of a page: the most that S3 gives
 # Options that mean the same to both. A URL with others is listed by pyarrow, so that reading and listing never differ.
 _SHARED: Final = frozenset({"region", "endpoint_override", "scheme", "anonymous"})
 
@@ -109,7 +110,7 @@ class Pages:
         Raises:
             OSError: the listing is denied, or nothing answers.
         """
-        found = self._ask(Prefix=prefix, Delimiter="/", **({"ContinuationToken": start} if start else {}))
+        found = self._ask(Prefix=prefix, Delimiter="/", MaxKeys=_NAMES, **({"ContinuationToken": start} if start else {}))
         entries = [Entry(one["Prefix"][len(prefix) : -1], is_folder=True) for one in found.get("CommonPrefixes", ())]
         entries += [_entry(one, prefix) for one in found.get("Contents", ()) if one["Key"] != prefix]  # itself: a marker
         is_there = bool(entries) or bool(found.get("Contents")) or not prefix or bool(start)

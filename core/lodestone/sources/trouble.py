@@ -66,6 +66,8 @@ def source_error(error: BaseException, where: str, *, doing: str = "listed") -> 
             "check the URL and the network, and run the same command again",
         ),
     }[trouble]
+    if any(word in str(error).lower() for word in _NO_BUCKET):
+        why, hint = "the bucket does not exist", "check the URL; was the bucket deleted? What was indexed from it is kept"
     return SourceError(f"{where} cannot be {doing}: {why} ({_first_line(error)})", hint=hint, reason=trouble.value)
 
 
