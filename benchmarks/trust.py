@@ -28,7 +28,7 @@ from benchmarks.machine import describe_machine, table
 from benchmarks.quality import Collection, load, part, read_table
 from lodestone.backbones.base import BackboneOutputs
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import QueryRecord
+from lodestone.catalog.learning import QueryRecord
 from lodestone.config.settings import ModelSettings, TrustSettings
 from lodestone.evaluation.compare import compare_paired, estimate
 from lodestone.evaluation.metrics import first_ranks

@@ -16,16 +16,8 @@ from tests.support.catalogs import embed_slice, make_root, picture
 from lodestone.catalog import migrate
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.engine import make_engine
-from lodestone.catalog.records import (
-    EngineState,
-    FeedbackRecord,
-    ImageRecord,
-    ImageState,
-    QueryRecord,
-    TagRecord,
-    TopicRecord,
-    TrustEvent,
-)
+from lodestone.catalog.learning import FeedbackRecord, QueryRecord, TopicRecord, TrustEvent
+from lodestone.catalog.records import EngineState, ImageRecord, ImageState, TagRecord
 from lodestone.errors import NotFoundError
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pytest
 from lodestone.access.keys import ApiKey, key_id_of
 from lodestone.access.sight import Sight
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import QueryRecord
+from lodestone.catalog.learning import QueryRecord
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.query.filters import restriction
 from lodestone.store.base import Filter, MatchAny

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import QueryRecord
+from lodestone.catalog.learning import QueryRecord
 from lodestone.query.fusion import RankedList, mean_distance
 from lodestone.query.rescore import ALL_GUIDES
 from lodestone.query.trace import Trace

@@ -10,7 +10,7 @@ import pytest
 from tests.support.catalogs import make_root, picture
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import QueryRecord
+from lodestone.catalog.learning import QueryRecord
 from lodestone.config.profiles import PROFILES
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError, InvalidRequestError

@@ -17,7 +17,7 @@ from lodestone_cli.session import Session, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.catalog.records import TrustEvent
+    from lodestone.catalog.learning import TrustEvent
     from lodestone_schemas.api import TrustPage
 
 app = typer.Typer(help="What feedback has taught about the spaces, topic by topic.", no_args_is_help=True)

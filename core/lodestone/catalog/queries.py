@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Row, delete, select, tuple_
 
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
-from lodestone.catalog.records import FeedbackRecord, QueryRecord
+from lodestone.catalog.learning import FeedbackRecord, QueryRecord
 from lodestone.catalog.sql import insert_ignoring, placed, upsert
 
 _NEWEST = (tables.queries.c.created_at.desc(), tables.queries.c.query_id.desc())

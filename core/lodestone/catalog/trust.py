@@ -14,9 +14,9 @@ from sqlalchemy import Connection, delete, func, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.engine import CatalogBase
+from lodestone.catalog.learning import FeedbackRecord, TopicRecord, TrustEvent
 from lodestone.catalog.queries import feedback_row
 from lodestone.catalog.reader import Reader
-from lodestone.catalog.records import FeedbackRecord, TopicRecord, TrustEvent
 from lodestone.catalog.sql import chunks, insert_ignoring, upsert
 
 _PAGE = 200  # events a page: each holds a vector

@@ -18,7 +18,7 @@ from lodestone_schemas.api import QueryInfo, QueryPage, ReplayResult, SearchRequ
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
-    from lodestone.catalog.records import QueryRecord
+    from lodestone.catalog.learning import QueryRecord
     from lodestone.generators.cache import GuideCache
     from lodestone.query.engine import QueryEngine
 

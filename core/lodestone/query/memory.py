@@ -7,7 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from lodestone.catalog.records import QueryRecord
+from lodestone.catalog.learning import QueryRecord
 from lodestone.config.settings import TagSettings
 from lodestone.query.guide_log import told
 from lodestone.query.trace import Trace

@@ -16,7 +16,7 @@ from uuid import uuid4
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.catalog.records import FeedbackRecord, TrustEvent
+from lodestone.catalog.learning import FeedbackRecord, TrustEvent
 from lodestone.config.settings import TrustSettings
 from lodestone.errors import CatalogError, InvalidRequestError, NotFoundError, UnknownNameError
 from lodestone.query.trace import Trace, load_trace
