@@ -10,6 +10,7 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
@@ -71,7 +72,7 @@ def check_nodes(settings: Settings, embeddings: FileArea, paths: Sequence[str] =
     """
     nodes = working_nodes()
     check_placement(settings, nodes=len(nodes))
-    views = _look_around(embeddings, nodes, [str(Path(path).absolute()) for path in paths])
+    views = _look_around(embeddings, nodes, witnesses(paths))
     if strange := [view for view in views if view.version != __version__]:
         raise ConfigurationError(
             f"{_named(strange, 'has', 'have')} Lodestone {strange[0].version}; this is {__version__}",
@@ -90,6 +91,18 @@ def check_nodes(settings: Settings, embeddings: FileArea, paths: Sequence[str] =
             hint="put the pictures on a mount that every node has, or index them from an object store",
         )
     return len(nodes)
+
+
+def witnesses(paths: Sequence[str]) -> list[str]:
+    """What a node must have to see these paths: them, and something in each folder, for a mount that is missing is an empty one."""
+    found: list[str] = []
+    for path in paths:
+        whole = Path(path).absolute()
+        found.append(str(whole))
+        if whole.is_dir():
+            with os.scandir(whole) as entries:
+                found += [entry.path for entry in islice(entries, 1)]
+    return found
 
 
 def _look_around(embeddings: FileArea, nodes: Sequence[dict[str, Any]], paths: Sequence[str]) -> list[NodeView]:

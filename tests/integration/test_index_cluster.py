@@ -54,6 +54,14 @@ try:
         print("receipt", flush=True)
         if options.get("wait"):
             sys.stdin.readline()
+    if options.get("actors"):
+        import ray
+        from ray._private.state import actors
+
+        job = ray.JobID.from_hex(ray.get_runtime_context().get_job_id())
+        found = [(one["ActorClassName"], one["Address"]["NodeID"], one["Pid"]) for one in actors(job_id=job).values()]
+        gpus = [node["NodeID"] for node in ray.nodes() if node["Resources"].get("GPU")]
+        print(json.dumps({"actors": found, "gpus": gpus}), flush=True)
 except LodestoneError as error:
     answers = {"code": error.code, "message": error.message, "hint": error.hint}
 finally:
@@ -87,30 +95,52 @@ def _driver(folder: Path, nodes: RayNodes, name: str, **options: Any) -> subproc
     )
 
 
-def _answers(driver: subprocess.Popen[str]) -> Any:
+def _lines(driver: subprocess.Popen[str]) -> list[str]:
     output, _ = driver.communicate(timeout=200)
     assert driver.returncode == 0
-    return json.loads(output.splitlines()[-1])
+    return output.splitlines()
 
 
-def test_both_shapes_give_the_same_vectors(nodes: RayNodes, tmp_path: Path) -> None:
+def _answers(driver: subprocess.Popen[str]) -> Any:
+    return json.loads(_lines(driver)[-1])
+
+
+def test_both_shapes_give_the_same_vectors_and_decoding_stays_away_from_the_gpus(nodes: RayNodes, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 24)
     (tmp_path / "photos" / "broken.jpg").write_bytes(b"no picture")
     shapes: dict[str, dict[str, Any]] = {
         "fat": {"actors": 2},
         "split": {"gpus_per_actor": 0.5, "decoders": 2, "cpus_per_decoder": 1},  # two actors share the only GPU
     }
-    found = {}
+    found, placed = {}, {}
     for shape, cluster in shapes.items():
-        answers = _answers(_driver(tmp_path, nodes, shape, cluster={"shape": shape, **cluster}))
+        driver = _driver(tmp_path, nodes, shape, actors=True, cluster={"shape": shape, **cluster})
+        *_, told, last = _lines(driver)
+        answers = json.loads(last)
         assert len(answers) == _SLICES
         assert not any(answer["error"] for answer in answers)
         assert sum(answer["embedded"] for answer in answers) == 24
         assert [uri for answer in answers for uri in answer["failures"]] == ["broken.jpg"]
-        assert len({answer["worker"] for answer in answers}) == 2
         found[shape] = {key: vector for answer in answers for key, vector in answer["vectors"].items()}
+        placed[shape] = json.loads(told)
     assert len(found["fat"]) == 24
     assert found["fat"] == found["split"]
+    assert _count(placed["fat"], "SliceWorker") == 2
+    assert [_count(placed["split"], kind) for kind in ("DecodeWorker", "PixelWorker")] == [2, 2]
+    decoders, models = (_places(placed["split"], kind) for kind in ("DecodeWorker", "PixelWorker"))
+    assert models
+    assert not decoders & models  # by Ray's own books nobody is both, and the models are where the GPU is
+    assert {node for node, _ in models} == set(placed["split"]["gpus"])
+    assert not any("DecodeWorker" in name and "PixelWorker" in name for name, _, _ in placed["split"]["actors"])
+
+
+def _count(placed: dict[str, Any], kind: str) -> int:
+    return sum(kind in name for name, _, _ in placed["actors"])
+
+
+def _places(placed: dict[str, Any], kind: str) -> set[tuple[str, int]]:
+    """Node and process of actors of a kind, as far as they were started."""
+    return {(node, pid) for name, node, pid in placed["actors"] if kind in name and pid}
 
 
 def test_a_lost_node_costs_nothing_and_a_new_one_works(nodes: RayNodes, tmp_path: Path) -> None:

@@ -176,3 +176,13 @@ def test_a_node_looks_for_the_nonce_and_the_pictures_itself(tmp_path: Path) -> N
     assert (seen.nonce, seen.missing, seen.version) == (True, (), __version__)
     blind = nodes.look(FileArea.at(tmp_path / "elsewhere"), "probe-1", [str(tmp_path / "none")])
     assert (blind.nonce, blind.missing) == (False, (str(tmp_path / "none"),))
+
+
+def test_a_node_where_the_mount_is_an_empty_folder_does_not_see_the_pictures(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / "one.jpg").write_bytes(b"1")
+    wanted = nodes.witnesses([str(photos)])
+    assert nodes.look(FileArea.at(tmp_path), "probe-1", wanted).missing == ()
+    (photos / "one.jpg").unlink()  # as a node sees it that has not mounted them
+    assert nodes.look(FileArea.at(tmp_path), "probe-1", wanted).missing == (str(photos / "one.jpg"),)
