@@ -88,11 +88,7 @@ class Stages:
         """
         for stage, places in stages.items():
             for place in places:
-                module, _, path = place.partition(":")
-                owner: Any = importlib.import_module(module)
-                *outer, name = path.split(".")
-                for part in outer:
-                    owner = getattr(owner, part)
+                owner, name = locate(place)
                 setattr(owner, name, self.timed(stage, getattr(owner, name)))
 
     def timed(self, stage: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -115,6 +111,16 @@ class Stages:
                     self.seconds[stage.format(getattr(args[0], "name", "")) if "{}" in stage else stage] += own
 
         return call
+
+
+def locate(place: str) -> tuple[Any, str]:
+    """The module or class that holds `module:name` or `module:Class.name`, and the name in it."""
+    module, _, path = place.partition(":")
+    owner: Any = importlib.import_module(module)
+    *outer, name = path.split(".")
+    for part in outer:
+        owner = getattr(owner, part)
+    return owner, name
 
 
 def once(program: str, pictures: Path, out: Path, models: Path) -> dict[str, float]:
