@@ -52,7 +52,7 @@ def print_plan(console: Console, planned: Planned) -> None:
     )
     worst = min(run.efficiency for run in planned.simulated)
     hours = made.hours + made.index_hours * (1 / worst - 1)
-    console.print(f"[bold]{time_text(hours * _SECONDS_AN_HOUR)}[/] in all, limited by [bold]{_LIMITS[made.bottleneck]}[/]")
+    console.print(f"[bold]{time_text(hours * _SECONDS_AN_HOUR)}[/] in all, limited by [bold]{_limit(made)}[/]")
     if planned.seconds_here is not None:
         console.print(f"[bold]{time_text(planned.seconds_here)}[/] on this machine, as measured {planned.age}")
     for title, rows in _sections(planned):
@@ -71,6 +71,15 @@ def print_plan(console: Console, planned: Planned) -> None:
         guess = note.startswith("a guess")
         notes.add_row("[yellow]![/]" if guess else "-", f"[yellow]{note}[/]" if guess else note)
     console.print(notes)
+
+
+def _limit(made: Plan) -> str:
+    """What to improve first: the slowest stage, unless what goes before or after it takes longer."""
+    if made.discover_hours > max(made.index_hours, made.build_hours):
+        return "listing and hashing (one driver)"
+    if made.build_hours > made.index_hours:
+        return "building graphs (cores)"
+    return _LIMITS[made.bottleneck]
 
 
 def _machines(planned: Planned) -> str:

@@ -30,6 +30,31 @@ def test_a_plan_fits_into_eighty_columns_and_names_what_limits(tmp_path: Path, p
     assert "memory to buy" in told.out
 
 
+def test_workers_that_wait_for_the_store_are_not_taken_for_slow_ones(tmp_path: Path) -> None:
+    options = ("--gpu", "a100", "--gpus", "1000", "--network-gbit", "9999", "--output", "json")
+    told = cli(tmp_path / "home", "plan", "--images", "1M", *options).json
+    assert told["plan"]["bottleneck"] == "record"
+    assert all(0.6 < run["efficiency"] <= 1 for run in told["simulation"])
+    assert any("wave_slices = 400" in said for said in told["assumptions"])
+
+
+@pytest.mark.parametrize(
+    ("options", "limit"),
+    [
+        (("--gpu", "h100", "--gpus", "900", "--network-gbit", "900"), "limited by listing and hashing"),
+        (("--gpu", "h100", "--network-gbit", "900", "--source", "objects", "--build-cores", "500"), "limited by the driver"),
+        (
+            ("--gpu", "h100", "--network-gbit", "9999", "--source", "objects", "--build-cores", "1"),
+            "limited by building graphs",
+        ),
+        (("--gpu", "t4", "--source", "objects"), "limited by reading"),
+        (("--cores", "4"), "limited by decoding and models"),
+    ],
+)
+def test_the_first_thing_told_is_what_to_improve(tmp_path: Path, options: tuple[str, ...], limit: str) -> None:
+    assert limit in cli(tmp_path / "home", "plan", "--images", "5M", *options).out
+
+
 def test_planning_makes_no_home(tmp_path: Path) -> None:
     told = cli(tmp_path / "home", "plan", "--images", "1M")
     assert told.code == 0, told.err

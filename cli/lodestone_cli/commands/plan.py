@@ -181,6 +181,8 @@ def plan(
             workload = replace(workload, replication=CLUSTER_REPLICATION)  # what the store makes of several servers
             made = make_plan(workload, cluster, rates)
         simulated = _simulate(settings, made, cluster, hours=(failures, node_failures), stragglers=measured is None)
+        if (busy := cluster.gpus or cluster.model_cores) > settings.index.wave_slices:
+            notes = (*notes, f"index.wave_slices = {settings.index.wave_slices} gives {busy:,} workers too little: raise it")
         said = (*notes, *assumptions(workload, cluster, rates))
         on_this = None if measured is None else _seconds_here(settings, measured, workload, rates)
         facts = _facts(workload, cluster, made, rates, measured, simulated)
@@ -267,11 +269,14 @@ def _simulate(
     from lodestone.planner.simulate import Scenario, simulate
 
     workers = max(cluster.gpus or cluster.model_cores, 1)
+    shared = {"read", "record", "load"}  # one network, one driver, one store: slices go through them one after the other
+    theirs = min(stage.images_per_second for stage in made.stages if stage.stage in shared)
+    own = min(stage.images_per_second for stage in made.stages if stage.stage in {"models", "decode and models"})
     limits = settings.index
     scenario = Scenario(
         images=min(made.slices * limits.slice_size, max(_SIMULATED, 20 * workers * limits.slice_size)),
         workers=workers,
-        rate=made.images_per_second / workers,
+        rate=own / workers,
         slice_size=limits.slice_size,
         workers_per_node=cluster.gpus_per_node,
         hours_between_failures=hours[0],
@@ -279,10 +284,12 @@ def _simulate(
         attempts=limits.attempts,
         wave_slices=limits.wave_slices,
         wave_seconds=limits.wave_s,
+        driver_seconds=limits.slice_size / theirs,
     )
     if not stragglers:
         scenario = replace(scenario, straggler_share=0.0)
-    return tuple(simulate(scenario, seed=seed) for seed in range(_SEEDS))
+    ideal = scenario.images / made.images_per_second
+    return tuple(replace(simulate(scenario, seed=seed), ideal_seconds=ideal) for seed in range(_SEEDS))
 
 
 def _facts(

@@ -46,8 +46,12 @@ def assumptions(workload: Workload, cluster: Cluster, rates: Rates) -> tuple[str
         said.append(f"{rates.object_wait_s * 1000:.0f} ms to an object's first byte ({_plain(rates.source('object_wait_s'))})")
     if workload.images > _MEASURED_TO:
         said.append(f"graphs and searches grow as measured up to {_MEASURED_TO:,} points; nothing larger was built")
-    if workload.images > _MANY and workload.guides:
-        said.append("guides are merged into two searches a space above ten million pictures: planned, not yet done by queries")
+    if workload.images > _MANY and workload.guides > 1:
+        unmerged = len(workload.spaces) * (1 + workload.guides)
+        said.append(
+            "a guess: guides merged into two searches a space above ten million pictures, as designed;"
+            f" queries do not merge them yet and make {unmerged} in each shard"
+        )
     if cluster.gpus + cluster.model_cores > 1:
         said.append("network and cores are yours alone; the driver's machine writes to catalog and store at these rates")
     return tuple(said)
