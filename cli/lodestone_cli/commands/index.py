@@ -124,6 +124,7 @@ def _named(paths: list[str]) -> list[Path | str]:
     return [path if "://" in path else Path(path).expanduser() for path in paths]
 
 
+_SLOW = 10  # pictures a second below which a tenth is told
 _CHANGES = {
     "new": "new",
     "changed": "changed",
@@ -148,9 +149,8 @@ def print_report(console: Console, report: IndexReport) -> None:
         f"[bold]{counted(report.images, 'picture')}[/] can be found in {escape(report.corpus)}  ({changes or 'nothing found'})"
     )
     if embedded := report.counts.get("embedded", 0):
-        console.print(
-            f"embedded {embedded:,} in {report.seconds:.1f} s: {report.rate:.0f} images/s ({report.executor})", style="dim"
-        )
+        rate = f"{report.rate:.0f}" if report.rate >= _SLOW else f"{report.rate:.1f}"
+        console.print(f"embedded {embedded:,} in {report.seconds:.1f} s: {rate} images/s ({report.executor})", style="dim")
     if report.resumed:
         console.print(f"finished what run {report.resumed[:8]} left", style="dim")
     if report.deaths:
