@@ -19,7 +19,8 @@ from lodestone.errors import LodestoneError, RunFailedError
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
 from lodestone_jobs.attempts import ActorAttempts, Attempts, FolderAttempts
 from lodestone_jobs.cluster import JoinedRay, LocalRay, RayHost
-from lodestone_jobs.pipeline import PipelineHost, Pools, pools_for, receipts
+from lodestone_jobs.nodes import working_nodes
+from lodestone_jobs.pipeline import PipelineHost, Pools, Room, pools_for, receipts
 from lodestone_jobs.quiet import stderr_of_libraries
 
 WINDOW: Final = 400  # slices of one dataset: bounds the driver's memory; a dataset costs about two seconds
@@ -109,10 +110,8 @@ class RayDataExecutor:
     def _pools(self) -> Pools:
         if self._cluster is None:
             return Pools(self._workers, _ACTOR_CPUS)
-        import ray
-
-        has = self._ray.answered(ray.cluster_resources)
-        return pools_for(self._cluster, cpus=has.get("CPU", 0.0), gpus=has.get("GPU", 0.0))
+        resources = [node["Resources"] for node in self._ray.answered(working_nodes)]
+        return pools_for(self._cluster, [Room(each.get("CPU", 0.0), each.get("GPU", 0.0)) for each in resources])
 
     def _run(self, window: dict[str, bytes], pools: Pools) -> Iterator[SliceReceipt]:
         from ray.exceptions import RayError

@@ -94,7 +94,7 @@ def check_nodes(settings: Settings, embeddings: FileArea, paths: Sequence[str] =
 
 
 def witnesses(paths: Sequence[str]) -> list[str]:
-    """What a node must have to see these paths: them, and something in each folder, for a mount that is missing is an empty one."""
+    """What a node must have to see these paths: them, and something in each folder. A mount that is missing is an empty one."""
     found: list[str] = []
     for path in paths:
         whole = Path(path).absolute()

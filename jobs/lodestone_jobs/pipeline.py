@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +25,7 @@ from lodestone_jobs.workers import MESSAGE, SliceWorker
 if TYPE_CHECKING:
     from ray.data import Dataset
 
+_ROUNDING: Final = 1e-9  # three tenths hold three of a tenth
 _SPARE_CPUS: Final = 1.0  # of a cluster, for Ray Data's own tasks
 
 
@@ -47,32 +48,48 @@ class Pools:
     decoder_cpus: float = 0.0
 
 
-def pools_for(cluster: ClusterSettings, *, cpus: float, gpus: float) -> Pools:
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What one node has for actors."""
+
+    cpus: float
+    gpus: float = 0.0
+
+    def actors(self, cpus: float, gpus: float) -> int:
+        """How many that ask for so much fit it. A share of a GPU is of one GPU."""
+        fitting = int(self.cpus / cpus + _ROUNDING)
+        if gpus:
+            fitting = min(fitting, int(self.gpus) * int(1 / gpus + _ROUNDING) if gpus < 1 else int(self.gpus / gpus))
+        return fitting
+
+
+def pools_for(cluster: ClusterSettings, nodes: Sequence[Room]) -> Pools:
     """What fits a cluster, where the settings do not say: the GPUs first, then the CPUs that are left, but for one.
 
     Args:
         cluster: What is asked for.
-        cpus: That the cluster has.
-        gpus: That the cluster has.
+        nodes: That there are.
 
     Raises:
-        ConfigurationError: not one actor fits.
+        ConfigurationError: not one actor fits; it would wait for ever for its place.
     """
+    cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
     one, gpu = cluster.cpus_per_actor, cluster.gpus_per_actor
     decoder = cluster.cpus_per_decoder if cluster.shape == "split" else 0.0
-    if gpu > gpus or one + decoder > cpus:
+    room = sum(node.actors(one, gpu) for node in nodes)
+    if not room or one + decoder > cpus or all(node.cpus < decoder for node in nodes):
+        largest = max(nodes, key=lambda node: (node.gpus, node.cpus), default=Room(0.0))
         raise ConfigurationError(
-            f"no actor fits the cluster: it has {cpus:g} CPUs and {gpus:g} GPUs; one asks for {one:g} CPUs and {gpu:g} GPUs"
+            f"no actor fits the cluster: it has {cpus:g} CPUs and {gpus:g} GPUs, its largest node {largest.cpus:g} and "
+            f"{largest.gpus:g}; one asks for {one:g} CPUs and {gpu:g} GPUs"
             + (f", a decoder for {decoder:g} CPUs" if decoder else ""),
-            hint="lower cluster.gpus_per_actor or cluster.cpus_per_actor, or give the cluster more nodes",
+            hint="lower cluster.gpus_per_actor or cluster.cpus_per_actor, or give the cluster more or larger nodes",
         )
     free = max(cpus - _SPARE_CPUS, one + decoder)
     fitting = (free - decoder) / one
-    if gpu:
-        fitting = min(fitting, gpus / gpu)
-    elif decoder:
+    if decoder and not gpu:
         fitting = free / (one + decoder)  # both kinds want the same CPUs
-    actors = cluster.actors or max(int(fitting), 1)
+    actors = cluster.actors or max(min(int(fitting), room), 1)
     if not decoder:
         return Pools(actors, one, gpu)
     decoders = cluster.decoders or max(int((free - actors * one) / decoder), 1)

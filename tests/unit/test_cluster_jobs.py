@@ -20,7 +20,7 @@ from lodestone.indexing.pictures import PreparedPicture
 from lodestone.indexing.tasks import RowFailure, SliceRow, SliceTask
 from lodestone_jobs import nodes
 from lodestone_jobs.attempts import FolderAttempts
-from lodestone_jobs.pipeline import Pools, pools_for
+from lodestone_jobs.pipeline import Pools, Room, pools_for
 from lodestone_jobs.split import join, part
 
 
@@ -60,12 +60,12 @@ def test_addresses_and_shares_of_gpus() -> None:
 
 
 def test_as_many_actors_as_fit() -> None:
-    assert pools_for(ClusterSettings(), cpus=6, gpus=0) == Pools(5, 1.0)
-    assert pools_for(ClusterSettings(gpus_per_actor=0.5), cpus=64, gpus=4) == Pools(8, 1.0, 0.5)
-    split = pools_for(ClusterSettings(shape="split", gpus_per_actor=0.5), cpus=64, gpus=4)
+    assert pools_for(ClusterSettings(), [Room(6)]) == Pools(5, 1.0)
+    assert pools_for(ClusterSettings(gpus_per_actor=0.5), [Room(64, 4)]) == Pools(8, 1.0, 0.5)
+    split = pools_for(ClusterSettings(shape="split", gpus_per_actor=0.5), [Room(32), Room(32, 4)])
     assert split == Pools(8, 1.0, 0.5, decoders=55, decoder_cpus=1.0)  # one CPU is left for Ray Data's own tasks
-    assert pools_for(ClusterSettings(actors=3), cpus=6, gpus=0).actors == 3
-    tight = pools_for(ClusterSettings(shape="split"), cpus=2, gpus=0)
+    assert pools_for(ClusterSettings(actors=3), [Room(6)]).actors == 3
+    tight = pools_for(ClusterSettings(shape="split"), [Room(2)])
     assert (tight.actors, tight.decoders) == (1, 1)
 
 
@@ -75,7 +75,16 @@ def test_as_many_actors_as_fit() -> None:
 )
 def test_an_actor_that_fits_nowhere_is_refused(asked: dict[str, Any], has: tuple[float, float]) -> None:
     with pytest.raises(ConfigurationError, match=f"it has {has[0]:g} CPUs and {has[1]:g} GPUs"):
-        pools_for(ClusterSettings(**asked), cpus=has[0], gpus=has[1])
+        pools_for(ClusterSettings(**asked), [Room(*has)])
+
+
+def test_an_actor_must_fit_one_node() -> None:
+    with pytest.raises(ConfigurationError, match="its largest node 2 and 0; one asks for 4 CPUs"):  # it would wait for ever
+        pools_for(ClusterSettings(cpus_per_actor=4), [Room(2), Room(2), Room(2)])
+    with pytest.raises(ConfigurationError, match="one asks for 1 CPUs and 2 GPUs"):
+        pools_for(ClusterSettings(gpus_per_actor=2), [Room(8, 1), Room(8, 1)])
+    assert pools_for(ClusterSettings(cpus_per_actor=3), [Room(4), Room(4), Room(4)]).actors == 3
+    assert pools_for(ClusterSettings(gpus_per_actor=0.4), [Room(8, 1), Room(8, 1)]).actors == 4  # two on each GPU
 
 
 def prepared(names: tuple[str, ...], *, side: int = 4) -> tuple[SliceTask, list[PreparedPicture | RowFailure]]:
