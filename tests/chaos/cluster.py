@@ -54,7 +54,7 @@ cpus_per_decoder = 0.5
 """
 _DRIVER_ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "5",  # a driver whose head node is gone gives up after so long, not a minute
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "16",  # a driver whose head node is gone gives up after seven seconds, not forty
 }
 
 

@@ -9,11 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from tests.chaos.cluster import CORPUS, ChaosCluster
+from tests.support.qdrant_cluster import QdrantNode
 
 from lodestone.config.settings import load_settings
 from lodestone.embeddings.slices import read_part
+from lodestone.indexing.parts import CAPTIONS_PREFIX
+from lodestone.indexing.tasks import META_PART
 from lodestone.runtime import Runtime
 
 Vectors = Mapping[str, NDArray[Any]]
@@ -27,9 +31,11 @@ class State:
     Attributes:
         images: uri -> (id, state, hash) in the catalog.
         failures: (uri, reason), sorted.
-        outputs: Image id -> what the model gave, out of the Parquet files of the slices that the images are in.
-        collections: Collection -> point id -> vector, as the store answers.
+        outputs: Image id (for captions with source and text) -> what a model gave, out of the Parquet files of the slices that
+            the images are in.
+        collections: Collection, node of the store -> point id -> vector, as that node answers: what all replicas agree on.
         counts: Collection -> number of points that each node of the store counts.
+        thumbnails: Names of their files.
         strays: Files in the embedding area that no receipt names.
         doubles: Image ids that several slices' files hold.
     """
@@ -37,8 +43,9 @@ class State:
     images: Mapping[str, tuple[str, str, str]]
     failures: tuple[tuple[str, str], ...]
     outputs: Vectors
-    collections: Mapping[str, Vectors]
+    collections: Mapping[tuple[str, int], Vectors]
     counts: Mapping[str, tuple[int, ...]]
+    thumbnails: frozenset[str]
     strays: tuple[str, ...]
     doubles: tuple[str, ...]
 
@@ -59,29 +66,42 @@ def state_of(cluster: ChaosCluster, home: Path) -> State:
         for record in catalog.slices(corpus.corpus_id):
             for receipt in catalog.receipts(record.slice_id).values():
                 named.add(receipt.path)
-                table = read_part(runtime.embeddings, receipt)
-                if not receipt.part.startswith("efficientnet"):
-                    continue
-                ids = table.column("image_id").to_pylist()
-                rows.update(ids)
-                outputs |= {
-                    key: np.asarray(row, np.float32) for key, row in zip(ids, table["features"].to_pylist(), strict=True)
-                }
-        collections = {
-            collection: {
-                point: vector
-                for batch in runtime.store.scroll(collection)
-                for point, vector in zip(batch.ids, batch.vectors, strict=True)
-            }
-            for alias, collection in runtime.store.aliases().items()
-            if alias != "tags"
-        }
-        prefix = runtime.home.id
-        counts = {name: _counts(cluster, f"{prefix}.{name}") for name in collections}
+                found = _vectors_in(receipt.part, read_part(runtime.embeddings, receipt))
+                rows.update(f"{key} in {receipt.part}" for key in found)
+                outputs |= found
+        names = sorted(collection for alias, collection in runtime.store.aliases().items() if alias != "tags")
+        full = {name: f"{runtime.home.id}.{name}" for name in names}
+        collections = {(name, node.number): _points(node, full[name]) for name in names for node in cluster.qdrant.nodes}
+        counts = {name: _counts(cluster, full[name]) for name in names}
+        thumbnails = frozenset(file.path for file in runtime.thumbnails.area.files())
         failures = sorted((failure.uri, failure.code) for failure in catalog.failures(corpus_id=corpus.corpus_id))
         strays = sorted(file.path for file in runtime.embeddings.files() if file.path not in named)
-    doubles = sorted(image_id for image_id, times in rows.items() if times > 1)
-    return State(images, tuple(failures), outputs, collections, counts, tuple(strays), tuple(doubles))
+    doubles = sorted(row for row, times in rows.items() if times > 1)
+    return State(images, tuple(failures), outputs, collections, counts, thumbnails, tuple(strays), tuple(doubles))
+
+
+def _vectors_in(part: str, table: pa.Table) -> dict[str, NDArray[Any]]:
+    """What a part says of each of its rows; of `meta` that there is one."""
+    ids = table.column("image_id").to_pylist()
+    if part == META_PART:
+        return {f"{key} (meta)": np.zeros(0, np.float32) for key in ids}
+    if part.startswith(CAPTIONS_PREFIX):
+        columns = (ids, *(table.column(name).to_pylist() for name in ("source", "text", "vector")))
+        return {f"{key} {source} {text}": np.asarray(row, np.float32) for key, source, text, row in zip(*columns, strict=True)}
+    return {key: np.asarray(row, np.float32) for key, row in zip(ids, table.column("features").to_pylist(), strict=True)}
+
+
+def _points(node: QdrantNode, collection: str) -> dict[str, NDArray[Any]]:
+    """Points that every replica of their shard has, and has alike."""
+    found: dict[str, NDArray[Any]] = {}
+    following: Any = None
+    while True:
+        ask = {"limit": 1000, "with_vector": True, "with_payload": False, "offset": following}
+        page = node.post(f"/collections/{collection}/points/scroll?consistency=all", ask)
+        found |= {str(point["id"]): np.asarray(point["vector"], np.float32) for point in page["points"]}
+        following = page["next_page_offset"]
+        if following is None:
+            return found
 
 
 def _counts(cluster: ChaosCluster, collection: str) -> tuple[int, ...]:
@@ -97,13 +117,16 @@ def differences(found: State, wanted: State) -> list[str]:
     problems += [f"a stray file: {path}" for path in found.strays]
     problems += [f"a picture in several slices: {image_id}" for image_id in found.doubles]
     problems += _vectors("outputs in Parquet", found.outputs, wanted.outputs)
+    if found.thumbnails != wanted.thumbnails:
+        problems.append(f"thumbnails differ: {sorted(found.thumbnails ^ wanted.thumbnails)[:3]}")
     if found.collections.keys() != wanted.collections.keys():
         problems.append(f"collections are {sorted(found.collections)}, not {sorted(wanted.collections)}")
-    for collection in found.collections.keys() & wanted.collections.keys():
-        problems += _vectors(collection, found.collections[collection], wanted.collections[collection])
-        expected = len(wanted.collections[collection])
-        if set(found.counts[collection]) != {expected}:
-            problems.append(f"{collection}: the store's nodes count {found.counts[collection]} points, not {expected}")
+    for place in sorted(found.collections.keys() & wanted.collections.keys()):
+        problems += _vectors(f"{place[0]} on node {place[1]}", found.collections[place], wanted.collections[place])
+    for collection, counted in found.counts.items():
+        expected = wanted.counts.get(collection)
+        if counted != expected:
+            problems.append(f"{collection}: the store's nodes count {counted} points, not {expected}")
     return problems
 
 
