@@ -128,7 +128,11 @@ def test_watching_ends_when_it_is_switched_off_and_survives_a_catalog_that_is_aw
 
 
 def test_a_system_that_cannot_tell_of_changes_is_asked_instead(
-    folder: Path, orders: Orders, watching: Callable[..., DirectoryWatcher], monkeypatch: pytest.MonkeyPatch
+    folder: Path,
+    orders: Orders,
+    watching: Callable[..., DirectoryWatcher],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     import watchfiles
 
@@ -136,7 +140,9 @@ def test_a_system_that_cannot_tell_of_changes_is_asked_instead(
 
     def watch(*paths: Path, **options: object) -> object:
         asked.append(options["force_polling"])
-        if not options["force_polling"]:
+        if (
+            not options["force_polling"] and not options["ignore_permission_denied"]
+        ):  # which hides both, and what is not watched
             raise OSError("OS file watch limit reached.")
         return real(*paths, **{**options, "poll_delay_ms": 100})  # type: ignore[arg-type]
 
@@ -144,9 +150,37 @@ def test_a_system_that_cannot_tell_of_changes_is_asked_instead(
     watching()
     wait_until(lambda: orders.taken)
     assert asked == [None, True]
+    assert "max_user_watches" in caplog.text
     (folder / "new.jpg").write_bytes(b"x")
     wait_until(lambda: len(orders.taken) == 2)
     assert orders.paths()[1] in {(str(folder / "new.jpg"),), (str(folder),)}  # a look may see the folder's time first
+
+
+@pytest.mark.parametrize("first", [PermissionError("Permission denied"), OSError("OS file watch limit reached.")])
+def test_folders_that_cannot_be_read_do_not_hide_the_others(
+    folder: Path,
+    orders: Orders,
+    watching: Callable[..., DirectoryWatcher],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    first: OSError,
+) -> None:
+    import watchfiles
+
+    from lodestone.directories import watch
+
+    def refuse(*_: Path, **options: object) -> object:  # as watchfiles does, whose polling ignores nothing
+        raise RuntimeError("Permission denied") if options["force_polling"] else first
+
+    monkeypatch.setattr(watchfiles, "watch", refuse)
+    monkeypatch.setattr(watch, "_POLL_MS", 50)
+    watcher = watching()
+    wait_until(lambda: watcher.paths() == [str(folder)])
+    assert "make every folder readable" in caplog.text
+    time.sleep(0.3)
+    assert orders.paths() == [(str(folder),)]
+    (folder / "sub" / "new.jpg").write_bytes(b"x")
+    wait_until(lambda: orders.paths() == [(str(folder),)] * 2)
 
 
 def test_a_queue_that_closes_does_not_end_the_watch(

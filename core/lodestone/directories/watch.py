@@ -20,6 +20,7 @@ from lodestone.catalog.records import Root
 from lodestone.directories.changes import concerns, to_index
 from lodestone.directories.queue import IndexOrder
 from lodestone.errors import LodestoneError
+from lodestone.indexing.discover import discover
 
 _STEP_MS: Final = 100
 _GROUP_MS: Final = 500
@@ -117,18 +118,43 @@ class _Watch(threading.Thread):
 
     def run(self) -> None:
         try:
-            self._watch(polling=None)
+            self._watch(polling=False)
+        except PermissionError as error:  # polling would fail likewise
+            self._fall_back(self._look, error, "make every folder readable")
         except (OSError, RuntimeError) as error:  # the latter is how watchfiles passes on what its engine says
-            if not self._folder.is_dir():
-                return
-            _log.warning(
-                "changes below %s are looked for every %d s, because the system does not tell of them: %s "
-                "(on Linux, raise fs.inotify.max_user_watches)",
-                self._folder, _POLL_MS // 1000, error,
-            )  # fmt: skip
-            self._watch(polling=True)
+            self._fall_back(self._poll, error, "on Linux, raise fs.inotify.max_user_watches")
 
-    def _watch(self, *, polling: bool | None) -> None:
+    def _fall_back(self, instead: Callable[[], None], error: Exception, hint: str) -> None:
+        if not self._folder.is_dir():
+            return
+        _log.warning(
+            "changes below %s are looked for every %d s, because the system does not tell of them all: %s (%s)",
+            self._folder, _POLL_MS // 1000, error, hint,
+        )  # fmt: skip
+        instead()
+
+    def _poll(self) -> None:
+        try:
+            self._watch(polling=True)
+        except (OSError, RuntimeError) as error:
+            self._fall_back(self._look, error, "make every folder readable")
+
+    def _look(self) -> None:
+        """Compare listings from time to time; folders that cannot be read are left out."""
+        inode, before = _inode(self._folder), None
+        while _inode(self._folder) == inode:
+            try:
+                now = sum(hash((file.uri, file.size, file.mtime_ns)) for file in discover(self._folder))
+            except LodestoneError:
+                return
+            if now != before:
+                self._order((str(self._folder),))
+            before = now
+            self.ready.set()
+            if self.stop.wait(_POLL_MS / 1000):
+                return
+
+    def _watch(self, *, polling: bool) -> None:
         import watchfiles
 
         pending: set[Path] = set()
@@ -143,9 +169,11 @@ class _Watch(threading.Thread):
             rust_timeout=_GROUP_MS,
             yield_on_timeout=True,
             raise_interrupt=False,
-            force_polling=polling,
+            force_polling=polling or None,
             poll_delay_ms=_POLL_MS,
-            ignore_permission_denied=True,
+            # Of the system's own notices it would hide that the limit was reached, and at the first folder that cannot be read
+            # it leaves out those after it.
+            ignore_permission_denied=polling,
         ):
             now = time.monotonic()
             if not self.ready.is_set():  # the system tells of changes from here on
