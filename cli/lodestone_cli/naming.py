@@ -32,11 +32,11 @@ def require_home(session: Session) -> None:
     Raises:
         NotFoundError: there is no home yet.
     """
-    from lodestone.config.home import Home
+    from lodestone.config.home import home_of
 
     if session.remote is not None:
         return
-    home = Home(session.loaded.settings.home)
+    home = home_of(session.loaded.settings)
     if not home.exists():
         raise NotFoundError(f"nothing is indexed in {str(home.path)!r} yet", hint="lodestone index ~/Pictures")
 

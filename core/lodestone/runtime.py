@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from lodestone.config.home import Home
+from lodestone.config.home import Home, home_of
 from lodestone.config.own_profiles import choose_profile
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import Settings
@@ -67,7 +67,7 @@ class Runtime(OpenedHome):
             UnknownNameError: no such profile.
         """
         profile = choose_profile(settings.profile, settings.profiles)
-        home = Home(settings.home)
+        home = home_of(settings)
         if home.exists():
             home.check()
         return cls(settings, home, profile, purpose=purpose)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.config.home import Home
+from lodestone.config.home import Home, home_of
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError
 from lodestone.opened import OpenedHome
@@ -70,3 +70,10 @@ def test_a_folder_of_another_home_is_refused_until_it_gives_up_its_id(tmp_path: 
     del content["id"]
     marker.write_text(json.dumps(content), "utf-8")
     assert id_of(tmp_path / "two", postgres_url) == agreed
+
+
+@pytest.mark.server
+def test_a_new_folder_knows_what_the_catalog_on_the_server_knows(tmp_path: Path, postgres_url: str) -> None:
+    elsewhere = Settings(home=tmp_path / "elsewhere", catalog_url=postgres_url)
+    assert home_of(elsewhere).exists()
+    assert not home_of(Settings(home=tmp_path / "alone")).exists()

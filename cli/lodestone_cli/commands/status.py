@@ -43,10 +43,10 @@ def status(
 
 
 def _facts(session: Session) -> dict[str, Any]:
-    from lodestone.config.home import Home
+    from lodestone.config.home import home_of
 
     settings = session.loaded.settings
-    home = Home(settings.home)
+    home = home_of(settings)
     facts: dict[str, Any] = {"home": str(home.path), "profile": settings.profile, "exists": home.exists()}
     service = session.service()
     facts["service"] = service.address.url if service else None

@@ -70,10 +70,10 @@ def _mend(session: Session, found: list[Verification]) -> int:
 
 
 def _require_home(session: Session) -> None:
-    from lodestone.config.home import Home
+    from lodestone.config.home import home_of
     from lodestone.errors import NotFoundError
 
-    home = Home(session.loaded.settings.home)
+    home = home_of(session.loaded.settings)
     if not home.exists():
         raise NotFoundError(f"nothing is indexed in {home.path} yet", hint="lodestone index ~/Pictures")
 

@@ -13,11 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from lodestone import __version__
 from lodestone.errors import ConfigurationError, HomeVersionError, OutOfSpaceError
+
+if TYPE_CHECKING:
+    from lodestone.config.settings import Settings
 
 HOME_FORMAT = 1  # raised when an older Lodestone could misread what a newer one wrote
 _MARKER = "home.json"
@@ -204,3 +207,16 @@ class Home:
         return ConfigurationError(
             f"{str(self.marker)!r} cannot be read: {how}", hint="the home is damaged; restore the file from a backup"
         )
+
+
+def home_of(settings: Settings) -> Home:
+    """The home of these settings. With a catalog on a server a new folder is one at once: what is indexed is known there.
+
+    Raises:
+        ConfigurationError: the folder cannot be made.
+        OutOfSpaceError: the disk is full.
+    """
+    home = Home(settings.home)
+    if settings.catalog_url and not settings.catalog_url.startswith("sqlite") and not home.exists():
+        home.prepare()
+    return home
