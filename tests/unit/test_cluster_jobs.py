@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from ray import exceptions as ray_exceptions
 
 from lodestone import __version__
 from lodestone.config.cluster import ClusterSettings
@@ -17,9 +20,10 @@ from lodestone.errors import ConfigurationError
 from lodestone.files.area import FileArea
 from lodestone.imaging.metadata import PhotoMetadata
 from lodestone.indexing.pictures import PreparedPicture
-from lodestone.indexing.tasks import RowFailure, SliceRow, SliceTask
+from lodestone.indexing.tasks import EmbedSettings, RowFailure, SliceReceipt, SliceRow, SliceTask
 from lodestone_jobs import nodes
 from lodestone_jobs.attempts import FolderAttempts
+from lodestone_jobs.embedding import RayDataExecutor
 from lodestone_jobs.pipeline import Pools, Room, pools_for
 from lodestone_jobs.split import join, part
 
@@ -195,3 +199,54 @@ def test_a_node_where_the_mount_is_an_empty_folder_does_not_see_the_pictures(tmp
     assert nodes.look(FileArea.at(tmp_path), "probe-1", wanted).missing == ()
     (photos / "one.jpg").unlink()  # as a node sees it that has not mounted them
     assert nodes.look(FileArea.at(tmp_path), "probe-1", wanted).missing == (str(photos / "one.jpg"),)
+
+
+class FakeHosts:
+    """Stands for Ray: actors that give one receipt for each task, but the first of which dies after one."""
+
+    def __init__(self, deaths: int) -> None:
+        self.begun: list[int] = []
+        self._deaths = deaths
+        self._waiting: list[bytes] = []
+        self.begin = SimpleNamespace(remote=lambda messages, _: lambda: self._begin(messages))
+        self.take = SimpleNamespace(remote=lambda _: self._take)
+
+    def remote(self, **_: object) -> Any:
+        return lambda _: SimpleNamespace(remote=lambda _: self)
+
+    def get(self, asked: Any) -> Any:
+        return asked()
+
+    def _begin(self, messages: list[bytes]) -> None:
+        self.begun.append(len(messages))
+        self._waiting = list(messages)
+
+    def _take(self) -> tuple[list[bytes], bool]:
+        if self._deaths and len(self._waiting) < self.begun[-1]:
+            self._deaths -= 1
+            raise ray_exceptions.RayActorError
+        task: SliceTask = pickle.loads(self._waiting.pop())
+        return [pickle.dumps(SliceReceipt(task.slice_id, ()))], not self._waiting
+
+
+@pytest.mark.parametrize("deaths", [0, 1, 2, 3])
+def test_when_the_actor_that_runs_a_clients_pipeline_dies_another_does_what_is_left(
+    deaths: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    hosts = FakeHosts(deaths)
+    monkeypatch.setattr(ray, "remote", hosts.remote)
+    monkeypatch.setattr(ray, "get", hosts.get)
+    area = FileArea.at(Path("nowhere"))
+    settings = EmbedSettings((), "minilm", Path("models"), area, area)
+    executor = RayDataExecutor(settings, 1, cluster=ClusterSettings(address="ray://head:10001"))
+    tasks = {str(n): pickle.dumps(SliceTask(str(n), "corpus", "f", (), ())) for n in range(5)}
+    source = executor._from_inside(tasks, Pools(1, 1.0))
+    if deaths > 2:
+        with pytest.raises(ray_exceptions.RayActorError):
+            list(source)
+        return
+    answers = [pickle.loads(message).slice_id for message in source]
+    assert sorted(answers) == list(tasks)  # each once
+    assert hosts.begun == [5, 4, 3][: deaths + 1]
