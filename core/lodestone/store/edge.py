@@ -43,17 +43,19 @@ from lodestone.store.checks import (
     sparse_slices,
 )
 from lodestone.store.edge_build import run_build_child
-from lodestone.store.edge_collection import SPEC_FILE, EdgeCollection, as_batch
+from lodestone.store.edge_collection import EdgeCollection
 from lodestone.store.edge_engine import (
     engine_errors,
     engine_filter,
     search_request,
     sparse_search_request,
 )
+from lodestone.store.edge_spec import SPEC_FILE
 from lodestone.store.files import DRAFT_PREFIX, TRASH_PREFIX, discard
 from lodestone.store.limits import CALL_POINTS
 from lodestone.store.ownership import StoreOwnership
 from lodestone.store.ranking import SPARSE_ERROR, Hit, Score, answer, engine_score, hits_of, sparse_score
+from lodestone.store.records import as_batch
 from lodestone_schemas.collections import CollectionSpec
 
 COLLECTIONS_DIR = "collections"

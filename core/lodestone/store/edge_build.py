@@ -36,7 +36,7 @@ def run_build_child(shard: Path, spec: CollectionSpec, stop: threading.Event, *,
         StoreError: The child failed, was killed, or was stopped.
         OutOfSpaceError: The disk filled up.
     """
-    from lodestone.store.edge_collection import SPEC_FILE, dump_spec
+    from lodestone.store.edge_spec import SPEC_FILE, dump_spec
     from lodestone.store.files import out_of_space
 
     spec_path = shard.parent / SPEC_FILE
@@ -70,8 +70,8 @@ def main(arguments: list[str]) -> int:
     _die_with_parent()
     import qdrant_edge as qe
 
-    from lodestone.store.edge_collection import read_spec
     from lodestone.store.edge_engine import engine_config, engine_errors
+    from lodestone.store.edge_spec import read_spec
 
     shard_path, spec_path, threads = Path(arguments[0]), Path(arguments[1]), int(arguments[2])
     try:

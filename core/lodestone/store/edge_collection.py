@@ -18,15 +18,14 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import qdrant_edge as qe
 
 from lodestone.errors import OutOfSpaceError, StoreError, UnknownNameError
-from lodestone.store.base import Payload, PointBatch, SparseBatch
+from lodestone.store.base import PointBatch, SparseBatch
 from lodestone.store.edge_engine import (
     create_field_indexes,
     delete_operation,
@@ -35,6 +34,7 @@ from lodestone.store.edge_engine import (
     sparse_upsert_operation,
     upsert_operation,
 )
+from lodestone.store.edge_spec import SPEC_FILE, dump_spec, read_spec
 from lodestone.store.files import (
     DRAFT_PREFIX,
     discard,
@@ -45,9 +45,10 @@ from lodestone.store.files import (
     write_atomically,
 )
 from lodestone.store.limits import CALL_POINTS
-from lodestone_schemas.collections import CollectionSpec, FieldKind, HnswSpec, Quantization
+from lodestone.store.records import as_batch
+from lodestone_schemas.collections import CollectionSpec
 
-SPEC_FILE, CURRENT_FILE, BUILT_FILE, SHARD_DIR = "spec.json", "CURRENT", "built.json", "shard"
+CURRENT_FILE, BUILT_FILE, SHARD_DIR = "CURRENT", "built.json", "shard"
 GENERATION_PREFIX = "gen-"
 # With fewer points than this left to bring over, writers are made to wait while that happens.
 FINAL_REPLAY_POINTS = 512
@@ -316,38 +317,6 @@ class EdgeCollection:
                     target.update(upsert_operation(found))
                 if gone:
                     target.update(delete_operation(sorted(gone)))
-
-
-def as_batch(records: Sequence[qe.Record], *, dim: int) -> PointBatch:
-    """Engine records in column form, in their order. Sparse vectors (`dim` 0) are left out."""
-    rows = [record.vector for record in records] if dim else []
-    vectors = np.array(rows, dtype=np.float32).reshape(len(records), dim)
-    payloads: list[Payload] = [record.payload or {} for record in records]
-    return PointBatch([str(record.id) for record in records], vectors, payloads)
-
-
-def dump_spec(spec: CollectionSpec) -> str:
-    """The spec as JSON."""
-    return json.dumps(asdict(spec), indent=1)
-
-
-def read_spec(path: Path) -> CollectionSpec:
-    """The spec kept in a collection's directory; raises `StoreError` when it cannot be read."""
-    with engine_errors("reading the collection's specification", path):
-        facts = json.loads((path / SPEC_FILE).read_text(encoding="utf-8"))
-        return CollectionSpec(
-            name=facts["name"],
-            dim=int(facts["dim"]),
-            fields=tuple((name, FieldKind(kind)) for name, kind in facts["fields"]),
-            hnsw=HnswSpec(**facts["hnsw"]),
-            quantization=Quantization(facts["quantization"]),
-            on_disk=bool(facts["on_disk"]),
-            # Specifications of earlier versions say nothing of these.
-            sparse=bool(facts.get("sparse", False)),
-            rescore=bool(facts.get("rescore", True)),
-            oversampling=facts.get("oversampling"),
-            payload_on_disk=facts.get("payload_on_disk"),
-        )
 
 
 def _build_facts(spec: CollectionSpec) -> dict[str, object]:

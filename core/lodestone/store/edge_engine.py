@@ -103,7 +103,8 @@ def create_field_indexes(shard: qe.EdgeShard, spec: CollectionSpec) -> None:
 def upsert_operation(points: PointBatch) -> qe.UpdateOperation:
     """Insert or replace whole points."""
     rows = zip(points.ids, points.vectors, points.payloads, strict=True)
-    return qe.UpdateOperation.upsert_points([qe.Point(i, vector, dict(payload)) for i, vector, payload in rows])
+    # From a list a point is made in two thirds of the time that it takes from an array.
+    return qe.UpdateOperation.upsert_points([qe.Point(i, vector.tolist(), dict(payload)) for i, vector, payload in rows])
 
 
 def sparse_upsert_operation(points: SparseBatch) -> qe.UpdateOperation:

@@ -42,12 +42,12 @@ from lodestone.store.checks import (
 )
 from lodestone.store.limits import CALL_POINTS
 from lodestone.store.ranking import SPARSE_ERROR, answer, sparse_score
+from lodestone.store.records import as_batch
 from lodestone.store.server_build import build_graph
 from lodestone.store.server_connection import CollectionExistsError, ServerConnection
 from lodestone.store.server_create import create_collection
 from lodestone.store.server_engine import (
     Shape,
-    as_batch,
     engine_filter,
     search_request,
     shape_of,

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import grpc
-import numpy as np
 from qdrant_client import models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from qdrant_client.http.exceptions import ResponseHandlingException, UnexpectedResponse
@@ -21,7 +19,6 @@ from lodestone.store.base import (
     Filter,
     HasId,
     MatchAny,
-    Payload,
     PointBatch,
     SparseBatch,
     SparseQuery,
@@ -288,14 +285,6 @@ def sparse_batch(points: SparseBatch) -> models.Batch:
 
 def _sparse(vector: SparseVector) -> models.SparseVector:
     return models.SparseVector(indices=vector.indices.tolist(), values=vector.values.tolist())
-
-
-def as_batch(records: Sequence[models.Record], *, dim: int) -> PointBatch:
-    """The server's records in column form, in their order. Sparse vectors (`dim` 0) are left out."""
-    rows = [record.vector for record in records] if dim else []
-    vectors = np.array(rows, dtype=np.float32).reshape(len(records), dim)
-    payloads: list[Payload] = [record.payload or {} for record in records]
-    return PointBatch([str(record.id) for record in records], vectors, payloads)
 
 
 def engine_filter(filter_: Filter | None) -> models.Filter | None:
