@@ -54,7 +54,7 @@ def print_plan(console: Console, planned: Planned) -> None:
     hours = made.hours + made.index_hours * (1 / worst - 1)
     console.print(f"[bold]{time_text(hours * _SECONDS_AN_HOUR)}[/] in all, limited by [bold]{_limit(made)}[/]")
     if planned.seconds_here is not None:
-        console.print(f"[bold]{time_text(planned.seconds_here)}[/] on this machine, as measured {planned.age}")
+        console.print(f"[bold]{time_text(planned.seconds_here)}[/] on this machine by the clock, measured {planned.age}")
     for title, rows in _sections(planned):
         console.print(f"\n[bold]{title}[/]")
         table = Table(box=None, show_header=False, padding=(0, 1), pad_edge=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -469,3 +470,24 @@ def test_a_sample_never_goes_where_the_real_collection_is(tmp_path: Path) -> Non
         assert own.home != real.home
         assert not own.home.exists()  # gone again
     assert not real.home.exists()
+
+
+def test_a_busy_machine_is_not_taken_for_a_slow_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from PIL import Image
+
+    Image.effect_noise((64, 64), 50).convert("RGB").save(tmp_path / "one.png")
+    own = load_settings({"home": tmp_path / "home"}).settings
+
+    def nothing(runtime: Runtime, folders: Sequence[Path]) -> IndexReport:
+        return IndexReport("run", "default", {}, 0, 0.0)
+
+    real, late = time.perf_counter, [0.0]
+
+    def others_work() -> float:  # every look at the clock finds that a second has gone by without us
+        late[0] += 1.0
+        return real() + late[0]
+
+    monkeypatch.setattr(time, "perf_counter", others_work)
+    measured = calibrate(own, tmp_path, run=nothing, sizes=(1, 2))
+    assert measured.rates.core_gmacs > 1.29 * 2  # by the clock: a second a batch of four, two models
+    assert measured.rates.decode > 2

@@ -158,6 +158,7 @@ def _single_core(settings: Settings, sample: Sequence[FoundFile]) -> tuple[Rates
     from lodestone.imaging.thumbnails import make_thumbnail
     from lodestone.models.cache import ModelCache
     from lodestone.models.context import ModelContext
+    from lodestone.models.hardware import gpus
 
     profile = choose_profile(settings.profile, settings.profiles)
     context = ModelContext(ModelCache(settings.models.cache.expanduser()), threads=1)
@@ -182,23 +183,25 @@ def _single_core(settings: Settings, sample: Sequence[FoundFile]) -> tuple[Rates
     gmacs = sum(MODELS[name].gmacs for name in profile.backbones if name in MODELS)
     sources = {**DEFAULT_RATES.sources, "decode": "measured here, one core"}
     rates = replace(DEFAULT_RATES, decode=decoded / decode_seconds, decode_megapixels=max(megapixels, 1e-3), sources=sources)
-    if gmacs:
+    if gmacs and not gpus():  # with cards, no core would be measured
         rates = replace(
-            rates, core_gmacs=gmacs / _model_seconds(backbones), sources={**sources, "core_gmacs": "measured here, one core"}
+            rates,
+            core_gmacs=gmacs / max(_model_seconds(backbones), 1e-9),
+            sources={**sources, "core_gmacs": "measured here, one core"},
         )
     return rates, max(megapixels, 1e-3)
 
 
 def _model_seconds(backbones: Sequence[Backbone]) -> float:
-    """Seconds that all models take for one picture, one thread: the median of several batches."""
+    """Processor seconds that all models take for one picture, one thread: the median of several batches."""
     total = 0.0
     for backbone in backbones:
         backbone.warm_up(threads=1)
         batch = np.zeros((_MODEL_BATCH, backbone.input_size, backbone.input_size, 3), np.uint8)
         times = []
         for _ in range(_MODEL_BATCHES + 1):
-            started = time.perf_counter()
+            started = time.process_time()  # one thread: what others do on this machine does not count
             backbone.embed(batch)
-            times.append(time.perf_counter() - started)
+            times.append(time.process_time() - started)
         total += float(np.median(times[1:])) / _MODEL_BATCH
     return total
