@@ -97,6 +97,12 @@ def test_options_that_pyarrow_alone_knows_list_the_same(s3: S3Server) -> None:
     assert sorted(listed(locate(s3.url("photos/in/*/*.jpg")))) == ["b c/d.jpg"]
 
 
+def test_profile_that_is_not_there_is_said_to_be_a_matter_of_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody-s")
+    with pytest.raises(SourceError, match=r"credentials are expired or not valid .*nobody-s"):
+        locate("s3://photos/in?endpoint_override=127.0.0.1:1&scheme=http")
+
+
 @pytest.mark.parametrize("option", ["", "&background_writes=1"])
 def test_keys_with_two_slashes_are_reported_once_and_end_nothing(s3: S3Server, option: str) -> None:
     odd = ["in/😀.jpg", "in/שלום.jpg", "in/x%2Fy.jpg", "in/q?.jpg", "in/h#.jpg", "in/a+b &amp;.jpg", "in/bell\x01.jpg"]

@@ -70,35 +70,20 @@ class Pages:
 
     Args:
         url: In it, with options that both libraries know (see `can_list`).
+
+    Raises:
+        OSError: the profile or the configuration that the environment names is not there or no good.
+        ValueError: the endpoint is no address.
     """
 
     def __init__(self, url: Url) -> None:
-        import botocore.session
-        from botocore import UNSIGNED
-        from botocore.config import Config
+        from botocore.exceptions import BotoCoreError
 
-        options = dict(parse_qsl(url.query))
-        endpoint = _endpoint(options)
-        if endpoint and "://" not in endpoint:
-            endpoint = f"{options.get('scheme', 'https')}://{endpoint}"
-        session = botocore.session.Session()
-        # Three quarters of the time of a page otherwise: botocore knows many spellings of a date, listings have one.
-        session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=datetime.fromisoformat)
-        settings: dict[str, Any] = {"signature_version": UNSIGNED} if _is_anonymous(options) else {}
         self._bucket = url.bucket
-        self._client = session.create_client(
-            "s3",
-            region_name=options.get("region") or _region() or session.get_config_variable("region") or "us-east-1",
-            endpoint_url=endpoint or None,
-            config=Config(
-                connect_timeout=_CONNECT_SECONDS,
-                read_timeout=_ANSWER_SECONDS,
-                retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
-                s3={"addressing_style": "path" if endpoint else "auto"},
-                ignore_configured_endpoint_urls=True,
-                **settings,
-            ),
-        )
+        try:
+            self._client = _client(url)
+        except BotoCoreError as error:
+            raise OSError(str(error)) from error
 
     def page(self, prefix: str, start: str = "") -> tuple[list[Entry], str]:
         """A thousand names of one level at most, in the order of their keys, and where the next page starts ("": nowhere).
@@ -134,6 +119,34 @@ class Pages:
 def can_list(url: Url) -> bool:
     """Whether `Pages` lists it."""
     return url.scheme == "s3" and {name for name, _ in parse_qsl(url.query)} <= _SHARED
+
+
+def _client(url: Url) -> Any:  # noqa: ANN401 - botocore makes its classes as it goes
+    import botocore.session
+    from botocore import UNSIGNED
+    from botocore.config import Config
+
+    options = dict(parse_qsl(url.query))
+    endpoint = _endpoint(options)
+    if endpoint and "://" not in endpoint:
+        endpoint = f"{options.get('scheme', 'https')}://{endpoint}"
+    session = botocore.session.Session()
+    # Three quarters of the time of a page otherwise: botocore knows many spellings of a date, listings have one.
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=datetime.fromisoformat)
+    settings: dict[str, Any] = {"signature_version": UNSIGNED} if _is_anonymous(options) else {}
+    return session.create_client(
+        "s3",
+        region_name=options.get("region") or _region() or session.get_config_variable("region") or "us-east-1",
+        endpoint_url=endpoint or None,
+        config=Config(
+            connect_timeout=_CONNECT_SECONDS,
+            read_timeout=_ANSWER_SECONDS,
+            retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+            s3={"addressing_style": "path" if endpoint else "auto"},
+            ignore_configured_endpoint_urls=True,
+            **settings,
+        ),
+    )
 
 
 def _entry(found: Mapping[str, Any], prefix: str) -> Entry:

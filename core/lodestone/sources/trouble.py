@@ -17,7 +17,7 @@ _EXPIRED: Final = (
     *("signature_does_not_match", "signaturedoesnotmatch", "requesttimetooskewed", "request_time_too_skewed"),
     *("invalid_signature", "unrecognized_client", "unrecognizedclient", "invalidtoken", "invalid_grant", "unauthorized"),
     *("missing_authentication_token", "nocredentials", "unable to locate credentials", "could not find credentials"),
-    *("no valid credential", "unauthenticated", "http status 401", "http status 400"),
+    *("config profile", "no valid credential", "unauthenticated", "http status 401", "http status 400"),
 )
 _DENIED: Final = ("access_denied", "accessdenied", "forbidden", "permission", "http status 403", "(403)", "403,")
 
