@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lodestone_cli.naming import corpora_of
+from lodestone_cli.naming import corpora_of, counted
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.session import Session, printable
 
@@ -107,7 +107,7 @@ def verify(
         def human(console: Console) -> None:
             for one in found:
                 console.print(printable(f"{one['path']} {one['what']}"), markup=False)
-            console.print(f"{len(found):,} files are damaged" if found else "all files are as they were written")
+            console.print(f"damaged: {counted(len(found), 'file')}" if found else "all files are as they were written")
 
         session.emit({"damaged": found}, human)
         if found:
@@ -118,7 +118,7 @@ def _damaged(count: int) -> LodestoneError:
     from lodestone.errors import EmbeddingsDamagedError
 
     return EmbeddingsDamagedError(
-        f"{count:,} embedding files are missing, truncated or altered", hint="`lodestone index` makes them again"
+        f"{counted(count, 'embedding file')} missing, truncated or altered", hint="`lodestone index` makes them again"
     )
 
 

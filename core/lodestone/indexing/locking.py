@@ -55,9 +55,10 @@ def _taken(corpus: Corpus, catalog: Catalog | None, worker: str) -> StoreLockedE
     who = worker or (run.worker if run is not None else "") or "one that does not say which"
     if run is not None:
         who = f"run {run.run_id} ({run.kind}) of {who}, since {run.started_at:%Y-%m-%d %H:%M:%S} UTC"
+    how = "" if run is None else f" (lodestone runs cancel {run.run_id[:8]})"
     return StoreLockedError(
         f"the corpus {corpus.name!r} is being indexed or removed by another process: {who}",
-        hint="wait for it to finish, or stop it; nothing it has finished is lost",
+        hint=f"wait for it to finish, or stop it{how}; nothing it has finished is lost",
         corpus=corpus.name,
         worker=worker,
         **({} if run is None else {"run_id": run.run_id}),
