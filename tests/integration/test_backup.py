@@ -164,6 +164,15 @@ def test_damage_in_the_home_is_left_out_and_embedded_again_after_a_restore(
         assert len(vectors_of(new, "bridge")) == 10
 
 
+def test_a_home_that_sees_none_of_its_embeddings_is_not_backed_up(runtime: Runtime, tmp_path: Path) -> None:
+    """As a folder elsewhere with the same catalog on a server."""
+    shutil.rmtree(runtime.home.embeddings)
+    area = FileArea.at(tmp_path / "backup")
+    with pytest.raises(NotFoundError, match="none of"):
+        create_backup(runtime, area)
+    assert snapshots(area) == []
+
+
 def test_a_damaged_file_of_the_backup_is_copied_again_by_a_check(runtime: Runtime, tmp_path: Path) -> None:
     area = FileArea.at(tmp_path / "backup")
     create_backup(runtime, area)

@@ -55,7 +55,7 @@ def _facts(session: Session) -> dict[str, Any]:
     from lodestone.catalog.overview import corpus_overview
 
     catalog = session.runtime.catalog
-    aliases = catalog.alias_table().all()
+    aliases = session.runtime.promoted()
     facts["corpora"] = [corpus_overview(catalog, c).model_dump(mode="json") for c in corpora_of(catalog)]
     facts["spaces"] = {
         name: {"collection": aliases.get(name), "current": aliases.get(name) == projection.collection}

@@ -76,7 +76,7 @@ def create_backup(
         progress: Told of copied files.
 
     Raises:
-        NotFoundError: there is no home to back up.
+        NotFoundError: there is no home to back up, or none of its embeddings.
         InvalidRequestError: the backup would lie inside the home, and be lost with it.
         OutOfSpaceError: the backup's disk is full. What is copied helps the next one.
         SourceError: the bucket cannot be written or read.
@@ -137,6 +137,11 @@ class _Backup:
                 self._progress(
                     ProgressEvent(Stage.COPY, done=count, total=expected, failures=len(lacking), detail="embeddings")
                 )
+        if count and len(lacking) == count:
+            raise NotFoundError(
+                f"none of {count:,} embeddings files can be read in {self._from.embeddings.location!r}: {lacking[0].why}",
+                hint="see that the home, or `index.embeddings`, is the one that was indexed into; else run `lodestone index`",
+            )
         if thumbnails:
             self._copy_thumbnails()
         manifest = Manifest(
