@@ -1,7 +1,8 @@
 """What is the catalog? One object over the SQL database that holds all facts but the vectors.
 
 Driver and service may have it open at once. Every method blocks, is thread-safe, and is one short transaction (long reads are
-iterators over pages, which hold no transaction between them). Methods take and return records (records.py, learning.py), and raise:
+iterators over pages, which hold no transaction between them). Methods take and return the records of records.py and of
+learning.py, and raise:
 
     CatalogError     the database cannot be read or written (also: a row that breaks a constraint)
     OutOfSpaceError  the disk is full; the transaction left nothing behind
