@@ -134,6 +134,17 @@ def test_a_client_of_a_service_that_has_gone_says_so_and_what_to_do() -> None:
             assert (error.value.code, error.value.exit_code) == ("service_unavailable", 8)
 
 
+def test_status_shows_what_the_catalog_knows_while_the_store_is_away(home: Path) -> None:
+    away = {"LODESTONE_STORE__KIND": "server", "LODESTONE_STORE__URL": f"http://127.0.0.1:{_closed_port()}"}
+    done = run("status", home=home, **away)
+    assert done.code == 0
+    assert "does not answer" in done.out
+    assert "not built" not in done.out
+    facts = run("status", "--output", "json", home=home, **away).json
+    assert [corpus["images"] for corpus in facts["corpora"]] == [3]
+    assert facts["store"]["ok"] is False
+
+
 # A home of a newer version
 
 

@@ -9,6 +9,7 @@ from lodestone.config.engines import EngineSettings
 from lodestone.config.own_profiles import ProfileSettings, choose_profile
 from lodestone.config.profiles import PROFILES, find_profile
 from lodestone.config.settings import Settings, load_settings
+from lodestone.config.store import StoreSettings
 from lodestone.errors import ConfigurationError, UnknownNameError
 from lodestone.generators.diffusers_engine import PRESETS
 from lodestone.language.registry import make_text_encoder
@@ -17,7 +18,7 @@ from lodestone.models.context import ModelContext
 from lodestone.query.fusion import find_fusion
 from lodestone.runtime import Runtime
 from lodestone.spaces.registry import make_space
-from lodestone_schemas.collections import HnswSpec
+from lodestone_schemas.collections import HnswSpec, Quantization
 
 MODES = ("fast", "balanced", "accurate")
 
@@ -97,6 +98,22 @@ def test_embedded_stays_what_it_was():
     assert embedded.hnsw == HnswSpec(m=16, ef_construct=128, ef=128)
     assert not embedded.direct
     assert not embedded.space_priors
+
+
+@pytest.mark.parametrize(
+    ("profile", "settings", "expected"),
+    [
+        ("embedded", {}, (Quantization.NONE, False)),
+        ("fast", {}, (Quantization.INT8, False)),
+        ("fast", {"quantization": "none", "on_disk": True}, (Quantization.NONE, True)),
+        ("large", {}, (Quantization.BINARY, True)),
+        ("large", {"on_disk": False}, (Quantization.BINARY, False)),
+    ],
+)
+def test_a_profile_says_how_vectors_are_kept_where_the_settings_do_not(profile, settings, expected):
+    chosen = choose_profile(profile, {"large": ProfileSettings(quantization="binary", on_disk=True)})
+    made = StoreSettings(**settings).specify("look-1", dim=8, fields=(), profile=chosen)
+    assert (made.quantization, made.on_disk) == expected
 
 
 def test_an_unknown_profile_lists_the_known_ones():

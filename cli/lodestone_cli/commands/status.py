@@ -55,7 +55,7 @@ def _facts(session: Session) -> dict[str, Any]:
     from lodestone.catalog.overview import corpus_overview
 
     catalog = session.runtime.catalog
-    aliases = session.runtime.promoted()
+    aliases, facts["store"] = _aliases(session)
     facts["corpora"] = [corpus_overview(catalog, c).model_dump(mode="json") for c in corpora_of(catalog)]
     facts["spaces"] = {
         name: {"collection": aliases.get(name), "current": aliases.get(name) == projection.collection}
@@ -67,6 +67,16 @@ def _facts(session: Session) -> dict[str, Any]:
         for run in catalog.runs(limit=5)
     ]  # fmt: skip
     return facts
+
+
+def _aliases(session: Session) -> tuple[dict[str, str], dict[str, Any]]:
+    """What each alias leads to, and whether the store could be asked: what the catalog knows is shown in any case."""
+    from lodestone.errors import LodestoneError
+
+    try:
+        return session.runtime.promoted(), {"ok": True, "detail": ""}
+    except LodestoneError as error:
+        return {}, {"ok": False, "detail": error.message}
 
 
 def _facts_of(remote: Lodestone) -> dict[str, Any]:
@@ -146,7 +156,9 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
     console.print()
     console.print(table)
     console.print()
-    for name, space in facts["spaces"].items():
+    if not facts["store"]["ok"]:
+        console.print(printable(f"store: {facts['store']['detail']}"), markup=False)
+    for name, space in facts["spaces"].items() if facts["store"]["ok"] else ():
         state = "" if space["current"] else "  (out of date: run `lodestone index` again)"
         console.print(f"space {name}: {space['collection'] or 'not built'}{state}")
     for run in facts["runs"]:

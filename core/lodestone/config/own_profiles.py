@@ -10,8 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from lodestone.config.profiles import PROFILES, Profile, find_profile
 from lodestone.errors import ConfigurationError, UnknownNameError
+from lodestone_schemas.collections import Quantization
 
-_TAKEN_OVER: Final = ("text_encoder", "guides", "fusion", "image_size", "gate", "adaptive", "depth")
+_TAKEN_OVER: Final = ("text_encoder", "guides", "fusion", "image_size", "gate", "adaptive", "depth", "quantization", "on_disk")
 
 
 class ProfileSettings(BaseModel):
@@ -34,6 +35,8 @@ class ProfileSettings(BaseModel):
     gate: bool | None = None
     adaptive: bool | None = None
     depth: int | None = Field(None, ge=1, le=1000)
+    quantization: Quantization | None = None
+    on_disk: bool | None = None
 
     @field_validator("space_priors")
     @classmethod

@@ -18,7 +18,7 @@ from typing import Final
 
 from lodestone.config.engines import EngineSettings
 from lodestone.errors import UnknownNameError
-from lodestone_schemas.collections import HnswSpec
+from lodestone_schemas.collections import HnswSpec, Quantization
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ class Profile:
         adaptive: Are guides drawn until the first results are stable, where the settings do not say?
         depth: Candidates from each list, where the settings do not say.
         hnsw: Graph of each space's collection, where the settings do not say.
+        quantization: Of each space's collection, where the settings do not say.
+        on_disk: Are original vectors kept on disk, where the settings do not say?
         direct: Space -> the backbone (`NAME` or `NAME#OUTPUT`) whose output is the space as it is.
         labels: Classifiers of the space `labels`; empty for those that it is published with.
         space_priors: Space -> its trust before any feedback, 1 where it is not named; ratios count.
@@ -56,6 +58,8 @@ class Profile:
     adaptive: bool = False
     depth: int = 100
     hnsw: HnswSpec = field(default_factory=HnswSpec)
+    quantization: Quantization = Quantization.NONE
+    on_disk: bool = False
     direct: Mapping[str, str] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
     space_priors: Mapping[str, float] = field(default_factory=dict)
@@ -94,6 +98,7 @@ def _mode(
     engines: Mapping[str, EngineSettings],
     gate: bool,
     clip: str | None = None,
+    quantization: Quantization = Quantization.NONE,
 ) -> Profile:
     """One of NEEDLE's modes.
 
@@ -104,6 +109,7 @@ def _mode(
         engines: The first by priority is asked, the others fill what is missing.
         gate: Simple queries stop after the text pass.
         clip: Backbone of the space `words`, which takes text; None where an embedder does.
+        quantization: Of its collections: NEEDLE has none.
     """
     direct = {space: backbone for space, (backbone, _) in embedders.items()}
     priors = {space: weight for space, (_, weight) in embedders.items()}
@@ -120,6 +126,7 @@ def _mode(
         image_size=_GUIDE_PX,
         gate=gate,
         hnsw=_NEEDLE_HNSW,
+        quantization=quantization,
         direct=direct,
         space_priors=priors,
         engines=engines,
@@ -143,6 +150,7 @@ PROFILES: dict[str, Profile] = {
         engines={"sd-turbo": _SD_TURBO},
         gate=True,
         clip=_CLIP_B32,
+        quantization=Quantization.INT8,
     ),
     "balanced": _mode(
         "balanced",

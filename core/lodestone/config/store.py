@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 from lodestone_schemas.collections import CollectionSpec, FieldKind, HnswSpec, Placement, Quantization
+
+if TYPE_CHECKING:
+    from lodestone.config.profiles import Profile
 
 # A cluster of 2, 3, 4 or 6 nodes carries as many of these on each.
 CLUSTER_SHARDS = 12
@@ -31,12 +36,12 @@ class StoreSettings(BaseModel):
     m: int | None = Field(None, ge=2, le=512, description="Edges a node of the graph; default: the profile's.")
     ef_construct: int | None = Field(None, ge=4, le=4096, description="Candidates while building; default: the profile's.")
     ef: int | None = Field(None, ge=4, le=4096, description="Candidates while searching; default: the profile's.")
-    quantization: Quantization = Quantization.NONE
+    quantization: Quantization | None = Field(None, description="none, int8 or binary; default: the profile's.")
     rescore: bool = Field(True, description="Compare what the quantized pass finds by the original vectors.")
     oversampling: float | None = Field(
         None, ge=1, le=100, description="Candidates of the quantized pass a wanted neighbour; default: 2 (int8), 4 (binary)."
     )
-    on_disk: bool = Field(False, description="Original vectors on disk instead of in RAM.")
+    on_disk: bool | None = Field(None, description="Original vectors on disk, not in RAM; default: the profile's.")
     graph_on_disk: bool = Field(False, description="The graph on disk instead of in RAM.")
     payload_on_disk: bool | None = Field(None, description="Filter fields on disk; default: as the engine does.")
     shards: int | None = Field(None, ge=1, le=1024, description="Of a new collection; default: 12 with several urls.")
@@ -72,18 +77,16 @@ class StoreSettings(BaseModel):
         """Of every node, in the order of `urls`."""
         return (self.grpc_port,) * len(self.urls) if isinstance(self.grpc_port, int) else self.grpc_port
 
-    def specify(
-        self, name: str, *, dim: int, fields: tuple[tuple[str, FieldKind], ...], graph: HnswSpec | None = None
-    ) -> CollectionSpec:
+    def specify(self, name: str, *, dim: int, fields: tuple[tuple[str, FieldKind], ...], profile: Profile) -> CollectionSpec:
         """A collection of dense vectors as these settings want it.
 
         Args:
             name: Of the collection.
             dim: Length of its vectors.
             fields: Payload fields with an index.
-            graph: What holds where the settings do not say.
+            profile: Its values hold where the settings do not say.
         """
-        graph = graph or HnswSpec()
+        graph = profile.hnsw
         return CollectionSpec(
             name=name,
             dim=dim,
@@ -94,10 +97,10 @@ class StoreSettings(BaseModel):
                 ef=self.ef or graph.ef,
                 on_disk=self.graph_on_disk,
             ),
-            quantization=self.quantization,
+            quantization=profile.quantization if self.quantization is None else self.quantization,
             rescore=self.rescore,
             oversampling=self.oversampling,
-            on_disk=self.on_disk,
+            on_disk=profile.on_disk if self.on_disk is None else self.on_disk,
             payload_on_disk=self.payload_on_disk,
         )
 

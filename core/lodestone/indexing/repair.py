@@ -122,7 +122,7 @@ def make_missing_collections(resources: SyncResources) -> list[str]:
         if aliases.get(target.alias) == target.collection and target.collection not in there:
             resources.catalog.forget_loads(target.collection)
             wanted = resources.settings.store.specify(
-                target.collection, dim=target.dim, fields=target.fields, graph=resources.profile.hnsw
+                target.collection, dim=target.dim, fields=target.fields, profile=resources.profile
             )
             resources.store.create(wanted)
             lost.append(target.collection)

@@ -174,7 +174,7 @@ def _bring_in_line(
     if target.collection not in store.collections():
         catalog.forget_loads(target.collection)  # the catalog may remember a store that was deleted
     settings = resources.settings.store
-    store.create(settings.specify(target.collection, dim=target.dim, fields=target.fields, graph=resources.profile.hnsw))
+    store.create(settings.specify(target.collection, dim=target.dim, fields=target.fields, profile=resources.profile))
     loaded, deleted, problem = _catch_up(resources, target, progress, faults)
     if problem is not None:
         _repair(resources, target)

@@ -133,6 +133,7 @@ def of_profile(profile: Profile, images: int, **changes: object) -> Workload:
     stored = sum(_FEATURES + _CLASSES if name.startswith("efficientnet") else _model_dim(name) for name in profile.backbones)
     known: dict[str, object] = {
         "models": models, "spaces": spaces, "stored": stored, "hnsw": profile.hnsw, "guides": profile.guides,
+        "quantization": profile.quantization,
         "notes": tuple(notes),
     }  # fmt: skip
     return Workload(images=images, **{**known, **changes})  # type: ignore[arg-type]  # checked by the callers' own types
