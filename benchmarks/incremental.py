@@ -37,7 +37,7 @@ def main() -> int:
     """Parse the command line, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pictures", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=3, help="times that 1 % is changed")
+    parser.add_argument("--rounds", type=int, default=3, help="times that one percent is changed")
     parser.add_argument("--models", type=Path, required=True, help="the shared model cache")
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "lodestone-benchmark")
     parser.add_argument("--executor", default="auto")
