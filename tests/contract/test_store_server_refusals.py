@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -66,6 +67,18 @@ def test_a_search_does_not_wait_as_long_as_a_busy_server_asks_for(guarded: Qdran
         for _ in range(4):
             began = time.monotonic()
             search()
+    assert time.monotonic() - began < 15  # the server asks for 30 s
+
+
+def test_of_several_nodes_a_busy_one_is_not_waited_for_either(guarded: QdrantServer, store: VectorStore) -> None:
+    limit(guarded, read_rate_limit=2)
+    urls, ports = (guarded.url,) * 3, (guarded.grpc_port,) * 3
+    with closing(open_store("server", url=urls, grpc_port=ports, api_key=KEY, patience=1)) as several:
+        search = partial(several.search, SPEC.name, [VectorQuery(np.ones(DIM, np.float32))])
+        with pytest.raises(StoreError, match="asks for fewer calls"):  # noqa: PT012
+            for _ in range(4):
+                began = time.monotonic()
+                search()
     assert time.monotonic() - began < 15  # the server asks for 30 s
 
 

@@ -38,6 +38,14 @@ def test_workers_that_wait_for_the_store_are_not_taken_for_slow_ones(tmp_path: P
     assert any("wave_slices = 400" in said for said in told["assumptions"])
 
 
+@pytest.mark.parametrize("profile", ["embedded", "accurate"])
+@pytest.mark.parametrize("decoders", ["8", "64", "4096"])
+def test_no_simulation_is_faster_than_its_plan(tmp_path: Path, profile: str, decoders: str) -> None:
+    options = ("--gpu", "h100", "--gpus", "8", "--decode-cores", decoders, "--profile", profile, "--output", "json")
+    told = cli(tmp_path / "home", "plan", "--images", "10M", "--source", "objects", "--network-gbit", "100", *options).json
+    assert all(run["efficiency"] <= 1 for run in told["simulation"])
+
+
 @pytest.mark.parametrize(
     ("options", "limit"),
     [

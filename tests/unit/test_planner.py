@@ -189,6 +189,14 @@ def test_a_projection_swap_reads_no_picture_and_a_backbone_swap_does() -> None:
     assert swap.ram_gb == pytest.approx(1e8 * (1280 * 4 + 128 + 240) / 1e9)
 
 
+def test_a_swap_has_the_decoders_that_are_bought_and_no_more() -> None:
+    objects = replace(HUNDRED_MILLION, objects=True)
+    cluster = replace(FOUR_H100, network_gbit=1000, decode_cores=0)
+    made = plan(objects, cluster, DEFAULT_RATES)
+    as_bought = plan(objects, replace(cluster, decode_cores=made.decode_cores), DEFAULT_RATES)
+    assert made.swap.backbone_hours == pytest.approx(as_bought.swap.backbone_hours)
+
+
 def test_as_many_cards_are_planned_as_make_it_in_time() -> None:
     gpu = find_gpu("a100")
     cards = cards_within(HUNDRED_MILLION, gpu, DEFAULT_RATES, hours=2)

@@ -5,10 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
 
 import pytest
 
 from lodestone_cli.stopping import stopped_by_signals
+
+
+@pytest.fixture(autouse=True)
+def nobody_elses_handlers() -> Iterator[None]:
+    """A process that had Ray in it keeps Ray's."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -271,7 +271,8 @@ def _simulate(
     workers = max(cluster.gpus or cluster.model_cores, 1)
     shared = {"read", "record", "load"}  # one network, one driver, one store: slices go through them one after the other
     theirs = min(stage.images_per_second for stage in made.stages if stage.stage in shared)
-    own = min(stage.images_per_second for stage in made.stages if stage.stage in {"models", "decode and models"})
+    theirs_alone = {"models", "decode and models"} | ({"decode"} if cluster.decode_cores else set())  # planned ones never limit
+    own = min(stage.images_per_second for stage in made.stages if stage.stage in theirs_alone)
     limits = settings.index
     scenario = Scenario(
         images=min(made.slices * limits.slice_size, max(_SIMULATED, 20 * workers * limits.slice_size)),

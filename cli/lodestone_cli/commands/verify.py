@@ -123,8 +123,11 @@ def _unseen(rows: list[dict[str, Any]]) -> str | None:
     if not least["compared"]:
         return f"no vectors of {least['alias']} were compared; --all compares every one"
     # Of n drawn at random, none is wrong in 5 of 100 draws where a share of 3 / n is: (1 - 3 / n) ** n is about 0.05.
-    share = min(3 / least["compared"], 1.0)
-    return f"a sample: with 95% certainty at most {share:.1%} of the vectors are wrong; --all compares every one"
+    share, whole = (min(3 / least[of], 1.0) for of in ("compared", "looked_into"))
+    return (
+        f"a sample: with 95% certainty at most {share:.1%} of the vectors are wrong if those are scattered, "
+        f"and at most {whole:.1%} of the slices from end to end; --all compares every one"
+    )
 
 
 def _print(console: Console, rows: list[dict[str, Any]], mended: int) -> None:

@@ -45,6 +45,7 @@ class Verification:
         missing: Points of loaded slices that the store lacks.
         surplus: Points that the catalog does not know.
         compared: Points compared with their Parquet rows.
+        looked_into: Slices that these are of.
         differing: Of these, vectors that are others.
         stale: Of these, filter fields that are others.
         damaged: Stored files that are missing or cut.
@@ -63,6 +64,7 @@ class Verification:
     missing: int = 0
     surplus: int = 0
     compared: int = 0
+    looked_into: int = 0
     differing: int = 0
     stale: int = 0
     damaged: tuple[str, ...] = ()
@@ -136,6 +138,7 @@ def examine(
         missing=look.missing,
         surplus=len(strangers),
         compared=look.compared,
+        looked_into=look.looked_into,
         differing=look.differing,
         stale=look.stale,
         damaged=tuple(look.damaged),
@@ -163,7 +166,7 @@ class _Look:
         unloaded = catalog.unloaded_slices(target.collection, parts=target.required)
         self._waiting = {record.slice_id for record in unloaded}
         self._number = 0
-        self.expected = self.lost = self.missing = self.compared = self.differing = self.stale = 0
+        self.expected = self.lost = self.missing = self.compared = self.looked_into = self.differing = self.stale = 0
         self.damaged: list[str] = []
         self.examples: list[str] = []
         self.wrong: list[SliceRecord] = []
@@ -205,6 +208,7 @@ class _Look:
             self.damaged.append(error.message)
             return []
         self.compared += compared
+        self.looked_into += compared > 0
         self.differing += len(others)
         self.stale += len(fields)
         return [*others, *fields]

@@ -206,7 +206,7 @@ def plan(workload: Workload, cluster: Cluster, rates: Rates) -> Plan:
         qdrant_nodes=nodes,
         build_cores=build_cores,
         shards=pieces,
-        swap=_swap(workload, cluster, rates, nodes=nodes, build_cores=build_cores),
+        swap=_swap(workload, _with_decoders(cluster, decode_cores), rates, nodes=nodes, build_cores=build_cores),
         searches_per_query=searches * pieces,
         search_cores=search_cores(workload, rates, searches, shards=pieces),
         service_cores=workload.queries_per_second * rates.query_core_s,
@@ -294,6 +294,11 @@ def _swap(workload: Workload, cluster: Cluster, rates: Rates, *, nodes: int, bui
     pace = min(load, *(rate.images_per_second for rate in _stages(_dearest(workload), cluster, rates, nodes)[0][:-1]))
     hours = workload.images / 3600
     return Swap(space, size.ram_gb, size.disk_gb, hours / load + built, hours / pace + built)
+
+
+def _with_decoders(cluster: Cluster, cores: int) -> Cluster:
+    """The cluster as it is bought: a swap has the decoders that indexing was given, where they are apart from the models."""
+    return replace(cluster, decode_cores=cores) if cluster.gpus or cluster.decode_cores else cluster
 
 
 def _dearest(workload: Workload) -> Workload:

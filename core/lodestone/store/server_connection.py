@@ -115,7 +115,8 @@ class ServerConnection:
             doing: What it does, for the message of an error.
             method: The call.
             name: The collection it is about, without the namespace.
-            patience: Seconds that it is repeated while the server is away or busy; every node is asked once whatever it is.
+            patience: Seconds that it is repeated while the server is away or busy; of several nodes that are away
+                each is asked once whatever it is.
             outlast: A server that is busy and says for how long is waited for beyond that.
 
         Raises:
@@ -132,7 +133,9 @@ class ServerConnection:
             asked = wait_asked_for(_error_of(state))
             if asked and (outlast or patient):
                 return False  # it is there, and says when it has room again
-            return state.attempt_number >= len(self._nodes) and time.monotonic() + (asked or 0.0) >= until
+            if asked is not None:  # by a node that is there and may be asked again: the others need not be looked for
+                return time.monotonic() + asked >= until
+            return state.attempt_number >= len(self._nodes) and time.monotonic() >= until
 
         retrying = Retrying(
             retry=retry_if_exception(is_transient), stop=is_over, wait=self._pause, sleep=self._sleep, reraise=True
