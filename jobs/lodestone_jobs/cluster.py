@@ -9,10 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import signal
 import socket
 import tempfile
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -56,7 +59,8 @@ class RayHost(ABC):
         # Short and outside the home: Unix sockets lie below it, and their paths end at 107 characters.
         self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         if not ray.is_initialized():
-            self._connect()
+            with _sigterm_kept():
+                self._connect()
             self._started = True
         self._watch = HeadWatch(self._name(), self._places(), seconds=patience(), let_go=self._disconnect)
         self._watch.start()
@@ -210,6 +214,26 @@ class JoinedRay(RayHost):
     def _endpoint(self) -> Place:
         """Of the address; ("", 0) for `auto`."""
         return _place(self.address.removeprefix("ray://")) if ":" in self.address else ("", 0)
+
+
+@contextmanager
+def _sigterm_kept() -> Iterator[None]:
+    """Leave it to this process how it ends when it is asked to: `ray.init` sets a handler of its own, which exits with 15."""
+    before = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread() or before is None:  # nobody sets handlers elsewhere
+        yield
+        return
+    rays = False
+    try:
+        yield
+    except SystemExit as ended:
+        rays = ended.code == signal.SIGTERM
+        raise
+    finally:
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # else it was this process's own turn, meanwhile
+            signal.signal(signal.SIGTERM, before)
+        if rays:  # asked while Ray's was in force: once more, for the one that it took the place of
+            signal.raise_signal(signal.SIGTERM)
 
 
 def _place(address: str) -> Place:

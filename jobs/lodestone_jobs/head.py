@@ -8,6 +8,7 @@ embeds then fails with `ClusterLostError`, and one that is loading by then goes 
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import queue
@@ -31,6 +32,9 @@ _ASK_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 2.0
 _WORTH_TELLING_SECONDS: Final = 3.0
 _LOOK_SECONDS: Final = 0.5
+# This process or machine has no file descriptors, ports or memory left, or no name server that answers.
+_OUR_TROUBLE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
+_OUR_RESOLVERS: Final = frozenset({socket.EAI_AGAIN, socket.EAI_MEMORY, socket.EAI_SYSTEM})
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
@@ -91,15 +95,16 @@ class HeadWatch:
         """
         self.check()
         for who, place in self._places.items():
-            if not answers(place):
+            if answers(place) is False:
                 raise self._error(who)
 
     def _watch(self) -> None:
         while not self._over.wait(_ASK_SECONDS):
             for who, place in self._places.items():
-                if answers(place):
+                answer = answers(place)
+                if answer:
                     self._welcome(who, place)
-                elif self._missed(who, place) >= self._seconds:
+                elif answer is False and self._missed(who, place) >= self._seconds:
                     self._lost = self._error(who)
                     self._let_go()
                     return
@@ -128,12 +133,16 @@ class HeadWatch:
         )
 
 
-def answers(place: Place) -> bool:
-    """Whether somebody takes connections there, within two seconds."""
+def answers(place: Place) -> bool | None:
+    """Whether somebody takes connections there, within two seconds; None: it could not be asked, for reasons that lie here."""
     try:
         socket.create_connection(place, timeout=_ANSWER_SECONDS).close()
-    except OSError:
-        return False
+    except OSError as error:
+        ours = _OUR_RESOLVERS if isinstance(error, socket.gaierror) else _OUR_TROUBLE
+        if error.errno not in ours:
+            return False
+        _log.debug("cannot ask %s:%d: %s", *place, error)
+        return None
     return True
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _ANSWER_SECONDS: Final = 120.0
 _SHOWN: Final = 3
 _PROBE: Final = "probe-"
+_LOOKED_AT: Final = 1000  # entries of a folder, for one that lasts
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +87,11 @@ def check_nodes(settings: Settings, embeddings: FileArea, paths: Sequence[str] =
             hint="set index.embeddings and index.thumbnails to an object store (s3://bucket/prefix) or to a folder on a mount "
             "that every node has",
         )
-    if lacking := [view for view in views if view.missing]:
+    # What is gone here too by now was somebody's temporary file.
+    if gone := [path for view in views for path in view.missing if is_there(path)]:
+        lacking = [view for view in views if gone[0] in view.missing]
         raise ConfigurationError(
-            f"{_named(lacking, 'does', 'do')} not see {lacking[0].missing[0]!r}",
+            f"{_named(lacking, 'does', 'do')} not see {gone[0]!r}",
             hint="put the pictures on a mount that every node has, or index them from an object store",
         )
     return len(nodes)
@@ -99,10 +103,27 @@ def witnesses(paths: Sequence[str]) -> list[str]:
     for path in paths:
         whole = Path(path).absolute()
         found.append(str(whole))
-        if whole.is_dir():
-            with os.scandir(whole) as entries:
-                found += [entry.path for entry in islice(entries, 1)]
+        with suppress(OSError), os.scandir(whole) as entries:  # a file, or a folder that only others may list
+            found += _lasting(entries)
     return found
+
+
+def _lasting(entries: Iterable[os.DirEntry[str]]) -> list[str]:
+    """The path of one that will be there in a minute: a file or folder, else a link to one; nothing hidden."""
+    links: list[str] = []
+    for entry in islice(entries, _LOOKED_AT):
+        if entry.name.startswith("."):
+            continue
+        if not entry.is_symlink():
+            return [entry.path]
+        if not links and is_there(entry.path):
+            links.append(entry.path)
+    return links
+
+
+def is_there(path: str) -> bool:
+    """Whether this process sees it; False where it may not look, too."""
+    return os.path.exists(path)  # noqa: PTH110 - `Path.exists` raises PermissionError
 
 
 def _look_around(embeddings: FileArea, nodes: Sequence[dict[str, Any]], paths: Sequence[str]) -> list[NodeView]:
@@ -139,7 +160,7 @@ def look(embeddings: FileArea, nonce: str, paths: Sequence[str]) -> NodeView:
         seen = embeddings.size(nonce) == len(nonce)
     except OSError as error:
         seen, trouble = False, str(error)
-    missing = tuple(path for path in paths if not Path(path).exists())
+    missing = tuple(path for path in paths if not is_there(path))
     return NodeView(socket.gethostname(), __version__, seen, trouble, missing)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lodestone.indexing.executors import EmbedExecutor
@@ -33,7 +32,7 @@ def ray_pool(runtime: Runtime, paths: Sequence[str] = ()) -> Iterator[ExecutorFa
         yield local_executor
         return
     from lodestone_jobs.cluster import JoinedRay
-    from lodestone_jobs.nodes import check_nodes
+    from lodestone_jobs.nodes import check_nodes, is_there
 
     joined = JoinedRay(cluster.address)
 
@@ -44,7 +43,7 @@ def ray_pool(runtime: Runtime, paths: Sequence[str] = ()) -> Iterator[ExecutorFa
 
     joined.start()
     try:
-        here = [path for path in paths if Path(path).exists()]
+        here = [path for path in paths if is_there(path)]
         joined.answered(lambda: check_nodes(runtime.settings, runtime.embeddings, here))
         yield executor
     finally:

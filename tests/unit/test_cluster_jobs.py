@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import signal
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +26,7 @@ from lodestone.indexing.pictures import PreparedPicture
 from lodestone.indexing.tasks import EmbedSettings, RowFailure, SliceReceipt, SliceRow, SliceTask
 from lodestone_jobs import nodes
 from lodestone_jobs.attempts import FolderAttempts
+from lodestone_jobs.cluster import LocalRay
 from lodestone_jobs.embedding import RayDataExecutor
 from lodestone_jobs.pipeline import Pools, Room, pools_for
 from lodestone_jobs.split import join, part
@@ -178,9 +182,19 @@ def test_a_node_with_another_version_is_named(three_nodes: list[nodes.NodeView],
 
 
 def test_nodes_that_do_not_see_the_pictures_are_named(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
-    three_nodes[:2] = [nodes.NodeView(f"node-{n}", __version__, nonce=True, missing=("/photos",)) for n in range(2)]
-    with pytest.raises(ConfigurationError, match="nodes 'node-0', 'node-1' do not see '/photos'"):
-        nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path), ["/photos"])
+    photos = str(tmp_path)
+    three_nodes[:2] = [nodes.NodeView(f"node-{n}", __version__, nonce=True, missing=(photos,)) for n in range(2)]
+    with pytest.raises(ConfigurationError, match=rf"nodes 'node-0', 'node-1' do not see '{photos}'"):
+        nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path), [photos])
+
+
+def test_a_file_that_is_gone_here_too_is_held_against_no_node(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
+    temporary = str(tmp_path / "upload.part")
+    three_nodes[1] = nodes.NodeView("node-1", __version__, nonce=True, missing=(temporary,))
+    assert nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path), [str(tmp_path)]) == 3
+    three_nodes[1] = nodes.NodeView("node-1", __version__, nonce=True, missing=(temporary, str(tmp_path)))
+    with pytest.raises(ConfigurationError, match=rf"'node-1' does not see '{tmp_path}'"):
+        nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path), [str(tmp_path)])
 
 
 def test_a_node_looks_for_the_nonce_and_the_pictures_itself(tmp_path: Path) -> None:
@@ -199,6 +213,84 @@ def test_a_node_where_the_mount_is_an_empty_folder_does_not_see_the_pictures(tmp
     assert nodes.look(FileArea.at(tmp_path), "probe-1", wanted).missing == ()
     (photos / "one.jpg").unlink()  # as a node sees it that has not mounted them
     assert nodes.look(FileArea.at(tmp_path), "probe-1", wanted).missing == (str(photos / "one.jpg"),)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_stands_for_a_folder_is_something_that_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, reverse: bool
+) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / ".#a.jpg").symlink_to("nowhere-user@host.1")  # an editor's lock
+    (photos / "broken.jpg").symlink_to("nowhere.jpg")
+    (photos / ".hidden").write_bytes(b"")
+    in_one_order_or_the_other(monkeypatch, reverse=reverse)
+    assert nodes.witnesses([str(photos)]) == [str(photos)]
+    (photos / "link.jpg").symlink_to(tmp_path)  # of folders of links, too, something is asked for
+    assert nodes.witnesses([str(photos)]) == [str(photos), str(photos / "link.jpg")]
+    (photos / "one.jpg").write_bytes(b"1")
+    assert nodes.witnesses([str(photos)]) == [str(photos), str(photos / "one.jpg")]
+    assert nodes.witnesses([str(photos / "one.jpg")]) == [str(photos / "one.jpg")]
+
+
+def in_one_order_or_the_other(monkeypatch: pytest.MonkeyPatch, *, reverse: bool) -> None:
+    listed = os.scandir
+
+    def ordered(folder: Path) -> Any:
+        with listed(folder) as entries:
+            return nullcontext(sorted(entries, key=lambda entry: entry.name, reverse=reverse))
+
+    monkeypatch.setattr(os, "scandir", ordered)
+
+
+def test_a_folder_that_may_not_be_listed_stands_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(path: Path) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", refuses)
+    assert nodes.witnesses([str(tmp_path)]) == [str(tmp_path)]
+
+
+class Refused(LocalRay):
+    """A Ray that cannot be joined; `asked` to end in the meantime, where that is wanted."""
+
+    def __init__(self, *, asked: bool) -> None:
+        super().__init__(workers=1)
+        self._asked = asked
+
+    def _connect(self) -> None:
+        import ray
+
+        try:
+            ray.init(address="127.0.0.1:1", no_such_option=1)
+        finally:
+            assert signal.getsignal(signal.SIGTERM) is not ended  # Ray's
+            if self._asked:
+                signal.raise_signal(signal.SIGTERM)
+
+
+def ended(number: int, _: object) -> None:
+    """As `stopped_by_signals`: the next one ends the process at once."""
+    signal.signal(number, signal.SIG_DFL)
+    raise SystemExit(128 + number)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_joining_a_cluster_changes_nothing_of_how_the_process_ends_when_asked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, asked: bool
+) -> None:
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = signal.signal(signal.SIGTERM, ended)
+    try:
+        with pytest.raises((RuntimeError, SystemExit)) as stopped:
+            Refused(asked=asked).start()
+        assert getattr(stopped.value, "code", None) == (143 if asked else None)
+        assert signal.getsignal(signal.SIGTERM) is (signal.SIG_DFL if asked else ended)
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class FakeHosts:

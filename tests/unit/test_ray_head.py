@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import subprocess
@@ -60,6 +61,44 @@ def test_a_head_that_comes_back_in_time_ends_nothing(caplog: pytest.LogCaptureFi
         finally:
             head.stop()
     assert not gone.is_set()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "ours"),
+    [
+        (OSError(errno.EMFILE, "Too many open files"), True),
+        (OSError(errno.ENFILE, "Too many open files in system"), True),
+        (OSError(errno.EADDRNOTAVAIL, "Cannot assign requested address"), True),
+        (OSError(errno.ENOBUFS, "No buffer space available"), True),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), True),
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), False),
+        (ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused"), False),
+        (TimeoutError("timed out"), False),
+    ],
+)
+def test_what_this_machine_lacks_is_not_held_against_the_head(
+    trouble: OSError, monkeypatch: pytest.MonkeyPatch, *, ours: bool
+) -> None:
+    asked = threading.Semaphore(0)
+
+    def fails(*_: object, **__: object) -> socket.socket:
+        asked.release()
+        raise trouble
+
+    monkeypatch.setattr(socket, "create_connection", fails)
+    monkeypatch.setattr("lodestone_jobs.head._ASK_SECONDS", 0.01)
+    head, gone = watch(1, seconds=0.0)
+    head.start()
+    try:
+        if not ours:
+            assert gone.wait(30)
+            return
+        head.check_now()
+        assert all(asked.acquire(timeout=30) for _ in range(3))  # of which two of the watch's own
+        assert not gone.is_set()
+        head.check()
+    finally:
+        head.stop()
 
 
 def test_what_fails_while_the_head_does_not_answer_is_blamed_on_that() -> None:
