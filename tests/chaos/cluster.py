@@ -22,6 +22,7 @@ from tests.support.qdrant_cluster import QdrantCluster, run_qdrant_cluster
 from tests.support.ray_nodes import RayNodes, run_ray_nodes
 
 from lodestone.catalog.catalog import Catalog
+from lodestone.config.home import Home
 
 PICTURES, SLICE = 40, 8
 CORPUS = "chaos"
@@ -100,10 +101,11 @@ class ChaosCluster:
 
     def new_home(self, name: str) -> Path:
         """A home of its own with an empty catalog, in which pictures get the ids that they get in every other."""
-        home = self.folder / name
-        home.mkdir()
-        self._configure(home, self.postgres.create_database(self.template))
-        return home
+        home = Home(self.folder / name)
+        home.prepare()
+        home.settle(home.new_id())  # a catalog that has a corpus already takes none that is made up
+        self._configure(home.path, self.postgres.create_database(self.template))
+        return home.path
 
     def reconfigure(self, home: Path) -> None:
         """Write the settings again: a new Ray has a new address."""
@@ -167,8 +169,6 @@ class ChaosCluster:
 
     def forget(self, home: Path) -> None:
         """Remove a home's collections from the servers, so that later rounds are not slowed down by them."""
-        from lodestone.config.home import Home
-
         prefix = f"{Home(home).id}."
         node = self.qdrant.nodes[0]
         for collection in node.get("/collections")["collections"]:

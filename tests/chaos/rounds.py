@@ -23,8 +23,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
-from tests.chaos.cluster import ChaosCluster, Driver, chaos_cluster
-from tests.chaos.state import State, differences, state_of
+from tests.chaos.cluster import PICTURES, ChaosCluster, Driver, chaos_cluster
+from tests.chaos.state import State, differences, gaps, state_of
 
 KINDS = ("worker", "driver", "ray", "head", "qdrant", "postgres")
 _REPLAYS = 3  # of a round that killed nothing, each with moments half as late
@@ -79,6 +79,9 @@ def undisturbed(cluster: ChaosCluster) -> Undisturbed:
         assert driver.process.wait(_RUN_S) == 0, _told(driver, home)
     state = state_of(cluster, home)
     assert not (state.strays or state.doubles), (state.strays, state.doubles)
+    bad, captioned = (len(list(cluster.photos.glob(files))) for files in ("bad/*", "*.txt"))
+    lacking = gaps(state, pictures=PICTURES, bad=bad, captioned=captioned, nodes=len(cluster.qdrant.nodes))
+    assert not lacking, lacking
     cluster.forget(home)
     return Undisturbed(state, steps, [line.split()[1] for line in driver.lines if line.startswith("step ")][: len(steps)])
 

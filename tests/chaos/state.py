@@ -130,6 +130,30 @@ def differences(found: State, wanted: State) -> list[str]:
     return problems
 
 
+def gaps(found: State, *, pictures: int, bad: int, captioned: int, nodes: int) -> list[str]:
+    """What a whole run over so many good, bad and captioned pictures leaves, and this has not. Two empty states are alike."""
+    points = {"captions": captioned, "pixels": pictures}
+    spaces = [name.rpartition("-")[0] for name in sorted(found.counts)]
+    meta = sum(key.endswith(" (meta)") for key in found.outputs)
+    captions = sum(" sidecar " in key for key in found.outputs)
+    expected: list[tuple[str, object, object]] = [
+        ("images by state", Counter(state for _, state, _ in found.images.values()), {"active": pictures, "failed": bad}),
+        ("failures", len(found.failures), bad),
+        ("outputs: meta", meta, pictures + bad),
+        ("outputs: captions", captions, captioned),
+        ("outputs: features", len(found.outputs) - meta - captions, pictures),
+        ("thumbnails", len(found.thumbnails), pictures),
+        ("spaces", spaces, sorted(points)),
+        ("nodes", set(found.collections), {(name, node) for name in found.counts for node in range(nodes)}),
+    ]
+    for name, space in zip(sorted(found.counts), spaces, strict=True):
+        count = points.get(space)
+        expected.append((f"points counted in {space}", found.counts[name], (count,) * nodes))
+        places = sorted(place for place in found.collections if place[0] == name)
+        expected += [(f"points in {space} on node {place[1]}", len(found.collections[place]), count) for place in places]
+    return [f"{what}: {there}, not {wanted}" for what, there, wanted in expected if there != wanted]
+
+
 def _vectors(what: str, found: Vectors, wanted: Vectors) -> list[str]:
     if found.keys() != wanted.keys():
         return [f"{what}: {len(wanted.keys() - found.keys())} are lost, {len(found.keys() - wanted.keys())} are too many"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.chaos import rounds
 from tests.chaos.cluster import ChaosCluster
-from tests.chaos.state import State, differences
+from tests.chaos.state import State, differences, gaps
 
 WANTED = State(
     images={"a.jpg": ("1", "active", "h")},
@@ -42,6 +42,54 @@ def test_whatever_is_not_as_undisturbed_is_told(change: dict[str, Any], told: st
     found = differences(replace(WANTED, **change), WANTED)
     assert len(found) == 1
     assert re.search(told, found[0])
+
+
+WHOLE = State(
+    images={"a.jpg": ("1", "active", "h"), "b.jpg": ("2", "active", "i"), "bad.jpg": ("3", "failed", "j")},
+    failures=(("bad.jpg", "truncated"),),
+    outputs={key: np.ones(3, np.float32) for key in ("1", "2", "1 (meta)", "2 (meta)", "3 (meta)", "1 sidecar words")},
+    collections={
+        **{("pixels-0", node): {"1": np.ones(3, np.float32), "2": np.ones(3, np.float32)} for node in range(2)},
+        **{("captions-0", node): {"1": np.ones(3, np.float32)} for node in range(2)},
+    },
+    counts={"pixels-0": (2, 2), "captions-0": (1, 1)},
+    thumbnails=frozenset({"h.jpg", "i.jpg"}),
+    strays=(),
+    doubles=(),
+)
+
+
+def missing(state: State) -> list[str]:
+    return gaps(state, pictures=2, bad=1, captioned=1, nodes=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"images": {}}, "images by state"),
+        ({"failures": ()}, "failures: 0, not 1"),
+        ({"outputs": {key: one for key, one in WHOLE.outputs.items() if key != "2"}}, "features: 1, not 2"),
+        ({"outputs": {key: one for key, one in WHOLE.outputs.items() if key != "3 (meta)"}}, "meta: 2, not 3"),
+        ({"outputs": {key: one for key, one in WHOLE.outputs.items() if "sidecar" not in key}}, "captions: 0, not 1"),
+        ({"thumbnails": frozenset({"h.jpg"})}, "thumbnails: 1, not 2"),
+        ({"collections": {**WHOLE.collections, ("pixels-0", 1): {}}}, "points in pixels on node 1: 0, not 2"),
+        ({"collections": {place: one for place, one in WHOLE.collections.items() if place != ("captions-0", 0)}}, "nodes: "),
+        ({"counts": {**WHOLE.counts, "captions-0": (1, 0)}}, r"counted in captions: \(1, 0\), not \(1, 1\)"),
+    ],
+)
+def test_a_state_to_compare_with_is_full(change: dict[str, Any], told: str) -> None:
+    assert missing(WHOLE) == []
+    found = missing(replace(WHOLE, **change))
+    assert len(found) == 1
+    assert re.search(told, found[0])
+
+
+def test_a_space_that_is_missing_everywhere_is_told() -> None:
+    only = {place: one for place, one in WHOLE.collections.items() if place[0] == "captions-0"}
+    assert missing(replace(WHOLE, collections=only, counts={"captions-0": (1, 1)})) == [
+        "spaces: ['captions'], not ['captions', 'pixels']"
+    ]
+    assert missing(replace(WHOLE, collections={}, counts={})) == ["spaces: [], not ['captions', 'pixels']"]
 
 
 def played(monkeypatch: pytest.MonkeyPatch, outcomes: list[rounds.Round]) -> list[str]:
