@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from lodestone.errors import ConfigurationError, SourceError
 from lodestone.files.area import FileArea, StoredFile
+from lodestone.sources.s3 import named_authorities
 from lodestone.sources.urls import bare_of
 
 if TYPE_CHECKING:
@@ -160,6 +161,8 @@ def _open(url: str) -> tuple[FileSystem, str]:
         query = dict(parse_qsl(parts.query))
         if parts.scheme == "s3":
             query.setdefault("allow_delayed_open", "true")  # else a multi-part upload for every small file
+            if authorities := named_authorities():
+                query.setdefault("tls_ca_file_path", authorities)
         system, base = fs.FileSystem.from_uri(urlunsplit(parts._replace(query=urlencode(query))))
     else:
         import fsspec  # type: ignore[import-untyped]
