@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import ImageRecord, ImageState
+from lodestone.catalog.records import ImageRecord, ImageState, RunState
 from lodestone.indexing.changes import ChangeFinder
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.mounts import Mounts
@@ -36,6 +36,7 @@ class Library:
             self.catalog, run.run_id, Recaptioner(self.catalog, "captions"), Faults(), mounts=Mounts(self.record)
         )
         finder.update(scopes, Meter(silent, Stage.DISCOVER), lambda _: None)
+        self.catalog.finish_run(run.run_id, RunState.DONE)
         self.away = dict(finder.changes.away)
         self.counts = {kind: count for kind, count in finder.changes.counts.items() if count}
         if not self.names:

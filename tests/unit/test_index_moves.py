@@ -12,8 +12,9 @@ from tests.support.library import Library
 from tests.support.pictures import jpeg_bytes
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import CaptionRecord
+from lodestone.catalog.records import CaptionRecord, ImageState
 from lodestone.indexing import exchanges
+from lodestone.indexing.changes import ChangeFinder
 
 CONTENTS = {name: jpeg_bytes((40, 30), seed=seed) for seed, name in enumerate("abcd")}
 
@@ -73,6 +74,91 @@ def test_an_edited_file_keeps_its_id_although_a_copy_of_what_it_was_lies_beside_
     library.write("a", b"edited")
     assert library.look() == {"a": "a", "a-original": "new", "b": "b", "c": "c", "d": "d"}
     assert library.counts == {"changed": 1, "new": 1, "unchanged": 3}
+
+
+def test_a_series_that_is_numbered_anew_over_a_gap_keeps_its_ids(library: Library) -> None:
+    library.path("a").unlink()
+    library.look()
+    for source, target in ("ba", "cb", "dc"):
+        library.move(source, target)
+    assert library.look() == {"a": "b", "b": "c", "c": "d"}
+    assert library.counts == {"moved": 3, "gone": 1}
+    assert library.look() == {"a": "b", "b": "c", "c": "d"}
+    assert library.counts == {"unchanged": 3}
+
+
+def test_a_new_file_in_the_place_of_a_deleted_one_continues_it(library: Library) -> None:
+    library.path("a").unlink()
+    library.look()
+    library.write("a", b"something new")
+    assert library.look() == {name: name for name in "abcd"}
+    assert library.counts == {"changed": 1, "unchanged": 3}
+
+
+def test_a_deleted_picture_that_is_put_back_under_another_name_keeps_its_id_though_a_new_file_has_its_place(
+    library: Library,
+) -> None:
+    library.path("a").unlink()
+    library.look()
+    library.write("a", b"something new")
+    library.write("z", CONTENTS["a"])
+    assert library.look() == {"a": "new", "b": "b", "c": "c", "d": "d", "z": "a"}
+
+
+def test_an_edit_to_what_another_picture_was_long_ago_is_an_edit(library: Library) -> None:
+    edited = library.images()["a.jpg"].image_id
+    library.path("b").unlink()
+    library.look()
+    library.write("a", CONTENTS["b"])
+    assert library.look() == {"a": "a", "c": "c", "d": "d"}
+    assert library.counts == {"changed": 1, "unchanged": 2}
+    assert library.catalog.images([edited])[edited].state is not ImageState.GONE
+
+
+@pytest.mark.parametrize("before", ["update_images", "gone_by_hash", "add_images"])
+def test_a_run_that_is_killed_while_pictures_change_places_is_made_good_by_the_next(
+    library: Library, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    library.path("a").unlink()
+    for source, target in ("ba", "cb", "dc"):
+        library.move(source, target)
+    library.write("d", b"something new")
+    exchange = ChangeFinder._exchange
+
+    def killed(finder: ChangeFinder, corpus_id: str) -> None:
+        def die(*_: object, **__: object) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Catalog, before, die)
+            exchange(finder, corpus_id)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ChangeFinder, "_exchange", killed)
+        with pytest.raises(KeyboardInterrupt):
+            library.look()
+    assert library.look() == {"a": "b", "b": "c", "c": "d", "d": "new"}
+
+
+def test_a_run_that_is_killed_after_it_found_what_is_new_and_gone_is_made_good_by_the_next(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A series moved by one: the last is new to the killed run, which also finds `x` gone, where `a` is overwritten with it."""
+    library.write("x", b"x")
+    library.names.clear()
+    library.look()
+    for source, target in ("de", "cd", "bc", "ab", "xa"):
+        library.move(source, target)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ChangeFinder, "_exchange", die)
+        with pytest.raises(KeyboardInterrupt):
+            library.look()
+    assert library.look() == {"a": "x", "b": "a", "c": "b", "d": "c", "e": "d"}
+    assert library.counts == {"moved": 5}
 
 
 def test_what_was_entered_about_a_picture_stays_with_it_when_it_swaps(library: Library) -> None:

@@ -78,17 +78,6 @@ class DuplicateRows(CatalogBase):
 
         return self._write(change)
 
-    def leave_duplicates(self, image_ids: Iterable[str]) -> None:
-        """Take pictures out of their groups: they have other content now."""
-        table, ids = tables.duplicates, list(image_ids)
-
-        def change(connection: Connection) -> None:
-            for chunk in chunks(ids):
-                connection.execute(delete(table).where(table.c.image_id.in_(chunk)))
-
-        if ids:
-            self._write(change)
-
     def duplicates(self, *, kind: str | None = None, corpus_id: str | None = None) -> Iterator[DuplicateRecord]:
         """Pictures in groups of one kind (or both) and corpus (or all), by group, nearest to its representative first.
 

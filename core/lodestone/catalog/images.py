@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
+from datetime import datetime
 from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, exists, func, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.deletions import bury, lift
@@ -100,18 +101,42 @@ class ImageRows(CatalogBase):
                 found.update((row.image_id, image_record(row)) for row in connection.execute(query))
         return found
 
-    def gone_by_hash(self, corpus_id: str, hashes: Iterable[str]) -> dict[str, list[ImageRecord]]:
-        """Gone pictures of a corpus with these contents: a new file with such a content is one of them, moved."""
+    def gone_by_hash(
+        self, corpus_id: str, hashes: Iterable[str], *, since: datetime | None = None
+    ) -> dict[str, list[ImageRecord]]:
+        """Gone pictures of a corpus with these contents: a new file with such a content is one of them, moved.
+
+        Args:
+            corpus_id: Whose pictures.
+            hashes: Contents.
+            since: Leave those out that were embedded and had gone before.
+        """
+        graves = tables.tombstones
+        which: list[ColumnElement[bool]] = [tables.images.c.state == ImageState.GONE]
+        if since is not None:
+            which.append(~exists().where(graves.c.image_id == tables.images.c.image_id, graves.c.created_at < since))
+        return self._by_hash(corpus_id, hashes, which)
+
+    def entered_by_hash(self, corpus_id: str, hashes: Iterable[str]) -> dict[str, list[ImageRecord]]:
+        """Pictures of a corpus with these contents that were entered and nothing else yet: in no slice ever, without tags."""
+        images, members, tags = tables.images, tables.slice_members, tables.tags
+        which = [
+            images.c.state == ImageState.PENDING,
+            images.c.slice_id.is_(None),
+            ~exists().where(members.c.image_id == images.c.image_id),
+            ~exists().where(tags.c.image_id == images.c.image_id),
+        ]
+        return self._by_hash(corpus_id, hashes, which)
+
+    def _by_hash(
+        self, corpus_id: str, hashes: Iterable[str], which: Sequence[ColumnElement[bool]]
+    ) -> dict[str, list[ImageRecord]]:
         found: dict[str, list[ImageRecord]] = {}
         images = tables.images
         with self._reading() as connection:
             for chunk in chunks(hashes):
-                query = (
-                    select(*IMAGE_COLUMNS)
-                    .where(images.c.hash.in_(chunk), images.c.corpus_id == corpus_id, images.c.state == ImageState.GONE)
-                    .order_by(images.c.uri)
-                )
-                for row in connection.execute(query):
+                query = select(*IMAGE_COLUMNS).where(images.c.hash.in_(chunk), images.c.corpus_id == corpus_id, *which)
+                for row in connection.execute(query.order_by(images.c.uri)):
                     found.setdefault(row.hash, []).append(image_record(row))
         return found
 
@@ -186,19 +211,30 @@ class ImageRows(CatalogBase):
 
         return self._write(change) if records else 0
 
-    def update_images(self, records: Sequence[ImageRecord]) -> None:
+    def update_images(self, records: Sequence[ImageRecord], *, gone: Sequence[str] = (), edited: Iterable[str] = ()) -> None:
         """Replace whole rows by image id, in one transaction (give it some thousands at a time).
 
         A picture may take the uri of another of the batch, or that of a gone picture, whose row it then replaces.
+
+        Args:
+            records: Pictures as they are now.
+            gone: Ids of other pictures, marked gone before; unknown ones are ignored.
+            edited: Ids of those of the pictures that have other content and so leave their groups of copies.
 
         Raises:
             NotFoundError: a picture is unknown.
             CatalogError: its new uri belongs to another living picture.
         """
-        if not records:
+        if not records and not gone:
             return
+        altered = list(edited)
 
         def change(connection: Connection) -> None:
+            _mark_gone(connection, gone)
+            for chunk in chunks(altered):
+                connection.execute(delete(tables.duplicates).where(tables.duplicates.c.image_id.in_(chunk)))
+            if not records:
+                return
             before = _states(connection, [record.image_id for record in records])
             unknown = next((record for record in records if record.image_id not in before), None)
             if unknown is not None:
@@ -214,18 +250,8 @@ class ImageRows(CatalogBase):
 
     def mark_gone(self, image_ids: Sequence[str]) -> None:
         """Turn pictures into gone ones; unknown ids are ignored."""
-
-        def change(connection: Connection) -> None:
-            for chunk in chunks(image_ids):
-                died = [i for i, old in _states(connection, chunk).items() if old.state is not ImageState.GONE]
-                connection.execute(
-                    update(tables.images).where(tables.images.c.image_id.in_(died)).values(state=ImageState.GONE.value)
-                )
-                bury(connection, died)
-                queue_tagged(connection, died)
-
         if image_ids:
-            self._write(change)
+            self._write(lambda connection: _mark_gone(connection, image_ids))
 
     def _known(self, image_ids: Iterable[str]) -> set[str]:
         known: set[str] = set()
@@ -301,6 +327,14 @@ def _states(connection: Connection, image_ids: Iterable[str]) -> dict[str, _Befo
         ):
             found[image_id] = _Before(root_id, uri, ImageState(state), slice_id, taken_at)
     return found
+
+
+def _mark_gone(connection: Connection, image_ids: Sequence[str]) -> None:
+    for chunk in chunks(image_ids):
+        died = [i for i, old in _states(connection, chunk).items() if old.state is not ImageState.GONE]
+        connection.execute(update(tables.images).where(tables.images.c.image_id.in_(died)).values(state=ImageState.GONE.value))
+        bury(connection, died)
+        queue_tagged(connection, died)
 
 
 def _make_way(connection: Connection, moved: Sequence[ImageRecord]) -> None:

@@ -21,6 +21,7 @@ from lodestone.errors import ImageError, LodestoneError, ManifestChangedError, S
 from lodestone.indexing.discover import discover
 from lodestone.indexing.exchanges import Altered, Exchanges, edited_picture, likeliest, revived
 from lodestone.indexing.faults import Faults
+from lodestone.indexing.history import cut_short_since
 from lodestone.indexing.mounts import Mounts
 from lodestone.indexing.progress import Meter
 from lodestone.indexing.recaption import Recaptioner
@@ -65,7 +66,7 @@ class ChangeFinder:
     _exchanges: Exchanges = field(init=False)
 
     def __post_init__(self) -> None:
-        self._exchanges = Exchanges(self.catalog)
+        self._exchanges = Exchanges(self.catalog, since=cut_short_since(self.catalog, self.run_id))
 
     def update(self, scopes: Sequence[Scope], meter: Meter, expect: Callable[[int], None]) -> None:
         """Bring the catalog in line with all scopes of a run: list them, mark what vanished, enter what is there.
@@ -181,6 +182,7 @@ class ChangeFinder:
         if not gone:
             return
         self.catalog.mark_gone([image.image_id for image in gone])
+        self._exchanges.vanished(image.image_id for image in gone)
         self.catalog.clear_failures(scope.root.root_id, [image.uri for image in gone])
         self.changes.counts["gone"] += len(gone)
         self.changes.left.update(image.hash for image in gone)
@@ -215,9 +217,9 @@ class ChangeFinder:
                 hashed.append((uri, found, result))
         waited = len(self._exchanges.waiting)
         new = self._decide(scope, hashed, known, updates)
-        self.catalog.update_images(list(updates.values()))
         before = {image.image_id: image.hash for image in known.values()}
-        self.catalog.leave_duplicates(i for i, new in updates.items() if before.get(i, new.hash) != new.hash)
+        edited = [i for i, new in updates.items() if before.get(i, new.hash) != new.hash]
+        self.catalog.update_images(list(updates.values()), edited=edited)
         self.catalog.add_images(new)
         living = {image.uri: image for image in (*known.values(), *updates.values(), *new)}
         waiting = {one.uri for one in self._exchanges.waiting[waited:]}
@@ -253,10 +255,7 @@ class ChangeFinder:
                 updates[image.image_id] = kept
                 continue
             if image is not None and image.state is not ImageState.GONE:
-                if not self._exchanges.take(Altered(root, uri, found, content, image)):
-                    counts["changed"] += 1
-                    self.changes.left.add(image.hash)
-                    updates[image.image_id] = edited_picture(image, found, content)
+                self._alter(Altered(root, uri, found, content, image), updates)
                 continue
             candidates = [c for c in movable.get(content, ()) if c.image_id not in updates]
             if (candidate := likeliest(candidates, uri, found)) is not None:
@@ -271,12 +270,17 @@ class ChangeFinder:
                 )
                 updates[moved.image_id] = revived(moved)
             elif image is not None and image.image_id not in updates:  # other content where a vanished picture was
-                counts["changed"] += 1
-                self.changes.left.add(image.hash)
-                updates[image.image_id] = edited_picture(image, found, content)
+                self._alter(Altered(root, uri, found, content, image), updates)
             else:
                 fresh.append((uri, found, content))
         return self._mint(root, fresh)
+
+    def _alter(self, here: Altered, updates: dict[str, ImageRecord]) -> None:
+        """Let a file wait that has other content than its picture; where too many do, the picture was edited."""
+        if not self._exchanges.take(here):
+            self.changes.counts["changed"] += 1
+            self.changes.left.add(here.image.hash)
+            updates[here.image.image_id] = edited_picture(here.image, here.found, here.content)
 
     def _mint(self, root: Root, fresh: Sequence[tuple[str, FoundFile, str]]) -> list[ImageRecord]:
         """Rows for files that no picture is known of."""
@@ -302,9 +306,7 @@ class ChangeFinder:
         """Write what became of the files whose content is another one."""
         done = self._exchanges.settle(corpus_id)
         counts = self.changes.counts
-        self.catalog.mark_gone([image.image_id for image in done.lost])
-        self.catalog.update_images(done.updates)
-        self.catalog.leave_duplicates(done.edited)
+        self.catalog.update_images(done.updates, gone=[image.image_id for image in done.lost], edited=done.edited)
         files = list(done.files)
         for root in {here.root.root_id: here.root for here in done.fresh}.values():
             fresh = {here.uri: (here.uri, here.found, here.content) for here in done.fresh if here.root.root_id == root.root_id}
@@ -316,7 +318,8 @@ class ChangeFinder:
         counts["moved"] += done.moved
         counts["changed"] += len(done.edited)
         counts["new"] -= done.unmade
-        counts["gone"] += len(done.lost) - done.unmade
+        counts["unchanged"] -= done.recognised
+        counts["gone"] += len(done.lost) - done.unmade - done.recognised
         self.changes.left.update(done.left)
 
     def _fail(self, root: Root, uri: str, code: str, message: str, image: ImageRecord | None = None) -> None:

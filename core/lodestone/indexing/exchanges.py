@@ -1,19 +1,23 @@
 """Which pictures changed places? Two names swapped, a series numbered anew, one file moved over another: ids follow contents.
 
 A file with other content than its picture had was edited, unless the content is one that another picture lost in the same run:
-then that picture lies here now. This can only be told once all files were looked at, so such files wait here until then.
+then that picture lies here now. This can only be told once all files were looked at, so such files wait here until then. Files
+where a vanished picture was wait too: a series may be numbered anew over a gap.
+
+Nothing of this is written before all of it is decided, so a run that is killed leaves what the next one decides alike.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Final
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import ImageRecord, ImageState, Root
+from lodestone.indexing.digests import Digests
 from lodestone.indexing.uris import name_of
 from lodestone.sources.base import FoundFile
 
@@ -44,6 +48,7 @@ class Exchanged:
         edited: Ids of pictures with other content.
         moved: How many pictures changed places.
         unmade: How many pictures that counted as new are moved ones.
+        recognised: Likewise of those that counted as unchanged: a run that was cut short had entered them.
     """
 
     lost: tuple[ImageRecord, ...] = ()
@@ -54,15 +59,23 @@ class Exchanged:
     edited: tuple[str, ...] = ()
     moved: int = 0
     unmade: int = 0
+    recognised: int = 0
 
 
 @dataclass(slots=True)
 class Exchanges:
-    """The files of one run that wait, and what it entered as new."""
+    """The files of one run that wait, and what it entered as new and found gone.
+
+    Attributes:
+        catalog: Asked for other pictures of the same contents.
+        since: When the first of the runs began that were cut short before this one; None: the last one was not.
+    """
 
     catalog: Catalog
+    since: datetime | None = None
     waiting: list[Altered] = field(default_factory=list)
-    _new: array[int] = field(default_factory=lambda: array("q"))  # eight bytes an id
+    _new: Digests = field(default_factory=Digests)
+    _gone: Digests = field(default_factory=Digests)
 
     def take(self, altered: Altered) -> bool:
         """Let a file wait; false: there are too many already."""
@@ -73,17 +86,23 @@ class Exchanges:
 
     def entered(self, image_ids: Iterable[str]) -> None:
         """Remember pictures that are new in this run."""
-        self._new.extend(hash(image_id) for image_id in image_ids)
+        self._new.add(image_ids)
+
+    def vanished(self, image_ids: Iterable[str]) -> None:
+        """Remember pictures that were found gone in this run: an altered file may be one of them."""
+        self._gone.add(image_ids)
 
     def settle(self, corpus_id: str) -> Exchanged:
         """Decide about all that wait; changes nothing. To be called once everything was looked at."""
         waiting, self.waiting = self.waiting, []
         if not waiting:
             return Exchanged()
+        away = self._revived(waiting)
         moves, edited = self._moves(corpus_id, waiting)
-        taken = {picture.image_id for _, picture in moves}
+        taken = away | {picture.image_id for _, picture in moves}
         overwritten = [here.image for here, _ in moves if here.image.image_id not in taken]
-        elsewhere = self._elsewhere(corpus_id, overwritten)
+        elsewhere = self._elsewhere(corpus_id, overwritten, except_for={here.image.image_id for here in waiting})
+        made = self._new.hold([place.image_id for place in elsewhere.values()]).sum()
         updates = [(_put(picture, here.root.root_id, here.uri, here.found), here.found) for here, picture in moves]
         changed = [here for here in edited if here.image.image_id not in taken]
         updates += [(edited_picture(here.image, here.found, here.content), here.found) for here in changed]
@@ -93,23 +112,30 @@ class Exchanges:
                 updates.append((_put(picture, place.root_id, place.uri, found), found))
         lost = [picture for picture in overwritten if picture.image_id not in elsewhere]
         return Exchanged(
-            lost=(*lost, *elsewhere.values()),
+            lost=(*(picture for picture in lost if picture.state is not ImageState.GONE), *elsewhere.values()),
             updates=tuple(picture for picture, _ in updates),
             fresh=tuple(here for here in edited if here.image.image_id in taken),
             files=tuple((picture, found) for picture, found in updates if found.locator),
             left=frozenset([*(picture.hash for picture in lost), *(here.image.hash for here in changed)]),
             moved=len(moves) + len(elsewhere),
             edited=tuple(here.image.image_id for here in changed),
-            unmade=len(elsewhere),
+            unmade=int(made),
+            recognised=len(elsewhere) - int(made),
         )
+
+    def _revived(self, waiting: Sequence[Altered]) -> set[str]:
+        """Vanished pictures in whose places files wait, and that were found elsewhere meanwhile."""
+        places = {here.image.image_id: here for here in waiting if here.image.state is ImageState.GONE}
+        now = self.catalog.images(places)
+        return {image_id for image_id in places if image_id not in now or now[image_id].state is not ImageState.GONE}
 
     def _moves(self, corpus_id: str, waiting: Sequence[Altered]) -> tuple[list[tuple[Altered, ImageRecord]], list[Altered]]:
         """Files with the pictures that moved there, and those that no other picture's content is in."""
         lost: dict[str, list[ImageRecord]] = defaultdict(list)
-        for content, pictures in self.catalog.gone_by_hash(corpus_id, {here.content for here in waiting}).items():
+        for content, pictures in self._just_gone(corpus_id, {here.content for here in waiting}).items():
             lost[content] += pictures
         for here in waiting:
-            if here.image.state is not ImageState.FAILED:
+            if here.image.state not in (ImageState.FAILED, ImageState.GONE):
                 lost[here.image.hash].append(here.image)
         moves: list[tuple[Altered, ImageRecord]] = []
         rest: list[Altered] = []
@@ -122,18 +148,36 @@ class Exchanges:
                 moves.append((here, picture))
         return moves, rest
 
-    def _elsewhere(self, corpus_id: str, overwritten: Sequence[ImageRecord]) -> dict[str, ImageRecord]:
-        """Overwritten pictures whose content lies at a new place: id -> the picture that was made for it there."""
+    def _just_gone(self, corpus_id: str, contents: Iterable[str]) -> dict[str, list[ImageRecord]]:
+        """Pictures of these contents that vanished in this run, or in one that was cut short.
+
+        One that had been gone for long has not moved: that its content is there again is an edit.
+        """
+        contents = list(contents)
+        found = self.catalog.gone_by_hash(corpus_id, contents)
+        gone = [picture for pictures in found.values() for picture in pictures]
+        recent = {
+            picture.image_id for picture, now in zip(gone, self._gone.hold([p.image_id for p in gone]), strict=True) if now
+        }
+        if self.since is not None:
+            cut_short = self.catalog.gone_by_hash(corpus_id, contents, since=self.since)
+            recent.update(picture.image_id for pictures in cut_short.values() for picture in pictures)
+        return {content: [p for p in pictures if p.image_id in recent] for content, pictures in found.items()}
+
+    def _elsewhere(
+        self, corpus_id: str, overwritten: Sequence[ImageRecord], *, except_for: Collection[str]
+    ) -> dict[str, ImageRecord]:
+        """Overwritten pictures whose content lies at a new place: id -> the picture that was made for it there.
+
+        By this run, or by one that was cut short: only these have entered pictures that are in no slice.
+        """
         wanted: dict[str, list[ImageRecord]] = defaultdict(list)
         for picture in overwritten:
             wanted[picture.hash].append(picture)
-        if not wanted or not self._new:
-            return {}
-        new = frozenset(self._new)
         found: dict[str, ImageRecord] = {}
-        for place in self.catalog.images_without_slice(corpus_id):
-            if hash(place.image_id) in new and (pictures := wanted.get(place.hash)):
-                found[pictures.pop(0).image_id] = place
+        for content, places in self.catalog.entered_by_hash(corpus_id, wanted).items():
+            free = [place for place in places if place.image_id not in except_for]
+            found.update((picture.image_id, place) for picture, place in zip(wanted[content], free, strict=False))
         return found
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from lodestone.catalog.records import Corpus, Run
+from lodestone.catalog.records import Corpus, Run, RunState
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.indexing.progress import Stage
 from lodestone.indexing.report import IndexRequest
@@ -39,6 +40,21 @@ class Remembered:
     def planned(self) -> bool:
         """Whether every picture is in a slice already."""
         return not self.discover
+
+
+def cut_short_since(catalog: Catalog, run_id: str) -> datetime | None:
+    """When the first of the runs began that were cut short one after the other, looking for files, just before this one.
+
+    None: the one before it had looked at all its files.
+    """
+    since = None
+    for run in catalog.runs(corpus_id=catalog.run(run_id).corpus_id):
+        if run.kind != KIND or run.run_id == run_id:
+            continue
+        if run.state is RunState.DONE or run.stage not in _BEFORE_PLANNING:
+            break
+        since = run.started_at
+    return since
 
 
 class Everything:

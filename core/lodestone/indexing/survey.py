@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import marshal
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from struct import Struct
@@ -20,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.errors import OutOfSpaceError
+from lodestone.indexing.digests import Digests
 from lodestone.sources.base import FoundFile
 
 _BATCH: Final = 1000
@@ -33,8 +33,7 @@ class Survey:
 
     def __init__(self) -> None:
         self._file = SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - closed in __exit__
-        self._names = array("q")
-        self._sorted: NDArray[np.int64] | None = None
+        self._names = Digests()
 
     def __enter__(self) -> Self:
         return self
@@ -56,7 +55,6 @@ class Survey:
         Raises:
             OutOfSpaceError: no space for temporary files.
         """
-        self._sorted = None
         batch: list[FoundFile] = []
         try:
             for file in files:
@@ -83,19 +81,12 @@ class Survey:
 
     def saw(self, uris: Sequence[str]) -> NDArray[np.bool_]:
         """Which of the names were listed: (n,) bool. Two names share a digest once in 2^64 pairs."""
-        if self._sorted is None:
-            self._sorted = np.sort(np.frombuffer(self._names, np.int64)) if self._names else np.empty(0, np.int64)
-        wanted = np.fromiter((hash(uri) for uri in uris), np.int64, len(uris))
-        if not len(self._sorted):
-            return np.zeros(len(uris), np.bool_)
-        at = np.minimum(np.searchsorted(self._sorted, wanted), len(self._sorted) - 1)
-        found: NDArray[np.bool_] = self._sorted[at] == wanted
-        return found
+        return self._names.hold(uris)
 
     def _keep(self, batch: Sequence[FoundFile], uri: Callable[[FoundFile], str]) -> None:
         if not batch:
             return
-        self._names.extend(hash(uri(file)) for file in batch)
+        self._names.add(uri(file) for file in batch)
         rows = [(f.uri, f.locator, f.size, f.mtime_ns, f.inode, f.token, f.position, f.captions) for f in batch]
         data = marshal.dumps(rows)
         try:
