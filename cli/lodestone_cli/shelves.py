@@ -54,9 +54,9 @@ class HomeShelf:
 
     def every(self) -> list[dict[str, Any]]:
         """None where there is no home yet."""
-        from lodestone.config.home import Home
+        from lodestone.config.home import home_of
 
-        if not Home(self._session.loaded.settings.home).exists():
+        if not home_of(self._session.loaded.settings).exists():
             return []
         return [self._with_path(info) for info in self._book().page(0, _EVERY, busy=self._busy()).directories]
 

@@ -63,16 +63,23 @@ class OpenedHome:
     def _agree_on_id(self, catalog: Catalog) -> None:
         """A catalog on a server is the truth also about the home's id: folders on several machines share both."""
         own = self.home.id if self.home.has_id() else None
-        agreed = own or self.home.new_id()
-        if catalog.path is None:
-            agreed = catalog.home_id(otherwise=agreed)
+        offered = own or self.home.new_id()
+        agreed = offered if catalog.path is not None else catalog.home_id(otherwise=offered, only_if_new=own is None)
+        folder = str(self.home.path)
+        if agreed is None:  # an older Lodestone filled it: an id that is made up now would hide its collections
+            raise ConfigurationError(
+                f"the catalog {catalog.url!r} holds pictures, and not yet the id of its home; nor does the folder {folder!r}",
+                hint="run `lodestone status` once with LODESTONE_HOME on the folder that it was used with so far: the catalog "
+                f'takes that one\'s id; if the folder is lost, write `"id": "…"` into {str(self.home.marker)!r}: what names '
+                "of its collections on the Qdrant server begin with, up to the dot (any letters and digits if there is none)",
+            )
         settled = self.home.settle(agreed)
         if catalog.path is None and settled != agreed:
-            folder = str(self.home.path)
             raise ConfigurationError(
                 f"the folder {folder!r} belongs to the home {settled!r}, the catalog {catalog.url!r} to {agreed!r}",
-                hint="name another folder, also an empty one, as LODESTONE_HOME; or if no other catalog goes with this "
-                "folder, remove `id` from its home.json, and it takes the catalog's",
+                hint="if the catalog is right, name another folder, also an empty one, as LODESTONE_HOME, or remove `id` from "
+                "this one's home.json; if the folder is (the collections on the Qdrant server begin with the right id), say "
+                "`DELETE FROM home_facts` in the catalog's database and run this again",
             )
 
     @cached_property

@@ -185,6 +185,26 @@ def test_rows_that_come_in_without_some_receipts_are_unfinished(catalog: Catalog
     assert list(catalog.unfinished_slices(["meta"])) == [lacking]
 
 
+def test_what_an_older_version_leaves_in_a_catalog_that_it_still_has_open_is_found_and_put_right(catalog: Catalog) -> None:
+    """It writes receipts, and knows nothing of `slices.parts`."""
+    records = planned(catalog, 4)
+    corpus_id = records[0].corpus_id
+    catalog.record_receipts([receipt(record) for record in records[:3]])
+    assert catalog.misnoted_slices(corpus_id) == []
+    forgot, finished = records[1].slice_id, records[3].slice_id
+    for statement in (
+        f"DELETE FROM receipts WHERE slice_id = '{forgot}'",
+        f"INSERT INTO receipts VALUES ('{finished}', 'meta', 'x', 1, 1, '', 0)",
+    ):
+        catalog._write(lambda connection, statement=statement: connection.execute(text(statement)))  # type: ignore[misc]
+    assert set(catalog.misnoted_slices(corpus_id)) == {forgot, finished}
+    assert catalog.misnoted_slices(catalog.ensure_corpus("another").corpus_id) == []
+    assert catalog.mend_parts(corpus_id) == 2
+    assert catalog.misnoted_slices(corpus_id) == []
+    assert list(catalog.unfinished_slices(["meta"])) == [records[1]]
+    check(catalog)
+
+
 # What it costs
 
 

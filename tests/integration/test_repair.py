@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from tests.support.home import image_ids, open_runtime
 from tests.support.pictures import write_photo, write_photos
 from tests.support.upkeep import copied
@@ -117,6 +118,17 @@ def test_a_run_that_was_cut_short_is_finished_without_looking_for_files(
     assert (order.resume, order.paths) == (True, ())
     report = index_paths(runtime, IndexRequest((), resume=""))
     assert report.counts["embedded"] == 8
+    assert examine_home(runtime).ok
+
+
+def test_receipts_that_an_older_version_deleted_are_missed_and_made_again(runtime: Runtime, tmp_path: Path) -> None:
+    """It had the catalog open while `slices.parts` came in, and does not keep it."""
+    runtime.catalog._write(lambda connection: connection.execute(text("DELETE FROM receipts WHERE part = 'meta'")))
+    found = examine_home(runtime, store=False)
+    assert ("work", "index") in told(found)
+    (order,) = repair_orders(runtime.catalog, found)
+    assert not order.resume
+    assert index_paths(runtime, IndexRequest(order.paths)).completed > 0
     assert examine_home(runtime).ok
 
 

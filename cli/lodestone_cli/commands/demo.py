@@ -52,16 +52,23 @@ def demo(
 
 def _require_demo_home(session: Session) -> None:
     """The demonstration replaces the bridge and adds corpora: not in a home with anything else."""
-    from lodestone.config.home import Home
+    from lodestone.config.home import home_of
     from lodestone.errors import InvalidRequestError
     from lodestone_cli.demo.run import CORPORA
 
-    if not Home(session.loaded.settings.home).exists():
+    home = home_of(session.loaded.settings)
+    if not home.exists():
         return
-    others = [corpus.name for corpus in corpora_of(session.runtime.catalog) if corpus.name not in CORPORA]
+    catalog = session.runtime.catalog
+    others = [corpus.name for corpus in corpora_of(catalog) if corpus.name not in CORPORA]
+    if others and catalog.path is None:
+        raise InvalidRequestError(
+            f"the catalog {catalog.url!r} holds other pictures: {', '.join(others)}",
+            hint="the demonstration needs a home of its own: unset LODESTONE_CATALOG_URL, or `catalog_url` in lodestone.toml",
+        )
     if others:
         raise InvalidRequestError(
-            f"{str(session.loaded.settings.home)!r} holds other pictures: {', '.join(others)}",
+            f"{str(home.path)!r} holds other pictures: {', '.join(others)}",
             hint="the demonstration needs a home of its own: leave out --home, or name a new folder",
         )
 

@@ -78,9 +78,9 @@ def _package(name: str) -> Check:
 
 
 def _home(session: Session) -> str:
-    from lodestone.config.home import Home
+    from lodestone.config.home import home_of
 
-    home = Home(session.loaded.settings.home)
+    home = home_of(session.loaded.settings)
     if not home.exists():
         return f"{home.path} (nothing indexed yet)"
     home.check()
@@ -88,9 +88,9 @@ def _home(session: Session) -> str:
 
 
 def _has_home(session: Session) -> bool:
-    from lodestone.config.home import Home
+    from lodestone.config.home import home_of
 
-    return Home(session.loaded.settings.home).exists()
+    return home_of(session.loaded.settings).exists()
 
 
 def _disk(session: Session) -> str:
@@ -140,8 +140,6 @@ def _store(session: Session) -> str:
 
 def _consistency(session: Session) -> list[Check]:
     """Do files, catalog, stored embeddings and collections tell the same story?"""
-    if not _has_home(session):
-        return []
     from lodestone.indexing.repair import examine_home
 
     remedies = {
@@ -151,6 +149,8 @@ def _consistency(session: Session) -> list[Check]:
         "none": "connect the disk, or lodestone directory remove",
     }
     try:
+        if not _has_home(session):
+            return []
         served = session.loaded.settings.store.kind == "edge" and session.service() is not None
         found = examine_home(session.runtime, store=not served)
     except LodestoneError as error:

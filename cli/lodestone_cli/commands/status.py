@@ -110,9 +110,9 @@ def _print_away(console: Console, told: dict[str, Any] | list[dict[str, Any]]) -
 
 
 def _failures(session: Session) -> list[dict[str, str]]:
-    from lodestone.config.home import Home
+    from lodestone.config.home import home_of
 
-    if not Home(session.loaded.settings.home).exists():
+    if not home_of(session.loaded.settings).exists():
         return []
     catalog = session.runtime.catalog
     corpora = {corpus.corpus_id: corpus.name for corpus in corpora_of(catalog)}

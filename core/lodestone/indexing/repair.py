@@ -164,6 +164,9 @@ def _unfinished(resources: SyncResources) -> Iterator[Finding]:
                 what = f"{max(waiting, rows):,} pictures of the corpus {corpus.name!r} are not embedded yet"
                 planned = waiting <= rows  # a run that was cut short before it had planned all leaves pictures without a slice
                 yield Finding("work", what, "resume" if planned else "index", corpus_id=corpus.corpus_id)
+            if misnoted := len(catalog.misnoted_slices(corpus.corpus_id)):
+                what = f"what {misnoted:,} slices of the corpus {corpus.name!r} have is noted otherwise than their receipts say"
+                yield Finding("work", what, "index", corpus_id=corpus.corpus_id)
 
 
 def _files(resources: SyncResources, root: Root, stopped: Callable[[], bool]) -> Iterator[Finding]:

@@ -92,6 +92,7 @@ def index_paths(
             job = _Job(resources, request, corpus, run, pulse.watching(progress), pulse, Crew(resources, pool), catching_up)
             try:
                 if left.discover:
+                    catalog.mend_parts(corpus.corpus_id)
                     job.counts.update(damaged=forget_damaged(catalog, resources.embeddings, corpus.corpus_id))
                     problems += job.discover(candidates, table)
                 job.embed(planned=left.planned)

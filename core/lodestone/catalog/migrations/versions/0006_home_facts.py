@@ -14,7 +14,7 @@ _NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Add the table; the first home that opens the catalog gives it its id."""
+    """Add the table; a folder that has an id gives it to the catalog; so does a new one where no picture is known yet."""
     op.create_table(
         "home_facts",
         sa.Column("name", _NAME, nullable=False),
