@@ -70,8 +70,8 @@ class OpenedHome:
             raise ConfigurationError(
                 f"the catalog {catalog.url!r} holds pictures, and not yet the id of its home; nor does the folder {folder!r}",
                 hint="run `lodestone status` once with LODESTONE_HOME on the folder that it was used with so far: the catalog "
-                f'takes that one\'s id; if the folder is lost, write `"id": "…"` into {str(self.home.marker)!r}: what names '
-                "of its collections on the Qdrant server begin with, up to the dot (any letters and digits if there is none)",
+                f'takes that one\'s id; if the folder is lost, write `"id": "…"` into {str(self.home.marker)!r}: the beginning '
+                "of its collections' names on the Qdrant server, up to the dot (any letters and digits if there is none)",
             )
         settled = self.home.settle(agreed)
         if catalog.path is None and settled != agreed:
