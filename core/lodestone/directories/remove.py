@@ -9,13 +9,17 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.directories.naming import corpus_names
+from lodestone.indexing import mounts
 from lodestone.indexing.discard import discard_thumbnails
 from lodestone.indexing.locking import corpus_lock
+from lodestone.indexing.mounts import Mounts
 from lodestone.indexing.sync import SyncResources
+from lodestone.sources.locators import FOLDER
 from lodestone.store.base import Filter, MatchAny
 
 
@@ -46,6 +50,9 @@ def remove_directory(resources: SyncResources, root_id: str) -> DirectoryRemoval
             resources.store.delete_matching(collection, of_root)
         _note(contents, catalog, root_id)
         images = catalog.remove_root(root_id)
+        others = [Path(other.path) for other in catalog.roots() if other.kind == FOLDER]
+        if root.kind == FOLDER:
+            Mounts(resources.home.path / mounts.NAME).forget(Path(root.path), others=others)
         removed = discard_thumbnails(catalog, resources.thumbnails, _noted(contents))
     return DirectoryRemoval(directory=root.name, corpus=corpus.name, images=images, thumbnails=removed)
 

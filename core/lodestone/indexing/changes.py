@@ -89,7 +89,8 @@ class ChangeFinder:
                 survey = stack.enter_context(Survey())
                 whole = True
                 try:
-                    survey.take(self.walk(scope), scope.uri, step=lambda _: meter.add(0))
+                    around = next((other.path for other in scopes if scope.path in other.others), Path(scope.root.path))
+                    survey.take(self.walk(scope, around=around), scope.uri, step=lambda _: meter.add(0))
                 except (SourceError, ManifestChangedError) as error:
                     broken.append(error)
                     whole = False
@@ -121,8 +122,8 @@ class ChangeFinder:
     def _expected(self) -> int:
         return sum(self.changes.counts[kind] for kind in ("new", "changed", "retried")) + len(self._exchanges.waiting)
 
-    def walk(self, scope: Scope) -> Iterator[FoundFile]:
-        """The scope's files; folders that cannot be read become failure rows."""
+    def walk(self, scope: Scope, *, around: Path) -> Iterator[FoundFile]:
+        """The scope's files; folders that cannot be read become failure rows. `around` is the directory that it lies in."""
         if scope.vanished:
             return iter(())
         if scope.source is not None:
@@ -137,7 +138,7 @@ class ChangeFinder:
 
         skip = [inode for other in scope.others if (inode := _inode(other)) is not None]
         found = discover(scope.path, follow_symlinks=self.follow_symlinks, on_unreadable=report, skip=skip)
-        return self.mounts.watching(found, scope.path)
+        return self.mounts.watching(found, scope.path, around=around)
 
     def bury(self, scope: Scope, survey: Survey) -> None:
         """Mark the scope's pictures that vanished, or that belong to another root by now."""

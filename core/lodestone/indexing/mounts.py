@@ -3,6 +3,9 @@
 An unmounted disk leaves an empty folder, or none. What lay on it must not be called gone then: a disk that was seen below a
 directory (mounted there, or linked to) and is not mounted now keeps its pictures. The record is the machine's, not the
 catalog's: another machine mounts other disks.
+
+What is mounted, Linux tells (binds are mounts, subvolumes are none); elsewhere a disk begins where the number of the device
+changes.
 """
 
 from __future__ import annotations
@@ -10,14 +13,20 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from lodestone.sources.base import FoundFile
+from lodestone.store.files import write_atomically
 
 NAME: Final = "mounts.json"
+_TABLE: Final = Path("/proc/self/mountinfo")
+_TABLE_SECONDS: Final = 1.0  # for which a look at the table holds
+_LOCK_SECONDS: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
@@ -31,38 +40,40 @@ class Mounts:
 
     record: Path | None = None
     _points: dict[str, str] = field(default_factory=dict)  # folder -> where its disk is mounted
-    _folders: dict[str, int] = field(default_factory=dict)  # folders looked at in this run -> device
+    _table: frozenset[str] | None = None
+    _looked: float | None = None
 
     def __post_init__(self) -> None:
-        if self.record is None:
-            return
         try:
-            known = json.loads(self.record.read_text("utf-8"))
-            self._points.update({str(folder): str(point) for folder, point in known.items()})
-        except FileNotFoundError:
-            return
-        except (OSError, ValueError, AttributeError) as error:  # written anew as disks are seen
+            self._points = self._recorded()
+        except OSError as error:
             _log.warning("which disks were seen below directories could not be read from %s: %s", self.record, error)
 
-    def watching(self, files: Iterable[FoundFile], top: Path) -> Iterator[FoundFile]:
-        """The files below `top`, noting the disks that they lie on; written down at the end."""
-        self._folders.clear()
+    def watching(self, files: Iterable[FoundFile], top: Path, *, around: Path) -> Iterator[FoundFile]:
+        """The files below `top`, noting the disks that they lie on; written down at the end.
+
+        Args:
+            files: As `discover` finds them.
+            top: A directory, or a part of one.
+            around: The directory that `top` lies in; itself, where there is none.
+        """
         before = dict(self._points)
-        own = _device(str(top))
+        self._looked = None
         real = os.path.realpath(top)
-        if own is not None and _top_of(real, own) == real:  # around it: an unmounted disk takes all of `top` with it
+        own = self._point_of(real)
+        # Where all of `top` goes with its disk, the run is refused: no need to note it, but for a directory inside another.
+        if own == real or own != self._point_of(os.path.realpath(around)):
             self._note(str(top), own)
+        last = str(top)
         for file in files:
-            if file.inode[0] != own:
-                folder = os.path.dirname(file.locator)  # noqa: PTH120 - many files
-                if folder not in self._folders:
-                    device = _device(folder)
-                    self._folders[folder] = -1 if device is None else device
-                    if device is not None and device == file.inode[0]:
-                        self._note(_top_of(folder, device), device)
+            folder = os.path.dirname(file.locator)  # noqa: PTH120 - many files
+            if folder != last and file.locator != str(top):
+                last = folder
+                self._look_at(folder, own)
             yield file
-        if self._points != before:
-            self._write()
+        noted = {folder: point for folder, point in self._points.items() if before.get(folder) != point}
+        if noted:
+            self._change(lambda points: points.update(noted))
 
     def missing(self, path: Path) -> str | None:
         """Where the disk is to be mounted that `path` lay on, if it is not mounted now."""
@@ -70,37 +81,111 @@ class Mounts:
             return None
         for folder in (str(path), *map(str, path.parents)):
             point = self._points.get(folder)
-            if point is not None and not _is_mounted(point):
+            if point is not None and not self._is_mounted(point):
                 return point
         return None
 
-    def _note(self, folder: str, device: int) -> None:
-        point = _top_of(os.path.realpath(folder), device)
+    def forget(self, top: Path, *, others: Iterable[Path] = ()) -> None:
+        """Forget the disks below a directory that is removed, but for those that other directories lie around, on or below."""
+        kept = list(others)
+
+        def change(points: dict[str, str]) -> None:
+            for folder in [Path(folder) for folder in points]:
+                if _is_around(top, folder) and not any(_is_around(k, folder) or _is_around(folder, k) for k in kept):
+                    del points[str(folder)]
+
+        if self._points:
+            change(self._points)
+            self._change(change)
+
+    def _look_at(self, folder: str, own: str) -> None:
+        """Note the outermost folder around one that is on the same disk, where that is not the directory's own."""
+        point = self._point_of(os.path.realpath(folder))
+        if point == own:
+            return
+        while (parent := os.path.dirname(folder)) != folder:  # noqa: PTH120
+            if self._points.get(folder) == point:
+                return
+            if self._point_of(os.path.realpath(parent)) != point:
+                break
+            folder = parent
+        self._note(folder, point)
+
+    def _note(self, folder: str, point: str) -> None:
         if os.path.dirname(point) != point:  # noqa: PTH120 - the root of all is always mounted
             self._points[folder] = point
 
-    def _write(self) -> None:
+    def _mounted(self) -> frozenset[str] | None:
+        """What is mounted now, or was a second ago; None where the system does not tell."""
+        if self._looked is None or time.monotonic() - self._looked > _TABLE_SECONDS:
+            self._table = _mount_points()
+            self._looked = time.monotonic()
+        return self._table
+
+    def _point_of(self, real: str) -> str:
+        """Where the disk is mounted that a path without links lies on."""
+        table = self._mounted()
+        device = _device(real) if table is None else None
+        if table is None and device is None:
+            return os.path.abspath(os.sep)  # noqa: PTH100
+        while (parent := os.path.dirname(real)) != real:  # noqa: PTH120
+            if real in table if table is not None else _device(parent) != device:
+                break
+            real = parent
+        return real
+
+    def _is_mounted(self, point: str) -> bool:
+        table = self._mounted()
+        if table is not None:
+            return point in table
+        device = _device(point)
+        return device is not None and device != _device(os.path.dirname(point))  # noqa: PTH120
+
+    def _recorded(self) -> dict[str, str]:
+        """What the file says; nothing where there is none, or none that can be used."""
+        if self.record is None:
+            return {}
+        try:
+            known = json.loads(self.record.read_text("utf-8"))
+            return {str(folder): str(point) for folder, point in known.items()}
+        except FileNotFoundError:
+            return {}
+        except (ValueError, AttributeError) as error:  # written anew as disks are seen
+            _log.warning("which disks were seen below directories could not be read from %s: %s", self.record, error)
+            return {}
+
+    def _change(self, change: Callable[[dict[str, str]], None]) -> None:
+        """Change what the file says now: another run may have written it meanwhile."""
         if self.record is None:
             return
-        temporary = self.record.with_name(f"{self.record.name}.{os.getpid()}")
+        from filelock import FileLock
+
         try:
-            temporary.write_text(json.dumps(self._points, indent=1), "utf-8")
-            temporary.replace(self.record)
+            with FileLock(self.record.with_name(f".{self.record.name}.lock"), timeout=_LOCK_SECONDS):
+                points = self._recorded()
+                change(points)
+                write_atomically(self.record, json.dumps(points, indent=1, sort_keys=True))
         except OSError as error:  # indexing goes on: the next run notes them again
             _log.warning("which disks were seen below directories could not be written to %s: %s", self.record, error)
-            temporary.unlink(missing_ok=True)
 
 
-def _top_of(folder: str, device: int) -> str:
-    """The outermost folder around this one, itself included, that lies on the device."""
-    while (parent := os.path.dirname(folder)) != folder and _device(parent) == device:  # noqa: PTH120
-        folder = parent
-    return folder
+def _is_around(folder: Path, path: Path) -> bool:
+    return folder == path or folder in path.parents
 
 
-def _is_mounted(point: str) -> bool:
-    device = _device(point)
-    return device is not None and device != _device(os.path.dirname(point))  # noqa: PTH120
+def _mount_points() -> frozenset[str] | None:
+    """Where something is mounted, as Linux tells it (man 5 proc); None elsewhere. What waits to be mounted on demand is not."""
+    try:
+        lines = _TABLE.read_bytes().splitlines()
+    except OSError:
+        return None
+    points = set[str]()
+    for line in lines:
+        mount, _, kind = line.partition(b" - ")
+        if not kind.startswith(b"autofs "):
+            point = re.sub(rb"\\([0-7]{3})", lambda code: bytes([int(code[1], 8)]), mount.split(b" ")[4])
+            points.add(os.fsdecode(point))
+    return frozenset(points)
 
 
 def _device(path: str) -> int | None:

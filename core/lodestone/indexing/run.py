@@ -188,7 +188,8 @@ class _Job:
             self._apply(table, scopes, recaptioner)
         self.counts.update(finder.changes.counts)
         self.warnings += [
-            f"{count:,} pictures are not there, and kept: the disk of {point!r}, on which they lay, is not mounted"
+            f"{count:,} pictures are not there, and kept: the disk of {point!r}, on which they lay, is not mounted "
+            f"(if it never will be again, delete its line from {str(finder.mounts.record)!r})"
             for point, count in finder.changes.away.items()
         ]
         self.counts["found"] = meter.done
