@@ -244,3 +244,21 @@ def test_the_same_folder_by_a_link_is_the_same_part_of_the_directory(library: Li
     assert library.counts == {"unchanged": 1}
     assert library.images().keys() == before
     assert [root.path for root in library.catalog.roots()] == [str(library.folder)]
+
+
+def test_two_paths_to_one_folder_in_one_run_are_one(library: Library) -> None:
+    library.path("sub/e").parent.mkdir()
+    library.write("sub/e", b"e")
+    library.names.clear()
+    library.look()
+    link = library.folder.with_name("link")
+    link.symlink_to(library.folder)
+    everything = [link / "sub", link / "a.jpg", library.folder, link]
+    library.move("a", "x")
+    library.move("b", "a")
+    library.move("x", "b")
+    library.write("f", b"f")
+    assert library.look(*everything) == {"a": "b", "b": "a", "c": "c", "d": "d", "f": "new", "sub/e": "sub/e"}
+    assert library.counts == {"moved": 2, "new": 1, "unchanged": 3}
+    library.look(link / "sub", library.path("a"), link / "a.jpg", library.path("sub/e"))
+    assert library.counts == {"unchanged": 2}

@@ -26,6 +26,7 @@ from lodestone.indexing.mounts import Mounts
 from lodestone.indexing.progress import Meter
 from lodestone.indexing.recaption import Recaptioner
 from lodestone.indexing.scope import Scope
+from lodestone.indexing.scopes import distinct
 from lodestone.indexing.survey import Survey
 from lodestone.indexing.tally import Changes, all_denied
 from lodestone.indexing.uris import path_of, relative_path_of, uri_of
@@ -74,7 +75,7 @@ class ChangeFinder:
         Where a listing breaks off, what was listed is entered and nothing of that scope is called gone.
 
         Args:
-            scopes: Parts of roots that do not overlap.
+            scopes: Parts of roots; of those that overlap, the outer ones are looked at.
             meter: Told of every batch.
             expect: Told after every batch how many pictures of this run will have to be embedded.
 
@@ -82,6 +83,7 @@ class ChangeFinder:
             SourceError: a source cannot be listed to its end, or every read of one is denied.
             ManifestChangedError: a table or archive changed while it was read.
         """
+        scopes = distinct(scopes)
         broken: list[LodestoneError] = []
         with ExitStack() as stack:
             surveys: list[tuple[Scope, Survey, bool]] = []

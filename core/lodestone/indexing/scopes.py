@@ -108,6 +108,18 @@ def scopes_of(
     return [scope, *inner], wrong
 
 
+def distinct(scopes: Sequence[Scope]) -> list[Scope]:
+    """The scopes without those that others hold: several paths (links, say) may lead to one part of a root.
+
+    Each file is then looked at once, as all that a run decides takes for granted.
+    """
+    kept: list[Scope] = []
+    for scope in scopes:
+        if not any(_holds(other, scope) for other in kept):
+            kept = [*(other for other in kept if not _holds(scope, other)), scope]
+    return kept
+
+
 def _examine_folders(paths: Sequence[Path], *, follow_symlinks: bool) -> tuple[list[Candidate], list[LodestoneError]]:
     candidates: list[Candidate] = []
     problems: list[LodestoneError] = []
@@ -181,6 +193,15 @@ def _require_picture(path: Path) -> None:
 
 def _roots_inside(catalog: Catalog, corpus_id: str, path: Path) -> list[Root]:
     return [root for root in catalog.roots(corpus_id) if root.kind == FOLDER and _is_inside(Path(root.path), path)]
+
+
+def _holds(outer: Scope, inner: Scope) -> bool:
+    """Whether one scope of a folder on disk is another one, or around it."""
+    if outer.root.root_id != inner.root.root_id or outer.source is not None or inner.source is not None:
+        return False
+    if outer.is_file or outer.prefix == inner.prefix:
+        return (outer.is_file, outer.prefix) == (inner.is_file, inner.prefix)
+    return not outer.prefix or inner.prefix.startswith(outer.prefix + os.sep)
 
 
 def _holder(roots: Sequence[Root], path: Path) -> Root | None:
