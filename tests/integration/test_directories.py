@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from lodestone.directories.book import DirectoryBook
 from lodestone.directories.naming import find_directory
 from lodestone.directories.remove import remove_directory
 from lodestone.errors import InvalidRequestError, NotFoundError, StoreLockedError, UnknownNameError
+from lodestone.indexing import mounts
 from lodestone.indexing.locking import corpus_lock
 from lodestone.indexing.report import IndexRequest
 from lodestone.indexing.run import index_paths
@@ -90,7 +92,10 @@ def test_a_directory_goes_with_its_points_and_thumbnails_and_the_others_stay(run
     write_photo(tmp_path / "first" / "copy.jpg", seed=50)  # what second/0.jpg shows too
     index_paths(runtime, IndexRequest((tmp_path / "first",), corpus="photos"))
 
+    disks = runtime.home.path / mounts.NAME
+    disks.write_text(json.dumps({str(tmp_path / name / "nas"): "/mnt/nas" for name in ("first", "second")}))
     removed = remove_directory(runtime, find_directory(runtime.catalog, "second").root_id)
+    assert json.loads(disks.read_text()).keys() == {str(tmp_path / "first" / "nas")}
     report = sync(runtime)
 
     assert (removed.images, removed.thumbnails) == (4, 3)

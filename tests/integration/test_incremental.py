@@ -10,6 +10,7 @@ import pytest
 from tests.support.home import image_ids, open_runtime, vectors_of
 from tests.support.pictures import write_photo, write_photos
 
+from lodestone.indexing.changes import ChangeFinder
 from lodestone.indexing.report import IndexReport, IndexRequest
 from lodestone.indexing.run import index_paths
 from lodestone.runtime import Runtime
@@ -111,3 +112,32 @@ async def test_a_folder_that_is_renamed_keeps_every_id(runtime: Runtime, tmp_pat
     assert report.counts["moved"] == 4
     assert report.counts.get("embedded", 0) == 0
     assert image_ids(runtime) == {name.replace("/album/", "/an album/"): image_id for name, image_id in before.items()}
+
+
+def test_a_run_that_is_killed_while_pictures_change_places_is_made_good_by_the_next(
+    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "pictures"
+    names = sorted(path.name for path in folder.iterdir())
+    before = image_ids(runtime)
+    long_gone = (folder / names[0]).read_bytes()
+    (folder / names[0]).unlink()
+    index(runtime, tmp_path)
+    (folder / names[10]).unlink()
+    for number in (10, 11, 12):  # a series is numbered anew
+        (folder / names[number + 1]).rename(folder / names[number])
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ChangeFinder, "_exchange", die)
+        with pytest.raises(KeyboardInterrupt):
+            index(runtime, tmp_path)
+    (folder / names[20]).write_bytes(long_gone)  # an edit: it is long ago that another picture had this content
+    report = index(runtime, tmp_path)
+
+    assert (report.counts["moved"], report.counts["changed"], report.counts["embedded"]) == (3, 1, 1)
+    moved = {f"pictures/{names[number]}": before[f"pictures/{names[number + 1]}"] for number in (10, 11, 12)}
+    left = {f"pictures/{names[number]}" for number in (0, 13)}
+    assert image_ids(runtime) == {name: image_id for name, image_id in before.items() if name not in left} | moved

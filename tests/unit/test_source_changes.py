@@ -224,7 +224,7 @@ def test_folder_s_pictures_are_not_asked_about_one_by_one_when_nothing_changed(
         (tmp_path / "photos" / f"{i}.jpg").write_bytes(content)
     indexed.list(tmp_path / "photos")
     asked: list[Path] = []
-    monkeypatch.setattr("lodestone.indexing.changes._vanished", lambda path: asked.append(path) or True)
+    monkeypatch.setattr("lodestone.indexing.changes.vanished", lambda path: asked.append(path) or True)
     assert indexed.list(tmp_path / "photos") == {"unchanged": 6}
     assert asked == []
     (tmp_path / "photos" / "0.jpg").unlink()

@@ -106,10 +106,7 @@ class ImageRows(CatalogBase):
     ) -> dict[str, list[ImageRecord]]:
         """Gone pictures of a corpus with these contents: a new file with such a content is one of them, moved.
 
-        Args:
-            corpus_id: Whose pictures.
-            hashes: Contents.
-            since: Leave those out that were embedded and had gone before.
+        Those that were embedded and had gone before `since` are left out.
         """
         graves = tables.tombstones
         which: list[ColumnElement[bool]] = [tables.images.c.state == ImageState.GONE]

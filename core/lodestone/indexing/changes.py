@@ -22,7 +22,7 @@ from lodestone.indexing.discover import discover
 from lodestone.indexing.exchanges import Altered, Exchanges, edited_picture, likeliest, revived
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.history import cut_short_since
-from lodestone.indexing.mounts import Mounts
+from lodestone.indexing.mounts import Mounts, vanished
 from lodestone.indexing.progress import Meter
 from lodestone.indexing.recaption import Recaptioner
 from lodestone.indexing.scope import Scope
@@ -160,7 +160,7 @@ class ChangeFinder:
         path = path_of(Path(scope.root.path), uri)
         if scope.leaves(path):
             return True
-        if not _vanished(path):
+        if not vanished(path):
             return False
         if (point := self.mounts.missing(path)) is not None:
             self.changes.away[point] += 1
@@ -342,14 +342,3 @@ def _inode(path: Path) -> Inode | None:
     except OSError:  # nothing there that a walk could meet
         return None
     return status.st_dev, status.st_ino
-
-
-def _vanished(path: Path) -> bool:
-    """Whether nothing is there any more. What merely cannot be looked at (permissions, a sleeping disk) has not vanished."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
-    return False

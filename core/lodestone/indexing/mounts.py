@@ -169,6 +169,17 @@ class Mounts:
             _log.warning("which disks were seen below directories could not be written to %s: %s", self.record, error)
 
 
+def vanished(path: Path) -> bool:
+    """Whether nothing is there any more. What merely cannot be looked at (permissions, a sleeping disk) has not vanished."""
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _is_around(folder: Path, path: Path) -> bool:
     return folder == path or folder in path.parents
 
