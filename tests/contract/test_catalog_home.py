@@ -124,9 +124,15 @@ def test_a_new_folder_lists_failures_and_directories_of_the_catalog_on_the_serve
     assert [row["code"] for row in failures.json] == ["image_damaged"], failures.err
     listed = run_here("directory", "list", "-o", "json", home=tmp_path / "two", LODESTONE_CATALOG_URL=upgraded)
     assert [one["path"] for one in listed.json] == ["/pictures/holidays"], listed.err
-    demo = run_here("demo", home=tmp_path / "three", LODESTONE_CATALOG_URL=upgraded)
-    assert demo.code != 0
+
+
+@pytest.mark.server
+def test_the_demonstration_keeps_away_from_a_catalog_with_other_pictures(tmp_path: Path, upgraded: str) -> None:
+    new = tmp_path / "new"
+    demo = run_here("demo", "--home", new, home=new, LODESTONE_CATALOG_URL=upgraded)
+    assert demo.code == 2
     assert "holidays" in demo.err and "LODESTONE_CATALOG_URL" in demo.err
+    assert not new.exists()  # nor has it the id of the catalog's home
 
 
 @pytest.mark.server

@@ -52,24 +52,24 @@ def demo(
 
 def _require_demo_home(session: Session) -> None:
     """The demonstration replaces the bridge and adds corpora: not in a home with anything else."""
-    from lodestone.config.home import home_of
+    from lodestone.catalog.catalog import Catalog
+    from lodestone.config.home import Home
     from lodestone.errors import InvalidRequestError
     from lodestone_cli.demo.run import CORPORA
 
-    home = home_of(session.loaded.settings)
-    if not home.exists():
+    settings = session.loaded.settings
+    if settings.catalog_url:  # looked at alone: opened with the home, it would share its home's id with the demonstration's
+        with Catalog.open(settings.catalog_url) as catalog:
+            place, corpora = f"the catalog {catalog.url!r}", corpora_of(catalog)
+        remedy = "unset LODESTONE_CATALOG_URL, or `catalog_url` in lodestone.toml"
+    elif Home(settings.home).exists():
+        place, corpora = repr(str(settings.home)), corpora_of(session.runtime.catalog)
+        remedy = "leave out --home, or name a new folder"
+    else:
         return
-    catalog = session.runtime.catalog
-    others = [corpus.name for corpus in corpora_of(catalog) if corpus.name not in CORPORA]
-    if others and catalog.path is None:
+    if others := [corpus.name for corpus in corpora if corpus.name not in CORPORA]:
         raise InvalidRequestError(
-            f"the catalog {catalog.url!r} holds other pictures: {', '.join(others)}",
-            hint="the demonstration needs a home of its own: unset LODESTONE_CATALOG_URL, or `catalog_url` in lodestone.toml",
-        )
-    if others:
-        raise InvalidRequestError(
-            f"{str(home.path)!r} holds other pictures: {', '.join(others)}",
-            hint="the demonstration needs a home of its own: leave out --home, or name a new folder",
+            f"{place} holds other pictures: {', '.join(others)}", hint=f"the demonstration needs a home of its own: {remedy}"
         )
 
 
