@@ -32,6 +32,7 @@ _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 # Read by Ray when it is imported, and handed down to the processes it starts. What the user has set wins.
 _ENVIRONMENT: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # else a thread that still asks when Ray was shut down starts another
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning about a default that changes
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",

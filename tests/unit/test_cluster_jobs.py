@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -291,6 +293,22 @@ def test_joining_a_cluster_changes_nothing_of_how_the_process_ends_when_asked_to
         assert signal.getsignal(signal.SIGTERM) is (signal.SIG_DFL if asked else ended)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_a_thread_that_asks_ray_when_it_was_let_go_of_starts_no_other(tmp_path: Path) -> None:
+    script = (
+        "from lodestone_jobs.cluster import LocalRay\n"
+        "class Unconnected(LocalRay):\n"
+        "    def _connect(self): raise OSError('nobody')\n"
+        "try: Unconnected(workers=1).start()\n"
+        "except OSError: import ray\n"
+        "try: ray.put(1)\n"
+        "except ray.exceptions.RaySystemError as error: print(error)\n"
+    )
+    nowhere = {**os.environ, "TMPDIR": str(tmp_path), "RAY_ADDRESS": "127.0.0.1:1"}
+    nowhere.pop("RAY_ENABLE_AUTO_CONNECT", None)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=nowhere, timeout=60, check=False)
+    assert "Ray has not been started yet" in done.stdout, done.stderr
 
 
 class FakeHosts:
