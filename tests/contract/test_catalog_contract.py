@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from tests.support.catalogs import embed_slice, make_root, picture, plan_slice, receipt
@@ -144,6 +144,23 @@ def test_thousands_of_pictures_are_read_in_order_while_the_reader_writes(catalog
     assert catalog.count_images(root.corpus_id, ImageState.GONE) == 4
     assert catalog.count_images() == 4_500
     assert len(catalog.images_by_uri(root.root_id, seen)) == 4_500
+
+
+def test_pictures_of_a_content_are_told_apart_by_when_they_went_and_whether_they_were_ever_embedded(catalog: Catalog) -> None:
+    corpus, root = make_root(catalog)
+    content = "5" * 64
+    gone, waiting, planned = (replace(picture(root, f"{name}.jpg"), hash=content) for name in ("gone", "waiting", "planned"))
+    catalog.add_images([gone, waiting, planned])
+    embed_slice(catalog, [gone])
+    plan_slice(catalog, [planned])
+    before = datetime.now(UTC)
+    catalog.update_images([], gone=[gone.image_id])
+    ids = {
+        since: [one.image_id for one in catalog.gone_by_hash(corpus.corpus_id, [content], since=since).get(content, ())]
+        for since in (None, before - timedelta(hours=1), before + timedelta(hours=1))
+    }
+    assert list(ids.values()) == [[gone.image_id], [gone.image_id], []]
+    assert catalog.entered_by_hash(corpus.corpus_id, [content, "unknown"]) == {content: [waiting]}
 
 
 def test_a_moved_picture_is_found_by_its_content_and_keeps_its_id(catalog: Catalog) -> None:
