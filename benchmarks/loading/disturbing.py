@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.loading.answers import Ranking, Reference
 from benchmarks.loading.generator import Generator, Question
-from benchmarks.loading.outcomes import Outcome, Verdict
+from benchmarks.loading.outcomes import GRACE_S, Outcome, Verdict
 from benchmarks.loading.questions import fixed
 from benchmarks.loading.recovery import Struck
 from benchmarks.loading.schedule import Arrival, Phase, arrivals
@@ -108,7 +108,15 @@ class Disturbed:
 
 
 async def disturbed_load(
-    url: str, texts: list[str], planned: Sequence[Planned], *, rate: float, deadline: float, patience: float, seed: int
+    url: str,
+    texts: list[str],
+    planned: Sequence[Planned],
+    *,
+    rate: float,
+    deadline: float,
+    patience: float,
+    seed: int,
+    grace: float = GRACE_S,
 ) -> Disturbed:
     """Ask what is right while nothing is wrong, then offer `rate` requests a second and carry out the plan.
 
@@ -120,12 +128,13 @@ async def disturbed_load(
         deadline: Seconds that each allows.
         patience: Seconds that a fault may last before the next one comes all the same.
         seed: Of the moments.
+        grace: Seconds beyond a deadline after which a silent service hangs.
 
     Raises:
         RuntimeError: the undisturbed service did not answer completely.
     """
     pulse = Pulse()
-    generator, done = Generator(url, observe=pulse.observe), asyncio.Event()
+    generator, done = Generator(url, grace=grace, observe=pulse.observe), asyncio.Event()
     reference = await undisturbed(Generator(url), texts)
     longest = sum(item.rest + item.down + patience + _MENDING_S for item in planned)
     due = arrivals([Phase(rate, longest)], seed=seed)

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_fixed
+
 from lodestone.errors import ServiceUnavailableError
 from lodestone.processes import sweep_folders
 from lodestone_jobs.head import HeadWatch, Place, heard, patience
@@ -28,6 +30,7 @@ _T = TypeVar("_T")
 _PREFIX: Final = "lodestone-jobs-"
 _OBJECT_STORE_BYTES: Final = 80 * 2**20  # tasks and receipts pass through it; pictures and vectors never do
 _CONNECT_SECONDS: Final = 10.0
+_JOININGS: Final = 3  # tries: a busy head may not have a client's server up in time
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 # Read by Ray when it is imported, and handed down to the processes it starts. What the user has set wins.
 _ENVIRONMENT: Final = {
@@ -202,11 +205,20 @@ class JoinedRay(RayHost):
         try:
             if place[0]:  # Ray itself would try for a minute
                 socket.create_connection(place, timeout=_CONNECT_SECONDS).close()
-            ray.init(address=self.address, log_to_driver=False, logging_level=logging.ERROR)
+            joining = Retrying(
+                retry=retry_if_exception_type(ConnectionAbortedError),  # the server of this client did not come up in time
+                stop=stop_after_attempt(_JOININGS),
+                wait=wait_fixed(1),
+                reraise=True,
+            )
+            joining(ray.init, address=self.address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             said = str(error).strip().splitlines()
+            why = (
+                " ".join(dict.fromkeys((said[0], said[-1]))) if said else type(error).__name__
+            )  # (a server sends its traceback)
             raise ServiceUnavailableError(
-                f"the Ray cluster at {self.address!r} cannot be joined: {said[0] if said else type(error).__name__}",
+                f"the Ray cluster at {self.address!r} cannot be joined: {why}",
                 hint="check the address (HOST:PORT only from a machine that is one of its nodes, else ray://HOST:10001) and, "
                 "where it asks for a token, RAY_AUTH_MODE=token with RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH",
                 address=self.address,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 from contextlib import nullcontext
@@ -21,14 +22,14 @@ from lodestone import __version__
 from lodestone.config.cluster import ClusterSettings
 from lodestone.config.placement import check_placement
 from lodestone.config.settings import Settings, StoreSettings
-from lodestone.errors import ConfigurationError
+from lodestone.errors import ConfigurationError, ServiceUnavailableError
 from lodestone.files.area import FileArea
 from lodestone.imaging.metadata import PhotoMetadata
 from lodestone.indexing.pictures import PreparedPicture
 from lodestone.indexing.tasks import EmbedSettings, RowFailure, SliceReceipt, SliceRow, SliceTask
 from lodestone_jobs import nodes
 from lodestone_jobs.attempts import FolderAttempts
-from lodestone_jobs.cluster import LocalRay
+from lodestone_jobs.cluster import JoinedRay, LocalRay
 from lodestone_jobs.embedding import RayDataExecutor
 from lodestone_jobs.pipeline import Pools, Room, pools_for
 from lodestone_jobs.split import join, part
@@ -293,6 +294,30 @@ def test_joining_a_cluster_changes_nothing_of_how_the_process_ends_when_asked_to
         assert signal.getsignal(signal.SIGTERM) is (signal.SIG_DFL if asked else ended)
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(("failures", "joins"), [(2, True), (3, False)])
+def test_a_head_that_has_no_server_for_a_client_yet_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, failures: int, *, joins: bool
+) -> None:
+    import ray
+
+    left = ["Initialization failure from server:\nTraceback\nRuntimeError: Starting Ray client server failed"] * failures
+
+    def init(**_: object) -> None:
+        if left:
+            raise ConnectionAbortedError(left.pop())
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        cluster = JoinedRay(f"ray://127.0.0.1:{head.getsockname()[1]}")
+        if joins:
+            cluster._connect()
+        else:
+            with pytest.raises(ServiceUnavailableError, match="from server: RuntimeError: Starting Ray client server failed"):
+                cluster._connect()
+    assert not left
 
 
 def test_a_thread_that_asks_ray_when_it_was_let_go_of_starts_no_other(tmp_path: Path) -> None:
