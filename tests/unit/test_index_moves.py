@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -262,3 +264,43 @@ def test_two_paths_to_one_folder_in_one_run_are_one(library: Library) -> None:
     assert library.counts == {"moved": 2, "new": 1, "unchanged": 3}
     library.look(link / "sub", library.path("a"), link / "a.jpg", library.path("sub/e"))
     assert library.counts == {"unchanged": 2}
+
+
+def test_a_file_moved_where_a_copy_was_deleted_long_ago_keeps_its_id(library: Library) -> None:
+    shutil.copy2(library.path("a"), library.path("e"))
+    library.look()
+    library.path("e").unlink()
+    library.look()
+    library.move("a", "e")
+    assert library.look() == {"e": "a", "b": "b", "c": "c", "d": "d"}
+    assert library.counts == {"moved": 1, "gone": 1, "unchanged": 3}
+
+
+def test_an_archive_counts_as_listed_when_all_that_was_in_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pack(seeds: list[int], at: int) -> None:
+        with tarfile.open(tmp_path / "x.tar", "w") as archive:
+            for seed, name in zip(seeds, "abc", strict=True):
+                content = jpeg_bytes((16, 12), seed=seed)
+                entry = tarfile.TarInfo(f"{name}.jpg")
+                entry.size, entry.mtime = len(content), at
+                archive.addfile(entry, io.BytesIO(content))
+        os.utime(tmp_path / "x.tar", (at, at))
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with Catalog.open(tmp_path / "catalog.sqlite") as catalog:
+        library = Library(catalog, tmp_path)
+        pack([1, 2, 3], at=1000)
+        library.look(tmp_path / "x.tar")
+        before = {uri: image.hash for uri, image in library.images().items()}
+        pack([1, 2, 9], at=2000)
+        with monkeypatch.context() as patch:
+            patch.setattr(ChangeFinder, "_exchange", killed)
+            with pytest.raises(KeyboardInterrupt):
+                library.look(tmp_path / "x.tar")
+        library.look(tmp_path / "x.tar")
+        after = {uri: image.hash for uri, image in library.images().items()}
+    assert [before[uri] == after[uri] for uri in sorted(before)] == [True, True, False]

@@ -19,7 +19,7 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import Failure, ImageRecord, ImageState, Root
 from lodestone.errors import ImageError, LodestoneError, ManifestChangedError, SourceError
 from lodestone.indexing.discover import discover
-from lodestone.indexing.exchanges import Altered, Exchanges, edited_picture, likeliest, revived
+from lodestone.indexing.exchanges import Altered, Exchanges, edited_picture, likeliest, moved_over, put, revived
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.history import cut_short_since
 from lodestone.indexing.mounts import Mounts, vanished
@@ -30,7 +30,7 @@ from lodestone.indexing.scopes import distinct
 from lodestone.indexing.survey import Survey
 from lodestone.indexing.tally import Changes, all_denied
 from lodestone.indexing.uris import path_of, relative_path_of, uri_of
-from lodestone.sources.base import FoundFile, Inode, Source, UnreadablePath
+from lodestone.sources.base import FoundFile, Inode, UnreadablePath
 from lodestone.sources.reading import Reader
 
 BATCH: Final = 1000  # files that are compared with the catalog at a time
@@ -100,16 +100,16 @@ class ChangeFinder:
             for scope, survey, whole in surveys:
                 if whole:
                     self.bury(scope, survey)
-            for scope, survey, whole in surveys:
+            for scope, survey, _ in surveys:
                 self._denied = self._readable = 0
                 self.scan(scope, survey, meter, expect)
                 if self._denied and not self._readable:
                     broken.append(all_denied(scope, self._denied))
-                if whole and scope.source is not None:
-                    meter.add(self._settle(scope, scope.source))
         if self._exchanges.waiting:
             self._exchange(scopes[0].root.corpus_id)
             expect(self._expected())
+        for scope in (scope for scope, _, whole in surveys if whole):  # last: what a killed run left is looked at again
+            meter.add(self._settle(scope))
         if broken:
             raise broken[0]
 
@@ -168,12 +168,14 @@ class ChangeFinder:
             return False
         return True
 
-    def _settle(self, scope: Scope, source: Source) -> int:
+    def _settle(self, scope: Scope) -> int:
         """Remember the archives and tables that were listed completely, forget those that are gone.
 
         Returns how many pictures are in those that were not listed again.
         """
-        root_id = scope.root.root_id
+        source, root_id = scope.source, scope.root.root_id
+        if source is None:
+            return 0
         settled = source.settled
         self.catalog.put_containers([replace(container, root_id=root_id) for container in settled.listed])
         self.catalog.remove_containers(root_id, source.vanished_containers(self.catalog.containers(root_id)))
@@ -242,6 +244,7 @@ class ChangeFinder:
         root, counts = scope.root, self.changes.counts
         unknown = [h for uri, _, h in hashed if uri not in known or known[uri].state is ImageState.GONE]
         movable = self.catalog.gone_by_hash(root.corpus_id, unknown) if unknown else {}
+        just_gone = self._exchanges.just_gone(root.corpus_id, movable) if movable else {}
         fresh: list[tuple[str, FoundFile, str]] = []
         for uri, found, content in hashed:
             image = known.get(uri)
@@ -250,6 +253,11 @@ class ChangeFinder:
                     fresh.append((uri, found, content))
                     continue
                 kept = replace(image, size=found.size, mtime_ns=found.mtime_ns, position=found.position)
+                candidate = moved_over(image, just_gone.get(content, ()), updates, found)
+                if candidate is not None:
+                    counts["moved"] += 1
+                    updates[candidate.image_id] = put(candidate, root.root_id, uri, found)
+                    continue
                 if image.state is ImageState.GONE:
                     counts["back"] += 1
                     kept = revived(kept)
@@ -263,15 +271,7 @@ class ChangeFinder:
             candidates = [c for c in movable.get(content, ()) if c.image_id not in updates]
             if (candidate := likeliest(candidates, uri, found)) is not None:
                 counts["moved"] += 1
-                moved = replace(
-                    candidate,
-                    root_id=root.root_id,
-                    uri=uri,
-                    size=found.size,
-                    mtime_ns=found.mtime_ns,
-                    position=found.position,
-                )
-                updates[moved.image_id] = revived(moved)
+                updates[candidate.image_id] = put(candidate, root.root_id, uri, found)
             elif image is not None and image.image_id not in updates:  # other content where a vanished picture was
                 self._alter(Altered(root, uri, found, content, image), updates)
             else:

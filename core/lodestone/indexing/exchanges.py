@@ -103,13 +103,13 @@ class Exchanges:
         overwritten = [here.image for here, _ in moves if here.image.image_id not in taken]
         elsewhere = self._elsewhere(corpus_id, overwritten, except_for={here.image.image_id for here in waiting})
         made = self._new.hold([place.image_id for place in elsewhere.values()]).sum()
-        updates = [(_put(picture, here.root.root_id, here.uri, here.found), here.found) for here, picture in moves]
+        updates = [(put(picture, here.root.root_id, here.uri, here.found), here.found) for here, picture in moves]
         changed = [here for here in edited if here.image.image_id not in taken]
         updates += [(edited_picture(here.image, here.found, here.content), here.found) for here in changed]
         for picture in overwritten:
             if (place := elsewhere.get(picture.image_id)) is not None:
                 found = FoundFile(place.uri, "", place.size, place.mtime_ns, position=place.position, captions=())
-                updates.append((_put(picture, place.root_id, place.uri, found), found))
+                updates.append((put(picture, place.root_id, place.uri, found), found))
         lost = [picture for picture in overwritten if picture.image_id not in elsewhere]
         return Exchanged(
             lost=(*(picture for picture in lost if picture.state is not ImageState.GONE), *elsewhere.values()),
@@ -132,7 +132,7 @@ class Exchanges:
     def _moves(self, corpus_id: str, waiting: Sequence[Altered]) -> tuple[list[tuple[Altered, ImageRecord]], list[Altered]]:
         """Files with the pictures that moved there, and those that no other picture's content is in."""
         lost: dict[str, list[ImageRecord]] = defaultdict(list)
-        for content, pictures in self._just_gone(corpus_id, {here.content for here in waiting}).items():
+        for content, pictures in self.just_gone(corpus_id, {here.content for here in waiting}).items():
             lost[content] += pictures
         for here in waiting:
             if here.image.state not in (ImageState.FAILED, ImageState.GONE):
@@ -148,7 +148,7 @@ class Exchanges:
                 moves.append((here, picture))
         return moves, rest
 
-    def _just_gone(self, corpus_id: str, contents: Iterable[str]) -> dict[str, list[ImageRecord]]:
+    def just_gone(self, corpus_id: str, contents: Iterable[str]) -> dict[str, list[ImageRecord]]:
         """Pictures of these contents that vanished in this run, or in one that was cut short.
 
         One that had been gone for long has not moved: that its content is there again is an edit.
@@ -188,6 +188,15 @@ def likeliest(candidates: Sequence[ImageRecord], uri: str, found: FoundFile) -> 
     return min(candidates, key=lambda one: (name_of(one.uri) != name_of(uri), one.mtime_ns != found.mtime_ns))
 
 
+def moved_over(
+    image: ImageRecord, just_gone: Sequence[ImageRecord], taken: Collection[str], found: FoundFile
+) -> ImageRecord | None:
+    """Where a picture was deleted long ago and its content lies again: the one of that content that moved there now, if any."""
+    if image.state is not ImageState.GONE or any(one.image_id == image.image_id for one in just_gone):
+        return None
+    return likeliest([one for one in just_gone if one.image_id not in taken], image.uri, found)
+
+
 def edited_picture(image: ImageRecord, found: FoundFile, content: str) -> ImageRecord:
     """A picture with other content than before: to be looked at again."""
     return replace(
@@ -209,7 +218,7 @@ def revived(image: ImageRecord) -> ImageRecord:
     return replace(image, state=ImageState.ACTIVE) if finished else replace(image, state=ImageState.PENDING, slice_id=None)
 
 
-def _put(picture: ImageRecord, root_id: str, uri: str, found: FoundFile) -> ImageRecord:
+def put(picture: ImageRecord, root_id: str, uri: str, found: FoundFile) -> ImageRecord:
     """The picture at another place."""
     put = replace(picture, root_id=root_id, uri=uri, size=found.size, mtime_ns=found.mtime_ns, position=found.position)
     return revived(put) if picture.state is ImageState.GONE else put

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 KIND: Final = "index"
 _LOOKED_THROUGH: Final = 10_000  # runs, latest first, among which the beginning of an id is looked for
+_IN_A_ROW: Final = 1000  # runs that were cut short one after the other
 _SHORTEST: Final = 4  # characters of an id
 _BEFORE_PLANNING: Final = frozenset({"", Stage.DISCOVER.value})
 
@@ -48,8 +49,9 @@ def cut_short_since(catalog: Catalog, run_id: str) -> datetime | None:
     None: the one before it had looked at all its files.
     """
     since = None
-    for run in catalog.runs(corpus_id=catalog.run(run_id).corpus_id):
-        if run.kind != KIND or run.run_id == run_id:
+    corpora = [corpus_id] if (corpus_id := catalog.run(run_id).corpus_id) else []
+    for _, run in catalog.run_page(limit=_IN_A_ROW, corpus_ids=corpora, kind=KIND):
+        if run.run_id == run_id:
             continue
         if run.state is RunState.DONE or run.stage not in _BEFORE_PLANNING:
             break
