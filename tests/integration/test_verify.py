@@ -182,6 +182,14 @@ def test_the_command_says_what_a_sample_leaves_open(runtime: Runtime) -> None:
     assert "a sample" not in whole.out
 
 
+def test_a_home_whose_catalog_is_empty_differs_in_nothing(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    assert run_here("runs", "list", home=home).code == 0
+    with open_runtime(tmp_path) as opened:
+        opened.catalog.ensure_corpus("default")
+    assert run_here("verify", home=home).code == 0
+
+
 def test_nothing_indexed_is_told_as_such(tmp_path: Path) -> None:
     told = run_here("verify", home=tmp_path / "none")
     assert told.code == 3

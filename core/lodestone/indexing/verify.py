@@ -117,7 +117,8 @@ def examine(
     found = Verification(target.alias, target.collection, standing_by=not target.promoted)
     _, unloaded = target.catalog.count_unloaded(target.collection, parts=target.required)
     if target.collection not in store.collections():
-        return replace(found, exists=not any(target.catalog.slices()), promoted=not target.promoted, unloaded=unloaded)
+        nothing = not any(target.catalog.slices())  # was indexed: there need be no collection
+        return replace(found, exists=nothing, promoted=nothing or not target.promoted, unloaded=unloaded)
     promoted = not target.promoted or store.aliases().get(target.alias) == target.collection
     points = store.count(target.collection)
     look = _Look(store, target, sample, draw or random.Random())  # noqa: S311 - a sample, not a secret
