@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lodestone.config.settings import Settings
     from lodestone.planner.capacity import Cluster, Plan
-    from lodestone.planner.rates import Rates
+    from lodestone.planner.rates import Gpu, Rates
     from lodestone.planner.remembered import Remembered
     from lodestone.planner.simulate import Simulated
     from lodestone.planner.workload import Workload
@@ -197,7 +197,7 @@ def plan(
         session.emit(facts, human)
 
 
-def _card(gpu: str | None, *, gpus: int | None, card_rate: float | None, within: float | None, cores: int | None) -> Any:  # noqa: ANN401
+def _card(gpu: str | None, *, gpus: int | None, card_rate: float | None, within: float | None, cores: int | None) -> Gpu | None:
     """The kind of card; None without one, or for one of which only the rate is known. Options that contradict are refused."""
     from math import inf
 

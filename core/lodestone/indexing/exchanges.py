@@ -10,7 +10,7 @@ Nothing of this is written before all of it is decided, so a run that is killed 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
@@ -132,7 +132,8 @@ class Exchanges:
     def _moves(self, corpus_id: str, waiting: Sequence[Altered]) -> tuple[list[tuple[Altered, ImageRecord]], list[Altered]]:
         """Files with the pictures that moved there, and those that no other picture's content is in."""
         lost: dict[str, list[ImageRecord]] = defaultdict(list)
-        for content, pictures in self.just_gone(corpus_id, {here.content for here in waiting}).items():
+        gone = self.catalog.gone_by_hash(corpus_id, {here.content for here in waiting})
+        for content, pictures in self.just_gone(corpus_id, gone).items():
             lost[content] += pictures
         for here in waiting:
             if here.image.state not in (ImageState.FAILED, ImageState.GONE):
@@ -148,19 +149,17 @@ class Exchanges:
                 moves.append((here, picture))
         return moves, rest
 
-    def just_gone(self, corpus_id: str, contents: Iterable[str]) -> dict[str, list[ImageRecord]]:
-        """Pictures of these contents that vanished in this run, or in one that was cut short.
+    def just_gone(self, corpus_id: str, found: Mapping[str, Sequence[ImageRecord]]) -> dict[str, list[ImageRecord]]:
+        """Of gone pictures by content (`gone_by_hash`), those that vanished in this run, or in one that was cut short.
 
         One that had been gone for long has not moved: that its content is there again is an edit.
         """
-        contents = list(contents)
-        found = self.catalog.gone_by_hash(corpus_id, contents)
         gone = [picture for pictures in found.values() for picture in pictures]
         recent = {
             picture.image_id for picture, now in zip(gone, self._gone.hold([p.image_id for p in gone]), strict=True) if now
         }
         if self.since is not None:
-            cut_short = self.catalog.gone_by_hash(corpus_id, contents, since=self.since)
+            cut_short = self.catalog.gone_by_hash(corpus_id, found, since=self.since)
             recent.update(picture.image_id for pictures in cut_short.values() for picture in pictures)
         return {content: [p for p in pictures if p.image_id in recent] for content, pictures in found.items()}
 

@@ -18,7 +18,7 @@ from lodestone.indexing.uris import uri_of
 from lodestone.sources.base import FoundFile, Report, Settled, Source, UnreadablePath
 from lodestone.sources.filesystems import FileSystems
 from lodestone.sources.patterns import Pattern
-from lodestone.sources.s3 import Entry, can_list
+from lodestone.sources.s3 import Entry, Pages
 from lodestone.sources.trouble import Trouble, source_error, trouble_of
 from lodestone.sources.urls import Url
 
@@ -111,7 +111,8 @@ def list_objects(
         SourceError: the listing is denied, the place is not there, or nothing answers.
     """
     try:
-        level = _Paged(start, filesystems) if can_list(start) else _Whole(start, filesystems)
+        pages = filesystems.pages(start)
+        level = _Whole(start, filesystems) if pages is None else _Paged(start, pages)
     except OSError as error:
         raise source_error(error, start.shown) from error
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="list") as pool:
@@ -158,9 +159,7 @@ class _Level(Protocol):
 class _Paged:
     """A level page by page."""
 
-    def __init__(self, start: Url, filesystems: FileSystems) -> None:
-        pages = filesystems.pages(start)
-        assert pages is not None  # noqa: S101 - by `can_list`
+    def __init__(self, start: Url, pages: Pages) -> None:
         self._pages, self._start = pages, start
         self._prefix = f"{start.key}/" if start.key else ""
 
