@@ -82,7 +82,7 @@ bench: setup  ## speed and memory beside their peers, in one run
 	$(BIN)/python -m benchmarks.run
 
 openapi: setup  ## write schemas/openapi.json from the service
-	$(BIN)/python -m lodestone_serve.openapi
+	$(BIN)/python -m lodestone_serve.http.openapi
 
 clean:  ## remove everything that make made
 	rm -rf $(VENV) .demo site build dist .pytest_cache .mypy_cache .ruff_cache

@@ -17,11 +17,11 @@ from lodestone.backbones.registry import make_backbone
 from lodestone.config.profiles import PROFILES
 from lodestone.config.settings import ModelSettings
 from lodestone.evaluation.splits import split_by_hash
-from lodestone.language.registry import make_text_encoder
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
-from lodestone.query.weigher import make_weigher
+from lodestone.query.space_weighting import make_weigher
 from lodestone.spaces.registry import make_space
+from lodestone.text_encoders.registry import make_text_encoder
 
 PROFILE = PROFILES["embedded"]
 _BATCH = 16

@@ -77,7 +77,7 @@ class Pretend:
 
 def _open(home: Path, models: Path) -> Any:  # noqa: ANN401 - Runtime, imported late
     from lodestone.config.settings import IndexSettings, ModelSettings, Settings
-    from lodestone.runtime import Runtime
+    from lodestone.home.runtime import Runtime
 
     return Runtime.open(Settings(home=home, models=ModelSettings(cache=models), index=IndexSettings(executor="ray")))
 
@@ -86,9 +86,9 @@ def fill(home: Path, models: Path, rows: int) -> None:
     """Write the manifest: `rows` pending pictures of one root, in a run that was cut short before it embedded any."""
     from lodestone.catalog.identity import mint_image_id
     from lodestone.catalog.records import ImageRecord, ImageState, RunState
-    from lodestone.indexing.history import KIND
-    from lodestone.indexing.plan import plan_slices
-    from lodestone.indexing.report import IndexRequest
+    from lodestone.indexing.embed.slicing import plan_slices
+    from lodestone.indexing.run.history import KIND
+    from lodestone.indexing.run.report import IndexRequest
 
     with _open(home, models) as runtime:
         catalog = runtime.catalog
@@ -130,8 +130,8 @@ def forget(home: Path, models: Path) -> None:
 
 def drive(home: Path, models: Path) -> None:
     """The program that is measured: resume the last run; prints seconds, slices and peak memory as JSON."""
-    from lodestone.indexing.report import IndexRequest
-    from lodestone.indexing.run import index_paths
+    from lodestone.indexing.run.index_run import index_paths
+    from lodestone.indexing.run.report import IndexRequest
 
     pretend = Pretend()
     started = time.perf_counter()

@@ -32,25 +32,25 @@ from lodestone.config.profiles import PROFILES
 from lodestone.config.settings import ModelSettings, QuerySettings
 from lodestone.evaluation.compare import compare_paired
 from lodestone.evaluation.splits import split_by_hash
-from lodestone.generators.asking import Engine
 from lodestone.generators.base import Generator
-from lodestone.generators.exemplar import Exemplar
+from lodestone.generators.engine_call import Engine
+from lodestone.generators.engines.exemplar import Exemplar
+from lodestone.generators.engines.prior import Prior
 from lodestone.generators.hub import Hub
-from lodestone.generators.prior import Prior
-from lodestone.language.base import TextEncoder
-from lodestone.language.registry import make_text_encoder
-from lodestone.learn.prior import PriorWeights, fit_space
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.query.captions import CaptionRule
 from lodestone.query.encoder import LocalEncoder
 from lodestone.query.engine import QueryEngine
-from lodestone.query.guiding import FusionSettings
-from lodestone.query.weigher import make_weigher
+from lodestone.query.guide_search import FusionSettings
+from lodestone.query.space_weighting import make_weigher
 from lodestone.spaces.registry import make_space
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import PointBatch
-from lodestone.store.edge import EdgeStore
+from lodestone.store.edge.store import EdgeStore
+from lodestone.text_encoders.base import TextEncoder
+from lodestone.text_encoders.registry import make_text_encoder
+from lodestone.training.prior import PriorWeights, fit_space
 from lodestone_schemas.api import SearchRequest
 from lodestone_schemas.collections import CAPTION_FIELDS, CollectionSpec
 

@@ -28,11 +28,11 @@ from benchmarks.gate_stream import Home, reinforcement, stream
 from benchmarks.gate_world import Answers
 from benchmarks.machine import describe_machine, table
 from lodestone.evaluation.metrics import bootstrap
-from lodestone.learn.complexity import GateReport, Observation, fit_gate, pearson
-from lodestone.learn.confidence import ConfidenceReport, JudgedAnswer, fit_confidence
 from lodestone.query.gate import SHIPPED, GateModel, Method
 from lodestone.tags import confidence as tags_model
 from lodestone.tags.confidence import Confidence
+from lodestone.training.complexity import GateReport, Observation, fit_gate, pearson
+from lodestone.training.confidence import ConfidenceReport, JudgedAnswer, fit_confidence
 
 SHIP_TO = Path(__file__).parent.parent / "core" / "lodestone" / "data" / "gate"
 NOTICE = {

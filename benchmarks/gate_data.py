@@ -15,19 +15,19 @@ import numpy as np
 from benchmarks.gate_world import Answers, Asked, Captions, Evidence, TagIndex, World
 from benchmarks.quality import Collection, cached, load, made_names, part, read_table
 from lodestone.evaluation.splits import split_by_hash
-from lodestone.language.labels import imagenet_labels
-from lodestone.language.registry import make_text_encoder
-from lodestone.learn.artefact import BridgeWeights
-from lodestone.learn.bridge import train_bridge
-from lodestone.learn.classes import TEMPLATES, class_pairs, class_texts, classifiers
-from lodestone.learn.complexity import Observation
-from lodestone.learn.confidence import JudgedAnswer
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.query.gate import features
 from lodestone.query.weights import SpaceWeights
+from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
 from lodestone.tags.confidence import evidence
+from lodestone.text_encoders.labels import imagenet_labels
+from lodestone.text_encoders.registry import make_text_encoder
+from lodestone.training.bridge import train_bridge
+from lodestone.training.classes import TEMPLATES, class_pairs, class_texts, classifiers
+from lodestone.training.complexity import Observation
+from lodestone.training.confidence import JudgedAnswer
 
 FOLDS = 3
 SHARES = (0.0, 0.1, 0.3, 1.0)  # of the pictures that have captions

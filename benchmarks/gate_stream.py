@@ -19,14 +19,14 @@ from benchmarks.gate_data import Scene
 from benchmarks.gate_world import Answers, Asked
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import ImageRecord, ImageState, TagRecord
-from lodestone.query.fusion import RankedList
 from lodestone.query.gate import GateModel
+from lodestone.retrieval.fusion import RankedList
 from lodestone.store.aliases import JsonAliasTable
-from lodestone.store.edge import EdgeStore
-from lodestone.tags.book import FEEDBACK, IMPLICIT, TagBook, new_tag
+from lodestone.store.edge.store import EdgeStore
 from lodestone.tags.confidence import Confidence
 from lodestone.tags.delivery import TAGS_ALIAS, deliver
 from lodestone.tags.search import TagSearch
+from lodestone.tags.service import FEEDBACK, IMPLICIT, TagService, new_tag
 
 BATCH = 100  # queries between two deliveries
 MOST = 5  # pictures that one query tags
@@ -40,7 +40,7 @@ class Home:
         folder.mkdir(parents=True)
         self.catalog = Catalog.open(folder / "catalog.sqlite")
         self.store = EdgeStore(folder / "store", aliases=JsonAliasTable(folder / "aliases.json"))
-        self.book = TagBook(self.catalog)
+        self.book = TagService(self.catalog)
         self._search = TagSearch(self.store)
         corpus = self.catalog.ensure_corpus("photos")
         self.corpus_id = corpus.corpus_id

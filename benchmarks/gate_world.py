@@ -14,17 +14,17 @@ import numpy as np
 
 from benchmarks.quality import Collection
 from lodestone.evaluation.metrics import first_ranks
-from lodestone.generators.exemplar import LEAST_SIMILARITY, TAG_WEIGHT
-from lodestone.learn.artefact import BridgeWeights
-from lodestone.learn.trust import ScoredQueries, trust_of
+from lodestone.generators.engines.exemplar import LEAST_SIMILARITY, TAG_WEIGHT
 from lodestone.query.captions import CaptionRule
-from lodestone.query.fusion import TEXT_GUIDE, RankedList
 from lodestone.query.gate import Method
-from lodestone.query.guiding import FusionSettings
+from lodestone.query.guide_search import FusionSettings
 from lodestone.query.weights import SpaceWeights
+from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
+from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
 from lodestone.tags.search import LEAST, POWER, TAGS_SPACE, WEIGHT
 from lodestone.tags.terms import terms
+from lodestone.training.trust import ScoredQueries, trust_of
 
 DEPTH = 100
 GUIDES = 10

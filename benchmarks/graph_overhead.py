@@ -36,7 +36,7 @@ from benchmarks.query_latency import sentences
 from benchmarks.serve_latency import prepare
 from lodestone.config.settings import load_settings
 from lodestone_schemas.api import SearchOptions, SearchRequest
-from lodestone_serve.home_services import HomeServices
+from lodestone_serve.use_cases.home_services import HomeServices
 
 ADDED_MS = 15.0  # what Serve may add to the engine on two cores
 IN_PROCESS, WARM = "in process", 10
@@ -50,7 +50,7 @@ KINDS = ("words", "guides", "picture")
 _SERVE = """
 import json, sys
 from lodestone.config.settings import load_settings
-from lodestone_serve.run import serve_forever
+from lodestone_serve.hosting.run import serve_forever
 serve_forever(load_settings(json.loads(sys.argv[1])).settings, ready_callback=lambda url: print(url, flush=True))
 """
 _GUIDES = {"guides": 2, "generators": ["prior"], "gate": False}

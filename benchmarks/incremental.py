@@ -24,9 +24,9 @@ from benchmarks.machine import describe_machine, spread, table
 from benchmarks.pictures import generate
 from lodestone.catalog.records import ImageState
 from lodestone.config.settings import IndexSettings, ModelSettings, Settings
-from lodestone.indexing.report import IndexReport, IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.tags.search import TagSearch
 from lodestone_schemas.api import SearchOptions
 

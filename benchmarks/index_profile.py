@@ -41,25 +41,26 @@ _MODELS: Final = {
     "open the models": ("lodestone.backbones.onnx_backbone:OnnxBackbone.warm_up",),
 }
 JOB: Final[Mapping[str, tuple[str, ...]]] = {
-    "list and compare": ("lodestone.indexing.changes:ChangeFinder.update",),
+    "list and compare": ("lodestone.indexing.scan.changes:ChangeFinder.update",),
     "read and hash, to compare": ("lodestone.sources.reading:hash_file",),
-    "plan slices": ("lodestone.indexing.run:plan_slices",),
+    "plan slices": ("lodestone.indexing.run.index_run:plan_slices",),
     "read": ("lodestone.sources.reading:_read_file",),
     "hash": ("lodestone.sources.reading:hash_bytes",),
-    "decode": ("lodestone.indexing.pictures:decode",),
+    "decode": ("lodestone.indexing.embed.picture_inputs:decode",),
     "metadata": (
         "lodestone.imaging.decode:read_embedded",
-        "lodestone.indexing.pictures:read_metadata",
-        "lodestone.indexing.pictures:embedded_captions",
+        "lodestone.indexing.embed.picture_inputs:read_metadata",
+        "lodestone.indexing.embed.picture_inputs:embedded_captions",
     ),
     **_MODELS,
     "thumbnails": ("lodestone.imaging.thumbnails:ThumbnailStore.ensure",),
     "write": tuple(
-        f"lodestone.indexing.parts:PartFiles.{name}" for name in ("adopt", "write_outputs", "write_captions", "write_meta")
+        f"lodestone.indexing.embed.slice_files:PartFiles.{name}"
+        for name in ("adopt", "write_outputs", "write_captions", "write_meta")
     ),
-    "record": ("lodestone.indexing.waves:Waves._receive", "lodestone.indexing.waves:Waves._task"),
-    "load": ("lodestone.indexing.catching_up:sync",),
-    "verify": ("lodestone.indexing.sync:verify",),
+    "record": ("lodestone.indexing.embed.slice_batches:Waves._receive", "lodestone.indexing.embed.slice_batches:Waves._task"),
+    "load": ("lodestone.indexing.sync.catching_up:sync",),
+    "verify": ("lodestone.indexing.sync.collections:verify",),
 }
 PEER: Final[Mapping[str, tuple[str, ...]]] = {
     "decode": ("benchmarks.peer_loop:_decoded",),
@@ -129,9 +130,9 @@ def once(program: str, pictures: Path, out: Path, models: Path) -> dict[str, flo
     stages.watch(JOB if program == "job" else PEER)
     if program == "job":
         from lodestone.config.settings import IndexSettings, ModelSettings, Settings
-        from lodestone.indexing.report import IndexRequest
-        from lodestone.indexing.run import index_paths
-        from lodestone.runtime import Runtime
+        from lodestone.home.runtime import Runtime
+        from lodestone.indexing.run.index_run import index_paths
+        from lodestone.indexing.run.report import IndexRequest
 
         # One wave: between two of them loading goes on beside embedding, and a process has but one clock.
         index = IndexSettings(executor="inline", wave_slices=100_000, wave_s=86_400)

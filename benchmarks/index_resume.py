@@ -32,7 +32,7 @@ _SLICE = 64
 def job_once(home: Path, models: Path, folder: Path | None) -> None:
     """The program that is measured: index `folder`, or resume; prints the report and the processor seconds of all."""
     from lodestone.config.settings import IndexSettings, ModelSettings, Settings
-    from lodestone.runtime import Runtime
+    from lodestone.home.runtime import Runtime
     from lodestone_jobs.index import run_index
 
     index = IndexSettings(slice_size=_SLICE, executor="processes")

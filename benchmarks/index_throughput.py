@@ -114,7 +114,7 @@ def _python_path() -> str:
 def job_once(folder: Path, home: Path, models: Path, executor: str) -> None:
     """The program that is measured: index `folder` into a new home."""
     from lodestone.config.settings import IndexSettings, ModelSettings, Settings
-    from lodestone.runtime import Runtime
+    from lodestone.home.runtime import Runtime
     from lodestone_jobs.index import run_index
 
     settings = Settings(home=home, models=ModelSettings(cache=models), index=IndexSettings(executor=executor))

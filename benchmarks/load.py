@@ -32,13 +32,13 @@ from lodestone.embeddings.slices import WrittenPart, fingerprint, write_part
 from lodestone.embeddings.tables import outputs_table
 from lodestone.files.area import FileArea
 from lodestone.indexing.faults import Faults
-from lodestone.indexing.load import load
 from lodestone.indexing.progress import silent
-from lodestone.indexing.targets import SpaceTarget
+from lodestone.indexing.sync.loading import load
+from lodestone.indexing.sync.targets import SpaceTarget
 from lodestone.indexing.tasks import META_PART, SliceParts
 from lodestone.spaces.base import Projection, Vectors
 from lodestone.store.base import PointBatch, VectorStore
-from lodestone.store.edge_engine import upsert_operation
+from lodestone.store.edge.engine import upsert_operation
 from lodestone.store.factory import open_store
 from lodestone.store.limits import CALL_POINTS
 from lodestone_schemas.collections import CollectionSpec
@@ -156,7 +156,7 @@ def edge_loaders(folder: Path, target: SpaceTarget, points: PointBatch) -> Itera
     """As `server_loaders`, for the embedded store."""
     import qdrant_edge as qe
 
-    from lodestone.store.edge_engine import create_field_indexes, engine_config
+    from lodestone.store.edge.engine import create_field_indexes, engine_config
 
     store = open_store("edge", root=folder / "store")
     rounds = iter(range(1_000))

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from benchmarks.captioned import Captioned, load
 from benchmarks.machine import describe_machine, spread, table
 from lodestone.evaluation.metrics import Estimate
-from lodestone.query.fusion import FUSIONS, RankedList
 from lodestone.query.outliers import THRESHOLD, judge_guides, local_outlier_factors, warm_up
+from lodestone.retrieval.fusion import FUSIONS, RankedList
 
 ON_TOPIC: Final = 0.5  # least cosine of the last real guide's best caption with the query
 OFF_TOPIC: Final = 0.2  # most cosine of a planted guide's best caption

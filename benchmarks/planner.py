@@ -20,10 +20,10 @@ from pathlib import Path
 from benchmarks.machine import describe_machine, table
 from benchmarks.pictures import generate
 from lodestone.config.settings import Settings, load_settings
-from lodestone.indexing.discover import discover
-from lodestone.indexing.report import IndexReport
-from lodestone.planner.calibrate import Calibration, calibrate
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.report import IndexReport
+from lodestone.planner.calibrate import MachineCalibration, calibrate
+from lodestone.sources.folders import discover
 from lodestone_jobs.index import run_index
 
 GOAL = 0.25
@@ -77,7 +77,7 @@ def main() -> None:
 
 
 def _compare(
-    settings: Settings, folder: Path, count: int, *, scratch: Path, measured: Calibration, costs: Costs
+    settings: Settings, folder: Path, count: int, *, scratch: Path, measured: MachineCalibration, costs: Costs
 ) -> tuple[tuple[str, ...], bool]:
     """One run in a home of its own: its row of the table, and whether it was predicted well."""
     pictures = scratch / f"{count}-pictures"

@@ -27,17 +27,17 @@ from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.backbones.registry import make_backbone
 from lodestone.evaluation.metrics import bootstrap, first_ranks
 from lodestone.evaluation.splits import PINNED, split_by_hash
-from lodestone.language.labels import imagenet_labels
-from lodestone.language.registry import make_text_encoder
-from lodestone.learn.arrays import BACKBONES
-from lodestone.learn.artefact import BridgeWeights
-from lodestone.learn.bridge import train_bridge
-from lodestone.learn.classes import TEMPLATES, class_pairs, class_texts, classifiers
-from lodestone.learn.trust import ScoredQueries, fit_space_weights, fuse, sure_pictures, trust_of
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.query.weights import SpaceWeights
+from lodestone.spaces.bridge_arrays import BACKBONES
+from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
+from lodestone.text_encoders.labels import imagenet_labels
+from lodestone.text_encoders.registry import make_text_encoder
+from lodestone.training.bridge import train_bridge
+from lodestone.training.classes import TEMPLATES, class_pairs, class_texts, classifiers
+from lodestone.training.trust import ScoredQueries, fit_space_weights, fuse, sure_pictures, trust_of
 
 BATCH = 16
 

@@ -26,20 +26,20 @@ from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState
 from lodestone.config.engines import EngineSettings
 from lodestone.config.profiles import PROFILES
 from lodestone.config.settings import ModelSettings, QuerySettings
-from lodestone.generators.asking import Engine
-from lodestone.generators.exemplar import Exemplar
+from lodestone.generators.engine_call import Engine
+from lodestone.generators.engines.exemplar import Exemplar
 from lodestone.generators.hub import Hub
-from lodestone.language.registry import make_text_encoder
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.query.encoder import LocalEncoder
 from lodestone.query.engine import QueryEngine
-from lodestone.query.weigher import make_weigher
+from lodestone.query.space_weighting import make_weigher
 from lodestone.spaces.base import Projection
 from lodestone.spaces.registry import make_space
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import PointBatch, VectorStore
-from lodestone.store.edge import EdgeStore
+from lodestone.store.edge.store import EdgeStore
+from lodestone.text_encoders.registry import make_text_encoder
 from lodestone_schemas.api import ResultsEvent, SearchRequest
 from lodestone_schemas.collections import CAPTION_FIELDS, CollectionSpec
 

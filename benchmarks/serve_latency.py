@@ -28,8 +28,8 @@ from benchmarks.machine import describe_machine
 from benchmarks.query_latency import fill, line, sentences
 from lodestone.config.home import Home
 from lodestone.config.settings import load_settings
-from lodestone.runtime import Runtime
-from lodestone.service import ServiceAddress, ServiceClient, read_address
+from lodestone.home.runtime import Runtime
+from lodestone.home.service_address import ServiceAddress, ServiceClient, read_address
 from lodestone_schemas.api import SearchRequest
 
 TEXT_PASS_MS, COMPLETE_MS = 60.0, 250.0  # what is asked for on two cores
@@ -37,7 +37,7 @@ _WARM = 30
 _SERVE = """
 import sys
 from lodestone.config.settings import load_settings
-from lodestone_serve.run import serve_forever
+from lodestone_serve.hosting.run import serve_forever
 settings = load_settings({"home": sys.argv[1], "serve": {"port": 0}}).settings
 serve_forever(settings, ready_callback=lambda url: print(url, flush=True))
 """

@@ -31,9 +31,9 @@ from benchmarks.machine import spread, table
 from benchmarks.query_latency import context, sentences
 from lodestone.backbones.registry import make_backbone
 from lodestone.config.profiles import PROFILES
-from lodestone.language.registry import make_text_encoder
-from lodestone_serve.graph.lanes import Lane
-from lodestone_serve.sharing import MOST_TEXTS, Passes
+from lodestone.text_encoders.registry import make_text_encoder
+from lodestone_serve.inference.lanes import Lane
+from lodestone_serve.inference.shared_passes import MOST_TEXTS, Passes
 
 GOAL = 1.5  # items a second with shared passes, of those with a pass for each call
 SIZES = (1, 2, 4, 8, 16, 32)

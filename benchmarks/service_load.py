@@ -20,7 +20,7 @@ from benchmarks.loading import plots
 from benchmarks.loading.generator import Generator
 from benchmarks.loading.outcomes import ERRORS, Verdict
 from benchmarks.loading.pages import publish, report
-from benchmarks.loading.questions import asking
+from benchmarks.loading.questions import request_context
 from benchmarks.loading.service import Host, fill_home, flags_for, running
 from benchmarks.loading.steps import Measured, measure, milliseconds, rows, saturation, share
 from benchmarks.loading.summary import Summary
@@ -31,7 +31,7 @@ HOSTS: Sequence[tuple[Host, str]] = (("serve", "Lodestone (Ray Serve)"), ("uvico
 
 async def load(url: str, chosen: argparse.Namespace, peak: float | None) -> tuple[float, Measured]:
     """What saturates the service at `url` (unless it is known), and its latencies at shares of `peak`."""
-    ask = asking(deadline=chosen.deadline, seed=chosen.seed, streams=chosen.streams)
+    ask = request_context(deadline=chosen.deadline, seed=chosen.seed, streams=chosen.streams)
     generator = Generator(url)
     found = await saturation(generator, ask, seconds=chosen.seconds / 2)
     rates = [(f"{step:g} x", step * (peak or found)) for step in STEPS]

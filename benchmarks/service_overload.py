@@ -22,7 +22,7 @@ from benchmarks.loading import plots
 from benchmarks.loading.generator import Generator
 from benchmarks.loading.outcomes import Verdict
 from benchmarks.loading.pages import publish, report
-from benchmarks.loading.questions import asking
+from benchmarks.loading.questions import request_context
 from benchmarks.loading.service import fill_home, flags_for, running, settings_of
 from benchmarks.loading.steps import Measured, measure, milliseconds, rows, saturation, share
 from benchmarks.loading.summary import Summary, reasons
@@ -35,10 +35,10 @@ _OPEN: Mapping[str, Any] = {"max_ongoing": 4_096, "max_queued": 0, "load": {"tex
 
 async def overload(url: str, chosen: argparse.Namespace, peak: float | None) -> tuple[float, Measured]:
     """Goodput at multiples of `peak`, or of what saturates the service at `url`."""
-    ask = asking(deadline=chosen.deadline, seed=chosen.seed)
+    ask = request_context(deadline=chosen.deadline, seed=chosen.seed)
     generator = Generator(url)
     # Found with a deadline that nobody misses: saturation is what the machine can do, not what a client waits for.
-    found = peak or await saturation(generator, asking(deadline=30.0, seed=chosen.seed), seconds=chosen.seconds)
+    found = peak or await saturation(generator, request_context(deadline=30.0, seed=chosen.seed), seconds=chosen.seconds)
     if peak is not None:
         await generator.saturate(ask, clients=4, seconds=min(5.0, chosen.seconds))
     rates = [(f"{step:g} x", step * found) for step in chosen.steps]

@@ -27,7 +27,7 @@ from benchmarks.loading import plots
 from benchmarks.loading.generator import Generator
 from benchmarks.loading.outcomes import Outcome, Verdict
 from benchmarks.loading.pages import publish, report
-from benchmarks.loading.questions import asking
+from benchmarks.loading.questions import request_context
 from benchmarks.loading.schedule import Phase, arrivals
 from benchmarks.loading.service import fill_home, flags_for, running
 from benchmarks.loading.stand import run_stand
@@ -80,7 +80,7 @@ def scale(chosen: argparse.Namespace, *, most: int) -> Scaled:
             Phase(chosen.low, chosen.again, AGAIN),
         ]
         with running(flags, host="watched") as service:
-            ask = asking(deadline=chosen.deadline, seed=chosen.seed, streams=0.25)
+            ask = request_context(deadline=chosen.deadline, seed=chosen.seed, streams=0.25)
             began = time.time()  # the load's clock and the watcher's differ by less than a look of the watcher
             outcomes = asyncio.run(Generator(service.url).offer(arrivals(phases, seed=chosen.seed), ask))
             name = DEPLOYMENTS[chosen.stage]

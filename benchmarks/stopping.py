@@ -24,7 +24,7 @@ from benchmarks.captioned import Captioned, load
 from benchmarks.machine import describe_machine, table
 from lodestone.evaluation.compare import Paired, compare_paired
 from lodestone.evaluation.metrics import bootstrap
-from lodestone.query.guiding import FusionSettings
+from lodestone.query.guide_search import FusionSettings
 from lodestone.query.stopping import AGREEMENT, LEAST, PATIENCE, StableTopK
 
 LEAST_SIMILARITY: Final = 0.5  # of `Exemplar`

@@ -20,15 +20,15 @@ from benchmarks.machine import table
 from benchmarks.quality import Collection, load, part, read_table, score
 from lodestone.evaluation.metrics import first_ranks
 from lodestone.evaluation.splits import split_by_hash
-from lodestone.language.registry import make_text_encoder
-from lodestone.learn.artefact import BridgeWeights
-from lodestone.learn.bridge import train_bridge
-from lodestone.learn.classes import class_pairs, class_texts, classifiers
-from lodestone.learn.trust import ScoredQueries, fuse
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.query.weights import SpaceWeights
+from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
+from lodestone.text_encoders.registry import make_text_encoder
+from lodestone.training.bridge import train_bridge
+from lodestone.training.classes import class_pairs, class_texts, classifiers
+from lodestone.training.trust import ScoredQueries, fuse
 
 TOPICS = {
     "dogs": r"dogs?|pupp(?:y|ies)",

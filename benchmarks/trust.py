@@ -28,24 +28,24 @@ from benchmarks.machine import describe_machine, table
 from benchmarks.quality import Collection, load, part, read_table
 from lodestone.backbones.base import BackboneOutputs
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.learning import QueryRecord
+from lodestone.catalog.use_records import QueryRecord
 from lodestone.config.settings import ModelSettings, TrustSettings
 from lodestone.evaluation.compare import compare_paired, estimate
 from lodestone.evaluation.metrics import first_ranks
 from lodestone.evaluation.splits import split_by_hash
-from lodestone.learn.arrays import BACKBONES
-from lodestone.learn.artefact import BridgeWeights
-from lodestone.learn.bridge import train_bridge
-from lodestone.learn.classes import TEMPLATES
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
-from lodestone.query.fusion import FusedList, RankedList, mean_distance
-from lodestone.query.rescore import ALL_GUIDES
-from lodestone.query.trace import Trace
-from lodestone.query.trusted import trusted
+from lodestone.query.trust_weights import apply_trust
 from lodestone.query.weights import SpaceWeights
+from lodestone.query_log.trace import Trace
+from lodestone.retrieval.fusion import FusedList, RankedList, mean_distance
+from lodestone.retrieval.rescoring import ALL_GUIDES
+from lodestone.spaces.bridge_arrays import BACKBONES
+from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
-from lodestone.trust.book import TrustBook
+from lodestone.training.bridge import train_bridge
+from lodestone.training.classes import TEMPLATES
+from lodestone.trust.service import TrustService
 from lodestone_schemas.api import FeedbackRequest
 
 QUERIES: Final = 300
@@ -203,11 +203,11 @@ def oracle(world: World, setting: Setting, asked: np.ndarray) -> np.ndarray:
     return best
 
 
-def learning(world: World, setting: Setting, asked: np.ndarray, book: TrustBook, catalog: Catalog) -> Iterator[float]:
+def learning(world: World, setting: Setting, asked: np.ndarray, book: TrustService, catalog: Catalog) -> Iterator[float]:
     """AP of each query, with the trust that the feedback on all earlier ones has taught."""
     for query in asked.tolist():
         found = book.assign(world.texts[query], encoder="minilm", topic=None, spaces=setting.spaces)
-        weights = trusted(setting.weights(world, query), found.weights)
+        weights = apply_trust(setting.weights(world, query), found.weights)
         lists, ranking = answer(world, query, weights)
         yield average_precision(world, query, ranking)
         hits = ranking.ids[:SHOWN]
@@ -257,7 +257,7 @@ def run(world: World, setting: Setting, *, seeds: int, eta: float) -> Outcome:
     learnt, topics = [], []
     for seed, queries in enumerate(asked):
         with tempfile.TemporaryDirectory() as folder, Catalog.open(Path(folder) / "catalog.sqlite") as catalog:
-            book = TrustBook(catalog, TrustSettings(eta=eta))
+            book = TrustService(catalog, TrustSettings(eta=eta))
             arm = learning(world, setting, queries, book, catalog)
             found = [next(arm) for _ in range(QUERIES - UNDONE + 1)]  # (the last one's feedback is not given yet)
             before = book.export()
@@ -271,7 +271,7 @@ def run(world: World, setting: Setting, *, seeds: int, eta: float) -> Outcome:
     return Outcome(setting, asked, plain, np.array(learnt), best, topics)
 
 
-def _check_undo(book: TrustBook, before: Mapping[str, Any]) -> None:
+def _check_undo(book: TrustService, before: Mapping[str, Any]) -> None:
     if book.replay() != book.show():
         raise AssertionError("the events do not add up to the present weights")
     for event in book.events(limit=UNDONE):

@@ -32,10 +32,10 @@ import blake3
 from benchmarks.machine import describe_machine, spread, table, verdict
 from lodestone.catalog.records import ImageRecord, ImageState, Receipt, Root, SliceRecord
 from lodestone.config.settings import IndexSettings, ModelSettings, Settings, load_settings
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.tasks import SliceParts
-from lodestone.runtime import Runtime
 
 GOAL_SECONDS: Final = 60.0  # for up to 100,000 files
 _FOLDER_FILES: Final = 1000

@@ -48,7 +48,7 @@ def plan(faults: Sequence[Fault], *, seed: int, rest: float, down: float) -> lis
     return [Planned(one, *(float(seconds * rng.uniform(2 / 3, 4 / 3)) for seconds in (rest, down))) for one in order]
 
 
-class Pulse:
+class Heartbeat:
     """Sees how requests end. All is well when the last `WELL` of them, all due after a given moment, were answered in time."""
 
     WELL = 5
@@ -72,7 +72,7 @@ class Pulse:
             await self._another.wait()
 
 
-async def disturb(generator: Generator, pulse: Pulse, planned: Sequence[Planned], *, patience: float) -> list[Struck]:
+async def disturb(generator: Generator, pulse: Heartbeat, planned: Sequence[Planned], *, patience: float) -> list[Struck]:
     """Carry out the plan, one fault after the other: the next comes when all is well again, or after `patience` seconds.
 
     Returns:
@@ -133,7 +133,7 @@ async def disturbed_load(
     Raises:
         RuntimeError: the undisturbed service did not answer completely.
     """
-    pulse = Pulse()
+    pulse = Heartbeat()
     generator, done = Generator(url, grace=grace, observe=pulse.observe), asyncio.Event()
     reference = await undisturbed(Generator(url), texts)
     longest = sum(item.rest + item.down + patience + _MENDING_S for item in planned)

@@ -14,7 +14,7 @@ from benchmarks.query_latency import sentences
 FIXED: Mapping[str, Any] = {"trust": False, "tags": False, "gate": False, "adaptive": False}  # answers do not depend on history
 
 
-def asking(
+def request_context(
     *, deadline: float, seed: int = 0, distinct: int = 400, streams: float = 0.0, body: Mapping[str, Any] | None = None
 ) -> Callable[[Arrival], Question]:
     """Maps arrivals to questions.

@@ -23,7 +23,7 @@ import psutil
 
 from benchmarks.query_latency import fill, sentences
 from lodestone.config.settings import Settings, load_settings
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
 
 START_S = 240.0
 _POLL_S = 0.05
@@ -33,13 +33,13 @@ _PROGRAMS: Mapping[str, str] = {
     "serve": """
 import json, sys
 from lodestone.config.settings import load_settings
-from lodestone_serve.run import serve_forever
+from lodestone_serve.hosting.run import serve_forever
 serve_forever(load_settings(json.loads(sys.argv[1])).settings, ready_callback=lambda url: print("ready", url, flush=True))
 """,
     "watched": """
 import json, sys, threading, time
 from lodestone.config.settings import load_settings
-from lodestone_serve.run import serve_forever
+from lodestone_serve.hosting.run import serve_forever
 def watch():
     from ray import serve
     last = None
@@ -60,9 +60,9 @@ serve_forever(load_settings(json.loads(sys.argv[1])).settings, ready_callback=re
 import asyncio, json, sys
 import uvicorn
 from lodestone.config.settings import load_settings
-from lodestone_serve.api import create_app
-from lodestone_serve.home_services import HomeServices
-from lodestone_serve.metrics import Metrics
+from lodestone_serve.http.application import create_app
+from lodestone_serve.use_cases.home_services import HomeServices
+from lodestone_serve.telemetry.metrics import Metrics
 settings = load_settings(json.loads(sys.argv[1])).settings
 metrics = Metrics()
 services = HomeServices(settings, observe_batch=metrics.text_batch.observe, observe_engines=metrics.engines)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from lodestone_cli.command_context import printable
 from lodestone_cli.explanation import verdict_of
 from lodestone_cli.naming import counted, short
-from lodestone_cli.session import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lodestone_cli.session import Session, printable
+from lodestone_cli.command_context import CommandContext, printable
 
 if TYPE_CHECKING:
     from lodestone.catalog.records import Root
     from lodestone_schemas.directories import JobInfo
 
 
-def index_now(session: Session, root: Root, corpus: str) -> tuple[JobInfo | None, dict[str, int]]:
+def index_now(session: CommandContext, root: Root, corpus: str) -> tuple[JobInfo | None, dict[str, int]]:
     """Index one directory: (the service's job, {}) or (None, counts of what was done here).
 
     A folder without pictures is no error here: pictures may come.

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from lodestone_cli.command_context import printable
 from lodestone_cli.naming import short
-from lodestone_cli.session import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,7 +10,7 @@ from pathlib import Path
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import Root
 from lodestone.errors import InvalidRequestError
-from lodestone.indexing.uris import uri_of
+from lodestone.sources.uris import uri_of
 from lodestone_cli.naming import corpora_of
 
 _SHOWN = 5

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lodestone.catalog.catalog import Catalog
     from lodestone.catalog.records import Corpus
-    from lodestone_cli.session import Session
+    from lodestone_cli.command_context import CommandContext
 
     M = TypeVar("M", bound=BaseModel)
 else:
@@ -26,7 +26,7 @@ _LISTED = 3
 _CORPORA = 10_000
 
 
-def require_home(session: Session) -> None:
+def require_home(session: CommandContext) -> None:
     """A command that only looks must not make the home that it looks at. A service elsewhere has its own.
 
     Raises:
@@ -93,7 +93,7 @@ def id_among(text: str, ids: Collection[str], *, what: str, hint: str) -> str:
     return found[0]
 
 
-def paths_of(session: Session, image_ids: Iterable[str]) -> dict[str, str]:
+def paths_of(session: CommandContext, image_ids: Iterable[str]) -> dict[str, str]:
     """Image id -> path on this machine, or URL: the command line runs where the files are, the API never shows paths.
 
     Nothing for the pictures of a service elsewhere.
@@ -108,13 +108,13 @@ def paths_of(session: Session, image_ids: Iterable[str]) -> dict[str, str]:
     return {image_id: shown_place(roots[image.root_id], image) for image_id, image in images.items() if image.root_id in roots}
 
 
-def pictures_named(session: Session, name: str) -> list[str]:
+def pictures_named(session: CommandContext, name: str) -> list[str]:
     """Ids of the picture that `name` means: an id, or a file, which may be indexed in several corpora.
 
     Raises:
         NotFoundError: neither.
     """
-    from lodestone.indexing.uris import uri_of
+    from lodestone.sources.uris import uri_of
 
     if session.remote is not None:
         if is_id(name):

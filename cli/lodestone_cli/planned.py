@@ -139,7 +139,7 @@ def _sections(planned: Planned) -> list[tuple[str, list[tuple[str, str]]]]:
     if workload.objects:
         workers.append(("requests", f"{made.images_per_second:,.0f}/s (S3 takes 5,500/s a prefix)"))
     return [
-        ("Pace", pipeline),
+        ("ConcurrencyLimiter", pipeline),
         ("Time", time),
         ("Workers", workers),
         ("Vector store", servers),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import TaskID
 
     from lodestone.indexing.progress import Progress, ProgressEvent
-    from lodestone_cli.session import Session
+    from lodestone_cli.command_context import CommandContext
 
 _TITLES = {
     "discover": "finding pictures",
@@ -37,7 +37,7 @@ _SHORTEST_BAR, _LONGEST_BAR = 6, 40
 
 
 @contextmanager
-def shown_progress(session: Session) -> Iterator[Progress]:
+def shown_progress(session: CommandContext) -> Iterator[Progress]:
     """Bars on a terminal; a line every few seconds elsewhere; nothing for machine-readable output without a terminal."""
     console = session.messages
     if not console.is_terminal:

@@ -10,16 +10,16 @@ from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.naming import id_among, is_id, pictures_named, short
 
 if TYPE_CHECKING:
-    from lodestone.client import Lodestone
-    from lodestone.query.trace import Trace
-    from lodestone_cli.session import Session
+    from lodestone.query_log.trace import Trace
+    from lodestone_cli.command_context import CommandContext
+    from lodestone_client import Lodestone
     from lodestone_schemas.api import QueryExplanation
 
 _SEEN: Final = 100_000  # queries looked through for the beginning of an id
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedAnswer:
     """One recorded query.
 
     Attributes:
@@ -35,19 +35,19 @@ class Recorded:
     ids: list[str]
 
     @classmethod
-    def of_trace(cls, trace: Trace) -> Recorded:
+    def of_trace(cls, trace: Trace) -> RecordedAnswer:
         """From this machine's catalog."""
         return cls(trace.query_id, trace.kind, trace.text, list(trace.ranking.ids))
 
     @classmethod
-    def of_explanation(cls, told: QueryExplanation) -> Recorded:
+    def of_explanation(cls, told: QueryExplanation) -> RecordedAnswer:
         """From a service."""
         return cls(told.query_id, told.kind, told.text, [hit.image_id for hit in told.hits])
 
 
-def load_recorded(session: Session, query_id: str | None) -> Trace:
+def load_recorded(session: CommandContext, query_id: str | None) -> Trace:
     """This machine's record of a query; of the newest one for None."""
-    from lodestone.query.trace import load_trace
+    from lodestone.query_log.trace import load_trace
 
     catalog = session.runtime.catalog
     if query_id is not None and is_id(query_id):
@@ -75,7 +75,7 @@ def _chosen(recorded: Iterable[str], query_id: str | None) -> str:
     return id_among(query_id, known, what="recorded query", hint=hint)
 
 
-def picture_of(session: Session, recorded: Recorded, name: str) -> str:
+def picture_of(session: CommandContext, recorded: RecordedAnswer, name: str) -> str:
     """The image id behind a rank, a file, an id or the beginning of one."""
     answer = recorded.ids
     hint = f"its rank, 1 to {len(answer)}, its file or its id: lodestone explain {short(recorded.query_id)}"

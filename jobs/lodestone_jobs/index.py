@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lodestone.indexing.catching_up import SyncCall
-from lodestone.indexing.progress import Progress, ProgressEvent, Stage, silent
-from lodestone.indexing.report import IndexReport, IndexRequest
-from lodestone.indexing.run import index_paths
+from lodestone.indexing.progress import Progress, ProgressEvent, RunStage, silent
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexReport, IndexRequest
+from lodestone.indexing.sync.catching_up import SyncCall
 from lodestone_jobs.pools import ray_pool
 from lodestone_schemas.api import SyncRequest
 
 if TYPE_CHECKING:
-    from lodestone.runtime import Runtime
-    from lodestone.service import ServiceClient
+    from lodestone.home.runtime import Runtime
+    from lodestone.home.service_address import ServiceClient
 
-_STAGES = {stage.value: stage for stage in Stage}
+_STAGES = {stage.value: stage for stage in RunStage}
 
 
 def run_index(

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lodestone.indexing.executors import EmbedExecutor
+from lodestone.indexing.embed.executors import EmbedExecutor
 from lodestone.indexing.tasks import EmbedSettings
 
 if TYPE_CHECKING:
-    from lodestone.indexing.executors import ExecutorFactory
-    from lodestone.runtime import Runtime
+    from lodestone.home.runtime import Runtime
+    from lodestone.indexing.embed.executors import ExecutorFactory
 
 
 @contextmanager

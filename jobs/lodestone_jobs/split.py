@@ -20,7 +20,7 @@ from lodestone_jobs.attempts import MOST, Attempts, deadly
 from lodestone_jobs.workers import MESSAGE, PIXELS, SliceWorker, failure_of, packed
 
 if TYPE_CHECKING:
-    from lodestone.indexing.pictures import PreparedPicture
+    from lodestone.indexing.embed.picture_inputs import PreparedPicture
 
 BLOCK_BYTES: Final = 128 << 20
 IN_FLIGHT: Final = 4  # blocks on their way to an actor with models: enough that it never waits, and no more
@@ -52,7 +52,7 @@ class DecodeWorker:
     """
 
     def __init__(self, settings: EmbedSettings, attempts: Attempts) -> None:
-        from lodestone.indexing.embed import EmbedSlice
+        from lodestone.indexing.embed.slice_embedder import EmbedSlice
 
         self._embed = EmbedSlice(replace(settings, models=settings.models.expanduser()))
         self._attempts = attempts
@@ -96,7 +96,7 @@ def join(
     task: SliceTask, prepared: Sequence[PreparedPicture | RowFailure] | None, *, most: int = BLOCK_BYTES
 ) -> tuple[Handed, NDArray[np.uint8]]:
     """The pictures of a slice -> what is handed on, and their inputs as one (n,) uint8 row of less than `most` bytes."""
-    from lodestone.indexing.pictures import PreparedPicture
+    from lodestone.indexing.embed.picture_inputs import PreparedPicture
 
     if prepared is None:
         return Handed(task), _NOTHING
@@ -112,7 +112,7 @@ def join(
 
 def part(handed: Handed, pixels: NDArray[np.uint8]) -> list[PreparedPicture | RowFailure] | None:
     """The inverse of `join`: pictures with their inputs again, views of the pixels."""
-    from lodestone.indexing.pictures import PreparedPicture
+    from lodestone.indexing.embed.picture_inputs import PreparedPicture
 
     if handed.prepared is None:
         return None

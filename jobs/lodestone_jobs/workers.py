@@ -16,7 +16,7 @@ from lodestone.indexing.tasks import EmbedSettings, RowFailure, SliceReceipt, Sl
 from lodestone_jobs.attempts import MOST, Attempts, deadly
 
 if TYPE_CHECKING:
-    from lodestone.indexing.pictures import PreparedPicture
+    from lodestone.indexing.embed.picture_inputs import PreparedPicture
 
 MESSAGE: Final = "message"
 PIXELS: Final = "pixels"
@@ -31,7 +31,7 @@ class SliceWorker:
     """
 
     def __init__(self, settings: EmbedSettings, attempts: Attempts) -> None:
-        from lodestone.indexing.embed import EmbedSlice
+        from lodestone.indexing.embed.slice_embedder import EmbedSlice
 
         warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in metadata
         self._attempts = attempts

@@ -15,9 +15,9 @@ from lodestone_schemas.learning import (
     TrustInfo,
     TrustPage,
 )
-from lodestone_schemas.looking_back import ExplainedHit, HitPart, ListInfo, QueryExplanation, QueryInfo, QueryPage, ReplayResult
 from lodestone_schemas.pictures import CorpusInfo, CorpusPage, ImageInfo, ImagePage, RootInfo
 from lodestone_schemas.problems import Problem
+from lodestone_schemas.query_log import ExplainedHit, HitPart, ListInfo, QueryExplanation, QueryInfo, QueryPage, ReplayResult
 from lodestone_schemas.searching import (
     Contribution,
     DoneEvent,

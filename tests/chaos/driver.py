@@ -9,8 +9,8 @@ import sys
 
 from lodestone.config.settings import load_settings
 from lodestone.errors import LodestoneError
+from lodestone.home.runtime import Runtime
 from lodestone.indexing.progress import ProgressEvent
-from lodestone.runtime import Runtime
 
 
 def tell(event: ProgressEvent) -> None:

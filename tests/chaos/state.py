@@ -16,9 +16,9 @@ from tests.support.qdrant_cluster import QdrantNode
 
 from lodestone.config.settings import load_settings
 from lodestone.embeddings.slices import read_part
-from lodestone.indexing.parts import CAPTIONS_PREFIX
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.embed.slice_files import CAPTIONS_PREFIX
 from lodestone.indexing.tasks import META_PART
-from lodestone.runtime import Runtime
 
 Vectors = Mapping[str, NDArray[Any]]
 SAME = 1e-6  # of a vector's values: threads and batches do not change one, an interrupted write would

@@ -15,8 +15,8 @@ from tests.support.pictures import write_photos
 
 from lodestone.catalog.records import SwapState
 from lodestone.indexing.faults import VARIABLE
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
 from lodestone.swap.swapping import Swapper
 
 pytestmark = [pytest.mark.chaos, pytest.mark.slow]

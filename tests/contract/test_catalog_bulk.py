@@ -162,7 +162,7 @@ def test_a_slice_is_unfinished_while_any_part_is_missing(catalog: Catalog) -> No
 
 
 def test_unfinished_slices_are_listed_while_they_are_finished(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lodestone.catalog.parts.PAGE", 2)
+    monkeypatch.setattr("lodestone.catalog.embeddings.slice_parts.PAGE", 2)
     records = planned(catalog, 7)
     seen = []
     for record in catalog.unfinished_slices(["meta"]):
@@ -173,7 +173,7 @@ def test_unfinished_slices_are_listed_while_they_are_finished(catalog: Catalog, 
 
 
 def test_slices_are_loaded_while_they_are_listed(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lodestone.catalog.engine.PAGE", 2)
+    monkeypatch.setattr("lodestone.catalog.database.engine.PAGE", 2)
     records = planned(catalog, 5)
     catalog.record_receipts([receipt(record) for record in records])
     assert catalog.count_unloaded("clip-1") == (5, 5)
@@ -187,8 +187,8 @@ def test_slices_are_loaded_while_they_are_listed(catalog: Catalog, monkeypatch: 
 
 
 def test_a_clock_that_goes_backwards_loses_and_reorders_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lodestone.catalog.engine.PAGE", 2)
-    monkeypatch.setattr("lodestone.catalog.parts.PAGE", 2)
+    monkeypatch.setattr("lodestone.catalog.database.engine.PAGE", 2)
+    monkeypatch.setattr("lodestone.catalog.embeddings.slice_parts.PAGE", 2)
     corpus, root = make_root(catalog)
     records = [plan_slice(catalog, add(catalog, root, f"{minute}.jpg"), minute=minute) for minute in (9, 7, 8, 1, 3)]
     assert list(catalog.slices()) == records
@@ -200,7 +200,7 @@ def test_a_clock_that_goes_backwards_loses_and_reorders_nothing(catalog: Catalog
     assert seen == records
 
     first = catalog.start_run("index", corpus.corpus_id)
-    monkeypatch.setattr("lodestone.catalog.runs.datetime", EarlierClock)
+    monkeypatch.setattr("lodestone.catalog.work.runs.datetime", EarlierClock)
     second = catalog.start_run("index", corpus.corpus_id)
     assert second.started_at < first.started_at
     last = catalog.last_run("index", corpus.corpus_id)
@@ -316,9 +316,9 @@ def test_only_tries_lost_since_the_last_success_count_against_a_slice(catalog: C
 
 def test_equal_files_of_a_corpus_are_exact_copies(catalog: Catalog) -> None:
     corpus, root = make_root(catalog)
-    other, elsewhere = make_root(catalog, "other")
+    other, remote_stages = make_root(catalog, "other")
     same = [picture(root, uri, hash="h1") for uri in ("a.jpg", "b.jpg", "c.jpg")]
-    catalog.add_images([*same, picture(root, "alone.jpg"), picture(elsewhere, "a.jpg", hash="h1")])
+    catalog.add_images([*same, picture(root, "alone.jpg"), picture(remote_stages, "a.jpg", hash="h1")])
     assert catalog.find_exact_duplicates(corpus.corpus_id) == 3
     assert catalog.find_exact_duplicates(other.corpus_id) == 0
 
@@ -369,7 +369,7 @@ def test_copies_come_in_pages(catalog: Catalog, monkeypatch: pytest.MonkeyPatch)
     corpus, root = make_root(catalog)
     ids = [image.image_id for image in add(catalog, root, *(f"{number}.jpg" for number in range(9)))]
     catalog.put_duplicates("near", corpus.corpus_id, [[(one, 0.1 * place) for place, one in enumerate(ids)]])
-    monkeypatch.setattr("lodestone.catalog.engine.PAGE", 2)
+    monkeypatch.setattr("lodestone.catalog.database.engine.PAGE", 2)
     assert [one.image_id for one in catalog.duplicates()] == ids
 
 

@@ -16,7 +16,7 @@ from lodestone.catalog.records import Failure
 from lodestone.config.home import Home, home_of
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError
-from lodestone.opened import OpenedHome
+from lodestone.home.resources import HomeResources
 
 
 def add_picture(catalog: Catalog) -> None:
@@ -29,7 +29,7 @@ def add_picture(catalog: Catalog) -> None:
 
 def id_of(folder: Path, url: str | None) -> str:
     """The id with which a home in that folder names its collections."""
-    opened = OpenedHome(Settings(home=folder, catalog_url=url), Home(folder), purpose="a test")
+    opened = HomeResources(Settings(home=folder, catalog_url=url), Home(folder), purpose="a test")
     try:
         opened.catalog.ping()
         return opened.home.id
@@ -171,6 +171,6 @@ def test_a_catalog_that_took_the_wrong_id_gives_it_up(tmp_path: Path, postgres_u
 
 @pytest.mark.server
 def test_a_new_folder_knows_what_the_catalog_on_the_server_knows(tmp_path: Path, postgres_url: str) -> None:
-    elsewhere = Settings(home=tmp_path / "elsewhere", catalog_url=postgres_url)
-    assert home_of(elsewhere).exists()
+    remote_stages = Settings(home=tmp_path / "elsewhere", catalog_url=postgres_url)
+    assert home_of(remote_stages).exists()
     assert not home_of(Settings(home=tmp_path / "alone")).exists()

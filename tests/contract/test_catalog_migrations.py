@@ -13,9 +13,9 @@ from alembic.migration import MigrationContext
 from sqlalchemy import Engine, inspect, text
 from tests.support.catalogs import embed_slice, make_root, picture, plan_slice
 
-from lodestone.catalog import migrate
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.engine import make_engine
+from lodestone.catalog.database import migrate
+from lodestone.catalog.database.engine import make_engine
 from lodestone.catalog.records import SliceRecord
 from lodestone.catalog.tables import metadata
 from lodestone.errors import HomeVersionError

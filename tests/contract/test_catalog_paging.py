@@ -10,8 +10,8 @@ from typing import TypeVar
 from tests.support.catalogs import make_root, picture
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.learning import QueryRecord
 from lodestone.catalog.records import Failure, ImageState, Run, RunState, TagRecord
+from lodestone.catalog.use_records import QueryRecord
 
 NOON = datetime(2026, 1, 2, 12, 0, 0, 123_456, tzinfo=UTC)
 NAMES = ["Z", "a", "a b", "café", "cafe\u0301", "ö", "ключ", "照片", "🐈"]

@@ -15,7 +15,7 @@ from sqlalchemy import event, text
 from tests.support.catalogs import make_root, picture, plan_slice, receipt
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.export import TABLES
+from lodestone.catalog.database.export import TABLES
 from lodestone.catalog.records import AttemptState, ImageState, Receipt, Root, SliceRecord
 
 PARTS = ("captions-text-v1", "lite0-v1", "meta", "siglip@2")
@@ -119,7 +119,7 @@ class Life:
 def test_whatever_happens_the_unfinished_are_those_that_lack_a_receipt(
     catalog: Catalog, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lodestone.catalog.parts.PAGE", 3)
+    monkeypatch.setattr("lodestone.catalog.embeddings.slice_parts.PAGE", 3)
     life = Life(catalog, seed)
     for number in range(60):
         life.step(number)
@@ -140,7 +140,7 @@ def plan(catalog: Catalog, root: Root, uri: str) -> SliceRecord:
 def test_a_slice_that_gains_or_loses_a_part_while_slices_are_listed_is_listed_once(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lodestone.catalog.parts.PAGE", 2)
+    monkeypatch.setattr("lodestone.catalog.embeddings.slice_parts.PAGE", 2)
     records = planned(catalog, 9)
     catalog.record_receipts([receipt(record) for record in records[::2]])
     seen = []

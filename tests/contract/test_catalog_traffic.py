@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.learning import QueryRecord
 from lodestone.catalog.records import WriteKey
+from lodestone.catalog.use_records import QueryRecord
 
 WRITE = WriteKey("key:a", "k1", "f" * 64)
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -17,7 +17,7 @@ from tests.support.qdrant_server import QdrantServer, qdrant_binary, run_qdrant
 from lodestone.errors import StoreError
 from lodestone.store.base import VectorQuery, VectorStore
 from lodestone.store.factory import open_store
-from lodestone.store.server_engine import version_of
+from lodestone.store.server.engine import version_of
 from lodestone_schemas.collections import CollectionSpec
 
 __all__ = ["qdrant_binary"]

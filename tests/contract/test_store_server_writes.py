@@ -12,7 +12,7 @@ from tests.support.points import make_points
 from tests.support.qdrant_server import QdrantServer
 
 from lodestone.store.base import Filter, MatchAny, PointBatch, VectorQuery, VectorStore
-from lodestone.store.server_writes import WriteGate
+from lodestone.store.server.writes import WriteGate
 from lodestone_schemas.collections import CollectionSpec, HnswSpec
 
 SPEC = CollectionSpec("pictures-1", 64, hnsw=HnswSpec(ef_construct=256))
@@ -84,7 +84,7 @@ def test_what_is_not_repeated_yet_when_a_store_is_closed_is_repeated_then(
     optimizing: tuple[VectorStore, QdrantClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, client = optimizing
-    monkeypatch.setattr("lodestone.store.server_writes._WATCH_SECONDS", 60)
+    monkeypatch.setattr("lodestone.store.server.writes._WATCH_SECONDS", 60)
     for attempt in range(1, 6):  # between two segments' turns nothing is undone
         store.delete(SPEC.name, POINTS.ids[: 100 * attempt])
         break_off(client)

@@ -25,10 +25,10 @@ from tests.support.pictures import jpeg_bytes, write_photos
 from tests.support.served import TOKEN, served_here
 
 from lodestone.config.settings import Settings
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
-from lodestone_serve.openapi import document
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
+from lodestone_serve.http.openapi import document
 
 EXAMPLES = int(os.environ.get("LODESTONE_API_EXAMPLES", "8"))
 DOCUMENT: dict[str, Any] = json.loads(document())

@@ -12,8 +12,8 @@ from tests.support.home import open_runtime
 from tests.support.pictures import write_photos
 
 from lodestone.backup.tables import read_tables
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ from tests.support.pictures import (
     write_symlink_loops,
 )
 
-from lodestone.indexing.uris import path_of, uri_of
+from lodestone.sources.uris import path_of, uri_of
 
 
 @dataclass(frozen=True)

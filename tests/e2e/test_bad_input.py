@@ -201,8 +201,8 @@ def test_a_corpus_needs_a_name_that_can_be_typed(home: Path, photos: Path, name:
 async def http(base: Path) -> AsyncIterator[httpx.AsyncClient]:
     """The HTTP application over the shared home, in this process."""
     from lodestone.config.settings import ServeSettings
-    from lodestone_serve.api import create_app
-    from lodestone_serve.home_services import HomeServices
+    from lodestone_serve.http.application import create_app
+    from lodestone_serve.use_cases.home_services import HomeServices
 
     app = create_app(HomeServices(settings_for(base)), settings=ServeSettings(), token="a-secret")
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)

@@ -18,7 +18,7 @@ from tests.support.pictures import write_photos
 
 from lodestone.config.home import Home
 from lodestone.errors import ServiceUnavailableError
-from lodestone.service import ServiceAddress, ServiceClient, find_service
+from lodestone.home.service_address import ServiceAddress, ServiceClient, find_service
 from lodestone_schemas.api import SearchRequest
 
 # A second opener
@@ -29,9 +29,9 @@ import sys
 from pathlib import Path
 from tests.support.home import settings_for
 from lodestone.indexing.progress import Stage
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
+from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.home.runtime import Runtime
 
 waited = False
 def progress(event):

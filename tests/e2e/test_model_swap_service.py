@@ -14,11 +14,11 @@ from tests.support.served import Served, served_here
 from tests.support.steady_load import TEXTS, Load, Ranking, all_same, ranking, same, steady_load
 
 from lodestone.config.settings import Settings
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.learn.artefact import BridgeWeights
-from lodestone.query.trace import Trace
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
+from lodestone.query_log.trace import Trace
+from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone_schemas.api import FeedbackRequest, SearchRequest
 
 LITE1 = "efficientnet-lite1"

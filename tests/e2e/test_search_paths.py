@@ -10,8 +10,8 @@ from tests.support.cli import Finished, run_here
 from tests.support.photos import CAT, COFFEE, ROCKET, photo_path
 from tests.support.pictures import write_photo
 
-from lodestone.service import ServiceClient
-from lodestone_cli.session import Session
+from lodestone.home.service_address import ServiceClient
+from lodestone_cli.command_context import CommandContext
 
 SETTINGS = {"LODESTONE_INDEX__EXECUTOR": "inline", "LODESTONE_MODELS__THREADS": "1"}
 
@@ -100,8 +100,8 @@ def test_a_picture_too_large_for_the_service_is_refused_before_it_is_read(
         file.truncate(1 << 40)  # a hole: a terabyte to read, and nothing on disk
     sent: list[bytes] = []
     monkeypatch.setattr(ServiceClient, "by_picture", lambda _, picture, __: sent.append(picture))
-    monkeypatch.setattr(Session, "service", lambda _: object.__new__(ServiceClient))
-    monkeypatch.setattr(Session, "__exit__", lambda *_: None)
+    monkeypatch.setattr(CommandContext, "service", lambda _: object.__new__(ServiceClient))
+    monkeypatch.setattr(CommandContext, "__exit__", lambda *_: None)
     done = run("similar", large, home=home, LODESTONE_SERVE__MAX_UPLOAD_MB="1")
     assert (done.code, sent) == (2, [])
     assert "1 MB" in done.err

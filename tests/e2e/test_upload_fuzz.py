@@ -22,12 +22,12 @@ from PIL import Image
 from tests.support.home import settings_for
 from tests.support.pictures import animated_bytes, encoded, jpeg_bytes, photo, write_photos
 
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
 from lodestone.query.stages import Encoder, Pixels, Vectors
-from lodestone.runtime import Runtime
-from lodestone_serve.api import create_app
-from lodestone_serve.home_services import HomeServices
+from lodestone_serve.http.application import create_app
+from lodestone_serve.use_cases.home_services import HomeServices
 
 COUNT: Final = int(os.environ.get("LODESTONE_FUZZ", "300"))
 SEED: Final = 5

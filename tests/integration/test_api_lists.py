@@ -21,11 +21,11 @@ from tests.support.pictures import write_photos
 from lodestone.catalog.records import RunState, TagRecord
 from lodestone.config.engines import EngineSettings
 from lodestone.config.settings import Settings
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
-from lodestone_serve.api import create_app
-from lodestone_serve.home_services import HomeServices
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
+from lodestone_serve.http.application import create_app
+from lodestone_serve.use_cases.home_services import HomeServices
 
 TOKEN = {"X-Lodestone-Token": "secret"}
 PICTURES = 9

@@ -14,13 +14,13 @@ from tests.support.upkeep import asked_meanwhile, copied, found, serving, settle
 from lodestone.config.settings import Settings
 from lodestone.directories.naming import find_directory
 from lodestone.errors import NotFoundError
+from lodestone.home.runtime import Runtime
+from lodestone.home.service_address import TOKEN_HEADER
 from lodestone.indexing.locking import corpus_lock
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
-from lodestone.service import TOKEN_HEADER
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
 from lodestone_schemas.directories import DirectoryChange, DirectoryRequest
-from lodestone_serve.api import create_app
+from lodestone_serve.http.application import create_app
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ async def test_a_store_that_was_deleted_is_rebuilt_from_parquet_without_a_model(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.rmtree(tmp_path / "home" / "store")
-    monkeypatch.setattr("lodestone.runtime.Runtime.backbones", _unloadable(Runtime.backbones))
+    monkeypatch.setattr("lodestone.home.runtime.Runtime.backbones", _unloadable(Runtime.backbones))
     async with serving(settings) as services:
         async with asked_meanwhile(services):
             await settled(services)

@@ -20,16 +20,16 @@ from lodestone.backup.restore import restore_backup
 from lodestone.backup.snapshots import snapshots
 from lodestone.backup.verify import prune_backup, verify_backup
 from lodestone.catalog import tables
-from lodestone.catalog.export import TABLES
+from lodestone.catalog.database.export import TABLES
 from lodestone.catalog.records import RunState, TagRecord
 from lodestone.config.home import Home
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, NotFoundError, RunFailedError
 from lodestone.files.area import FileArea
-from lodestone.indexing.compact import compact_corpus
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.indexing.sync import sync
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.compact import compact_corpus
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.sync.collections import sync
 
 _NOT_RESTORED = {"loads", "deletions", "aliases", "tag_outbox"}
 
@@ -68,7 +68,7 @@ def _restored(folder: Path, area: FileArea, **options: Any) -> Runtime:
 
 def _content(runtime: Runtime) -> dict[str, list[dict[str, Any]]]:
     """All rows of the catalog that a restored one must have."""
-    from lodestone.catalog.export import TABLES
+    from lodestone.catalog.database.export import TABLES
 
     with runtime.catalog.exporting() as export:
         return {
@@ -203,7 +203,7 @@ def test_a_snapshot_of_the_schema_before_is_restored(runtime: Runtime, tmp_path:
         )
         before = tuple(slices if table.name == "slices" else table for table in TABLES)
         patch.setattr("lodestone.backup.tables.TABLES", before)
-        patch.setattr("lodestone.catalog.export.Export.__init__.__defaults__", ("0004",))
+        patch.setattr("lodestone.catalog.database.export.Export.__init__.__defaults__", ("0004",))
         create_backup(runtime, area)
     assert snapshots(area)[0].revision == "0004"
     with open_runtime(tmp_path / "new") as new:

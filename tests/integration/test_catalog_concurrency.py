@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from tests.support.catalogs import make_root, picture
 
-from lodestone.catalog import engine
 from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.database import engine
 from lodestone.catalog.records import ImageRecord, ImageState, RunState
 from lodestone.errors import CatalogError
 

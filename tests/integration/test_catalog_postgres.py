@@ -16,15 +16,15 @@ from tests.support.home import image_ids, settings_for, vectors_of
 from tests.support.pictures import write_photos
 from tests.support.postgres_server import PostgresServer, postgres_binaries, run_postgres
 
-from lodestone.catalog import engine as engines
 from lodestone.catalog import tables
 from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.database import engine as engines
 from lodestone.catalog.records import ImageState
 from lodestone.errors import CatalogError
-from lodestone.indexing.remove import remove_corpus
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.remove import remove_corpus
+from lodestone.indexing.run.report import IndexRequest
 
 __all__ = ["postgres_binaries"]
 pytestmark = pytest.mark.server

@@ -17,10 +17,10 @@ from tests.support.pictures import write_photo, write_photos
 from lodestone.catalog.records import ImageState, RunState
 from lodestone.embeddings.slices import read_part
 from lodestone.errors import LodestoneError
-from lodestone.indexing.compact import compact_corpus
-from lodestone.indexing.report import IndexReport, IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.compact import compact_corpus
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexReport, IndexRequest
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 from tests.support.postgres_server import PostgresServer, postgres_binaries, run_postgres
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.server_lock import ServerLock
+from lodestone.catalog.database.server_lock import ServerLock
 from lodestone.config.home import Home
 from lodestone.errors import StoreLockedError
 from lodestone.indexing.locking import corpus_lock

@@ -18,7 +18,7 @@ from tests.support.tiny_models import tiny_models, write_tiny_diffusion
 from lodestone.config.engines import EngineSettings
 from lodestone.errors import ConfigurationError, DeadlineExceededError, ModelUnavailableError
 from lodestone.generators.base import GuideRequest
-from lodestone.generators.diffusers_engine import PRESETS, Diffusers
+from lodestone.generators.engines.diffusers import PRESETS, Diffusers
 from lodestone.models import packages
 
 

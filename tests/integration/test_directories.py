@@ -11,16 +11,16 @@ from tests.support.home import image_ids, open_runtime, settings_for
 from tests.support.pictures import write_photo, write_photos
 
 from lodestone.config.home import Home
-from lodestone.directories.book import DirectoryBook
 from lodestone.directories.naming import find_directory
 from lodestone.directories.remove import remove_directory
+from lodestone.directories.service import DirectoryService
 from lodestone.errors import InvalidRequestError, NotFoundError, StoreLockedError, UnknownNameError
-from lodestone.indexing import mounts
+from lodestone.home.runtime import Runtime
 from lodestone.indexing.locking import corpus_lock
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.indexing.sync import sync
-from lodestone.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.scan import mounts
+from lodestone.indexing.sync.collections import sync
 from lodestone_schemas.api import SearchFilters, SearchRequest, SearchResponse
 from lodestone_schemas.directories import DirectoryChange
 
@@ -37,8 +37,8 @@ def runtime(tmp_path: Path) -> Iterator[Runtime]:
         yield opened
 
 
-def book(runtime: Runtime) -> DirectoryBook:
-    return DirectoryBook(runtime.catalog, runtime.home)
+def book(runtime: Runtime) -> DirectoryService:
+    return DirectoryService(runtime.catalog, runtime.home)
 
 
 async def ask(runtime: Runtime, **filters: object) -> SearchResponse:
@@ -192,5 +192,5 @@ def test_only_folders_can_be_watched(tmp_path: Path) -> None:
 def test_a_hidden_home_inside_a_directory_is_allowed(tmp_path: Path) -> None:
     settings = settings_for(tmp_path)
     with Runtime.open(settings) as runtime:
-        hidden = DirectoryBook(runtime.catalog, Home(tmp_path / ".local" / "home"))
+        hidden = DirectoryService(runtime.catalog, Home(tmp_path / ".local" / "home"))
         assert hidden.add(str(tmp_path)).path == str(tmp_path)

@@ -13,9 +13,9 @@ from tests.support.photos import CAT, COFFEE, ROCKET, photo
 
 from lodestone.duplicates.find import find_duplicates, list_groups
 from lodestone.errors import InvalidRequestError
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
 from lodestone_schemas.api import SearchRequest, SearchResponse
 
 

@@ -11,9 +11,9 @@ from tests.support.home import open_runtime, vectors_of
 from tests.support.pictures import write_photos
 
 from lodestone.embeddings.audit import damaged_parts
-from lodestone.indexing.report import IndexReport, IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexReport, IndexRequest
 
 
 @pytest.fixture

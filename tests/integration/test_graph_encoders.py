@@ -19,7 +19,7 @@ from lodestone.errors import ServiceUnavailableError
 from lodestone.query.encoder import LocalEncoder
 from lodestone_serve.graph.encoders import KEPT, Encoders
 from lodestone_serve.graph.replicas import Host, known
-from lodestone_serve.sharing import SharedEncoder
+from lodestone_serve.inference.shared_passes import SharedEncoder
 
 TEXTS = ["a cat", "two dogs on a beach", "the colour blue"]
 

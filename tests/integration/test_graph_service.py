@@ -21,9 +21,9 @@ from tests.support.pictures import encoded
 
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings
-from lodestone.service import read_address
+from lodestone.home.service_address import read_address
 from lodestone_schemas.api import SearchOptions, SearchRequest
-from lodestone_serve.home_services import HomeServices
+from lodestone_serve.use_cases.home_services import HomeServices
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -24,10 +24,10 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings
 from lodestone.errors import NotFoundError
-from lodestone.learn.artefact import BridgeWeights
-from lodestone.query.trace import Trace
-from lodestone.runtime import Runtime
-from lodestone.service import read_address
+from lodestone.home.runtime import Runtime
+from lodestone.home.service_address import read_address
+from lodestone.query_log.trace import Trace
+from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone_schemas.api import SearchResponse
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]

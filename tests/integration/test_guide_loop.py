@@ -14,14 +14,14 @@ from tests.support.traces import unexplained
 from lodestone.config.settings import QuerySettings, TagSettings
 from lodestone.errors import ModelUnavailableError, NotFoundError, StoreError
 from lodestone.generators.base import Generator, Guide
-from lodestone.query.explain import explain
-from lodestone.query.fusion import FUSIONS
 from lodestone.query.gate import GateModel, Term
 from lodestone.query.history import ask_again, query_page
-from lodestone.query.lessons import Learnt
+from lodestone.query.learned_stages import LearnedModels
 from lodestone.query.memory import Memory
-from lodestone.query.replay import replay
-from lodestone.query.trace import load_trace
+from lodestone.query_log.explain import explain
+from lodestone.query_log.replay import replay
+from lodestone.query_log.trace import load_trace
+from lodestone.retrieval.fusion import FUSIONS
 from lodestone_schemas.api import SearchOptions, SearchRequest
 
 DRAWN = replace(PROFILE, generators=("drawn",), guides=8)
@@ -74,7 +74,7 @@ def engine_of(collection, generator, *, gate=None, history=100, **settings):
         generators={generator.name: generator},
         profile=DRAWN,
         settings=QuerySettings(**settings),
-        learnt=Learnt(gate=gate, memory=memory),
+        learnt=LearnedModels(gate=gate, memory=memory),
     )
 
 

@@ -16,14 +16,14 @@ from tests.support.pictures import photo as drawn
 from lodestone.catalog.records import ImageState
 from lodestone.config.settings import Settings
 from lodestone.errors import NotFoundError, StoreError
-from lodestone.indexing import sync as syncing
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.learn.artefact import BridgeWeights
-from lodestone.learn.retrain import KIND
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.sync.collections import collections as syncing
+from lodestone.spaces.bridge_weights import BridgeWeights
+from lodestone.training.retrain import KIND
 from lodestone_schemas.api import SearchOptions, SearchRequest, SearchResponse, SyncRequest
-from lodestone_serve.home_services import HomeServices
+from lodestone_serve.use_cases.home_services import HomeServices
 
 ASKED = SearchRequest(query="coloured dots", limit=3, guides=0)
 

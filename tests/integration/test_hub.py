@@ -12,10 +12,10 @@ from lodestone.config.settings import Settings
 from lodestone.errors import CatalogError, ConfigurationError, ModelUnavailableError, ServiceUnavailableError, UnknownNameError
 from lodestone.generators.assembly import make_hub
 from lodestone.generators.base import GuideRequest
-from lodestone.generators.budget import Purse
+from lodestone.generators.budget import Budget
 from lodestone.generators.cache import GuideCache
+from lodestone.generators.query_notes import QueryNotes
 from lodestone.generators.registry import GeneratorContext
-from lodestone.query.guide_log import GuideLog
 
 
 async def test_engines_of_one_priority_share_the_guides_and_the_first_take_the_remainder():
@@ -66,7 +66,7 @@ async def test_the_next_number_fills_exactly_what_is_missing(broken):
 
 
 async def test_an_engine_that_has_fewer_guides_is_no_failure():
-    log, observer = GuideLog(), Recorder()
+    log, observer = QueryNotes(), Recorder()
     hub = hub_of(engine("a", Drawer(has=1)), engine("none", Drawer(has=0)), observer=observer)
     assert ids(await drawn(hub, n=6, log=log)) == ["a/0"]
     assert log.warnings == [] and observer.outcomes("none") == ["empty"]
@@ -87,7 +87,7 @@ async def test_an_engine_that_returns_no_guides_at_all_is_a_failure_not_a_crash(
         async def generate(self, request):
             return None
 
-    log = GuideLog()
+    log = QueryNotes()
     assert ids(await drawn(hub_of(engine("odd", Odd()), engine("well", Drawer())), n=2, log=log)) == ["well/0"]
     assert "'odd' failed: TypeError" in log.warnings[0]
 
@@ -104,7 +104,7 @@ async def test_rounds_of_any_size_give_the_same_guides(batch):
 async def test_a_round_is_asked_for_only_when_the_one_before_was_used():
     a, b = Drawer(), Drawer()
     hub = hub_of(engine("a", a), engine("b", b))
-    draw = hub.draw(GuideRequest("q", "q", 8), batch=2, deadline=time.monotonic() + 30, log=GuideLog())
+    draw = hub.draw(GuideRequest("q", "q", 8), batch=2, deadline=time.monotonic() + 30, log=QueryNotes())
     got = [await anext(draw), await anext(draw)]
     assert ids([guide for batch in got for guide in batch]) == ["a/0", "b/0"]
     await draw.aclose()
@@ -121,7 +121,7 @@ async def test_an_engine_that_failed_in_one_round_is_not_asked_in_the_next():
 
 
 async def test_failures_are_told_once_and_cost_nothing_but_their_guides():
-    log = GuideLog()
+    log = QueryNotes()
     hub = hub_of(
         engine("a", Drawer(error=ModelUnavailableError("no weights", hint="install them"), guides_a_call=1)),
         engine("b", Drawer(error=KeyError("x"))),
@@ -134,14 +134,14 @@ async def test_failures_are_told_once_and_cost_nothing_but_their_guides():
 
 
 async def test_a_query_with_every_engine_down_gets_nothing_and_is_told_why():
-    log = GuideLog()
+    log = QueryNotes()
     hub = hub_of(*(engine(name, Drawer(error=ServiceUnavailableError(f"{name} is down"))) for name in "ab"))
     assert await drawn(hub, log=log) == []
     assert len(log.warnings) == 2
 
 
 async def test_an_engine_over_its_time_is_given_up_and_the_others_are_heard():
-    log, observer, slow = GuideLog(), Recorder(), Drawer(delay=60)
+    log, observer, slow = QueryNotes(), Recorder(), Drawer(delay=60)
     hub = hub_of(engine("slow", slow, timeout_s=0.2), engine("fast", Drawer()), observer=observer)
     assert ids(await drawn(hub, n=2, log=log)) == ["fast/0"]
     assert "'slow'" in log.warnings[0] and "0.2 s" in log.warnings[0]
@@ -150,7 +150,7 @@ async def test_an_engine_over_its_time_is_given_up_and_the_others_are_heard():
 
 
 async def test_the_querys_deadline_cuts_engines_off_and_keeps_time_for_the_search():
-    log, slow = GuideLog(), Drawer(delay=60)
+    log, slow = QueryNotes(), Drawer(delay=60)
     hub = hub_of(engine("slow", slow))
     deadline = time.monotonic() + 1.0
     assert await drawn(hub, log=log, seconds=1.0) == []
@@ -162,7 +162,7 @@ async def test_the_querys_deadline_cuts_engines_off_and_keeps_time_for_the_searc
 
 
 async def test_no_time_left_asks_nobody():
-    log, one = GuideLog(), Drawer()
+    log, one = QueryNotes(), Drawer()
     assert await drawn(hub_of(engine("a", one)), seconds=-1, log=log) == []
     assert one.asked == [] and log.dropped
 
@@ -171,7 +171,7 @@ async def test_closing_the_iterator_cancels_what_runs_and_leaves_no_task():
     observer, slow, other = Recorder(), Drawer(delay=60, guides_a_call=1), Drawer(delay=60)
     hub = hub_of(engine("fast", Drawer()), engine("slow", slow), engine("other", other), observer=observer)
     before = asyncio.all_tasks()
-    draw = hub.draw(GuideRequest("q", "q", 6), deadline=time.monotonic() + 30, log=GuideLog())
+    draw = hub.draw(GuideRequest("q", "q", 6), deadline=time.monotonic() + 30, log=QueryNotes())
     assert (await anext(draw))[0].engine == "fast"
     await draw.aclose()
     assert asyncio.all_tasks() == before
@@ -196,7 +196,7 @@ async def test_an_engine_that_does_not_listen_is_left_behind_and_keeps_its_turn(
     hub = hub_of(engine("deaf", deaf, timeout_s=0.1, concurrency=1, breaker_failures=100))
     assert await drawn(hub, n=1) == []
     assert deaf.running == 1
-    log = GuideLog()
+    log = QueryNotes()
     assert await drawn(hub, n=1, seconds=0.3, log=log) == []  # still busy: nobody asks it twice at once
     assert len(deaf.asked) == 1 and "out of time" in log.dropped[0]
     while deaf.running:
@@ -212,7 +212,7 @@ async def test_no_more_calls_at_once_than_allowed_over_all_queries():
 
 
 async def test_a_budget_is_never_exceeded_by_engines_in_parallel():
-    observer, log = Recorder(), GuideLog()
+    observer, log = Recorder(), QueryNotes()
     hub = hub_of(
         *(engine(name, Drawer(delay=0.02, guides_a_call=1), cost=0.1) for name in "abc"),
         engine("free", Drawer(), priority=1),
@@ -247,7 +247,7 @@ async def test_nothing_is_bought_with_an_empty_purse():
 
 
 def test_three_times_a_tenth_fits_into_three_tenths():
-    purse = Purse(0.3)
+    purse = Budget(0.3)
     assert [purse.reserve(1, cost=0.1) for _ in range(4)] == [1, 1, 1, 0]
     purse.give_back(2, cost=0.1)
     assert purse.reserve(5, cost=0.1) == 2 and purse.spent == pytest.approx(0.3)
@@ -255,7 +255,7 @@ def test_three_times_a_tenth_fits_into_three_tenths():
 
 @pytest.mark.parametrize("budget", [float("inf"), 1e30, 1e308])
 async def test_a_budget_may_be_of_any_size(budget):
-    log = GuideLog()
+    log = QueryNotes()
     assert len(await drawn(hub_of(engine("a", Drawer(), cost=0.01)), n=3, budget=budget, log=log)) == 3
     assert log.cost == pytest.approx(0.03) and not log.warnings
 
@@ -266,7 +266,7 @@ async def test_a_cache_on_a_disk_that_hangs_does_not_hold_the_query(tmp_path):
             time.sleep(hangs)
             return {}
 
-    hangs, log = 4.0, GuideLog()
+    hangs, log = 4.0, QueryNotes()
     hub = hub_of(engine("a", Drawer()), cache=Hanging(tmp_path, limit_bytes=2**20))
     started = time.monotonic()
     await drawn(hub, n=2, seconds=0.5, log=log)
@@ -288,7 +288,7 @@ async def test_disabled_engines_are_not_asked_and_states_change_order_and_use():
     a, b = Drawer(), Drawer()
     hub = hub_of(engine("a", a, enabled=False), engine("b", b), states={})
     assert ids(await drawn(hub, n=2)) == ["b/0", "b/1"]
-    log = GuideLog()
+    log = QueryNotes()
     assert await drawn(hub, n=2, engines=["a"], log=log) == [] and "disabled" in log.dropped[0]
     hub.apply({"a": EngineState(enabled=True), "b": EngineState(priority=3)})
     assert ids(await drawn(hub, n=2)) == ["a/0", "a/1"]
@@ -296,7 +296,7 @@ async def test_disabled_engines_are_not_asked_and_states_change_order_and_use():
 
 
 async def test_unknown_names_are_told():
-    log = GuideLog()
+    log = QueryNotes()
     assert await drawn(hub_of(engine("a", Drawer())), engines=["a", "nowhere"], n=1, log=log)
     assert "nowhere" in log.warnings[0]
 

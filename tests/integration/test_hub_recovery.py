@@ -8,7 +8,7 @@ from tests.support.engines import Recorder, drawn, hub_of, ids, remote
 from tests.support.image_servers import ImageServer
 
 from lodestone.generators.base import GuideRequest
-from lodestone.query.guide_log import GuideLog
+from lodestone.generators.query_notes import QueryNotes
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ async def test_a_service_is_given_up_rested_tried_again_and_taken_back(steady, m
         observer=observer,
     )
 
-    async def ask() -> tuple[list[str], GuideLog]:
-        log = GuideLog()
+    async def ask() -> tuple[list[str], QueryNotes]:
+        log = QueryNotes()
         return ids(await drawn(hub, n=4, log=log)), log
 
     def breaker() -> str:
@@ -104,7 +104,7 @@ async def test_a_service_is_given_up_rested_tried_again_and_taken_back(steady, m
 async def test_a_hung_service_learns_that_the_query_is_over(steady, moody):
     moody.mode = "hang"
     hub = hub_of(remote("steady", steady.url), remote("moody", moody.url))
-    draw = hub.draw(GuideRequest("a cat", "a cat", 2), deadline=time.monotonic() + 30, log=GuideLog())
+    draw = hub.draw(GuideRequest("a cat", "a cat", 2), deadline=time.monotonic() + 30, log=QueryNotes())
     assert (await anext(draw))[0].engine == "steady"
     while not moody.running:
         await asyncio.sleep(0.01)
@@ -118,7 +118,7 @@ async def test_a_hung_service_learns_that_the_query_is_over(steady, moody):
 
 
 async def test_with_every_service_down_there_are_no_guides_and_the_reasons(steady, moody):
-    log = GuideLog()
+    log = QueryNotes()
     steady.mode, moody.mode = "error_page", "empty"
     hub = hub_of(remote("steady", steady.url), remote("moody", moody.url), remote("gone", "http://127.0.0.1:9", priority=1))
     assert await drawn(hub, log=log) == []

@@ -15,11 +15,11 @@ from tests.support.image_servers import GIGABYTE, ImageServer, drawing
 from lodestone.errors import ModelUnavailableError
 from lodestone.generators.base import GuideRequest
 from lodestone.generators.credentials import Credential
+from lodestone.generators.engines.http import unexpected
 from lodestone.generators.http_client import Access, HttpClient
-from lodestone.generators.http_engine import unexpected
 from lodestone.generators.http_guard import is_public
+from lodestone.generators.query_notes import QueryNotes
 from lodestone.generators.trial import describe_engine, try_engine
-from lodestone.query.guide_log import GuideLog
 
 KEY = "sk-very-secret-0123456789"
 KINDS = {
@@ -44,7 +44,7 @@ def key(monkeypatch):
 
 async def one(engine, **rest):
     """Guides, and what was said of the failure."""
-    log, hub = GuideLog(), hub_of(engine)
+    log, hub = QueryNotes(), hub_of(engine)
     guides = await drawn(hub, n=rest.pop("n", 1), log=log, **rest)
     await hub.close()
     return guides, " ".join(log.warnings)
@@ -213,7 +213,7 @@ async def test_a_busy_service_is_asked_again_when_it_says_it_is_free(server):
 
 async def test_a_service_that_is_busy_for_too_long_is_left_alone(server):
     server.mode, server.retry_after = "busy", 60
-    hub, log = hub_of(remote("x", server.url, timeout_s=2, breaker_failures=50, breaker_seconds=0.01)), GuideLog()
+    hub, log = hub_of(remote("x", server.url, timeout_s=2, breaker_failures=50, breaker_seconds=0.01)), QueryNotes()
     started = time.monotonic()
     assert await drawn(hub, n=1, log=log) == []
     assert time.monotonic() - started < 2
@@ -314,7 +314,7 @@ async def test_a_key_is_sent_and_seen_nowhere_else(server, kind, mode, key, capl
     monkeypatch.setenv("PICTURES_KEY_TOO", f"{KEY}-too")
     caplog.set_level(logging.DEBUG)
     server.mode, server.redirect_to = mode, f"/?key={KEY}"
-    observer, log = Recorder(), GuideLog()
+    observer, log = Recorder(), QueryNotes()
     settings = {**KINDS[kind], "options": {**KINDS[kind].get("options", {}), "header_env": {"X-Extra": "PICTURES_KEY_TOO"}}}
     engine = remote("x", server.url, kind=kind, key_env="PICTURES_KEY", **settings)
     hub = hub_of(engine, observer=observer)

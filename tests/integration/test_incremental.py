@@ -10,10 +10,10 @@ import pytest
 from tests.support.home import image_ids, open_runtime, vectors_of
 from tests.support.pictures import write_photo, write_photos
 
-from lodestone.indexing.changes import ChangeFinder
-from lodestone.indexing.report import IndexReport, IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexReport, IndexRequest
+from lodestone.indexing.scan.changes import ChangeFinder
 from lodestone.tags.search import TagSearch
 from lodestone_schemas.api import SearchOptions, SearchRequest
 

@@ -27,8 +27,8 @@ from lodestone.config.cluster import ClusterSettings
 from lodestone.embeddings.slices import read_part
 from lodestone.errors import LodestoneError
 from lodestone.files.area import FileArea
-from lodestone.indexing.discover import hash_file
-from lodestone.indexing.embed import EmbedSlice
+from lodestone.sources.folders import hash_file
+from lodestone.indexing.embed.slice_embedder import EmbedSlice
 from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
 from lodestone_jobs.embedding import RayDataExecutor
 

@@ -20,12 +20,12 @@ from tests.support.pictures import (
 
 from lodestone.catalog.records import ImageState
 from lodestone.errors import ImageError, InvalidRequestError, NotFoundError, OutOfSpaceError, StoreLockedError
+from lodestone.home.runtime import Runtime
 from lodestone.indexing.progress import ProgressEvent
-from lodestone.indexing.remove import remove_corpus
-from lodestone.indexing.report import IndexReport, IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.indexing.sync import sync
-from lodestone.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.remove import remove_corpus
+from lodestone.indexing.run.report import IndexReport, IndexRequest
+from lodestone.indexing.sync.collections import sync
 
 
 @pytest.fixture
@@ -227,7 +227,9 @@ def test_captions_beside_the_pictures_are_followed_without_reading_pixels(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # what changed is loaded because it changed, not because a check happened to find a difference
-    monkeypatch.setattr("lodestone.indexing.sync._repair", lambda *_: pytest.fail("the collection had to be repaired"))
+    monkeypatch.setattr(
+        "lodestone.indexing.sync.collections._repair", lambda *_: pytest.fail("the collection had to be repaired")
+    )
     photos = tmp_path / "photos"
     paths = write_photos(photos, 10)
     paths[0].with_suffix(".txt").write_text("a dog on the beach\nwaves\n", encoding="utf-8")
@@ -267,8 +269,8 @@ def test_a_file_that_changes_under_the_run_is_a_failure_and_found_next_time(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = write_photos(tmp_path / "photos", 3)
-    plan = "lodestone.indexing.run.plan_slices"
-    from lodestone.indexing.plan import plan_slices
+    plan = "lodestone.indexing.run.index_run.plan_slices"
+    from lodestone.indexing.embed.slicing import plan_slices
 
     def overtaken(*arguments: object, **options: object) -> int:
         write_photo(paths[1], seed=99)
@@ -300,7 +302,7 @@ def test_no_space_left_ends_the_run_cleanly_and_the_next_one_goes_on(
             raise OutOfSpaceError("no space left for embeddings", hint="free some space")
         return write_part(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr("lodestone.indexing.parts.write_part", full)
+    monkeypatch.setattr("lodestone.indexing.embed.slice_files.write_part", full)
     with pytest.raises(OutOfSpaceError):
         index(runtime, tmp_path / "photos")
     assert runtime.catalog.runs(1)[0].state == "failed"
@@ -316,7 +318,7 @@ def test_an_interrupted_run_is_recorded_and_continued(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: BaseException
 ) -> None:
     write_photos(tmp_path / "photos", 24)
-    from lodestone.indexing import waves as run
+    from lodestone.indexing.embed.slice_embedder import slice_batches as run
 
     recorded = 0
     original = run.record_slice

@@ -23,8 +23,8 @@ from tests.support.ray_cluster import ray_cluster  # noqa: F401 - a fixture
 
 from lodestone.errors import ConfigurationError, OutOfSpaceError, WorkerDiedError
 from lodestone.files.area import FileArea
-from lodestone.indexing.discover import hash_file
 from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
+from lodestone.sources.folders import hash_file
 from lodestone_jobs.index import run_index
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -92,7 +92,7 @@ def test_what_ends_the_work_in_a_worker_ends_the_run_with_its_own_error(ray_clus
 
 def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lodestone.embeddings import slices
-    from lodestone.indexing import parts
+    from lodestone.indexing.embed.slice_embedder import slice_files as parts
     from lodestone_jobs.attempts import FolderAttempts
     from lodestone_jobs.workers import SliceWorker
 

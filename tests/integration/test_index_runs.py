@@ -25,19 +25,18 @@ from lodestone.errors import (
     SourceError,
     WorkerDiedError,
 )
-from lodestone.indexing import run as index_run
-from lodestone.indexing.executors import EmbedExecutor, InlineExecutor
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.embed.executors import EmbedExecutor, InlineExecutor
 from lodestone.indexing.faults import VARIABLE
-from lodestone.indexing.history import find_run
-from lodestone.indexing.progress import Progress, ProgressEvent, Stage
-from lodestone.indexing.pulse import Pulse
-from lodestone.indexing.report import IndexReport, IndexRequest
-from lodestone.indexing.run import index_paths
+from lodestone.indexing.heartbeat import Heartbeat
+from lodestone.indexing.progress import Progress, ProgressEvent, RunStage
+from lodestone.indexing.run.history import find_run
+from lodestone.indexing.run.index_run import index_paths, index_run
+from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
 from lodestone.query.engine import QueryEngine
-from lodestone.runtime import Runtime
-from lodestone_serve.run_services import RunServices
-from lodestone_serve.services import RunFilters
+from lodestone_serve.use_cases.run_services import RunServices
+from lodestone_serve.use_cases.services import RunFilters
 
 
 class Disturbed:
@@ -96,8 +95,8 @@ def test_a_worker_that_is_killed_costs_nothing_and_leaves_a_trace(tmp_path: Path
     killed: list[int] = []
 
     def kill_one(event: ProgressEvent) -> None:
-        if event.stage is Stage.EMBED and event.done and not killed:
-            workers = [p for p in psutil.Process().children() if "lodestone.indexing.worker" in p.cmdline()]
+        if event.stage is RunStage.EMBED and event.done and not killed:
+            workers = [p for p in psutil.Process().children() if "lodestone.indexing.embed.worker_process" in p.cmdline()]
             killed.append(workers[0].pid)
             os.kill(workers[0].pid, signal.SIGKILL)
 
@@ -108,7 +107,7 @@ def test_a_worker_that_is_killed_costs_nothing_and_leaves_a_trace(tmp_path: Path
         died = [one for one in runtime.catalog.attempts() if one.state is AttemptState.DIED]
         assert [one.worker.rpartition(":")[2] for one in died] == [str(pid) for pid in killed]
         assert [one.state for one in runtime.catalog.attempts(slice_id=died[0].slice_id)] == ["died", "done"]
-    assert not [p for p in psutil.Process().children() if "lodestone.indexing.worker" in p.cmdline()]
+    assert not [p for p in psutil.Process().children() if "lodestone.indexing.embed.worker_process" in p.cmdline()]
 
 
 def test_a_picture_that_kills_its_workers_becomes_a_failure_and_its_neighbours_are_embedded(
@@ -201,19 +200,19 @@ def test_each_wave_can_be_found_before_the_next_is_embedded(tmp_path: Path) -> N
 
 
 @pytest.fixture
-def pulses(monkeypatch: pytest.MonkeyPatch) -> list[Pulse]:
+def pulses(monkeypatch: pytest.MonkeyPatch) -> list[Heartbeat]:
     """Of the runs of the test, beating quickly."""
-    made: list[Pulse] = []
+    made: list[Heartbeat] = []
 
-    def pulse(catalog: Catalog, run_id: str) -> Pulse:
-        made.append(Pulse(catalog, run_id, seconds=0.02))
+    def pulse(catalog: Catalog, run_id: str) -> Heartbeat:
+        made.append(Heartbeat(catalog, run_id, seconds=0.02))
         return made[-1]
 
-    monkeypatch.setattr(index_run, "Pulse", pulse)
+    monkeypatch.setattr(index_run, "Heartbeat", pulse)
     return made
 
 
-def cancel_at(runtime: Runtime, pulses: list[Pulse], stage: Stage) -> Progress:
+def cancel_at(runtime: Runtime, pulses: list[Heartbeat], stage: RunStage) -> Progress:
     def report(event: ProgressEvent) -> None:
         if event.stage is stage and event.done:
             runtime.catalog.request_cancel(runtime.catalog.runs(1)[0].run_id)
@@ -223,12 +222,12 @@ def cancel_at(runtime: Runtime, pulses: list[Pulse], stage: Stage) -> Progress:
 
 
 def test_a_cancelled_run_keeps_what_it_finished_and_is_resumed_without_looking_for_files(
-    tmp_path: Path, pulses: list[Pulse], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pulses: list[Heartbeat], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_photos(tmp_path / "photos", 24)
     with open_runtime(tmp_path) as runtime:
         with pytest.raises(RunCancelledError, match="was cancelled"):
-            index_paths(runtime, IndexRequest((tmp_path / "photos",)), progress=cancel_at(runtime, pulses, Stage.EMBED))
+            index_paths(runtime, IndexRequest((tmp_path / "photos",)), progress=cancel_at(runtime, pulses, RunStage.EMBED))
         cut = runtime.catalog.runs(1)[0]
         assert (cut.state, cut.stage) == (RunState.CANCELLED, "embed")
         assert cut.heartbeat_at is not None
@@ -238,11 +237,11 @@ def test_a_cancelled_run_keeps_what_it_finished_and_is_resumed_without_looking_f
         assert runtime.catalog.runs(1)[0].request["paths"] == [str(tmp_path / "photos")]
 
 
-def test_a_run_cut_short_while_it_looked_for_files_looks_again(tmp_path: Path, pulses: list[Pulse]) -> None:
+def test_a_run_cut_short_while_it_looked_for_files_looks_again(tmp_path: Path, pulses: list[Heartbeat]) -> None:
     write_photos(tmp_path / "photos", 8)
     with open_runtime(tmp_path) as runtime:
         with pytest.raises(RunCancelledError):
-            index_paths(runtime, IndexRequest((tmp_path / "photos",)), progress=cancel_at(runtime, pulses, Stage.DISCOVER))
+            index_paths(runtime, IndexRequest((tmp_path / "photos",)), progress=cancel_at(runtime, pulses, RunStage.DISCOVER))
         report = index_paths(runtime, IndexRequest(resume=""))
         assert (report.images, report.counts["found"]) == (8, 8)
 
@@ -360,6 +359,6 @@ def test_the_first_slices_take_time_from_the_start_of_the_work(tmp_path: Path) -
     events: list[ProgressEvent] = []
     with open_runtime(tmp_path, executor="inline", slice_size=2) as runtime:
         index_paths(runtime, IndexRequest((tmp_path / "photos",)), progress=events.append)
-    embedding = [event for event in events if event.stage is Stage.EMBED]
+    embedding = [event for event in events if event.stage is RunStage.EMBED]
     assert [(event.done, event.total) for event in embedding] == [(0, 4), (2, 4), (4, 4)]
     assert embedding[1].rate > 0  # measured, not unknown for want of an earlier mark

@@ -12,13 +12,13 @@ from tests.support.pictures import write_photo, write_photos
 from tests.support.qdrant_server import QdrantServer, qdrant_binary, qdrant_server
 
 from lodestone.config.settings import StoreSettings
-from lodestone.indexing.progress import ProgressEvent, Stage
-from lodestone.indexing.remove import remove_corpus
-from lodestone.indexing.report import IndexReport, IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.indexing.sync import sync
-from lodestone.indexing.targets import SpaceTarget
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.progress import ProgressEvent, RunStage
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.remove import remove_corpus
+from lodestone.indexing.run.report import IndexReport, IndexRequest
+from lodestone.indexing.sync.collections import sync
+from lodestone.indexing.sync.targets import SpaceTarget
 from lodestone.store.base import PointBatch
 
 __all__ = ["qdrant_binary", "qdrant_server"]
@@ -49,7 +49,7 @@ def test_slices_that_other_runs_record_before_the_comparison_are_loaded_and_not_
         write_photo(tmp_path / name / "two.jpg", seed=200 + number)
 
     def meanwhile(event: ProgressEvent) -> None:
-        if event.stage is Stage.VERIFY and others:
+        if event.stage is RunStage.VERIFY and others:
             name = others.pop()
             record(runtime, tmp_path / name, name)
 
@@ -66,7 +66,7 @@ def test_pictures_that_another_run_finds_gone_before_the_comparison_are_deleted(
     index(runtime, tmp_path / "b", "b")
 
     def meanwhile(event: ProgressEvent) -> None:
-        if event.stage is Stage.VERIFY and paths[0].exists():
+        if event.stage is RunStage.VERIFY and paths[0].exists():
             paths[0].unlink()
             record(runtime, tmp_path / "b", "b")
 

@@ -17,10 +17,10 @@ from tests.support.s3_server import S3Server, s3_server
 
 from lodestone.catalog.records import ImageState
 from lodestone.errors import ManifestChangedError, NotFoundError, SourceError
-from lodestone.indexing.report import IndexReport, IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
-from lodestone_serve.pictures import Pictures
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexReport, IndexRequest
+from lodestone_serve.use_cases.pictures import Pictures
 
 PICTURES = [jpeg_bytes((64, 48), seed=i) for i in range(12)]
 
@@ -121,7 +121,7 @@ def test_archive_edited_under_the_embedding_ends_the_run_and_the_next_one_takes_
 ) -> None:
     path = tmp_path / "s.tar"
     path.write_bytes(tar_bytes({f"{i}.jpg": content for i, content in enumerate(PICTURES[:4])}))
-    from lodestone.indexing import waves
+    from lodestone.indexing.embed.slice_embedder import slice_batches as waves
 
     made = waves.task_of
 

@@ -12,12 +12,12 @@ from tests.support.pictures import write_photos
 from lodestone.catalog.catalog import Catalog
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
-from lodestone_serve.api import create_app
-from lodestone_serve.home_services import HomeServices
-from lodestone_serve.metrics import Metrics
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
+from lodestone_serve.http.application import create_app
+from lodestone_serve.telemetry.metrics import Metrics
+from lodestone_serve.use_cases.home_services import HomeServices
 
 
 @pytest.fixture(scope="module")
@@ -140,9 +140,9 @@ async def test_an_engine_that_another_process_switches_is_listed_so_at_once(
     http: httpx.AsyncClient, settings: Settings
 ) -> None:
     await http.get("/v1/generators")
-    with Catalog.open(Home(settings.home).catalog) as elsewhere:
+    with Catalog.open(Home(settings.home).catalog) as remote_stages:
         for wanted in (False, True):
-            elsewhere.set_engine("exemplar", enabled=wanted)
+            remote_stages.set_engine("exemplar", enabled=wanted)
             listed = (await http.get("/v1/generators")).json()["engines"]
             assert {one["name"]: one["enabled"] for one in listed}["exemplar"] is wanted
 

@@ -13,9 +13,9 @@ from benchmarks.load import make_home
 from lodestone.catalog.records import SliceRecord
 from lodestone.errors import StoreError
 from lodestone.indexing.faults import Faults
-from lodestone.indexing.load import load
 from lodestone.indexing.progress import ProgressEvent, silent
-from lodestone.indexing.targets import SpaceTarget
+from lodestone.indexing.sync.loading import load
+from lodestone.indexing.sync.targets import SpaceTarget
 from lodestone.store.base import PointBatch, VectorStore
 from lodestone.store.factory import open_store
 from lodestone_schemas.collections import CollectionSpec
@@ -26,8 +26,8 @@ POINTS, DIM = 60, 8
 @pytest.fixture
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SpaceTarget:
     """60 pictures in 15 slices, which are loaded in groups of at most 8."""
-    monkeypatch.setattr("lodestone.indexing.load._FIRST_ROWS", 8)
-    monkeypatch.setattr("lodestone.indexing.load._GROUP_ROWS", 8)
+    monkeypatch.setattr("lodestone.indexing.sync.loading._FIRST_ROWS", 8)
+    monkeypatch.setattr("lodestone.indexing.sync.loading._GROUP_ROWS", 8)
     return make_home(tmp_path, points=POINTS, dim=DIM, slice_rows=4)
 
 

@@ -19,9 +19,9 @@ from lodestone.config.engines import EngineSettings
 from lodestone.config.profiles import PROFILES, Profile
 from lodestone.config.settings import IndexSettings, ModelSettings, QuerySettings, Settings, StoreSettings
 from lodestone.errors import ModelUnavailableError
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
 from lodestone_schemas.api import SearchOptions, SearchRequest
 from lodestone_schemas.collections import HnswSpec
 

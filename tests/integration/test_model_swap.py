@@ -17,15 +17,15 @@ from tests.support.pictures import write_photo, write_photos
 from lodestone.catalog.records import SwapState
 from lodestone.config.profiles import PROFILES
 from lodestone.errors import InvalidRequestError, NotFoundError, StoreError, StoreLockedError, UnknownNameError
-from lodestone.indexing import sync as syncing
-from lodestone.indexing.embed import EmbedSlice
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.learn.artefact import BridgeWeights
-from lodestone.runtime import Runtime
-from lodestone.swap.definitions import overridden
-from lodestone.swap.forcing import put_in_force
-from lodestone.swap.standing import Sides
+from lodestone.home.runtime import Runtime
+from lodestone.home.space_activation import activate
+from lodestone.home.space_definitions import overridden
+from lodestone.home.space_standby import SwapVersions
+from lodestone.indexing.embed.slice_embedder import EmbedSlice
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.sync.collections import collections as syncing
+from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.swap.swapping import Swapper
 
 LITE1 = "efficientnet-lite1"
@@ -256,12 +256,12 @@ def test_a_promotion_whose_sync_fails_leaves_the_former_version_in_force(
 def test_a_promotion_that_was_killed_before_the_alias_followed_is_finished_or_undone(runtime: Runtime) -> None:
     swapper = Swapper(runtime)
     swap = swapper.start("labels", LITE1).swap
-    put_in_force(runtime, Sides.of(swap).new, swap.swap_id)
+    activate(runtime, SwapVersions.of(swap).new, swap.swap_id)
     assert runtime.serving_projections()["labels"].collection == swap.old_collection  # what queries go on with
     swapper.cancel()
     assert (runtime.profile.labels, promoted(runtime)) == ((), swap.old_collection)
     again = swapper.start("labels", LITE1).swap
-    put_in_force(runtime, Sides.of(again).new, again.swap_id)
+    activate(runtime, SwapVersions.of(again).new, again.swap_id)
     assert swapper.promote().swap.state is SwapState.PROMOTED
     assert (runtime.profile.labels, promoted(runtime)) == ((LITE1,), again.new_collection)
 

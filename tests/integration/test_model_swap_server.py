@@ -13,12 +13,12 @@ from tests.support.qdrant_server import QdrantServer, qdrant_binary, qdrant_serv
 from lodestone.catalog.records import SwapState
 from lodestone.config.own_profiles import ProfileSettings
 from lodestone.config.settings import Settings, StoreSettings
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
 from lodestone.swap.swapping import Swapper
 from lodestone_schemas.api import SearchOptions
-from lodestone_serve.home_services import HomeServices
+from lodestone_serve.use_cases.home_services import HomeServices
 
 __all__ = ["qdrant_binary", "qdrant_server"]
 

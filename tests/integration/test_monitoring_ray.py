@@ -13,12 +13,12 @@ from tests.support.collector import Collector, collector
 from tests.support.ray_cluster import ray_cluster  # noqa: F401
 
 from lodestone.config.serve import TelemetrySettings
-from lodestone_serve.graph.calls import Stage
-from lodestone_serve.instruments import Counter, Gauge, Histogram
-from lodestone_serve.metric_table import TABLE
-from lodestone_serve.metrics import Metrics
-from lodestone_serve.ray_metrics import mirror_of_replica
-from lodestone_serve.tracing import Tracing
+from lodestone_serve.graph.calls import StageCall
+from lodestone_serve.telemetry.instruments import Counter, Gauge, Histogram
+from lodestone_serve.telemetry.metric_table import TABLE
+from lodestone_serve.telemetry.metrics import Metrics
+from lodestone_serve.telemetry.ray_metrics import mirror_of_replica
+from lodestone_serve.telemetry.tracing import Tracing
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 
@@ -51,7 +51,7 @@ def spans() -> Iterator[Collector]:
 
 
 @pytest.fixture(scope="module")
-def stage(ray_cluster: None, spans: Collector) -> Iterator[Stage]:  # noqa: F811
+def stage(ray_cluster: None, spans: Collector) -> Iterator[StageCall]:  # noqa: F811
     from ray import serve
     from ray.serve.config import HTTPOptions, ProxyLocation
 
@@ -60,7 +60,7 @@ def stage(ray_cluster: None, spans: Collector) -> Iterator[Stage]:  # noqa: F811
     handle = serve.run(
         serve.deployment(Counting, ray_actor_options=options).bind(spans.endpoint), name="counting", route_prefix=None
     )
-    yield Stage("Counting", handle)
+    yield StageCall("Counting", handle)
     serve.shutdown()
 
 
@@ -80,7 +80,7 @@ def exported(wanted: set[str], seconds: float = 60.0) -> dict[str, set[str]]:
         time.sleep(0.5)
 
 
-async def test_metrics_and_traces_leave_a_replica(stage: Stage, spans: Collector) -> None:
+async def test_metrics_and_traces_leave_a_replica(stage: StageCall, spans: Collector) -> None:
     here = Tracing(TelemetrySettings(otlp_endpoint=spans.endpoint), service="here")
     with here.span("caller"):
         used = await stage.call("count")

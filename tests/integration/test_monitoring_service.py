@@ -19,17 +19,17 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.config.serve import TelemetrySettings
 from lodestone.config.settings import Settings
 from lodestone.errors import CatalogError
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
 from lodestone_schemas.directories import JobInfo
 from lodestone_schemas.service import Check, ServiceStatus
-from lodestone_serve.api import create_app
-from lodestone_serve.home_services import HomeServices
-from lodestone_serve.metric_table import TABLE
-from lodestone_serve.metrics import Metrics
-from lodestone_serve.sampling import HomeFacts, RunningRuns, Sampler
-from lodestone_serve.tracing import Tracing
+from lodestone_serve.http.application import create_app
+from lodestone_serve.telemetry.metric_table import TABLE
+from lodestone_serve.telemetry.metrics import Metrics
+from lodestone_serve.telemetry.sampling import HomeFacts, RunningRuns, Sampler
+from lodestone_serve.telemetry.tracing import Tracing
+from lodestone_serve.use_cases.home_services import HomeServices
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")  # the home is opened once, and belongs to one loop
 

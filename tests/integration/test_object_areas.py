@@ -19,11 +19,11 @@ from lodestone.embeddings.tables import outputs_table
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, LodestoneError, SourceError
 from lodestone.files.area import FileArea
 from lodestone.imaging.thumbnails import ThumbnailStore
-from lodestone.indexing.compact import compact_corpus
-from lodestone.indexing.remove import remove_corpus
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.indexing.sync import sync
+from lodestone.indexing.run.compact import compact_corpus
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.remove import remove_corpus
+from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.sync.collections import sync
 
 BUCKET = "lodestone-test"
 CORPUS = "6f9619ff-8b86-d011-b42d-00cf4fc964ff"

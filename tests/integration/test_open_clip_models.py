@@ -17,11 +17,11 @@ from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.backbones.open_clip import OpenClipBackbone, repository_of
 from lodestone.backbones.registry import make_backbone
 from lodestone.errors import ModelUnavailableError, UnknownNameError
-from lodestone.language.registry import make_text_encoder
 from lodestone.models import packages
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.spaces.registry import make_space
+from lodestone.text_encoders.registry import make_text_encoder
 
 TEXTS = ["a cat on a sofa", "a rocket", ""]
 

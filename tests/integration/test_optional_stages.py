@@ -17,9 +17,9 @@ from tests.support.traces import trace_of_scores
 from lodestone.config.settings import QuerySettings, TagSettings
 from lodestone.errors import NotFoundError
 from lodestone.generators.base import Generator, Guide
-from lodestone.query.lessons import Learnt
+from lodestone.query.learned_stages import LearnedModels
 from lodestone.query.memory import AT_ONCE, Memory
-from lodestone.query.trace import load_trace
+from lodestone.query_log.trace import load_trace
 from lodestone_schemas.api import SearchRequest
 
 DRAWN = replace(PROFILE, generators=("drawn",), guides=2)
@@ -77,9 +77,9 @@ def collection(models, tmp_path_factory):
 @pytest.mark.parametrize(
     ("learnt", "missing"),
     [
-        (Learnt(trust=Broken()), "learnt trust is left out"),
-        (Learnt(gate=Broken()), "the gate is left out"),
-        (Learnt(memory=Broken()), "was not recorded"),
+        (LearnedModels(trust=Broken()), "learnt trust is left out"),
+        (LearnedModels(gate=Broken()), "the gate is left out"),
+        (LearnedModels(memory=Broken()), "was not recorded"),
     ],
 )
 async def test_what_was_learnt_may_fail_in_any_way(collection, learnt, missing, caplog):
@@ -135,7 +135,7 @@ async def test_a_source_of_guides_that_breaks_leaves_those_that_came(collection)
 
 async def test_no_answer_waits_for_a_locked_catalog_beyond_its_deadline(collection):
     slow, deadline_s = Slow(5.0), 1.0
-    engine = collection.engine(profile=PROFILE, learnt=Learnt(memory=slow))
+    engine = collection.engine(profile=PROFILE, learnt=LearnedModels(memory=slow))
     started = time.monotonic()
     response = await engine.answer(SearchRequest(query="a cat", guides=0, deadline_ms=int(deadline_s * 1000)))
     assert time.monotonic() - started < slow.seconds
@@ -167,7 +167,7 @@ async def test_a_locked_catalog_does_not_take_all_threads(collection):
 async def test_a_home_that_keeps_no_queries_forgets_those_it_kept_before(collection):
     def engine(history):
         memory = Memory(collection.catalog, collection.store, history=history, tags=TagSettings(implicit=False))
-        return collection.engine(settings=QuerySettings(history=history), learnt=Learnt(memory=memory))
+        return collection.engine(settings=QuerySettings(history=history), learnt=LearnedModels(memory=memory))
 
     kept = await engine(10).answer(SearchRequest(query="my neighbour's cat", guides=0))
     assert load_trace(collection.catalog, kept.query_id).text

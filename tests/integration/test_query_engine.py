@@ -21,10 +21,10 @@ from lodestone.errors import (
     UnknownNameError,
 )
 from lodestone.generators.base import Generator, Guide
-from lodestone.generators.exemplar import Exemplar
-from lodestone.query.asking import Asking
-from lodestone.query.fusion import FUSIONS
-from lodestone.query.guiding import FusionSettings
+from lodestone.generators.engines.exemplar import Exemplar
+from lodestone.query.guide_search import FusionSettings
+from lodestone.query.request_context import RequestContext
+from lodestone.retrieval.fusion import FUSIONS
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 
 CAPTIONS = {"more/003.jpg": ["two children build a sand castle at the beach"], COFFEE: ["an espresso on a saucer"]}
@@ -311,10 +311,12 @@ async def test_a_generator_that_is_late_is_dropped_and_the_text_pass_answers(col
 async def test_what_an_answer_needs_for_its_way_back_is_taken_from_its_time(collection):
     engine = collection.engine(generators={})
     await engine.warm_up()
-    asking = Asking(arrived=time.monotonic(), way_back=60.0)
-    assert (await engine.answer(SearchRequest(query="a cat", generators=[], deadline_ms=120_000), asking=asking)).hits
+    request_context = RequestContext(arrived=time.monotonic(), way_back=60.0)
+    assert (
+        await engine.answer(SearchRequest(query="a cat", generators=[], deadline_ms=120_000), request_context=request_context)
+    ).hits
     with pytest.raises(DeadlineExceededError):
-        await engine.answer(SearchRequest(query="a cat", generators=[], deadline_ms=60_000), asking=asking)
+        await engine.answer(SearchRequest(query="a cat", generators=[], deadline_ms=60_000), request_context=request_context)
 
 
 async def test_closing_the_events_cancels_what_is_pending(collection):

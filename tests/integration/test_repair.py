@@ -13,12 +13,11 @@ from tests.support.pictures import write_photo, write_photos
 from tests.support.upkeep import copied
 
 from lodestone.directories.upkeep import repair_orders
-from lodestone.indexing import repair
-from lodestone.indexing.repair import Consistency, examine_home, forget_damaged, make_missing_collections
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.indexing.sync import sync
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.sync.collections import repair, sync
+from lodestone.indexing.sync.repair import Consistency, examine_home, forget_damaged, make_missing_collections
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +108,7 @@ def test_a_run_that_was_cut_short_is_finished_without_looking_for_files(
 ) -> None:
     write_photos(tmp_path / "pictures" / "more", 8)
     with monkeypatch.context() as patched:
-        patched.setattr("lodestone.indexing.crew.Crew.executor", _interrupted)
+        patched.setattr("lodestone.indexing.run.executor_lifecycle.Crew.executor", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             index_paths(runtime, IndexRequest((tmp_path / "pictures",)))
     found = examine_home(runtime)

@@ -9,11 +9,11 @@ import pytest
 from tests.support.home import open_runtime
 from tests.support.pairs import make_pairs
 
-from lodestone.language.labels import imagenet_labels
-from lodestone.learn import retrain
-from lodestone.learn.classes import PER_CLASS, ClassPairs
-from lodestone.learn.retrain import FEWEST_FOR_CLASSES, retrain_bridge
-from lodestone.learn.sources import CaptionedPictures
+from lodestone.text_encoders.labels import imagenet_labels
+from lodestone.training import retrain
+from lodestone.training.classes import PER_CLASS, ClassPairs
+from lodestone.training.retrain import FEWEST_FOR_CLASSES, retrain_bridge
+from lodestone.training.sources import CaptionedPictures
 
 
 class _TrainedError(Exception):

@@ -14,14 +14,14 @@ from tests.support.pairs import make_pairs
 from lodestone.config.engines import EngineSettings
 from lodestone.generators.base import GuideRequest
 from lodestone.generators.registry import GeneratorContext, make_generator
-from lodestone.indexing.sync import SyncReport
-from lodestone.learn import retrain
-from lodestone.learn.artefact import BridgeWeights
-from lodestone.learn.bridge import TrainingReport
-from lodestone.learn.prior import PriorWeights
-from lodestone.learn.retrain import PRIOR, retrain_bridge
-from lodestone.learn.sources import CaptionedPictures
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.sync.collections import SyncReport
+from lodestone.spaces.bridge_weights import BridgeWeights
+from lodestone.training import retrain
+from lodestone.training.bridge import TrainingReport
+from lodestone.training.prior import PriorWeights
+from lodestone.training.retrain import PRIOR, retrain_bridge
+from lodestone.training.sources import CaptionedPictures
 
 
 def not_loaded(*_: object) -> SyncReport | None:

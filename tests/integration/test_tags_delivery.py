@@ -14,10 +14,10 @@ from lodestone.catalog.records import Corpus, ImageState
 from lodestone.errors import InvalidRequestError, NotFoundError, StoreError, UnknownNameError
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import Filter, MatchAny, PointBatch, SparseBatch
-from lodestone.store.edge import EdgeStore
-from lodestone.tags.book import IMPLICIT, TagBook, new_tag
+from lodestone.store.edge.store import EdgeStore
 from lodestone.tags.delivery import COLLECTION, TAGS_ALIAS, deliver
 from lodestone.tags.search import TagSearch
+from lodestone.tags.service import IMPLICIT, TagService, new_tag
 from lodestone_schemas.collections import CollectionSpec
 
 
@@ -28,7 +28,7 @@ class Home:
         self.folder = folder
         self.catalog = Catalog.open(folder / "catalog.sqlite")
         self.store = EdgeStore(folder / "store", aliases=JsonAliasTable(folder / "aliases.json"))
-        self.book = TagBook(self.catalog)
+        self.book = TagService(self.catalog)
         self.corpora: dict[str, Corpus] = {}
         self.ids: dict[str, list[str]] = {}
         for name in ("holidays", "work"):

@@ -13,13 +13,13 @@ from tests.support.photos import CAT, COFFEE, ROCKET
 from lodestone.config.settings import QuerySettings, TagSettings
 from lodestone.query.engine import QueryEngine
 from lodestone.query.gate import GateModel
-from lodestone.query.lessons import Learnt
+from lodestone.query.learned_stages import LearnedModels
 from lodestone.query.memory import Memory
-from lodestone.query.trace import load_trace
-from lodestone.tags.book import TagBook
+from lodestone.query_log.trace import load_trace
 from lodestone.tags.delivery import deliver
 from lodestone.tags.implicit import feedback_tags
 from lodestone.tags.search import TagSearch
+from lodestone.tags.service import TagService
 from lodestone_schemas.api import SearchRequest, SearchResponse
 
 ODD_WORDS = "my neighbour's favourite thing"
@@ -41,7 +41,7 @@ def collection(tmp_path: Path, models: Models) -> Iterator[Collection]:
 
 def engine(collection: Collection) -> QueryEngine:
     memory = Memory(collection.catalog, collection.store, history=100, tags=TagSettings(implicit=True, threshold=0.0, most=1))
-    learnt = Learnt(tags=TagSearch(collection.store), gate=GateModel.shipped(), memory=memory)
+    learnt = LearnedModels(tags=TagSearch(collection.store), gate=GateModel.shipped(), memory=memory)
     return collection.engine(learnt=learnt, settings=QuerySettings(gate=True))
 
 
@@ -69,7 +69,7 @@ async def test_feedback_teaches_words_that_no_model_could_know_and_undo_unteache
     assert wanted in [hit.image_id for hit in after.hits[: places[wanted]]]
     assert again.gate.predicted_ap > before.gate.predicted_ap
 
-    TagBook(collection.catalog).undo(since=started)
+    TagService(collection.catalog).undo(since=started)
     deliver(collection.catalog, collection.store)
     undone = await ask(collection, ODD_WORDS, guides=4)
 
@@ -81,7 +81,7 @@ async def test_feedback_teaches_words_that_no_model_could_know_and_undo_unteache
 async def test_guided_answer_leaves_its_words_on_what_it_is_sure_of(collection: Collection) -> None:
     response = await engine(collection).answer(SearchRequest(query="a cat looks up", guides=4, gate=False))
 
-    (tag,) = TagBook(collection.catalog).list().tags
+    (tag,) = TagService(collection.catalog).list().tags
     assert response.stage == "guides"
     assert tag.image_id == response.hits[0].image_id
     assert (tag.text, tag.source, tag.query_id) == ("a cat looks up", "implicit", response.query_id)
@@ -91,4 +91,4 @@ async def test_guided_answer_leaves_its_words_on_what_it_is_sure_of(collection: 
 async def test_text_pass_alone_leaves_no_tags(collection: Collection) -> None:
     await ask(collection, "a cat looks up", guides=0)
 
-    assert TagBook(collection.catalog).list().tags == []
+    assert TagService(collection.catalog).list().tags == []

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from tests.support.homes import home_settings, index, write_pictures
 
-from lodestone.indexing.progress import ProgressEvent, Stage
-from lodestone.learn.retrain_gate import TRAINING, train_complexity
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.progress import ProgressEvent, RunStage
+from lodestone.training.retrain_gate import TRAINING, train_complexity
 
 
 def test_gate_is_fitted_from_judged_queries_and_put_in_force(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_gate_is_fitted_from_judged_queries_and_put_in_force(tmp_path: Path) -> 
         before = runtime.gate().version
         seen: list[ProgressEvent] = []
         report = train_complexity(runtime, {**judgements, "elsewhere": ["gone.jpg"]}, progress=seen.append)
-        assert {event.stage for event in seen} == {Stage.ASK}
+        assert {event.stage for event in seen} == {RunStage.ASK}
 
         assert (report.judged, report.feedback, report.unknown) == (len(judgements), 0, ("gone.jpg",))
         assert runtime.gate().version == report.fit.version != before

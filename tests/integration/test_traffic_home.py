@@ -23,14 +23,14 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings
 from lodestone.errors import DeadlineExceededError
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.query.asking import Asking
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
+from lodestone.query.request_context import RequestContext
 from lodestone.store.base import VectorStore
 from lodestone_schemas.api import SearchRequest
-from lodestone_serve.api import create_app
-from lodestone_serve.home_services import HomeServices
+from lodestone_serve.http.application import create_app
+from lodestone_serve.use_cases.home_services import HomeServices
 
 _SERVE = """
 import json, sys
@@ -126,9 +126,9 @@ async def test_a_tag_is_there_for_good_before_it_is_answered_though_the_store_fa
     monkeypatch.setattr(type(store), "upsert_sparse", late)
     answer = await http.post("/v1/tags", json={"image_ids": [image_id], "text": "zebra crossing"})
     assert answer.status_code == 200
-    with Catalog.open(Home(settings.home).catalog) as elsewhere:
-        assert [tag.text for tag in elsewhere.tags([image_id])[image_id]] == ["zebra crossing"]
-        assert [change.image_id for change in elsewhere.tag_outbox()] == [image_id]
+    with Catalog.open(Home(settings.home).catalog) as remote_stages:
+        assert [tag.text for tag in remote_stages.tags([image_id])[image_id]] == ["zebra crossing"]
+        assert [change.image_id for change in remote_stages.tag_outbox()] == [image_id]
     assert await tagged_for(http, "zebra crossing") == []
     delivered.set()
     async with asyncio.timeout(20):
@@ -139,17 +139,17 @@ async def test_a_tag_is_there_for_good_before_it_is_answered_though_the_store_fa
 async def test_deadlines_count_from_the_arrival_of_a_query(services: HomeServices) -> None:
     asked = SearchRequest(query="dots", guides=0, deadline_ms=2_000)
     with pytest.raises(DeadlineExceededError):
-        await services.answer(asked, asking=Asking(arrived=time.monotonic() - 2.1))
-    answer = await services.answer(asked, asking=Asking(arrived=time.monotonic() - 0.5))
+        await services.answer(asked, request_context=RequestContext(arrived=time.monotonic() - 2.1))
+    answer = await services.answer(asked, request_context=RequestContext(arrived=time.monotonic() - 0.5))
     assert answer.timings_ms["total"] >= 500
 
 
 async def test_a_busy_service_answers_by_words_and_says_so(services: HomeServices) -> None:
     request = SearchRequest(query="fishing boats", guides=4, generators=["exemplar"], gate=False)
-    answer = await services.answer(request, asking=Asking(text_only="the service is busy"))
+    answer = await services.answer(request, request_context=RequestContext(text_only="the service is busy"))
     assert (answer.stage, answer.guides, answer.dropped) == ("text", [], ["guides: the service is busy"])
     words = SearchRequest(query="fishing boats", guides=0)
-    plain = await services.answer(words, asking=Asking(text_only="the service is busy"))
+    plain = await services.answer(words, request_context=RequestContext(text_only="the service is busy"))
     assert plain.dropped == [], "who wanted no guides misses none"
 
 

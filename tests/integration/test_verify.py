@@ -15,13 +15,13 @@ from tests.support.pictures import write_photos
 from tests.support.points import point_id
 
 from lodestone.errors import StoreError
+from lodestone.home.runtime import Runtime
 from lodestone.indexing.progress import silent
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.indexing.sync import make_targets, sync
-from lodestone.indexing.targets import Target
-from lodestone.indexing.verify import Verification, examine, mend, verify
-from lodestone.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.sync.collections import make_targets, sync
+from lodestone.indexing.sync.targets import Target
+from lodestone.indexing.sync.verify import CollectionVerification, examine, repair_collection, verify
 from lodestone.store.base import PointBatch
 from lodestone_schemas.collections import CollectionSpec
 
@@ -43,7 +43,7 @@ def bridge(runtime: Runtime) -> Target:
     return next(target for target in make_targets(runtime) if target.alias == "bridge")
 
 
-def look(runtime: Runtime, target: Target) -> Verification:
+def look(runtime: Runtime, target: Target) -> CollectionVerification:
     return examine(runtime.store, target, progress=silent, sample=None)
 
 
@@ -71,7 +71,7 @@ def test_as_many_surplus_points_as_missing_ones_do_not_hide_each_other(runtime: 
     found = look(runtime, bridge)
     assert (found.ok, found.points, found.expected, found.missing, found.surplus) == (False, COUNT, COUNT, 3, 3)
     assert set(gone) <= set(found.examples)
-    assert mend(runtime.store, bridge, found) > 0
+    assert repair_collection(runtime.store, bridge, found) > 0
     assert look(runtime, bridge).ok
 
 
@@ -93,7 +93,7 @@ def test_other_vectors_and_other_filter_fields_are_found_and_mended(runtime: Run
     found = look(runtime, bridge)
     assert (found.missing, found.surplus, found.differing, found.stale) == (0, 0, 1, 1)
     assert set(found.examples) == set(ids[:2])
-    mend(runtime.store, bridge, found)
+    repair_collection(runtime.store, bridge, found)
     assert look(runtime, bridge).ok
 
 
@@ -103,7 +103,7 @@ def test_a_vector_that_was_only_made_longer_is_another_one(runtime: Runtime, bri
     runtime.store.upsert(bridge.collection, PointBatch(ids, 3 * there.vectors, there.payloads))
     found = look(runtime, bridge)
     assert (found.differing, found.stale, found.examples) == (1, 0, tuple(ids))
-    mend(runtime.store, bridge, found)
+    repair_collection(runtime.store, bridge, found)
     assert look(runtime, bridge).ok
 
 
@@ -204,4 +204,4 @@ def test_what_a_model_swap_has_not_filled_yet_is_not_wrong_and_what_is_searched_
     bridge.promoted = False
     begun = look(runtime, bridge)
     assert (lost.ok, lost.exists) == (False, False)
-    assert (begun.ok, begun.exists, begun.standing_by, begun.unloaded) == (True, False, True, COUNT)
+    assert (begun.ok, begun.exists, begun.standby_projections, begun.unloaded) == (True, False, True, COUNT)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from sklearn.neighbors import LocalOutlierFactor
 
-from lodestone.query.fusion import FUSIONS, RankedList
 from lodestone.query.outliers import judge_guides, local_outlier_factors, warm_up
+from lodestone.retrieval.fusion import FUSIONS, RankedList
 
 SPACES = [f"space-{number}" for number in range(6)]
 WEIGHTS = dict.fromkeys(SPACES, 1.0)

@@ -12,8 +12,8 @@ from tests.support.cli import Finished, lodestone, run_here
 from tests.support.home import open_runtime
 from tests.support.photos import CAT, COFFEE, ROCKET, photo
 
-from lodestone.indexing.report import IndexReport, IndexRequest
-from lodestone.indexing.run import index_paths
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexReport, IndexRequest
 
 SETTINGS = {
     "LODESTONE_INDEX__EXECUTOR": "inline",

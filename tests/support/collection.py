@@ -20,17 +20,17 @@ from lodestone.catalog.identity import caption_id
 from lodestone.catalog.records import CaptionRecord, Corpus, ImageRecord, ImageState, Root
 from lodestone.config.profiles import PROFILES, Profile
 from lodestone.config.settings import QuerySettings
-from lodestone.generators.exemplar import Exemplar
-from lodestone.indexing.uris import folders_of
-from lodestone.language.base import TextEncoder
-from lodestone.language.registry import make_text_encoder
+from lodestone.generators.engines.exemplar import Exemplar
 from lodestone.query.encoder import LocalEncoder
 from lodestone.query.engine import QueryEngine
+from lodestone.sources.uris import folders_of
 from lodestone.spaces.base import Projection
 from lodestone.spaces.labels import LabelSpace
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import PointBatch
-from lodestone.store.edge import EdgeStore
+from lodestone.store.edge.store import EdgeStore
+from lodestone.text_encoders.base import TextEncoder
+from lodestone.text_encoders.registry import make_text_encoder
 from lodestone_schemas.collections import CAPTION_FIELDS, CollectionSpec
 
 

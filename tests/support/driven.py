@@ -7,7 +7,7 @@ import inspect
 from collections.abc import AsyncGenerator, Iterator
 from typing import Any, Self
 
-from lodestone.client import AsyncLodestone
+from lodestone_client import AsyncLodestone
 
 
 class Driven:

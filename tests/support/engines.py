@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from lodestone.config.engines import EngineSettings
-from lodestone.generators.asking import Engine
 from lodestone.generators.assembly import make_engine
 from lodestone.generators.base import Generator, Guide, GuideRequest
+from lodestone.generators.engine_call import Engine
 from lodestone.generators.hub import Hub
+from lodestone.generators.query_notes import QueryNotes
 from lodestone.generators.registry import GeneratorContext
-from lodestone.query.guide_log import GuideLog
 
 
 class Drawer(Generator):
@@ -110,11 +110,11 @@ def hub_around(generators: Mapping[str, Generator], **settings) -> Hub:
 
 
 async def drawn(
-    hub: Hub, *, n: int = 4, seconds: float = 30.0, log: GuideLog | None = None, query="a cat", **rest
+    hub: Hub, *, n: int = 4, seconds: float = 30.0, log: QueryNotes | None = None, query="a cat", **rest
 ) -> list[Guide]:
     """All guides of one query, in the order of coming."""
     request = rest.pop("request", None) or GuideRequest(query, query, n)
-    draw = hub.draw(request, deadline=time.monotonic() + seconds, log=GuideLog() if log is None else log, **rest)
+    draw = hub.draw(request, deadline=time.monotonic() + seconds, log=QueryNotes() if log is None else log, **rest)
     return [guide async for batch in draw for guide in batch]
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from lodestone.access.sight import EVERYTHING, Sight
+from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.errors import ImageError, NotFoundError, UnknownNameError
 from lodestone.paging import decode_cursor, encode_cursor
-from lodestone.query.asking import NOW, Asking
+from lodestone.query.request_context import NOW, RequestContext
 from lodestone_schemas.api import (
     CorpusInfo,
     CorpusPage,
@@ -32,7 +32,7 @@ from lodestone_schemas.api import (
 )
 from lodestone_schemas.openai import DrawingRequest, ModelInfo, ModelList
 from lodestone_schemas.service import Check, ServiceStatus
-from lodestone_serve.services import Drawn, Embedded, StoredFile
+from lodestone_serve.use_cases.services import Embedded, GeneratedImages, ServedFile
 
 KNOWN_ID = "5f0f7a52-6f62-5b1f-9d3e-0a4f6d1c2b3a"
 UNKNOWN_ID = "00000000-0000-5000-8000-000000000000"
@@ -69,7 +69,7 @@ class FakeServices:
             query_id="q1", stage=stage, hits=[hit], fusion="rrf", space_weights={"bridge": 1.0}, timings_ms={"encode": 3.0}
         )
 
-    async def events(self, request: SearchRequest, *, asking: Asking = NOW) -> AsyncIterator[Event]:
+    async def events(self, request: SearchRequest, *, request_context: RequestContext = NOW) -> AsyncIterator[Event]:
         self.asked.append(request)
         if self.fail:
             raise self.fail
@@ -90,7 +90,7 @@ class FakeServices:
         finally:
             self.running -= 1
 
-    async def answer(self, request: SearchRequest, *, asking: Asking = NOW) -> SearchResponse:
+    async def answer(self, request: SearchRequest, *, request_context: RequestContext = NOW) -> SearchResponse:
         self.asked.append(request)
         if self.fail:
             raise self.fail
@@ -102,12 +102,14 @@ class FakeServices:
             self.running -= 1
         return self.response("guides")
 
-    async def similar(self, image_id: str, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
+    async def similar(self, image_id: str, options: SearchOptions, *, request_context: RequestContext = NOW) -> SearchResponse:
         self._known(image_id)
         self.asked.append(options)
         return self.response("picture")
 
-    async def by_picture(self, picture: bytes, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
+    async def by_picture(
+        self, picture: bytes, options: SearchOptions, *, request_context: RequestContext = NOW
+    ) -> SearchResponse:
         if not picture.startswith(b"\x89PNG"):
             raise ImageError("not a picture", hint="send a picture", reason="not_an_image")
         self.asked.append(options)
@@ -120,17 +122,17 @@ class FakeServices:
             thumbnail=f"/v1/images/{image_id}/thumbnail",
         )  # fmt: skip
 
-    async def thumbnail(self, image_id: str) -> StoredFile:
+    async def thumbnail(self, image_id: str) -> ServedFile:
         self._known(image_id)
         path = self.folder / "thumbnail.jpg"
         path.write_bytes(b"thumbnail bytes")
-        return StoredFile(path, "image/jpeg", "tag1")
+        return ServedFile(path, "image/jpeg", "tag1")
 
-    async def content(self, image_id: str) -> StoredFile:
+    async def content(self, image_id: str) -> ServedFile:
         self._known(image_id)
         path = self.folder / "content.png"
         path.write_bytes(b"content bytes")
-        return StoredFile(path, "image/png", "tag2")
+        return ServedFile(path, "image/png", "tag2")
 
     async def models(self) -> ModelList:
         known = [
@@ -146,12 +148,12 @@ class FakeServices:
             raise self.fail
         return Embedded(model, np.eye(4, dtype=np.float32)[: len(inputs)])
 
-    async def draw(self, request: DrawingRequest) -> Drawn:
+    async def draw(self, request: DrawingRequest) -> GeneratedImages:
         self.asked.append(request)
         if self.fail:
             raise self.fail
         pictures = [np.full((32, 48, 3), 40 * place, np.uint8) for place in range(request.n)]
-        return Drawn("brush", pictures, cost=0.5, warnings=["slow today"])
+        return GeneratedImages("brush", pictures, cost=0.5, warnings=["slow today"])
 
     async def corpora(self, offset: int, limit: int, *, cursor: str | None = None) -> CorpusPage:
         names = ["a", "b", "c"]
@@ -173,7 +175,7 @@ class FakeServices:
             raise UnknownNameError.among("corpus", name, ["a"])
         self.removed.append(name)
 
-    async def status(self, *, sight: Sight = EVERYTHING) -> ServiceStatus:
+    async def status(self, *, visibility: Visibility = EVERYTHING) -> ServiceStatus:
         store = Check(ok=self.ready, milliseconds=1.0, detail="" if self.ready else "the store is gone")
         checks = {"models": Check(ok=True, milliseconds=1.0), "store": store}
         return ServiceStatus(
@@ -181,7 +183,7 @@ class FakeServices:
             version="0",
             profile="embedded",
             started_at=START,
-            images=1 if sight.corpora is None else 0,
+            images=1 if visibility.corpora is None else 0,
             checks=checks,
         )
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine
 
-from lodestone.catalog import migrate
-from lodestone.catalog.engine import make_engine, use_write_ahead_log
+from lodestone.catalog.database import migrate
+from lodestone.catalog.database.engine import make_engine, use_write_ahead_log
 
 _Upgrade = Callable[[Engine], None]
 

@@ -8,7 +8,7 @@ from typing import Any
 from tests.support.models import model_context
 
 from lodestone.config.settings import IndexSettings, ModelSettings, ServeSettings, Settings, StoreSettings
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
 
 
 def settings_for(

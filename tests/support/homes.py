@@ -20,14 +20,14 @@ from tests.support.pictures import write_photos
 
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings, load_settings
-from lodestone.service import ServiceAddress, ServiceClient, read_address
+from lodestone.home.service_address import ServiceAddress, ServiceClient, read_address
 
 START_S = 180.0
 _SERVE = """
 import json, sys
 from lodestone.config.settings import load_settings
 from lodestone.errors import LodestoneError
-from lodestone_serve.run import serve_forever
+from lodestone_serve.hosting.run import serve_forever
 try:
     serve_forever(load_settings(json.loads(sys.argv[1])).settings, ready_callback=lambda url: print("ready", url, flush=True))
 except LodestoneError as error:
@@ -58,9 +58,9 @@ def write_pictures(folder: Path, *, drawn: int = 56) -> None:
 
 def index(settings: Settings, *paths: Path, corpus: str = "photos") -> None:
     """Index folders in this process; the home must not be served."""
-    from lodestone.indexing.report import IndexRequest
-    from lodestone.indexing.run import index_paths
-    from lodestone.runtime import Runtime
+    from lodestone.home.runtime import Runtime
+    from lodestone.indexing.run.index_run import index_paths
+    from lodestone.indexing.run.report import IndexRequest
 
     with Runtime.open(settings) as runtime:
         index_paths(runtime, IndexRequest(paths, corpus=corpus))

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import ImageRecord, ImageState, RunState
-from lodestone.indexing.changes import ChangeFinder
 from lodestone.indexing.faults import Faults
-from lodestone.indexing.mounts import Mounts
-from lodestone.indexing.progress import Meter, Stage, silent
-from lodestone.indexing.recaption import Recaptioner
-from lodestone.indexing.scopes import examine, scopes_of
+from lodestone.indexing.progress import Meter, RunStage, silent
+from lodestone.indexing.scan.caption_changes import Recaptioner
+from lodestone.indexing.scan.changes import ChangeFinder
+from lodestone.indexing.scan.mounts import Mounts
+from lodestone.indexing.scan.scan_scopes import examine, scopes_of
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Library:
         finder = ChangeFinder(
             self.catalog, run.run_id, Recaptioner(self.catalog, "captions"), Faults(), mounts=Mounts(self.record)
         )
-        finder.update(scopes, Meter(silent, Stage.DISCOVER), lambda _: None)
+        finder.update(scopes, Meter(silent, RunStage.DISCOVER), lambda _: None)
         self.catalog.finish_run(run.run_id, RunState.DONE)
         self.away = dict(finder.changes.away)
         self.counts = {kind: count for kind, count in finder.changes.counts.items() if count}

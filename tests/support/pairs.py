@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lodestone.backbones.base import BackboneOutputs, OutputKey
-from lodestone.learn.arrays import BACKBONES, unit
+from lodestone.spaces.bridge_arrays import BACKBONES, unit
 
 TEXT_DIM = 384
 TOPIC_DIM = 24

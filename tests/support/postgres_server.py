@@ -26,7 +26,7 @@ from sqlalchemy import Engine
 from tests.support.ports import free_ports
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.engine import make_engine
+from lodestone.catalog.database.engine import make_engine
 from lodestone.catalog.tables import metadata
 
 REQUIRE = "LODESTONE_REQUIRE_POSTGRES"

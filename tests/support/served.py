@@ -17,9 +17,9 @@ import uvicorn
 
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings
-from lodestone.service import ServiceAddress, ServiceClient
-from lodestone_serve.api import create_app
-from lodestone_serve.home_services import HomeServices
+from lodestone.home.service_address import ServiceAddress, ServiceClient
+from lodestone_serve.http.application import create_app
+from lodestone_serve.use_cases.home_services import HomeServices
 
 TOKEN = "a-token-of-tests"
 

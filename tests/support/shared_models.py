@@ -15,8 +15,8 @@ _SESSIONS = 8  # of these, the largest takes 90 MB
 @pytest.fixture(scope="session", autouse=True)
 def shared_models() -> Iterator[None]:
     """Sessions are safe to run from several threads, and weights are immutable: who shares them cannot tell."""
-    from lodestone.learn.artefact import BridgeWeights  # imports numpy, as the next does: not before its threads are set
     from lodestone.models import session
+    from lodestone.spaces.bridge_weights import BridgeWeights  # imports numpy, as the next does: not before its threads are set
 
     load = session.open_session
 

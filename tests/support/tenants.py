@@ -11,9 +11,9 @@ from tests.support.pictures import write_photos
 from lodestone.access.keys import ApiKey
 from lodestone.config.serve import AuthSettings, ServeSettings
 from lodestone.config.settings import Settings
-from lodestone.indexing.report import IndexRequest
-from lodestone.indexing.run import index_paths
-from lodestone.runtime import Runtime
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
 from lodestone_schemas.access import KeyRequest, Scope
 
 OWN, OTHER = "alpha", "zebrasecret"

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.learning import QueryRecord
-from lodestone.query.fusion import RankedList, mean_distance
-from lodestone.query.rescore import ALL_GUIDES
-from lodestone.query.trace import Trace
+from lodestone.catalog.use_records import QueryRecord
+from lodestone.query_log.trace import Trace
+from lodestone.retrieval.fusion import RankedList, mean_distance
+from lodestone.retrieval.rescoring import ALL_GUIDES
 from lodestone_schemas.api import ExplainedHit, QueryExplanation
 
 ENCODER = "words"

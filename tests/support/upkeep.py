@@ -14,11 +14,11 @@ from pathlib import Path
 from tests.support.home import settings_for
 
 from lodestone.config.settings import Settings
-from lodestone.directories.watch import Patience
+from lodestone.directories.watch import WatchDelays
 from lodestone_schemas.api import SearchRequest
-from lodestone_serve.home_services import HomeServices
+from lodestone_serve.use_cases.home_services import HomeServices
 
-IMPATIENT = Patience(quiet=0.3, longest=5.0, look=0.2)
+IMPATIENT = WatchDelays(quiet=0.3, longest=5.0, look=0.2)
 _WAIT_S = 120.0
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 from lodestone_cli.progress import shown_progress
-from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,7 +35,7 @@ def create(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Add a snapshot: catalog, embeddings, what was learnt. Only new files are copied. Indexing and searching may go on."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone backup create") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone backup create") as session:
         from lodestone.backup.create import create_backup
         from lodestone.files.area import FileArea
 
@@ -66,7 +66,7 @@ def create(
 @app.command("list")
 def list_(where: _Where, output: OutputOption = Output.HUMAN) -> None:
     """List the snapshots of a backup, oldest first."""
-    with Session(output=output) as session:
+    with CommandContext(output=output) as session:
         from lodestone.backup.snapshots import snapshots
         from lodestone.files.area import FileArea
 
@@ -93,7 +93,7 @@ def verify(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Read every file of a snapshot and compare it with its checksum."""
-    with Session(output=output) as session:
+    with CommandContext(output=output) as session:
         from lodestone.backup.verify import verify_backup
         from lodestone.errors import EmbeddingsDamagedError
         from lodestone.files.area import FileArea
@@ -128,7 +128,7 @@ def restore(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Fill an empty home from a snapshot, and load its vectors. No picture is read and no model runs."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone backup restore") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone backup restore") as session:
         from lodestone.backup.restore import restore_backup
         from lodestone.files.area import FileArea
 
@@ -137,7 +137,7 @@ def restore(
             report = restore_backup(runtime, FileArea.at(where), name=snapshot, new_id=new_id, progress=progress)
             points = None
             if load and report.images:
-                from lodestone.indexing.sync import sync
+                from lodestone.indexing.sync.collections import sync
 
                 points = sum(one.points for one in sync(runtime, progress=progress).collections)
 
@@ -173,7 +173,7 @@ def prune(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Delete old snapshots and the files that only they need. Not while a backup is being made."""
-    with Session(output=output) as session:
+    with CommandContext(output=output) as session:
         from lodestone.backup.verify import prune_backup
         from lodestone.files.area import FileArea
 

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +25,7 @@ def show(home: HomeOption = None, profile: ProfileOption = None, output: OutputO
     """Print every effective setting with its source. Secrets are masked."""
     from lodestone.config.settings import config_path, flatten
 
-    with Session(home=home, profile=profile, output=output) as session:
+    with CommandContext(home=home, profile=profile, output=output) as session:
         values = flatten(session.loaded.settings.model_dump(mode="json"))
         rows = {name: {"value": value, "source": session.loaded.sources.get(name, "default")} for name, value in values.items()}
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.naming import corpora_of
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,7 @@ app = typer.Typer(help="Collections of pictures that were indexed under one name
 @app.command("list")
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """List corpora with their folders and counts."""
-    with Session(home=home, profile=profile, output=output, away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
         infos = _corpora(session)
 
         def human(console: Console) -> None:
@@ -47,7 +47,7 @@ def remove(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Forget a corpus: catalog, embeddings, vectors and thumbnails. The pictures themselves are not touched."""
-    with Session(home=home, profile=profile, output=output, away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
         images = _images(session, name)
         if not yes:
             typer.confirm(f"Forget {images:,} pictures of {name!r}? Your files stay where they are.", abort=True, err=True)
@@ -55,7 +55,7 @@ def remove(
         if client:
             client.remove_corpus(name)
         else:
-            from lodestone.indexing.remove import remove_corpus
+            from lodestone.indexing.run.remove import remove_corpus
 
             remove_corpus(session.runtime, name)
 
@@ -65,8 +65,8 @@ def remove(
         session.emit({"removed": name, "images": images}, human)
 
 
-def _corpora(session: Session) -> list[CorpusInfo]:
-    from lodestone.catalog.overview import corpus_overview
+def _corpora(session: CommandContext) -> list[CorpusInfo]:
+    from lodestone.catalog.pictures.overview import corpus_overview
 
     if session.remote is not None:
         return list(session.remote.iter_corpora())
@@ -74,9 +74,9 @@ def _corpora(session: Session) -> list[CorpusInfo]:
     return [corpus_overview(catalog, corpus) for corpus in corpora_of(catalog)]
 
 
-def _images(session: Session, name: str) -> int:
+def _images(session: CommandContext, name: str) -> int:
     """How many pictures the corpus has."""
-    from lodestone.catalog.overview import corpus_overview
+    from lodestone.catalog.pictures.overview import corpus_overview
     from lodestone.errors import UnknownNameError
 
     if session.remote is None:

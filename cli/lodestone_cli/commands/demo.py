@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lodestone_cli.command_context import CommandContext
 from lodestone_cli.naming import corpora_of
 from lodestone_cli.options import HomeOption, Output, OutputOption
-from lodestone_cli.session import Session
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +32,7 @@ def demo(
         import platformdirs
 
         home = platformdirs.user_cache_path("lodestone", appauthor=False) / "demo-home"
-    with Session(home=home, output=output, purpose="lodestone demo") as session:
+    with CommandContext(home=home, output=output, purpose="lodestone demo") as session:
         from lodestone_cli.progress import shown_progress
 
         if folder is not None:
@@ -50,7 +50,7 @@ def demo(
         session.emit(report.as_dict(), human)
 
 
-def _require_demo_home(session: Session) -> None:
+def _require_demo_home(session: CommandContext) -> None:
     """The demonstration replaces the bridge and adds corpora: not in a home with anything else."""
     from lodestone.catalog.catalog import Catalog
     from lodestone.config.home import Home
@@ -73,7 +73,7 @@ def _require_demo_home(session: Session) -> None:
         )
 
 
-def _own_folder(session: Session, folder: Path) -> None:
+def _own_folder(session: CommandContext, folder: Path) -> None:
     from lodestone_cli.progress import shown_progress
     from lodestone_jobs.index import run_index
 
@@ -87,7 +87,7 @@ def _own_folder(session: Session, folder: Path) -> None:
     session.emit(report.as_dict(), human)
 
 
-def _how_to_ask(session: Session) -> str:
+def _how_to_ask(session: CommandContext) -> str:
     """The line to type next: with the home, where it is not the default one."""
     sources = session.loaded.sources
     home = f"--home {session.loaded.settings.home} " if sources.get("home") != "default" else ""

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.directory_backend import shelf_of
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, printable
-from lodestone_cli.shelves import shelf_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,7 +34,7 @@ def add(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Add a folder and index it: in the background while the service runs, else here."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone directory add", away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory add", away=True) as session:
         told = shelf_of(session).add(path, corpus=corpus, watch=watch, index=index)
 
         def human(console: Console) -> None:
@@ -52,7 +52,7 @@ def add(
 @app.command("list")
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """List all directories with what can be found of each."""
-    with Session(home=home, profile=profile, output=output, away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
         told = shelf_of(session).every()
 
         def human(console: Console) -> None:
@@ -84,7 +84,7 @@ def describe(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show one directory: its pictures, what waits, what failed, and the last runs of its corpus."""
-    with Session(home=home, profile=profile, output=output, away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
         shelf = shelf_of(session)
         told = shelf.find(directory, corpus)
         told["runs"] = shelf.runs(told)
@@ -137,7 +137,7 @@ def index_(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Bring it up to date: in the background while the service runs, else here."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone directory index", away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory index", away=True) as session:
         shelf = shelf_of(session)
         told = shelf.index(shelf.find(directory, corpus))
         session.emit(told, lambda console: _print(console, told))
@@ -146,7 +146,7 @@ def index_(
 @app.command()
 def jobs(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Show what the service indexes in the background: going on, waiting, and ended last."""
-    with Session(home=home, profile=profile, output=output, away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
         client = session.remote or session.service()
         found: list[JobInfo] = client.jobs().jobs if client else []
 
@@ -171,7 +171,7 @@ def remove(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Forget a directory: its vectors, thumbnails and catalog rows. The pictures themselves are not touched."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone directory remove", away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory remove", away=True) as session:
         shelf = shelf_of(session)
         told = shelf.find(directory, corpus)
         if not yes:
@@ -188,7 +188,7 @@ def remove(
 
 
 def _switch(directory: str, corpus: str | None, *, home: Any, profile: Any, output: Output, **change: bool) -> None:  # noqa: ANN401 - Typer's
-    with Session(home=home, profile=profile, output=output, purpose="lodestone directory", away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory", away=True) as session:
         shelf = shelf_of(session)
         told = shelf.change(shelf.find(directory, corpus), **change)
         session.emit(told, lambda console: _print(console, told))

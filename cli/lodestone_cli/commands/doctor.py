@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import typer
 
 from lodestone.errors import LodestoneError
+from lodestone_cli.command_context import CommandContext
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +25,7 @@ _PACKAGES = ("torch", "onnxruntime", "ray", "qdrant-client", "qdrant-edge-py", "
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """One thing that was looked at."""
 
     name: str
@@ -36,7 +36,7 @@ class Check:
 
 def doctor(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Look at packages, models, the home, the store and the service. Exit code 1 when something is wrong."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone doctor") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone doctor") as session:
         checks = [_python(), *(_package(name) for name in _PACKAGES)]
         checks += [_try("home", lambda: _home(session)), _try("disk", lambda: _disk(session))]
         checks += [_try("text encoder", lambda: _text_encoder(session)), _try("image models", lambda: _backbones(session))]
@@ -57,27 +57,27 @@ def doctor(home: HomeOption = None, profile: ProfileOption = None, output: Outpu
         raise typer.Exit(1)
 
 
-def _try(name: str, look: Callable[[], str]) -> Check:
+def _try(name: str, look: Callable[[], str]) -> DoctorCheck:
     """A finding, or the error that looking raised."""
     try:
-        return Check(name, True, look())
+        return DoctorCheck(name, True, look())
     except LodestoneError as error:
-        return Check(name, False, f"{error.message} [{error.code}]", error.hint)
+        return DoctorCheck(name, False, f"{error.message} [{error.code}]", error.hint)
 
 
-def _python() -> Check:
+def _python() -> DoctorCheck:
     found = f"{platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    return Check("python", sys.version_info >= (3, 11), found)
+    return DoctorCheck("python", sys.version_info >= (3, 11), found)
 
 
-def _package(name: str) -> Check:
+def _package(name: str) -> DoctorCheck:
     try:
-        return Check(name, True, version(name))
+        return DoctorCheck(name, True, version(name))
     except PackageNotFoundError:
-        return Check(name, False, "not installed", f"pip install {name}")
+        return DoctorCheck(name, False, "not installed", f"pip install {name}")
 
 
-def _home(session: Session) -> str:
+def _home(session: CommandContext) -> str:
     from lodestone.config.home import home_of
 
     home = home_of(session.loaded.settings)
@@ -87,13 +87,13 @@ def _home(session: Session) -> str:
     return str(home.path)
 
 
-def _has_home(session: Session) -> bool:
+def _has_home(session: CommandContext) -> bool:
     from lodestone.config.home import home_of
 
     return home_of(session.loaded.settings).exists()
 
 
-def _disk(session: Session) -> str:
+def _disk(session: CommandContext) -> str:
     from lodestone.errors import OutOfSpaceError
 
     place = session.loaded.settings.home
@@ -105,14 +105,14 @@ def _disk(session: Session) -> str:
     return f"{free >> 30} GB free"
 
 
-def _text_encoder(session: Session) -> str:
+def _text_encoder(session: CommandContext) -> str:
     encoder = session.runtime.text_encoder
     encoder.warm_up()
     dim = encoder.encode(["a red bicycle"]).shape[1]
     return f"{encoder.name} {encoder.version}, {dim} dimensions"
 
 
-def _backbones(session: Session) -> str:
+def _backbones(session: CommandContext) -> str:
     found = []
     for backbone in session.runtime.backbones():
         backbone.warm_up()
@@ -120,14 +120,14 @@ def _backbones(session: Session) -> str:
     return ", ".join(found)
 
 
-def _catalog(session: Session) -> str:
+def _catalog(session: CommandContext) -> str:
     if not _has_home(session):
         return "none yet"
     session.runtime.catalog.ping()
     return session.runtime.catalog.url
 
 
-def _store(session: Session) -> str:
+def _store(session: CommandContext) -> str:
     if not _has_home(session):
         return "none yet"
     if session.loaded.settings.store.kind == "edge" and session.service():
@@ -138,9 +138,9 @@ def _store(session: Session) -> str:
     return f"{facts.engine} {facts.version}, {len(store.collections())} collections"
 
 
-def _consistency(session: Session) -> list[Check]:
+def _consistency(session: CommandContext) -> list[DoctorCheck]:
     """Do files, catalog, stored embeddings and collections tell the same story?"""
-    from lodestone.indexing.repair import examine_home
+    from lodestone.indexing.sync.repair import examine_home
 
     remedies = {
         "sync": "lodestone index on any folder, or lodestone serve: it is loaded again, no picture is read",
@@ -154,13 +154,13 @@ def _consistency(session: Session) -> list[Check]:
         served = session.loaded.settings.store.kind == "edge" and session.service() is not None
         found = examine_home(session.runtime, store=not served)
     except LodestoneError as error:
-        return [Check("consistency", False, f"{error.message} [{error.code}]", error.hint)]
+        return [DoctorCheck("consistency", False, f"{error.message} [{error.code}]", error.hint)]
     if found.ok:
         left_out = " (the service looks after its store)" if served else ""
-        return [Check("consistency", True, f"files, catalog and embeddings fit{left_out}" if served else "all fits")]
-    return [Check("consistency", False, f"{one.part}: {one.what}", remedies[one.remedy]) for one in found.findings]
+        return [DoctorCheck("consistency", True, f"files, catalog and embeddings fit{left_out}" if served else "all fits")]
+    return [DoctorCheck("consistency", False, f"{one.part}: {one.what}", remedies[one.remedy]) for one in found.findings]
 
 
-def _service(session: Session) -> str:
+def _service(session: CommandContext) -> str:
     client = session.service()
     return client.address.url if client else "not running (lodestone serve)"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.naming import corpora_of, require_home
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,7 +45,7 @@ def find(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Find files of equal content, and pictures that look alike; `lodestone search --collapse` then shows one of each."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone duplicates find") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone duplicates find") as session:
         require_home(session)
         from lodestone.duplicates.find import find_duplicates, find_exact
 
@@ -91,7 +91,7 @@ def list_command(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """List the groups that were found last."""
-    with Session(home=home, profile=profile, output=output) as session:
+    with CommandContext(home=home, profile=profile, output=output) as session:
         require_home(session)
         from lodestone.duplicates.find import list_groups
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.naming import corpora_of, counted
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,7 +32,7 @@ def show(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show where the embeddings are, and what each part of them takes."""
-    with Session(home=home, profile=profile, output=output) as session:
+    with CommandContext(home=home, profile=profile, output=output) as session:
         runtime = session.runtime
         corpus_id = None if corpus is None else runtime.catalog.corpus(corpus).corpus_id
         usage = runtime.catalog.part_usage(corpus_id)
@@ -65,8 +65,8 @@ def compact(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Rewrite slices that hold rows of changed and vanished pictures, and join small ones. Searches are not affected."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone embeddings compact") as session:
-        from lodestone.indexing.compact import compact_corpus
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone embeddings compact") as session:
+        from lodestone.indexing.run.compact import compact_corpus
 
         runtime = session.runtime
         names = [corpus] if corpus else [known.name for known in corpora_of(runtime.catalog)]
@@ -90,7 +90,7 @@ def verify(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Compare the files with what the catalog has of them. Damaged ones are made again by the next `lodestone index`."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone embeddings verify") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone embeddings verify") as session:
         from lodestone.embeddings.audit import damaged_parts
 
         runtime = session.runtime

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone.evaluation.datasets.registry import BENCHMARKS
+from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.options import Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from lodestone.evaluation.datasets.base import EvalSet
     from lodestone.evaluation.report import Comparison, EvalReport
     from lodestone.evaluation.run import EvalOptions
+    from lodestone.home.runtime import Runtime
     from lodestone.indexing.progress import Progress
-    from lodestone.indexing.report import IndexReport
-    from lodestone.runtime import Runtime
+    from lodestone.indexing.run.report import IndexReport
 
 _LINE_SECONDS = 5.0  # between lines of progress where there is no terminal
 _REMARKS = 3  # shown of a configuration
@@ -105,14 +105,14 @@ def _evaluate(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     name = str(context.info_name)
-    with Session(home=home, profile=profile, output=output, purpose="lodestone eval") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone eval") as session:
         from lodestone.evaluation.datasets.registry import read_benchmark
         from lodestone.evaluation.run import EvalOptions
-        from lodestone.evaluation.selection import Selection, select
+        from lodestone.evaluation.selection import QuerySelection, select
 
         report = report.expanduser() if report else None
         _check_report(report, plots=plots)
-        selection = Selection(limit=limit, sample=sample, captioned=captioned, seed=seed)
+        selection = QuerySelection(limit=limit, sample=sample, captioned=captioned, seed=seed)
         options = EvalOptions(
             selection=selection,
             run=_names(run),
@@ -139,7 +139,7 @@ def _compare(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Compare two runs, query by query, in the configurations that both have."""
-    with Session(output=output, purpose="lodestone eval compare") as session:
+    with CommandContext(output=output, purpose="lodestone eval compare") as session:
         from lodestone.evaluation.report import compare_reports, differences, load_report
 
         first, second = load_report(before.expanduser()), load_report(after.expanduser())
@@ -158,10 +158,10 @@ for _name, _benchmark in BENCHMARKS.items():
     app.command(_name, help=_benchmark.about)(_evaluate)
 
 
-def _run(session: Session, evalset: EvalSet, options: EvalOptions, home: Path) -> EvalReport:
+def _run(session: CommandContext, evalset: EvalSet, options: EvalOptions, home: Path) -> EvalReport:
     from lodestone.evaluation.run import evaluate, evaluation_settings
     from lodestone.evaluation.staging import index_set
-    from lodestone.runtime import Runtime
+    from lodestone.home.runtime import Runtime
     from lodestone_cli.progress import shown_progress
 
     settings = evaluation_settings(session.loaded.settings, home, temporary=options.temporary)
@@ -189,7 +189,7 @@ def _home(home: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _asking(session: Session) -> Iterator[Told]:
+def _asking(session: CommandContext) -> Iterator[Told]:
     """One bar a configuration on a terminal; some lines elsewhere."""
     console = session.messages
     if not console.is_terminal:

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import ModelUnavailableError, StoreLockedError, UnknownNameError
+from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.naming import require_home
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import Console
 
-    from lodestone.generators.asking import Engine
     from lodestone.generators.base import GuideRequest
+    from lodestone.generators.engine_call import Engine
     from lodestone.generators.trial import Trial
     from lodestone_schemas.api import EngineList
 
@@ -34,7 +34,7 @@ _LOOKED_AT = 1_000  # pictures whose captions are looked through for one to try
 @app.command("list")
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """List the engines in the order in which they are asked, with what they cost and whether they fail."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone generator", away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator", away=True) as session:
         client = session.remote or session.service()
         engines = client.generators() if client else session.runtime.hub.status()
         away = session.remote is not None  # then nobody says which are asked by default
@@ -47,7 +47,7 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
 @app.command()
 def describe(name: _Name, home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Show one engine as it is configured. A key is never shown, only where it is read from."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone generator") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator") as session:
         facts = _described(session, name)
 
         def human(console: Console) -> None:
@@ -67,10 +67,10 @@ def try_(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Ask one engine for one picture, which may cost what it charges, and say how that went."""
-    from lodestone.query.plan import normalise_query
+    from lodestone.query.resolve import normalise_query
 
     words = None if words is None else normalise_query(words)
-    with Session(home=home, profile=profile, output=output, purpose="lodestone generator test") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator test") as session:
         trial = asyncio.run(_tried(session, name, words))
         if trial.outcome in {"error", "timeout"}:
             hint = trial.hint or f"lodestone generator describe {name}"
@@ -101,7 +101,7 @@ def order(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Set the order of engines: later ones fill what the earlier ones did not give. Engines not named come last."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone generator") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator") as session:
         known = session.runtime.engine_names()
         for name in names:
             if name not in known:
@@ -116,7 +116,7 @@ def order(
 
 
 def _switch(name: str, home: Path | None, profile: str | None, output: Output, *, enabled: bool) -> None:
-    with Session(home=home, profile=profile, output=output, purpose="lodestone generator") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator") as session:
         known = session.runtime.engine_names()
         if name not in known:
             raise UnknownNameError.among("generator", name, known)
@@ -130,13 +130,13 @@ def _switch(name: str, home: Path | None, profile: str | None, output: Output, *
         session.emit({"name": name, "enabled": enabled}, lambda console: console.print(printable(said), markup=False))
 
 
-def _asked_by_default(session: Session) -> tuple[str, ...]:
+def _asked_by_default(session: CommandContext) -> tuple[str, ...]:
     """Engines that a query asks which names none."""
     named = session.runtime.settings.query.generators
     return tuple(session.runtime.profile.generators if named is None else named)
 
 
-def _enabled(session: Session, name: str) -> bool:
+def _enabled(session: CommandContext, name: str) -> bool:
     """As `Hub.enabled`, without engines: their settings may be what is to be mended."""
     runtime = session.runtime
     state = runtime.catalog.engine_states().get(name)
@@ -144,14 +144,14 @@ def _enabled(session: Session, name: str) -> bool:
     return (configured is None or configured.enabled) if state is None or state.enabled is None else state.enabled
 
 
-def _engine(session: Session, name: str) -> Engine:
+def _engine(session: CommandContext, name: str) -> Engine:
     engines = session.runtime.hub.engines
     if name not in engines:
         raise UnknownNameError.among("generator", name, list(engines))
     return engines[name]
 
 
-def _described(session: Session, name: str) -> dict[str, Any]:
+def _described(session: CommandContext, name: str) -> dict[str, Any]:
     import httpx
 
     from lodestone.generators.http_guard import shown
@@ -168,7 +168,7 @@ def _described(session: Session, name: str) -> dict[str, Any]:
     return facts
 
 
-async def _tried(session: Session, name: str, words: str | None) -> Trial:
+async def _tried(session: CommandContext, name: str, words: str | None) -> Trial:
     from lodestone.generators.base import GuideRequest
     from lodestone.generators.trial import try_engine
 
@@ -184,11 +184,11 @@ async def _tried(session: Session, name: str, words: str | None) -> Trial:
         await session.runtime.close_hub()
 
 
-def _is_of_collection(session: Session, name: str) -> bool:
+def _is_of_collection(session: CommandContext, name: str) -> bool:
     return _engine(session, name).settings.kind in _OF_COLLECTION
 
 
-def _of_collection(session: Session, engine: Engine, words: str | None) -> GuideRequest:
+def _of_collection(session: CommandContext, engine: Engine, words: str | None) -> GuideRequest:
     """What a search would ask: the words' vectors, and the collections that guides are made of. Blocking."""
     from lodestone.generators.base import GuideRequest
 
@@ -209,7 +209,7 @@ def _of_collection(session: Session, engine: Engine, words: str | None) -> Guide
     return GuideRequest(words, words, 1, size=engine.settings.size, text_vectors=vectors, collections=collections)
 
 
-def _some_caption(session: Session) -> str | None:
+def _some_caption(session: CommandContext) -> str | None:
     from itertools import islice
 
     catalog = session.runtime.catalog

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone.errors import InvalidRequestError
+from lodestone_cli.command_context import CommandContext
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.indexing.report import IndexReport
+    from lodestone.indexing.run.report import IndexReport
 
 _CLUSTER = "On a Ray cluster"
 
@@ -84,7 +84,7 @@ def index(
         "cpus_per_actor": cpus_per_actor,
     }
     flags = {"index": {"workers": workers, "executor": executor}, "cluster": cluster}
-    with Session(home=home, profile=profile, output=output, purpose="lodestone index", flags=flags) as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone index", flags=flags) as session:
         from lodestone_cli.progress import shown_progress
         from lodestone_cli.stopping import stopped_by_signals
         from lodestone_jobs.index import run_index

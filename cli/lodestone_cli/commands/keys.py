@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from lodestone.errors import InvalidRequestError
+from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.naming import require_home
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,7 +44,7 @@ def create(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Make a key. It is shown this once: what is kept is a digest."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
         from lodestone.access.keys import ApiKey
         from lodestone_schemas.access import KeyRequest
 
@@ -64,7 +64,7 @@ def create(
 @app.command("list")
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """List the keys, newest first; also those that are not valid any more."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
         keys = session.runtime.catalog.keys(0, _LISTED) if session.runtime.home.exists() else []
 
         def human(console: Console) -> None:
@@ -79,7 +79,7 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
 @app.command()
 def revoke(key_id: _KeyId, home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """End a key; every service that uses this home refuses it within five seconds."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
         require_home(session)
         key = session.runtime.catalog.revoke_key(key_id)
         session.emit(key.info().model_dump(mode="json"), lambda console: console.print(printable(_line(key)), markup=False))
@@ -95,13 +95,13 @@ def rotate(
 ) -> None:
     """Put a new key in a key's place, with the same rights. Its holder keeps their queries and limits."""
     until = datetime.now(UTC) + timedelta(seconds=_seconds(overlap))
-    with Session(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
         require_home(session)
         key, written = session.runtime.catalog.rotate_key(key_id, until=until)
         _emit_new(session, key, written)
 
 
-def _emit_new(session: Session, key: ApiKey, written: str) -> None:
+def _emit_new(session: CommandContext, key: ApiKey, written: str) -> None:
     def human(console: Console) -> None:
         console.print(written, markup=False)
         session.messages.print(printable(_line(key)), markup=False)

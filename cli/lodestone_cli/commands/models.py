@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError
+from lodestone_cli.command_context import CommandContext
 from lodestone_cli.naming import require_home
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.indexing.executors import ExecutorFactory
+    from lodestone.indexing.embed.executors import ExecutorFactory
     from lodestone.indexing.progress import Progress
     from lodestone.swap.report import SwapReport
     from lodestone.swap.swapping import Swapper
@@ -30,7 +30,7 @@ def _group() -> None:
 @app.command("list")
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Spaces, what they are made of, and what they could be made of instead."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone models list") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone models list") as session:
         from lodestone.swap.overview import models_overview
 
         found = models_overview(session.runtime)
@@ -78,7 +78,7 @@ def swap(
     if to is not None and space is None:
         raise InvalidRequestError(f"which space shall be made of {to!r}?", hint="--space SPACE; see lodestone models list")
     flags = {"index": {"executor": executor}}
-    with Session(home=home, profile=profile, output=output, purpose="lodestone models swap", flags=flags) as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone models swap", flags=flags) as session:
         from lodestone.swap.overview import swap_reports
         from lodestone_cli.progress import shown_progress
         from lodestone_jobs.pools import ray_pool
@@ -94,7 +94,7 @@ def swap(
         session.emit(report.as_dict(), lambda console: _print(console, report))
 
 
-def _swapper(session: Session, pool: ExecutorFactory, progress: Progress, *, local: bool, leave_out: bool) -> Swapper:
+def _swapper(session: CommandContext, pool: ExecutorFactory, progress: Progress, *, local: bool, leave_out: bool) -> Swapper:
     from lodestone.swap.swapping import Swapper
     from lodestone_jobs.index import through
     from lodestone_schemas.swaps import ShadowRequest

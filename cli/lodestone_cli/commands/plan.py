@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lodestone_cli.command_context import CommandContext
 from lodestone_cli.options import Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session
 from lodestone_schemas.collections import Quantization
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lodestone.config.settings import Settings
     from lodestone.planner.capacity import Cluster, Plan
     from lodestone.planner.rates import Gpu, Rates
-    from lodestone.planner.remembered import Remembered
+    from lodestone.planner.remembered import RateRecord
     from lodestone.planner.simulate import Simulated
     from lodestone.planner.workload import Workload
 
@@ -31,7 +31,7 @@ _STORE = "Vector store"
 _USE = "Queries and failures"
 
 
-class Source(StrEnum):
+class PlanSource(StrEnum):
     """Where the pictures lie."""
 
     FILES = "files"
@@ -47,8 +47,8 @@ def plan(
         float | None, typer.Option("--mb", help="Mean size of a file; default .25 a megapixel.", show_default=False)
     ] = None,
     source: Annotated[
-        Source, typer.Option("--source", help="files: disks and mounts; objects: S3 and the like.")
-    ] = Source.FILES,
+        PlanSource, typer.Option("--source", help="files: disks and mounts; objects: S3 and the like.")
+    ] = PlanSource.FILES,
     here: Annotated[
         Path | None,
         typer.Option("--here", help="Measure this machine on pictures of this folder: a minute or two.", show_default=False),
@@ -130,7 +130,7 @@ def plan(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Plan machines, hours, memory and disk for a collection. Figures that are guesses are listed as such."""
-    with Session(profile=profile, output=output, purpose="lodestone plan") as session:
+    with CommandContext(profile=profile, output=output, purpose="lodestone plan") as session:
         from lodestone.config.own_profiles import choose_profile
         from lodestone.config.store import CLUSTER_REPLICATION
         from lodestone.planner.advice import assumptions, cards_within
@@ -156,7 +156,7 @@ def plan(
             quantization=quantization,
             replication=replication or settings.store.replication or 1,
             queries_per_second=qps,
-            objects=source is Source.OBJECTS,
+            objects=source is PlanSource.OBJECTS,
             thumbnail_px=settings.index.thumbnail_px,
             **({} if guides is None else {"guides": guides}),
         )
@@ -237,7 +237,7 @@ def _cores_here() -> int:
     return cores()
 
 
-def _measured(settings: Settings, here: Path | None, now: datetime) -> Remembered | None:
+def _measured(settings: Settings, here: Path | None, now: datetime) -> RateRecord | None:
     """What this machine does with the profile's models: measured now, or at some time before."""
     from lodestone.planner.remembered import recall, remember
 
@@ -252,7 +252,7 @@ def _measured(settings: Settings, here: Path | None, now: datetime) -> Remembere
     return remember(settings.home, found, profile=settings.profile, now=now)
 
 
-def _seconds_here(settings: Settings, measured: Remembered, workload: Workload, rates: Rates) -> float | None:
+def _seconds_here(settings: Settings, measured: RateRecord, workload: Workload, rates: Rates) -> float | None:
     """How long a first run takes on this machine; None for pictures of another size than the measured ones."""
     from lodestone.planner.capacity import build_core_seconds
 
@@ -298,7 +298,7 @@ def _facts(
     cluster: Cluster,
     made: Plan,
     rates: Rates,
-    measured: Remembered | None,
+    measured: RateRecord | None,
     simulated: tuple[Simulated, ...],
 ) -> dict[str, Any]:
     from lodestone.planner.rates import MODELS, TIMM

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.command_context import CommandContext, is_text, printable
 from lodestone_cli.naming import checked, counted, first_few, paths_of, require_home, short
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
-from lodestone_cli.recorded import Recorded, ask_recorded, load_recorded, picture_of
-from lodestone_cli.session import Session, is_text, printable
+from lodestone_cli.recorded import RecordedAnswer, ask_recorded, load_recorded, picture_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
 
-    from lodestone.query.trace import Trace
+    from lodestone.query_log.trace import Trace
     from lodestone_schemas.api import FeedbackResult, QueryPage, ReplayResult
 
 _RecordedOption = Annotated[
@@ -43,9 +43,9 @@ def explain(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show how a query was answered: plan, gate, guides, weights, and what put each picture where it stands."""
-    with Session(home=home, profile=profile, output=output, away=True) as session:
-        from lodestone.query.explain import explain as explanation_of
+    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
         from lodestone.query.history import query_page
+        from lodestone.query_log.explain import explain as explanation_of
         from lodestone_cli.explanation import print_explanation
 
         require_home(session)
@@ -75,7 +75,7 @@ def replay(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Make a recorded query's ranking once more. From its record it is the same ranking, whatever changed since."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone replay", away=not local) as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone replay", away=not local) as session:
         require_home(session)
         recorded, result = _replayed(session, query_id, fresh=fresh, local=local)
         paths = paths_of(session, result.moved[:_MOVED])
@@ -98,7 +98,7 @@ def feedback(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Say which pictures of an answer were right: spaces that ranked them well are trusted more for such queries."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone feedback", away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone feedback", away=True) as session:
         from lodestone_schemas.api import FeedbackRequest
 
         if not relevant and not irrelevant:
@@ -108,9 +108,9 @@ def feedback(
         require_home(session)
         remote = session.remote
         if remote is not None:
-            recorded = Recorded.of_explanation(ask_recorded(remote, query_id))
+            recorded = RecordedAnswer.of_explanation(ask_recorded(remote, query_id))
         else:
-            recorded = Recorded.of_trace(load_recorded(session, query_id))
+            recorded = RecordedAnswer.of_trace(load_recorded(session, query_id))
         request = checked(
             lambda: FeedbackRequest(
                 query_id=recorded.query_id,
@@ -127,21 +127,23 @@ def feedback(
         session.emit(result.model_dump(mode="json"), lambda console: _print_feedback(console, recorded, result, judged))
 
 
-def _replayed(session: Session, query_id: str | None, *, fresh: bool, local: bool) -> tuple[Recorded, ReplayResult]:
-    from lodestone.query.replay import replay as replayed
+def _replayed(
+    session: CommandContext, query_id: str | None, *, fresh: bool, local: bool
+) -> tuple[RecordedAnswer, ReplayResult]:
+    from lodestone.query_log.replay import replay as replayed
 
     if session.remote is not None:
-        recorded = Recorded.of_explanation(ask_recorded(session.remote, query_id))
+        recorded = RecordedAnswer.of_explanation(ask_recorded(session.remote, query_id))
         return recorded, session.remote.replay(recorded.query_id, fresh=fresh)
     trace = load_recorded(session, query_id)
-    recorded = Recorded.of_trace(trace)
+    recorded = RecordedAnswer.of_trace(trace)
     if not fresh:
         return recorded, replayed(trace)
     client = None if local else session.service()
     return recorded, client.replay(trace.query_id, fresh=True) if client else asyncio.run(_again(session, trace))
 
 
-async def _again(session: Session, trace: Trace) -> ReplayResult:
+async def _again(session: CommandContext, trace: Trace) -> ReplayResult:
     from lodestone.query.history import ask_again
 
     engine = session.runtime.engine()
@@ -159,7 +161,7 @@ def _add_paths(hits: list[dict[str, Any]], paths: Mapping[str, str]) -> None:
             hit["path"] = path
 
 
-def _save_guides(session: Session, query_id: str, guide_ids: list[str], folder: Path) -> None:
+def _save_guides(session: CommandContext, query_id: str, guide_ids: list[str], folder: Path) -> None:
     saved = 0
     for guide_id in guide_ids:
         try:
@@ -176,7 +178,7 @@ def _save_guides(session: Session, query_id: str, guide_ids: list[str], folder: 
     session.messages.print(printable(f"saved {counted(saved, 'picture')} of guides in {folder}"), markup=False)
 
 
-def _guide_picture(session: Session, query_id: str, guide_id: str) -> bytes:
+def _guide_picture(session: CommandContext, query_id: str, guide_id: str) -> bytes:
     from lodestone.query.history import guide_picture
 
     if session.remote is not None:
@@ -206,7 +208,7 @@ def _print_history(console: Console, page: QueryPage) -> None:
 _KINDS = {"similar": "like an indexed picture", "picture": "like a picture"}
 
 
-def _print_replay(console: Console, recorded: Recorded, result: ReplayResult, paths: Mapping[str, str]) -> None:
+def _print_replay(console: Console, recorded: RecordedAnswer, result: ReplayResult, paths: Mapping[str, str]) -> None:
     source = "the collection of now" if result.fresh else "its record"
     console.print(
         printable(f"{recorded.text or _KINDS.get(recorded.kind, recorded.kind)}  {short(recorded.query_id)}"), markup=False
@@ -229,7 +231,7 @@ def _print_replay(console: Console, recorded: Recorded, result: ReplayResult, pa
         console.print(f"{'':>12} and {len(result.moved) - _MOVED} more", style="dim")
 
 
-def _print_feedback(console: Console, recorded: Recorded, result: FeedbackResult, judged: set[str]) -> None:
+def _print_feedback(console: Console, recorded: RecordedAnswer, result: FeedbackResult, judged: set[str]) -> None:
     from rich.table import Table
 
     unknown = [one for one in result.ignored if one in judged]

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.naming import corpora_of, id_among, is_id
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lodestone.catalog.catalog import Catalog
     from lodestone.catalog.records import Run, SliceAttempt
-    from lodestone.client import Lodestone
+    from lodestone_client import Lodestone
     from lodestone_schemas.runs import RunInfo
 
 app = typer.Typer(help="Index runs: list, show, cancel, try failures again.", no_args_is_help=True)
@@ -43,7 +43,7 @@ def list_(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """List runs, newest first."""
-    with Session(home=home, output=output, away=True) as session:
+    with CommandContext(home=home, output=output, away=True) as session:
         if session.remote is not None:
             wanted = _state(state)
             found = session.remote.iter_runs(corpus=corpus, state=None if wanted is None else wanted.value)
@@ -64,7 +64,7 @@ def show(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show one run: what was asked for, what became of it, its tries at slices and its failures."""
-    with Session(home=home, output=output, away=True) as session:
+    with CommandContext(home=home, output=output, away=True) as session:
         if session.remote is not None:
             told = _told(session.remote.run(_run_of(session.remote, run).run_id))
             told |= {"request": {}, "attempts": []}
@@ -85,7 +85,7 @@ def show(
 @app.command()
 def cancel(run: RunArgument = None, home: HomeOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Ask a running run to stop. It stops within seconds, keeps what it finished, and can be resumed."""
-    with Session(home=home, output=output, away=True) as session:
+    with CommandContext(home=home, output=output, away=True) as session:
         if session.remote is not None:
             stopped = session.remote.cancel_run(_run_of(session.remote, run, running=True).run_id)
             said = "was asked to stop" if stopped.cancel_requested else f"has ended already ({stopped.state})"
@@ -116,8 +116,8 @@ def retry_failed(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Ask for the same again, trying the files that failed once more."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone runs retry-failed") as session:
-        from lodestone.indexing.history import recall
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone runs retry-failed") as session:
+        from lodestone.indexing.run.history import recall
         from lodestone_cli.commands.index import print_report
         from lodestone_cli.progress import shown_progress
         from lodestone_cli.stopping import stopped_by_signals
@@ -156,7 +156,7 @@ def export_failures(
     """Write the files that could not be used, with the reasons, to a table."""
     from lodestone_cli.failure_table import failure_rows, write_table
 
-    with Session(home=home, output=output) as session:
+    with CommandContext(home=home, output=output) as session:
         catalog = session.runtime.catalog
         run_id = None if run is None else _find(catalog, run).run_id
         corpus_id = None if corpus is None else catalog.corpus(corpus).corpus_id
@@ -180,7 +180,7 @@ def _state(text: str | None) -> Any:  # noqa: ANN401 - RunState, imported late
 
 
 def _find(catalog: Catalog, text: str | None) -> Run:
-    from lodestone.indexing.history import KIND, find_run
+    from lodestone.indexing.run.history import KIND, find_run
 
     if text is not None:
         return find_run(catalog, text)
@@ -203,7 +203,7 @@ def _running(catalog: Catalog) -> Run:
 
 
 def _is_heard_of(run: Run) -> bool:
-    from lodestone.indexing.pulse import BEAT_SECONDS, LOST_BEATS
+    from lodestone.indexing.heartbeat import BEAT_SECONDS, LOST_BEATS
 
     return run.heartbeat_at is None or (datetime.now(UTC) - run.heartbeat_at).total_seconds() < LOST_BEATS * BEAT_SECONDS
 

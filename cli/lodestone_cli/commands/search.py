@@ -12,6 +12,7 @@ import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.answer import print_answer
+from lodestone_cli.command_context import CommandContext, is_text, printable
 from lodestone_cli.naming import checked, is_id, paths_of, require_home
 from lodestone_cli.options import (
     CollapseOption,
@@ -30,13 +31,12 @@ from lodestone_cli.options import (
     ProfileOption,
     RootFilterOption,
 )
-from lodestone_cli.session import Session, is_text, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.client import Lodestone
     from lodestone.config.settings import LoadedSettings
+    from lodestone_client import Lodestone
     from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest, SearchResponse
 
 
@@ -85,10 +85,10 @@ def search(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Find pictures by what they show: `lodestone search "two dogs running on a beach"`."""
-    from lodestone.query.plan import normalise_query
+    from lodestone.query.resolve import normalise_query
     from lodestone_schemas.api import SearchRequest
 
-    with Session(home=home, profile=profile, output=output, away=not local) as session:
+    with CommandContext(home=home, profile=profile, output=output, away=not local) as session:
         words = normalise_query(query)
         _check_profile(session)
         require_home(session)
@@ -137,7 +137,7 @@ def similar(
     """Find pictures like a given one: `lodestone similar photo.jpg`."""
     from lodestone_schemas.api import SearchOptions
 
-    with Session(home=home, profile=profile, output=output, away=not local) as session:
+    with CommandContext(home=home, profile=profile, output=output, away=not local) as session:
         _check_profile(session)
         require_home(session)
         options = checked(
@@ -162,7 +162,7 @@ def similar(
         _emit(session, response)
 
 
-async def _answer(session: Session, request: SearchRequest) -> SearchResponse:
+async def _answer(session: CommandContext, request: SearchRequest) -> SearchResponse:
     engine = session.runtime.engine()
     await engine.warm_up()  # loading models, and converting them the first time, is not the query's time
     try:
@@ -171,18 +171,18 @@ async def _answer(session: Session, request: SearchRequest) -> SearchResponse:
         await session.runtime.close_hub()
 
 
-async def _similar(session: Session, image_id: str, options: SearchOptions) -> SearchResponse:
+async def _similar(session: CommandContext, image_id: str, options: SearchOptions) -> SearchResponse:
     return await session.runtime.engine().similar(image_id, options)
 
 
-async def _by_picture(session: Session, picture: Path, options: SearchOptions) -> SearchResponse:
+async def _by_picture(session: CommandContext, picture: Path, options: SearchOptions) -> SearchResponse:
     image = session.runtime.decode(picture)
     engine = session.runtime.engine()
     await engine.warm_up()
     return await engine.by_picture(image, options)
 
 
-def _check_profile(session: Session) -> None:
+def _check_profile(session: CommandContext) -> None:
     from lodestone.config.own_profiles import choose_profile
 
     if session.remote is not None:
@@ -191,7 +191,7 @@ def _check_profile(session: Session) -> None:
     choose_profile(wanted.profile, wanted.profiles)  # here too, where a service answers with its own
 
 
-def _service(session: Session, *, local: bool) -> Lodestone | None:
+def _service(session: CommandContext, *, local: bool) -> Lodestone | None:
     """The service to ask, if there is one; says so when it will not do as this command's settings ask."""
     client = None if local else session.remote or session.service()
     if client is not None:
@@ -219,7 +219,7 @@ def _own_settings(loaded: LoadedSettings) -> list[str]:
 
 
 def _filters(
-    session: Session,
+    session: CommandContext,
     corpus: list[str] | None,
     root: list[str] | None,
     path: str | None,
@@ -288,7 +288,7 @@ def _read(path: Path, *, most_mb: int) -> bytes:
     return content
 
 
-def _emit(session: Session, response: SearchResponse) -> None:
+def _emit(session: CommandContext, response: SearchResponse) -> None:
     paths = paths_of(session, [hit.image_id for hit in response.hits])
     value = response.model_dump(mode="json", exclude_none=True)
     for hit in value["hits"]:

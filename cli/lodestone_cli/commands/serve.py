@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from lodestone_cli.command_context import CommandContext
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session
 
 app = typer.Typer(help="Run the search service, here or on a Ray cluster.", invoke_without_command=True)
 
@@ -41,10 +41,10 @@ def serve(
     bound = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     sections = {name: value for name, value in given.items() if name not in {"home", "profile"}}
     flags = {**sections, "serve": {**given.get("serve", {}), **bound}}
-    with Session(home=home or given.get("home"), profile=profile or given.get("profile"), flags=flags) as session:
+    with CommandContext(home=home or given.get("home"), profile=profile or given.get("profile"), flags=flags) as session:
         from rich.markup import escape
 
-        from lodestone_serve.run import serve_forever
+        from lodestone_serve.hosting.run import serve_forever
 
         messages = session.messages
         messages.print("starting …")
@@ -72,10 +72,10 @@ def build(
     It holds no secrets: what every container needs in its environment is said on standard error.
     """
     _configured(config)
-    with Session(home=home, profile=profile, output=output) as session:
-        from lodestone_serve.front import PROXY_ENVIRONMENT, proxy_variables
+    with CommandContext(home=home, profile=profile, output=output) as session:
         from lodestone_serve.graph.config import as_yaml, serve_config
         from lodestone_serve.graph.secrets import secret_variables
+        from lodestone_serve.traffic.proxy_middleware import PROXY_ENVIRONMENT, proxy_variables
 
         settings = session.loaded.settings
         made = serve_config(settings)
@@ -115,7 +115,7 @@ def deploy(
         given = yaml.safe_load(text)
     else:
         _configured(config)
-    with Session(home=home, profile=profile, output=output) as session:
+    with CommandContext(home=home, profile=profile, output=output) as session:
         from lodestone_serve.graph.config import serve_config
         from lodestone_serve.graph.deploy import deploy as give
 

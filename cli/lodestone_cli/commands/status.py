@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.naming import corpora_of
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.client import Lodestone
+    from lodestone_client import Lodestone
 
 
 def status(
@@ -25,7 +25,7 @@ def status(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show corpora, spaces, the last runs and the running service; with --failures the files that could not be used."""
-    with Session(home=home, profile=profile, output=output, away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
         if session.remote is not None:
             told = _failures_of_last_run(session.remote) if failures else _facts_of(session.remote)
             session.emit(told, lambda console: _print_away(console, told))
@@ -42,7 +42,7 @@ def status(
         session.emit(facts, human)
 
 
-def _facts(session: Session) -> dict[str, Any]:
+def _facts(session: CommandContext) -> dict[str, Any]:
     from lodestone.config.home import home_of
 
     settings = session.loaded.settings
@@ -52,7 +52,7 @@ def _facts(session: Session) -> dict[str, Any]:
     facts["service"] = service.address.url if service else None
     if not home.exists():
         return facts
-    from lodestone.catalog.overview import corpus_overview
+    from lodestone.catalog.pictures.overview import corpus_overview
 
     catalog = session.runtime.catalog
     aliases, facts["store"] = _aliases(session)
@@ -69,7 +69,7 @@ def _facts(session: Session) -> dict[str, Any]:
     return facts
 
 
-def _aliases(session: Session) -> tuple[dict[str, str], dict[str, Any]]:
+def _aliases(session: CommandContext) -> tuple[dict[str, str], dict[str, Any]]:
     """What each alias leads to, and whether the store could be asked: what the catalog knows is shown in any case."""
     from lodestone.errors import LodestoneError
 
@@ -109,7 +109,7 @@ def _print_away(console: Console, told: dict[str, Any] | list[dict[str, Any]]) -
         console.print(printable(" ".join(line.split())), markup=False)
 
 
-def _failures(session: Session) -> list[dict[str, str]]:
+def _failures(session: CommandContext) -> list[dict[str, str]]:
     from lodestone.config.home import home_of
 
     if not home_of(session.loaded.settings).exists():

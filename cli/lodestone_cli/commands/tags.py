@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError
+from lodestone_cli.command_context import CommandContext, is_text, printable
 from lodestone_cli.naming import checked, counted, id_among, is_id, paths_of, pictures_named, require_home, short
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, is_text, printable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +43,7 @@ def list_(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """List tags, newest first."""
-    with Session(home=home, profile=profile, output=output, away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
         require_home(session)
         image_id = None if image is None else _one_picture(session, image)
         tags = session.remote.tags if session.remote else session.runtime.tags.list
@@ -63,7 +63,7 @@ def add(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Tag pictures by hand: `lodestone tags add "our old house" ~/Pictures/1987/*.jpg`."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as session:
         require_home(session)
         wanted = [one for name in images for one in pictures_named(session, name)]
         started = datetime.now(UTC)
@@ -85,7 +85,7 @@ def remove(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Take tags away."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as session:
         require_home(session)
         removed = _removed(session, _tags_named(session, tag_ids))
         session.emit({"removed": removed}, lambda console: console.print(f"removed {counted(removed, 'tag')}"))
@@ -104,7 +104,7 @@ def undo(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Take away every tag that was put since a time."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone tags") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags") as session:
         moment = _moment(since)
         require_home(session)
         removed = session.runtime.tags.undo(since=moment, source=source, corpus=corpus)
@@ -117,7 +117,7 @@ def undo(
 _BEGINNING = datetime(1970, 1, 2, tzinfo=UTC)
 
 
-def _added(session: Session, image_ids: list[str], text: str) -> list[TagInfo]:
+def _added(session: CommandContext, image_ids: list[str], text: str) -> list[TagInfo]:
     from lodestone_schemas.api import TagRequest
 
     if session.remote is not None:
@@ -127,7 +127,7 @@ def _added(session: Session, image_ids: list[str], text: str) -> list[TagInfo]:
     return tags
 
 
-def _removed(session: Session, tag_ids: list[str]) -> int:
+def _removed(session: CommandContext, tag_ids: list[str]) -> int:
     if session.remote is None:
         removed = session.runtime.tags.remove(tag_ids)
         _deliver(session)
@@ -137,7 +137,7 @@ def _removed(session: Session, tag_ids: list[str]) -> int:
     return len(set(tag_ids))
 
 
-def _deliver(session: Session) -> None:
+def _deliver(session: CommandContext) -> None:
     """Bring the tags' collection up to date: a running service does it, without one this command."""
     client = session.service()
     if client is None:
@@ -164,7 +164,7 @@ def _moment(text: str) -> datetime:
     return moment
 
 
-def _one_picture(session: Session, name: str) -> str:
+def _one_picture(session: CommandContext, name: str) -> str:
     if is_id(name):
         return name.lower()
     found = pictures_named(session, name)
@@ -173,7 +173,7 @@ def _one_picture(session: Session, name: str) -> str:
     return found[0]
 
 
-def _tags_named(session: Session, names: list[str]) -> list[str]:
+def _tags_named(session: CommandContext, names: list[str]) -> list[str]:
     hint = "lodestone tags list"
     if session.remote is not None:
         known = [] if all(is_id(name) for name in names) else [one.tag_id for one in session.remote.iter_tags()]

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone.errors import InvalidRequestError
+from lodestone_cli.command_context import CommandContext
 from lodestone_cli.naming import counted, require_home
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lodestone.indexing.progress import Progress
-    from lodestone.learn.retrain import RetrainReport
-    from lodestone.learn.retrain_gate import ComplexityReport
-    from lodestone.learn.sources import CaptionedPictures
+    from lodestone.training.retrain import RetrainReport
+    from lodestone.training.retrain_gate import ComplexityReport
+    from lodestone.training.sources import CaptionedPictures
 
 app = typer.Typer(help="Learn from captions, judgements and feedback.", no_args_is_help=True)
 
@@ -54,8 +54,8 @@ def bridge(
         raise InvalidRequestError(
             "say what to learn from", hint="--captions captions.tsv --images FOLDER, or --corpus NAME for an indexed corpus"
         )
-    with Session(home=home, profile=profile, output=output, purpose="lodestone train bridge") as session:
-        from lodestone.learn.retrain import retrain_bridge
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone train bridge") as session:
+        from lodestone.training.retrain import retrain_bridge
         from lodestone_cli.progress import shown_progress
         from lodestone_jobs.index import through
 
@@ -96,15 +96,15 @@ def complexity(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Fit the complexity gate: which queries does the text pass answer well enough without guides?"""
-    from lodestone.learn.retrain_gate import TRAINING
+    from lodestone.training.retrain_gate import TRAINING
 
     if judgements is None and not feedback:
         raise InvalidRequestError("say what to learn from", hint="--judgements FILE, or feedback (lodestone feedback)")
-    with Session(
+    with CommandContext(
         home=home, profile=profile, output=output, purpose="lodestone train complexity", flags=dict(TRAINING)
     ) as session:
-        from lodestone.learn.judgements import read_judgements
-        from lodestone.learn.retrain_gate import train_complexity
+        from lodestone.training.judgements import read_judgements
+        from lodestone.training.retrain_gate import train_complexity
         from lodestone_cli.progress import shown_progress
 
         require_home(session)
@@ -117,13 +117,13 @@ def complexity(
 
 
 def _pictures(
-    session: Session, captions: Path | None, images: Path | None, corpus: str | None, progress: Progress
+    session: CommandContext, captions: Path | None, images: Path | None, corpus: str | None, progress: Progress
 ) -> CaptionedPictures:
-    from lodestone.learn.sources import captioned_corpus, captioned_folder
+    from lodestone.training.sources import captioned_corpus, captioned_folder
 
     runtime = session.runtime
     if captions is not None and images is not None:
-        from lodestone.indexing.captions import CaptionTable
+        from lodestone.sources.captions import CaptionTable
 
         limit = runtime.settings.index.max_decoded_mb << 20
         table = CaptionTable.load(captions.expanduser())
@@ -137,7 +137,7 @@ def _pictures(
         )
     from lodestone.embeddings.stored import StoredOutputs
     from lodestone.indexing.tasks import SliceParts
-    from lodestone.learn.arrays import required_outputs
+    from lodestone.spaces.bridge_arrays import required_outputs
 
     parts = SliceParts.of(runtime.backbones(), runtime.text_encoder)
     stored = StoredOutputs(runtime.catalog, runtime.embeddings, parts.backbones, required_outputs())

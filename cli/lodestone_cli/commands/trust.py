@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.naming import counted, id_among, require_home, short
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.catalog.learning import TrustEvent
+    from lodestone.catalog.use_records import TrustEvent
     from lodestone_schemas.api import TrustPage
 
 app = typer.Typer(help="What feedback has taught about the spaces, topic by topic.", no_args_is_help=True)
@@ -28,7 +28,7 @@ _TEACH = "lodestone feedback QUERY_ID --relevant 1 --irrelevant 2"
 @app.command()
 def show(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Show the trust in each space, topic by topic; 1 is neutral."""
-    with Session(home=home, profile=profile, output=output, away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
         require_home(session)
         page = session.remote.trust() if session.remote else session.runtime.trust.show()
         session.emit(page.model_dump(mode="json"), lambda console: _print_topics(console, page))
@@ -43,7 +43,7 @@ def events(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """List what changed trust, newest first, with its cause."""
-    with Session(home=home, profile=profile, output=output) as session:
+    with CommandContext(home=home, profile=profile, output=output) as session:
         from lodestone.trust.events import UNDO, in_force
 
         require_home(session)
@@ -64,7 +64,7 @@ def undo(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Take one change back: trust becomes what it would be without it."""
-    with Session(home=home, profile=profile, output=output) as session:
+    with CommandContext(home=home, profile=profile, output=output) as session:
         require_home(session)
         known = {one.event_id: one for one in session.runtime.catalog.trust_events()}
         undone = known[id_among(event_id, known, what="change of trust", hint="lodestone trust events")]
@@ -80,7 +80,7 @@ def reset(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Make trust neutral again. The events stay, so this can be undone, too."""
-    with Session(home=home, profile=profile, output=output) as session:
+    with CommandContext(home=home, profile=profile, output=output) as session:
         require_home(session)
         known = [one.topic for one in session.runtime.trust.show().topics]
         if not known:
@@ -97,7 +97,7 @@ def export(
     profile: ProfileOption = None,
 ) -> None:
     """Write the learnt trust as JSON."""
-    with Session(home=home, profile=profile) as session:
+    with CommandContext(home=home, profile=profile) as session:
         require_home(session)
         content = session.runtime.trust.export()
         text = _one_topic_a_line(content)
@@ -119,7 +119,7 @@ def import_(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Take over exported trust: its topics replace those of the same name, all others stay."""
-    with Session(home=home, profile=profile, output=output) as session:
+    with CommandContext(home=home, profile=profile, output=output) as session:
         content = _content(file.expanduser())
         require_home(session)
         event = session.runtime.trust.import_(content)

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lodestone.errors import LodestoneError
-    from lodestone.indexing.verify import Verification
+    from lodestone.indexing.sync.verify import CollectionVerification
 
 
 def verify(
@@ -29,7 +29,7 @@ def verify(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Compare catalog, Parquet files and vector store: by count, slice by slice, and by sampled vectors and filter fields."""
-    with Session(home=home, profile=profile, output=output) as session:
+    with CommandContext(home=home, profile=profile, output=output) as session:
         _require_home(session)
         found = _examine(session, sample=None if everything else sample)
         mended = 0
@@ -43,9 +43,9 @@ def verify(
             raise _differ(wrong)
 
 
-def _examine(session: Session, *, sample: int | None) -> list[Verification]:
-    from lodestone.indexing.sync import make_targets
-    from lodestone.indexing.verify import examine
+def _examine(session: CommandContext, *, sample: int | None) -> list[CollectionVerification]:
+    from lodestone.indexing.sync.collections import make_targets
+    from lodestone.indexing.sync.verify import examine
     from lodestone_cli.progress import shown_progress
 
     runtime = session.runtime
@@ -53,9 +53,9 @@ def _examine(session: Session, *, sample: int | None) -> list[Verification]:
         return [examine(runtime.store, target, progress=progress, sample=sample) for target in make_targets(runtime)]
 
 
-def _mend(session: Session, found: list[Verification]) -> int:
-    from lodestone.indexing.sync import make_targets, sync
-    from lodestone.indexing.verify import mend
+def _mend(session: CommandContext, found: list[CollectionVerification]) -> int:
+    from lodestone.indexing.sync.collections import make_targets, sync
+    from lodestone.indexing.sync.verify import repair_collection
     from lodestone_cli.progress import shown_progress
 
     runtime = session.runtime
@@ -63,13 +63,13 @@ def _mend(session: Session, found: list[Verification]) -> int:
     with runtime.store.patient():
         for target, one in zip(make_targets(runtime), found, strict=True):
             if one.exists:
-                written += mend(runtime.store, target, one)
+                written += repair_collection(runtime.store, target, one)
     with shown_progress(session) as progress:
         report = sync(runtime, progress=progress)
     return written + sum(collection.loaded for collection in report.collections)
 
 
-def _require_home(session: Session) -> None:
+def _require_home(session: CommandContext) -> None:
     from lodestone.config.home import home_of
     from lodestone.errors import NotFoundError
 
@@ -78,7 +78,7 @@ def _require_home(session: Session) -> None:
         raise NotFoundError(f"nothing is indexed in {home.path} yet", hint="lodestone index ~/Pictures")
 
 
-def _facts(found: Verification) -> dict[str, Any]:
+def _facts(found: CollectionVerification) -> dict[str, Any]:
     facts = asdict(found)
     facts["slices"] = len(found.slices)
     return {"ok": found.ok, **facts}

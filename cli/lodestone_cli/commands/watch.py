@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
-from lodestone_cli.session import Session, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -34,10 +34,10 @@ def watch(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Index watched directories whenever their files change, until Ctrl-C. While the service runs, it does so itself."""
-    with Session(home=home, profile=profile, output=output, purpose="lodestone watch") as session:
-        from lodestone.directories.book import DirectoryBook
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone watch") as session:
+        from lodestone.directories.service import DirectoryService
 
-        book = DirectoryBook(session.runtime.catalog, session.runtime.home)
+        book = DirectoryService(session.runtime.catalog, session.runtime.home)
         for path in paths or []:
             book.add(path, corpus=corpus, watch=True)
         watched = [root.path for root, _ in _watched(session)]
@@ -60,7 +60,7 @@ def watch(
             _watch(session)
 
 
-def _watch(session: Session) -> None:
+def _watch(session: CommandContext) -> None:
     from lodestone.directories.child_queue import ChildQueue
     from lodestone.directories.watch import DirectoryWatcher
 
@@ -92,7 +92,7 @@ def _said(job: JobInfo) -> str:
     return f"{job.corpus}: {words or 'up to date'}"
 
 
-def _watched(session: Session) -> list[tuple[Root, str]]:
+def _watched(session: CommandContext) -> list[tuple[Root, str]]:
     from lodestone.directories.naming import corpus_names
     from lodestone.directories.upkeep import FOLDER
 
@@ -104,9 +104,9 @@ def _watched(session: Session) -> list[tuple[Root, str]]:
 def _synchronise(settings: Settings, run_id: str, progress: Progress, build: bool) -> None:
     """Through the service, if one was started meanwhile; else here, holding the store no longer than that takes."""
     from lodestone.config.home import Home
-    from lodestone.indexing.sync import sync
-    from lodestone.runtime import Runtime
-    from lodestone.service import ServiceClient, find_service
+    from lodestone.home.runtime import Runtime
+    from lodestone.home.service_address import ServiceClient, find_service
+    from lodestone.indexing.sync.collections import sync
     from lodestone_jobs.index import through
 
     address = find_service(Home(settings.home))

@@ -9,22 +9,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lodestone.indexing.uris import path_of
+from lodestone.sources.uris import path_of
 from lodestone_cli.demo.pictures import DemoPictures, write_pictures
 from lodestone_cli.demo.sheet import Row, write_sheet
-from lodestone_cli.demo.words import QUESTIONS, Question
+from lodestone_cli.demo.words import QUESTIONS, DemoQuery
 from lodestone_schemas.api import SearchFilters, SearchRequest, SearchResponse
 
 if TYPE_CHECKING:
+    from lodestone.home.runtime import Runtime
     from lodestone.indexing.progress import Progress
-    from lodestone.runtime import Runtime
 
 TOP = 5
 PHOTOS, DRAWINGS = CORPORA = "demo-photos", "demo-drawings"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class DemoAnswer:
     """One question with what came of it before and after training.
 
     Attributes:
@@ -51,7 +51,7 @@ class Answer:
 class DemoReport:
     """What the demonstration showed."""
 
-    answers: tuple[Answer, ...]
+    answers: tuple[DemoAnswer, ...]
     photos: int
     drawings: int
     named: int
@@ -119,9 +119,9 @@ def run_demo(runtime: Runtime, *, say: Callable[[str], None], progress: Progress
 
 
 def _train(runtime: Runtime, pictures: DemoPictures, progress: Progress) -> tuple[float, int]:
-    from lodestone.indexing.captions import CaptionTable
-    from lodestone.learn.retrain import retrain_bridge
-    from lodestone.learn.sources import captioned_folder
+    from lodestone.sources.captions import CaptionTable
+    from lodestone.training.retrain import retrain_bridge
+    from lodestone.training.sources import captioned_folder
 
     named = captioned_folder(
         pictures.named,
@@ -134,15 +134,15 @@ def _train(runtime: Runtime, pictures: DemoPictures, progress: Progress) -> tupl
     return report.training.seconds, report.training.pictures
 
 
-def _own(question: Question) -> list[str]:
+def _own(question: DemoQuery) -> list[str]:
     return [PHOTOS if question.about == "photo" else DRAWINGS]
 
 
-def _both(_: Question) -> list[str]:
+def _both(_: DemoQuery) -> list[str]:
     return [PHOTOS, DRAWINGS]
 
 
-async def _ask(runtime: Runtime, pictures: DemoPictures, corpora: Callable[[Question], list[str]]) -> list[_Found]:
+async def _ask(runtime: Runtime, pictures: DemoPictures, corpora: Callable[[DemoQuery], list[str]]) -> list[_Found]:
     engine = runtime.engine()
     await engine.warm_up()
     folders = {root.name: Path(root.path) for root in runtime.catalog.roots(None)}
@@ -154,7 +154,7 @@ async def _ask(runtime: Runtime, pictures: DemoPictures, corpora: Callable[[Ques
     return found
 
 
-def _judged(question: Question, response: SearchResponse, folders: dict[str, Path], pictures: DemoPictures) -> _Found:
+def _judged(question: DemoQuery, response: SearchResponse, folders: dict[str, Path], pictures: DemoPictures) -> _Found:
     judged: list[tuple[Path, bool]] = []
     for hit in response.hits:
         path = path_of(folders[hit.root], hit.uri)
@@ -163,6 +163,6 @@ def _judged(question: Question, response: SearchResponse, folders: dict[str, Pat
     return _Found(tuple(judged))
 
 
-def _answer(question: Question, before: _Found, after: _Found, together: _Found, *, pictures: DemoPictures) -> Answer:
+def _answer(question: DemoQuery, before: _Found, after: _Found, together: _Found, *, pictures: DemoPictures) -> DemoAnswer:
     name = pictures.names[after.pictures[0][0]] if after.pictures else ""
-    return Answer(question.words, question.about, (before.place, after.place), together.place, name)
+    return DemoAnswer(question.words, question.about, (before.place, after.place), together.place, name)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class DemoQuery:
     """Words to search for, and a pattern over the hidden names of the pictures that are right."""
 
     words: str
@@ -25,35 +25,35 @@ class Question:
         return kind == self.about and re.search(rf"\b(?:{self.right})\b", name, flags=re.IGNORECASE) is not None
 
 
-QUESTIONS: tuple[Question, ...] = (
-    Question("a tabby cat", "chelsea", "photo"),
-    Question("a cup of coffee with a spoon", "coffee", "photo"),
-    Question("an astronaut in a space suit", "astronaut", "photo"),
-    Question("a rocket on the launch pad", "rocket", "photo"),
-    Question("a motorcycle in a garage", "motorcycle_left|motorcycle_right", "photo"),
-    Question("a man looking through a camera on a tripod", "camera", "photo"),
-    Question("a red apple", "red apple", "drawing"),
-    Question("a person rowing a boat", "(?:person|man|woman) rowing boat", "drawing"),
-    Question("a birthday cake", "birthday cake", "drawing"),
-    Question("an elephant", "elephant|mammoth", "drawing"),
-    Question("a police car", "(?:oncoming )?police car", "drawing"),
-    Question("a smiling cat", "grinning cat", "drawing"),
-    Question("a castle", "castle|Japanese castle", "drawing"),
-    Question("a bus", "oncoming bus|minibus|bus stop", "drawing"),
-    Question("a boat on the water", "sailboat|speedboat|canoe|motor boat|ferry", "drawing"),
-    Question("a slice of watermelon", "watermelon", "drawing"),
-    Question("a surfer riding a wave", "(?:person|man) surfing", "drawing"),
-    Question("a snake", "snake", "drawing"),
-    Question("a musical instrument", "banjo|saxophone|accordion|trombone|long drum|musical keyboard", "drawing"),
-    Question("a flower", "rose|tulip|hibiscus|blossom|hyacinth|white flower|wilted flower", "drawing"),
-    Question("a mushroom", "mushroom", "drawing"),
-    Question("an owl", "owl", "drawing"),
-    Question("a dinosaur", "T-Rex|sauropod", "drawing"),
-    Question("a volcano", "volcano", "drawing"),
-    Question("a heart", "heart", "drawing"),
-    Question("what time is it", "o.clock|thirty|watch|alarm clock", "drawing"),
-    Question("a glass of beer", "beer mugs?", "drawing"),
-    Question("a house", "house|house with garden|hut", "drawing"),
-    Question("a fire truck", "fire engine", "drawing"),
-    Question("a turtle", "turtle", "drawing"),
+QUESTIONS: tuple[DemoQuery, ...] = (
+    DemoQuery("a tabby cat", "chelsea", "photo"),
+    DemoQuery("a cup of coffee with a spoon", "coffee", "photo"),
+    DemoQuery("an astronaut in a space suit", "astronaut", "photo"),
+    DemoQuery("a rocket on the launch pad", "rocket", "photo"),
+    DemoQuery("a motorcycle in a garage", "motorcycle_left|motorcycle_right", "photo"),
+    DemoQuery("a man looking through a camera on a tripod", "camera", "photo"),
+    DemoQuery("a red apple", "red apple", "drawing"),
+    DemoQuery("a person rowing a boat", "(?:person|man|woman) rowing boat", "drawing"),
+    DemoQuery("a birthday cake", "birthday cake", "drawing"),
+    DemoQuery("an elephant", "elephant|mammoth", "drawing"),
+    DemoQuery("a police car", "(?:oncoming )?police car", "drawing"),
+    DemoQuery("a smiling cat", "grinning cat", "drawing"),
+    DemoQuery("a castle", "castle|Japanese castle", "drawing"),
+    DemoQuery("a bus", "oncoming bus|minibus|bus stop", "drawing"),
+    DemoQuery("a boat on the water", "sailboat|speedboat|canoe|motor boat|ferry", "drawing"),
+    DemoQuery("a slice of watermelon", "watermelon", "drawing"),
+    DemoQuery("a surfer riding a wave", "(?:person|man) surfing", "drawing"),
+    DemoQuery("a snake", "snake", "drawing"),
+    DemoQuery("a musical instrument", "banjo|saxophone|accordion|trombone|long drum|musical keyboard", "drawing"),
+    DemoQuery("a flower", "rose|tulip|hibiscus|blossom|hyacinth|white flower|wilted flower", "drawing"),
+    DemoQuery("a mushroom", "mushroom", "drawing"),
+    DemoQuery("an owl", "owl", "drawing"),
+    DemoQuery("a dinosaur", "T-Rex|sauropod", "drawing"),
+    DemoQuery("a volcano", "volcano", "drawing"),
+    DemoQuery("a heart", "heart", "drawing"),
+    DemoQuery("what time is it", "o.clock|thirty|watch|alarm clock", "drawing"),
+    DemoQuery("a glass of beer", "beer mugs?", "drawing"),
+    DemoQuery("a house", "house|house with garden|hut", "drawing"),
+    DemoQuery("a fire truck", "fire engine", "drawing"),
+    DemoQuery("a turtle", "turtle", "drawing"),
 )

@@ -10,27 +10,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from lodestone.access.sight import Sight
+from lodestone.access.visibility import Visibility
 from lodestone.errors import ForbiddenError
 
 ALL: Final = "*"
 
 
-def check_folder(path: str, corpus: str, folders: Mapping[str, Path], sight: Sight) -> None:
+def check_folder(path: str, corpus: str, folders: Mapping[str, Path], visibility: Visibility) -> None:
     """Return when somebody may add the folder at `path` to `corpus`.
 
     Args:
         path: As it was sent.
         corpus: Name of the corpus that it would belong to.
         folders: Corpus to the folder around everything that may be added to it; `*`: for those who see all corpora.
-        sight: Of whoever asks; those who see everything may add anything.
+        visibility: Of whoever asks; those who see everything may add anything.
 
     Raises:
         ForbiddenError: it lies elsewhere. The same is said whether it is there or not.
     """
-    if sight.corpora is None and sight.all_queries:
+    if visibility.corpora is None and visibility.all_queries:
         return
-    around = folders.get(corpus) or (folders.get(ALL) if sight.corpora is None else None)
+    around = folders.get(corpus) or (folders.get(ALL) if visibility.corpora is None else None)
     if around is not None and "\0" not in path and Path(path).is_absolute():
         real, allowed = Path(os.path.realpath(path)), Path(os.path.realpath(around))  # links are followed: they lead out
         if real.is_relative_to(allowed):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Self
 
-from lodestone.access.sight import MAX_CORPORA
+from lodestone.access.visibility import MAX_CORPORA
 from lodestone.errors import InvalidRequestError
 from lodestone_schemas.access import KeyInfo, Scope
 

@@ -3,7 +3,7 @@
 `open_clip:MODEL/PRETRAINED` is a pair of open_clip's own table (`ViT-B-32/laion2b_s34b_b79k`), `open_clip:hf-hub:owner/name`
 any repository in its layout, `open_clip:/directory` a copy of one (`open_clip_config.json` and `open_clip_model.safetensors`).
 All three are loaded by the same call. The output, `image`, lies in one space with the vectors of the model's own text tower
-(language/open_clip_text.py), which is registered under the same name.
+(text_encoders/open_clip.py), which is registered under the same name.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ from lodestone.catalog.records import Receipt
 from lodestone.config.settings import CONFIG_NAME
 from lodestone.errors import EmbeddingsDamagedError, InvalidRequestError, NotFoundError, RunFailedError
 from lodestone.files.area import FileArea
-from lodestone.indexing.progress import Progress, ProgressEvent, Stage, silent
-from lodestone.stored import StoredHome
+from lodestone.indexing.progress import Progress, ProgressEvent, RunStage, silent
+from lodestone.indexing.resources import StoredHome
 
 _ROUNDS: Final = 3  # of reading the catalog anew, when files that it named are taken away meanwhile
 _AT_ONCE: Final = 256
@@ -135,7 +135,7 @@ class _Backup:
             count, size = count + 1, size + receipt.size
             if count % _AT_ONCE == 0 or count == expected:
                 self._progress(
-                    ProgressEvent(Stage.COPY, done=count, total=expected, failures=len(lacking), detail="embeddings")
+                    ProgressEvent(RunStage.COPY, done=count, total=expected, failures=len(lacking), detail="embeddings")
                 )
         if count and len(lacking) == count:
             raise NotFoundError(
@@ -231,7 +231,7 @@ class _Backup:
                 self._copied += 1
                 self._copied_bytes += len(data)
             if number % _AT_ONCE == 0:
-                self._progress(ProgressEvent(Stage.COPY, done=number, detail="thumbnails"))
+                self._progress(ProgressEvent(RunStage.COPY, done=number, detail="thumbnails"))
 
 
 def _receipts(area: FileArea, tables: Iterable[Any]) -> Iterator[Receipt]:

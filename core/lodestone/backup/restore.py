@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.backup.snapshots import THUMBNAILS, Manifest, pooled, read_checked, snapshot, total
 from lodestone.backup.tables import read_tables
-from lodestone.catalog.export import READABLE
+from lodestone.catalog.database.export import READABLE
 from lodestone.catalog.records import RunState
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError
 from lodestone.files.area import FileArea
-from lodestone.indexing.progress import Progress, ProgressEvent, Stage, silent
-from lodestone.stored import StoredHome
+from lodestone.indexing.progress import Progress, ProgressEvent, RunStage, silent
+from lodestone.indexing.resources import StoredHome
 
 if TYPE_CHECKING:
     from sqlalchemy import Table
@@ -151,7 +151,7 @@ def _restore_embeddings(resources: StoredHome, area: FileArea, manifest: Manifes
                 if not there:
                     lacking.add((row["slice_id"], row["part"]))
             done += len(some)
-            progress(ProgressEvent(Stage.COPY, done=done, total=expected, failures=len(lacking), detail="embeddings"))
+            progress(ProgressEvent(RunStage.COPY, done=done, total=expected, failures=len(lacking), detail="embeddings"))
     return lacking
 
 

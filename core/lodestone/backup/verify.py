@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from lodestone.backup.snapshots import FILES, SNAPSHOTS, THUMBNAILS, Manifest, pooled, read_checked, snapshot, snapshots, total
 from lodestone.backup.tables import read_tables
 from lodestone.errors import EmbeddingsDamagedError
-from lodestone.indexing.progress import Progress, ProgressEvent, Stage, silent
+from lodestone.indexing.progress import Progress, ProgressEvent, RunStage, silent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ _SHOWN: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Verification:
+class BackupVerification:
     """What was found: `problems` names the first hundred of `damaged` files."""
 
     manifest: Manifest
@@ -33,7 +33,9 @@ class Verification:
     problems: tuple[str, ...]
 
 
-def verify_backup(area: FileArea, *, name: str | None = None, quick: bool = False, progress: Progress = silent) -> Verification:
+def verify_backup(
+    area: FileArea, *, name: str | None = None, quick: bool = False, progress: Progress = silent
+) -> BackupVerification:
     """Check every file of a snapshot.
 
     Args:
@@ -66,8 +68,8 @@ def verify_backup(area: FileArea, *, name: str | None = None, quick: bool = Fals
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="verify") as pool:
             problems += [found for found in pool.map(lambda one: _problem(area, *one, quick=quick), some) if found]
         done, size = done + len(some), size + sum(length for _, length in some)
-        progress(ProgressEvent(Stage.VERIFY, done=done, total=expected, failures=len(problems)))
-    return Verification(manifest, files + done, size, len(problems), tuple(problems[:_SHOWN]))
+        progress(ProgressEvent(RunStage.VERIFY, done=done, total=expected, failures=len(problems)))
+    return BackupVerification(manifest, files + done, size, len(problems), tuple(problems[:_SHOWN]))
 
 
 def prune_backup(area: FileArea, *, keep: int) -> tuple[int, int]:

@@ -25,28 +25,28 @@ from typing import Self
 
 from sqlalchemy.engine import Engine
 
-from lodestone.catalog.api_keys import KeyRows
-from lodestone.catalog.artifacts import ArtifactRows
-from lodestone.catalog.attempts import AttemptRows
-from lodestone.catalog.captions import CaptionRows
-from lodestone.catalog.compaction import CompactionRows
-from lodestone.catalog.containers import ContainerRows
-from lodestone.catalog.corpora import CorpusRows
-from lodestone.catalog.deletions import DeletionRows
-from lodestone.catalog.duplicates import DuplicateRows
-from lodestone.catalog.engine import make_engine
-from lodestone.catalog.export import ExportRows
-from lodestone.catalog.guide_engines import EngineRows
+from lodestone.catalog.database.engine import make_engine
+from lodestone.catalog.database.export import ExportRows
+from lodestone.catalog.database.migrate import ensure_head
+from lodestone.catalog.embeddings.attempts import AttemptRows
+from lodestone.catalog.embeddings.compaction import CompactionRows
 from lodestone.catalog.home_facts import HomeRows
-from lodestone.catalog.idempotency import IdempotencyRows
 from lodestone.catalog.identity import mint_image_id
-from lodestone.catalog.images import ImageRows
-from lodestone.catalog.migrate import ensure_head
-from lodestone.catalog.queries import QueryRows
-from lodestone.catalog.runs import RunRows
-from lodestone.catalog.swaps import SwapRows
-from lodestone.catalog.tags import TagRows
-from lodestone.catalog.trust import TrustRows
+from lodestone.catalog.pictures.captions import CaptionRows
+from lodestone.catalog.pictures.containers import ContainerRows
+from lodestone.catalog.pictures.corpora import CorpusRows
+from lodestone.catalog.pictures.deletions import DeletionRows
+from lodestone.catalog.pictures.duplicates import DuplicateRows
+from lodestone.catalog.pictures.images import ImageRows
+from lodestone.catalog.service.api_keys import KeyRows
+from lodestone.catalog.service.idempotency import IdempotencyRows
+from lodestone.catalog.use.guide_engines import EngineRows
+from lodestone.catalog.use.queries import QueryRows
+from lodestone.catalog.use.tags import TagRows
+from lodestone.catalog.use.trust import TrustRows
+from lodestone.catalog.work.artifacts import ArtifactRows
+from lodestone.catalog.work.runs import RunRows
+from lodestone.catalog.work.swaps import SwapRows
 
 
 class Catalog(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sqlalchemy import Connection, select
 
 from lodestone.catalog import tables
-from lodestone.catalog.engine import CatalogBase
-from lodestone.catalog.sql import insert_ignoring, upsert
+from lodestone.catalog.database.engine import CatalogBase
+from lodestone.catalog.database.sql import insert_ignoring, upsert
 
 _ID = "home_id"
 

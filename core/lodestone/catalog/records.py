@@ -55,7 +55,7 @@ class Root:
 
 @dataclass(frozen=True, slots=True)
 class ImageRecord:
-    """One picture. `uri` is its path inside the root (indexing/uris.py), `hash` BLAKE3 hex, `slice_id` its present slice."""
+    """One picture. `uri` is its path inside the root (sources/uris.py), `hash` BLAKE3 hex, `slice_id` its present slice."""
 
     image_id: str
     corpus_id: str

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from lodestone.directories.queue import outermost
-from lodestone.indexing.discover import SKIPPED_FOLDERS, discover, is_picture_name
+from lodestone.sources.folders import SKIPPED_FOLDERS, discover, is_picture_name
 
 BURST: Final = 500  # changed paths from which on the whole directory is looked through
 _UNFINISHED: Final = ("~", ".tmp", ".part", ".partial", ".crdownload", ".download")  # what browsers and tools still write to

@@ -18,9 +18,9 @@ import warnings
 from multiprocessing.connection import Connection
 from typing import Final
 
-from lodestone.directories.messages import Cancel, Failed, Finished, Progressed, Start, Synced, WantsSync
+from lodestone.directories.messages import Cancel, Finished, JobFailed, Progressed, Start, Synced, WantsSync
 from lodestone.errors import LodestoneError, RunFailedError
-from lodestone.indexing.progress import Progress, ProgressEvent, Stage
+from lodestone.indexing.progress import Progress, ProgressEvent, RunStage
 
 _NICE: Final = 10
 _ABANDONED: Final = 3
@@ -36,7 +36,7 @@ class _Parent:
         self._channel = channel
         self._sending = threading.Lock()  # a sync between two waves is asked for in a thread of its own
         self._answers: queue.SimpleQueue[Synced] = queue.SimpleQueue()
-        self._stage: Stage | None = None
+        self._stage: RunStage | None = None
         self._told = 0.0
         self._cancelled = False
 
@@ -85,9 +85,9 @@ def work(channel: Connection) -> None:
     parent = _Parent(channel)
     threading.Thread(target=parent.listen, name="listen", daemon=True).start()
     try:
-        from lodestone.indexing.report import IndexRequest
-        from lodestone.indexing.run import index_paths
-        from lodestone.runtime import Runtime
+        from lodestone.home.runtime import Runtime
+        from lodestone.indexing.run.index_run import index_paths
+        from lodestone.indexing.run.report import IndexRequest
 
         order = start.order
         request = IndexRequest(
@@ -103,12 +103,12 @@ def work(channel: Connection) -> None:
             report = index_paths(runtime, request, synchronise=parent.synchronise, progress=parent.progress)
         parent.tell(Finished(report))
     except KeyboardInterrupt:
-        parent.tell(Failed(None))
+        parent.tell(JobFailed(None))
     except LodestoneError as error:
-        parent.tell(Failed(error))
+        parent.tell(JobFailed(error))
     except Exception as error:  # noqa: BLE001 - it crosses to the parent, which records it
         _log.exception("background indexing failed")
-        parent.tell(Failed(RunFailedError(f"indexing failed: {type(error).__name__}: {error}")))
+        parent.tell(JobFailed(RunFailedError(f"indexing failed: {type(error).__name__}: {error}")))
 
 
 def main(arguments: list[str]) -> int:

@@ -22,7 +22,7 @@ from typing import IO, Any, Final
 from uuid import uuid4
 
 from lodestone.config.settings import Settings
-from lodestone.directories.messages import Cancel, Failed, Finished, Progressed, Start, Synced, WantsSync
+from lodestone.directories.messages import Cancel, Finished, JobFailed, Progressed, Start, Synced, WantsSync
 from lodestone.directories.queue import IndexOrder, RunQueue
 from lodestone.errors import (
     LodestoneError,
@@ -218,7 +218,7 @@ class ChildQueue(RunQueue):
                 counts = {name: int(count) for name, count in message.report.counts.items()}
                 _set(job, state="done", stage="done", run_id=message.report.run_id, counts=counts)
                 return
-            elif isinstance(message, Failed):
+            elif isinstance(message, JobFailed):
                 self._failed(job, message.error)
                 return
 

@@ -8,7 +8,7 @@ from lodestone.config.settings import Settings
 from lodestone.directories.queue import IndexOrder
 from lodestone.errors import LodestoneError
 from lodestone.indexing.progress import ProgressEvent
-from lodestone.indexing.report import IndexReport
+from lodestone.indexing.run.report import IndexReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Finished:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class JobFailed:
     """From the child, last: the run did not end well; without an error, it was cancelled."""
 
     error: LodestoneError | None = None

@@ -14,11 +14,11 @@ from typing import IO
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.directories.naming import corpus_names
-from lodestone.indexing import mounts
-from lodestone.indexing.discard import discard_thumbnails
 from lodestone.indexing.locking import corpus_lock
-from lodestone.indexing.mounts import Mounts
-from lodestone.indexing.sync import SyncResources
+from lodestone.indexing.scan import mounts
+from lodestone.indexing.scan.mounts import Mounts
+from lodestone.indexing.sync.collections import SyncResources
+from lodestone.indexing.sync.thumbnail_cleanup import discard_thumbnails
 from lodestone.sources.locators import FOLDER
 from lodestone.store.base import Filter, MatchAny
 

@@ -11,7 +11,7 @@ from lodestone.directories.queue import IndexOrder, Reason, outermost
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
-    from lodestone.indexing.repair import Consistency
+    from lodestone.indexing.sync.repair import Consistency
 
 FOLDER = "folder"
 

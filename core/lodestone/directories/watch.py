@@ -20,7 +20,7 @@ from lodestone.catalog.records import Root
 from lodestone.directories.changes import concerns, to_index
 from lodestone.directories.queue import IndexOrder
 from lodestone.errors import LodestoneError
-from lodestone.indexing.discover import discover
+from lodestone.sources.folders import discover
 
 _STEP_MS: Final = 100
 _GROUP_MS: Final = 500
@@ -32,7 +32,7 @@ Submit = Callable[[IndexOrder], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class WatchDelays:
     """When collected changes are ordered, in seconds.
 
     Attributes:
@@ -56,11 +56,11 @@ class DirectoryWatcher:
     """
 
     def __init__(
-        self, watched: Callable[[], Sequence[tuple[Root, str]]], submit: Submit, *, patience: Patience | None = None
+        self, watched: Callable[[], Sequence[tuple[Root, str]]], submit: Submit, *, patience: WatchDelays | None = None
     ) -> None:
         self._watched = watched
         self._submit = submit
-        self._patience = patience or Patience()
+        self._patience = patience or WatchDelays()
         self._stop = threading.Event()
         self._watches: dict[str, _Watch] = {}  # by path
         self._thread: threading.Thread | None = None
@@ -107,7 +107,7 @@ class DirectoryWatcher:
 class _Watch(threading.Thread):
     """One watched folder; ends when it is told to, or when the folder vanishes."""
 
-    def __init__(self, folder: Path, corpus: str, submit: Submit, patience: Patience) -> None:
+    def __init__(self, folder: Path, corpus: str, submit: Submit, patience: WatchDelays) -> None:
         super().__init__(name=f"lodestone-watch-{folder.name}", daemon=True)
         self.stop = threading.Event()
         self.ready = threading.Event()

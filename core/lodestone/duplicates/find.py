@@ -8,14 +8,14 @@ from itertools import groupby, islice
 from typing import Final
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.duplicates import EXACT, NEAR
+from lodestone.catalog.pictures.duplicates import EXACT, NEAR
 from lodestone.catalog.records import Corpus, DuplicateRecord, ImageState, RunState
 from lodestone.config.home import Home
 from lodestone.duplicates.likeness import ALIKE, Likeness
 from lodestone.duplicates.near import Alike, NearSearch, grouped
 from lodestone.errors import InvalidRequestError
 from lodestone.imaging.thumbnails import ThumbnailStore
-from lodestone.indexing.pulse import Pulse
+from lodestone.indexing.heartbeat import Heartbeat
 from lodestone.indexing.tasks import this_worker
 from lodestone.store.base import VectorStore
 
@@ -105,7 +105,7 @@ def find_duplicates(
         )
     run = catalog.start_run(KIND, corpus.corpus_id, request={"space": space, "distance": distance}, worker=this_worker())
     try:
-        with Pulse(catalog, run.run_id):
+        with Heartbeat(catalog, run.run_id):
             report = find_exact(catalog, corpus)
             journal = home.path / KIND / f"{corpus.corpus_id}-{collection}-{distance:g}.jsonl"
             search = NearSearch(

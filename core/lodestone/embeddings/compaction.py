@@ -15,8 +15,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
+from lodestone.catalog.database.sql import chunks
 from lodestone.catalog.records import ImageRecord, ImageState, Receipt, RunState, SliceRecord
-from lodestone.catalog.sql import chunks
 from lodestone.embeddings.slices import fingerprint, read_part, write_part
 from lodestone.errors import CatalogError, EmbeddingsDamagedError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lodestone.catalog.catalog import Catalog
-    from lodestone.catalog.compaction import SliceUsage
+    from lodestone.catalog.embeddings.compaction import SliceUsage
     from lodestone.files.area import FileArea
 
 KIND: Final = "compact"

@@ -20,7 +20,7 @@ Told = Callable[[str, int, int], None]
 """Told of progress: configuration, queries answered, queries in all."""
 
 
-class Answering(Protocol):
+class EvaluatedSystem(Protocol):
     """What answers; the query engine does."""
 
     async def answer(self, request: SearchRequest) -> SearchResponse:
@@ -28,7 +28,7 @@ class Answering(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EvaluatedAnswer:
     """What came of one query.
 
     Attributes:
@@ -55,13 +55,13 @@ class Answer:
 
 
 async def ask_all(
-    engine: Answering,
+    engine: EvaluatedSystem,
     requests: Sequence[SearchRequest],
     *,
     names: Mapping[str, str],
     concurrency: int = CONCURRENCY,
     told: Callable[[int], None] | None = None,
-) -> list[Answer]:
+) -> list[EvaluatedAnswer]:
     """Ask every request, in order of results.
 
     Args:
@@ -78,14 +78,14 @@ async def ask_all(
     errors: list[LodestoneError] = []
     done = 0
 
-    async def ask(request: SearchRequest) -> Answer:
+    async def ask(request: SearchRequest) -> EvaluatedAnswer:
         nonlocal done
         async with free:
             try:
                 answer = _answer_of(await engine.answer(request), names)
             except LodestoneError as error:
                 errors.append(error)
-                answer = Answer(error=error.code)
+                answer = EvaluatedAnswer(error=error.code)
         done += 1
         if told is not None:
             told(done)
@@ -97,9 +97,9 @@ async def ask_all(
     return answers
 
 
-def _answer_of(response: SearchResponse, names: Mapping[str, str]) -> Answer:
+def _answer_of(response: SearchResponse, names: Mapping[str, str]) -> EvaluatedAnswer:
     found = [(names[hit.image_id], hit.score) for hit in response.hits if hit.image_id in names]
-    return Answer(
+    return EvaluatedAnswer(
         names=tuple(name for name, _ in found),
         scores=tuple(score for _, score in found),
         ms=response.timings_ms.get("total", 0.0),

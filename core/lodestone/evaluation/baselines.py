@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from lodestone.errors import ConfigurationError, ServiceUnavailableError
-from lodestone.evaluation.ask import Answer
+from lodestone.evaluation.ask import EvaluatedAnswer
 from lodestone.evaluation.datasets.base import EvalQuery, one_line, same_text
 from lodestone.evaluation.needle_metrics import RESULTS
 from lodestone_schemas.api import MAX_QUERY_CHARS
@@ -22,7 +22,7 @@ from lodestone_schemas.api import MAX_QUERY_CHARS
 if TYPE_CHECKING:
     import httpx
 
-    from lodestone.language.base import TextEncoder
+    from lodestone.text_encoders.base import TextEncoder
 
 _BATCH: Final = 256
 _RETRIES: Final = 2
@@ -39,7 +39,7 @@ def match_captions(
     encoder: TextEncoder,
     *,
     told: Callable[[int], None] | None = None,
-) -> list[Answer]:
+) -> list[EvaluatedAnswer]:
     """Rank pictures by their captions' highest cosine with the query, the picture's own caption left out.
 
     A caption that says the same as the query is no caption of a right picture here: the query was made of it. Pictures without
@@ -68,7 +68,9 @@ def match_captions(
             best = np.full(len(names), -np.inf, np.float32)
             np.maximum.at(best, owners, row)
             order = [place for place in np.argsort(-best, kind="stable")[: RESULTS * 4] if np.isfinite(best[place])]
-            answers.append(Answer(tuple(names[place] for place in order), tuple(float(best[place]) for place in order)))
+            answers.append(
+                EvaluatedAnswer(tuple(names[place] for place in order), tuple(float(best[place]) for place in order))
+            )
         if told is not None:
             told(start + len(some))
     return answers

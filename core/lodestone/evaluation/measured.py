@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from lodestone.evaluation.ask import Answer
+from lodestone.evaluation.ask import EvaluatedAnswer
 from lodestone.evaluation.compare import estimate
 from lodestone.evaluation.configurations import Configuration
 from lodestone.evaluation.datasets.base import EvalQuery, EvalSet
@@ -36,7 +36,7 @@ class Measured:
     """
 
     values: Values
-    answers: list[Answer]
+    answers: list[EvaluatedAnswer]
     failures: dict[str, int]
 
 
@@ -80,7 +80,7 @@ def query_rows(evalset: EvalSet, baseline: Measured, described: frozenset[str]) 
     ]
 
 
-def measure_ranking(queries: Sequence[EvalQuery], answers: list[Answer], *, judged: bool) -> Measured:
+def measure_ranking(queries: Sequence[EvalQuery], answers: list[EvaluatedAnswer], *, judged: bool) -> Measured:
     """Metrics of queries; `judged` passes over results that nobody looked at, where the benchmark says who did."""
     values: Values = {}
     for query, answer in zip(queries, answers, strict=True):
@@ -90,7 +90,7 @@ def measure_ranking(queries: Sequence[EvalQuery], answers: list[Answer], *, judg
     return Measured(values, answers, dict(Counter(answer.error for answer in answers if answer.error)))
 
 
-def measure_pairs(evalset: EvalSet, answers: list[Answer]) -> Measured:
+def measure_pairs(evalset: EvalSet, answers: list[EvaluatedAnswer]) -> Measured:
     """Metrics of pairs, from two answers each: those to its captions. A picture that is not found scores lowest."""
     values: Values = {}
     for place, pair in enumerate(evalset.pairs):
@@ -102,7 +102,7 @@ def measure_pairs(evalset: EvalSet, answers: list[Answer]) -> Measured:
     return Measured(values, answers, dict(Counter(answer.error for answer in answers if answer.error)))
 
 
-def _score(answer: Answer, name: str) -> float:
+def _score(answer: EvaluatedAnswer, name: str) -> float:
     return dict(zip(answer.names, answer.scores, strict=True)).get(name, -np.inf)
 
 

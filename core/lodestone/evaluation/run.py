@@ -17,20 +17,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lodestone import __version__
 from lodestone.errors import InvalidRequestError
-from lodestone.evaluation.ask import CONCURRENCY, Answer, Answering, Told, ask_all
+from lodestone.evaluation.ask import CONCURRENCY, EvaluatedAnswer, EvaluatedSystem, Told, ask_all
 from lodestone.evaluation.baselines import LanguageModel, Rewriter, match_captions
 from lodestone.evaluation.configurations import TEXT, Configuration, check_names, make_configurations
 from lodestone.evaluation.datasets.base import UNASKABLE, EvalSet
 from lodestone.evaluation.measured import Measured, measure_pairs, measure_ranking, query_rows, result_of
 from lodestone.evaluation.needle_metrics import RESULTS
 from lodestone.evaluation.report import ConfigurationResult, EvalReport, compare_configurations
-from lodestone.evaluation.selection import Selection
+from lodestone.evaluation.selection import QuerySelection
 from lodestone_schemas.api import MAX_LIMIT, SearchFilters, SearchRequest
 
 if TYPE_CHECKING:
     from lodestone.config.settings import Settings
     from lodestone.evaluation.staging import IndexedSet
-    from lodestone.runtime import Runtime
+    from lodestone.home.runtime import Runtime
 
 _DEADLINE_MS: Final = 600_000
 _REWRITES: Final = "evaluation-rewrites.json"
@@ -55,7 +55,7 @@ class EvalOptions:
         UnknownNameError: no such configuration or part.
     """
 
-    selection: Selection = field(default_factory=Selection)
+    selection: QuerySelection = field(default_factory=QuerySelection)
     run: tuple[str, ...] = ()
     ablate: tuple[str, ...] = ()
     judged: bool = False
@@ -96,7 +96,7 @@ def evaluate(
     indexed: IndexedSet,
     options: EvalOptions,
     *,
-    engine: Answering | None = None,
+    engine: EvaluatedSystem | None = None,
     told: Told | None = None,
 ) -> EvalReport:
     """Ask everything and measure.
@@ -170,7 +170,7 @@ class _Job:
     told: Told | None
     notes: list[str] = field(default_factory=list)
 
-    async def run(self, configurations: Sequence[Configuration], engine: Answering | None) -> dict[str, Measured]:
+    async def run(self, configurations: Sequence[Configuration], engine: EvaluatedSystem | None) -> dict[str, Measured]:
         """Configuration -> what it gave, of those that are run."""
         if engine is None:
             own = self.runtime.engine()
@@ -182,7 +182,7 @@ class _Job:
                 measured[one.name] = await self._measure(one, engine)
         return measured
 
-    async def _measure(self, configuration: Configuration, engine: Answering) -> Measured:
+    async def _measure(self, configuration: Configuration, engine: EvaluatedSystem) -> Measured:
         if configuration.method == "captions":
             answers = await asyncio.to_thread(self._match_captions)
             return measure_ranking(self.evalset.queries, answers, judged=self.options.judged)
@@ -231,7 +231,7 @@ class _Job:
         limit = MAX_LIMIT if deeper else RESULTS
         return [SearchRequest(query=text, limit=limit, filters=filters, **common) for text in texts]
 
-    def _match_captions(self) -> list[Answer]:
+    def _match_captions(self) -> list[EvaluatedAnswer]:
         evalset = self.evalset
         pool = evalset.captions if self.options.selection.captioned is None else evalset.sidecars
         here = set(self.indexed.names.values())
@@ -279,7 +279,7 @@ def _findable(evalset: EvalSet, indexed: IndexedSet) -> EvalSet:
     return replace(evalset, queries=kept, pairs=pairs, skipped=dict(skipped))
 
 
-def _no_captions(evalset: EvalSet, selection: Selection) -> str | None:
+def _no_captions(evalset: EvalSet, selection: QuerySelection) -> str | None:
     if evalset.kind == "pairs":
         return "a pair's captions are its queries"
     if not evalset.captions:

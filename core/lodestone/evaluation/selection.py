@@ -18,7 +18,7 @@ Target = Literal["described", "undescribed", "mixed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class QuerySelection:
     """What of a benchmark is used.
 
     Attributes:
@@ -35,7 +35,7 @@ class Selection:
     seed: int = 0
 
 
-def select(evalset: EvalSet, selection: Selection) -> EvalSet:
+def select(evalset: EvalSet, selection: QuerySelection) -> EvalSet:
     """The part of a benchmark that is to be used.
 
     Raises:
@@ -74,7 +74,7 @@ def first(names: Iterable[str], count: int, *, seed: int) -> list[str]:
     return sorted(names, key=lambda name: (_number(name, seed, "pick"), name))[:count]
 
 
-def _select_pairs(evalset: EvalSet, selection: Selection) -> EvalSet:
+def _select_pairs(evalset: EvalSet, selection: QuerySelection) -> EvalSet:
     counts = [count for count in (selection.limit, selection.sample) if count is not None]
     if not counts:
         return evalset

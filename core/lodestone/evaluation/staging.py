@@ -17,11 +17,11 @@ from lodestone.catalog.records import ImageState
 from lodestone.errors import ConfigurationError, InvalidRequestError
 from lodestone.evaluation.datasets.base import EvalSet, one_line
 from lodestone.indexing.progress import Progress, silent
-from lodestone.indexing.report import IndexReport, IndexRequest
-from lodestone.indexing.uris import relative_path_of
+from lodestone.indexing.run.report import IndexReport, IndexRequest
+from lodestone.sources.uris import relative_path_of
 
 if TYPE_CHECKING:
-    from lodestone.runtime import Runtime
+    from lodestone.home.runtime import Runtime
 
 _FOLDER: Final = "evaluation"
 _SIDECAR: Final = ".txt"
@@ -126,6 +126,6 @@ def _clear(folder: Path, *, keep: set[Path]) -> None:
 
 
 def _index_here(runtime: Runtime, folder: Path, corpus: str, progress: Progress) -> IndexReport:
-    from lodestone.indexing.run import index_paths
+    from lodestone.indexing.run.index_run import index_paths
 
     return index_paths(runtime, IndexRequest((folder,), corpus=corpus), progress=progress)

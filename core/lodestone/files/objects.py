@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from lodestone.errors import ConfigurationError, SourceError
 from lodestone.files.area import FileArea, StoredFile
-from lodestone.sources.s3 import named_authorities
-from lodestone.sources.urls import bare_of
+from lodestone.files.s3 import named_authorities
+from lodestone.files.urls import bare_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,11 +9,11 @@ from pathlib import Path
 from lodestone.catalog.records import EngineState
 from lodestone.config.engines import EngineSettings
 from lodestone.config.settings import Settings
-from lodestone.generators.asking import Engine, HubObserver
 from lodestone.generators.cache import GuideCache
+from lodestone.generators.engine_call import Engine, HubObserver
 from lodestone.generators.hub import Hub
 from lodestone.generators.registry import GeneratorContext, make_generator
-from lodestone.query.stages import Elsewhere
+from lodestone.query.stages import RemoteStages
 
 
 def make_hub(
@@ -24,7 +24,7 @@ def make_hub(
     cache_dir: Path,
     *,
     observer: HubObserver | None = None,
-    elsewhere: Elsewhere | None = None,
+    remote_stages: RemoteStages | None = None,
 ) -> Hub:
     """A hub of every engine that the profile or the settings name; light: nothing is loaded or connected.
 
@@ -35,7 +35,7 @@ def make_hub(
         context: For the engines' factories.
         cache_dir: Where guides are kept.
         observer: Told what happens.
-        elsewhere: Draws for engines that run in other processes.
+        remote_stages: Draws for engines that run in other processes.
 
     Raises:
         UnknownNameError: no such kind of engine.
@@ -43,9 +43,9 @@ def make_hub(
     """
     names = dict.fromkeys([*profile_generators, *(settings.query.generators or ()), *settings.generators])
     engines = {name: make_engine(name, settings.generators.get(name) or EngineSettings(kind=name), context) for name in names}
-    if elsewhere is not None:
+    if remote_stages is not None:
         engines = {
-            name: replace(engine, generator=elsewhere.generator(name, engine.generator)) for name, engine in engines.items()
+            name: replace(engine, generator=remote_stages.generator(name, engine.generator)) for name, engine in engines.items()
         }
     kept = settings.guide_cache
     cache = GuideCache(cache_dir, limit_bytes=kept.limit_mb << 20, picture_px=kept.picture_px, semantic=kept.semantic)

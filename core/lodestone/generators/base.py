@@ -35,7 +35,7 @@ class GuideRequest:
         text_vectors: Encoder name -> (d,) float32 vector of the query, so that no engine encodes it again.
         collections: Space name -> collection name, as resolved at the start of the query.
         filter: The query's own filter: guides taken from the collection obey it.
-        tenant: Who shares guides that are kept (`Sight.tenant`).
+        tenant: Who shares guides that are kept (`Visibility.tenant`).
     """
 
     query: str

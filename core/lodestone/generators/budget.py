@@ -6,7 +6,7 @@ import math
 from decimal import Decimal
 
 
-class Purse:
+class Budget:
     """What one query may spend. Decimal, because three times 0.1 must fit into 0.3.
 
     Args:

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from lodestone.errors import ImageError
 from lodestone.generators.base import Guide
-from lodestone.generators.cache_files import TEMPORARY, Entry, UnreadableEntryError, encode_entry, read_entry, write_whole
+from lodestone.generators.cache_files import TEMPORARY, CachedGuide, UnreadableEntryError, encode_entry, read_entry, write_whole
 from lodestone.generators.cache_keys import GuideKey
 from lodestone.generators.pictures import kept_picture, pixels_of
 
@@ -66,7 +66,7 @@ class GuideCache:
         self._semantic = semantic
         self._counts: Counter[str] = Counter()
         self._size: tuple[int, int] | None = None  # entries, bytes: as last seen
-        self._queries: dict[str, Entry] = {}  # name of a query file -> what it holds
+        self._queries: dict[str, CachedGuide] = {}  # name of a query file -> what it holds
         self._seen_ns = 0  # the folder's time of change when `_queries` was read
         self._guard = threading.Lock()
 
@@ -115,11 +115,11 @@ class GuideCache:
                     "weight": guide.weight,
                     "provenance": dict(guide.provenance),
                 }
-                files[name + _GUIDE] = Entry(facts, picture, guide.vectors)
+                files[name + _GUIDE] = CachedGuide(facts, picture, guide.vectors)
                 kept = replace(kept, provenance={**guide.provenance, PICTURE_KEY: name})
             given.append(kept)
         if files and text_vectors:
-            files[f"{digest}.{self._kin(key)}{_QUERY}"] = Entry({"prompt": key.prompt}, query=text_vectors)
+            files[f"{digest}.{self._kin(key)}{_QUERY}"] = CachedGuide({"prompt": key.prompt}, query=text_vectors)
         if files:
             self._add(lambda: files)
         return given
@@ -130,7 +130,7 @@ class GuideCache:
         if path is None or not vectors:
             return
 
-        def extended() -> dict[str, Entry]:
+        def extended() -> dict[str, CachedGuide]:
             entry = self._read(path)
             if entry is None or vectors.keys() <= entry.vectors.keys():
                 return {}
@@ -223,7 +223,7 @@ class GuideCache:
                 break
         return found
 
-    def _known_queries(self) -> Mapping[str, Entry]:
+    def _known_queries(self) -> Mapping[str, CachedGuide]:
         """Every query's vectors; read again when files came or went."""
         try:
             changed = self._folder.stat().st_mtime_ns
@@ -240,7 +240,7 @@ class GuideCache:
             self._queries, self._seen_ns = queries, changed
         return queries
 
-    def _read(self, path: Path) -> Entry | None:
+    def _read(self, path: Path) -> CachedGuide | None:
         try:
             entry = read_entry(path)
         except UnreadableEntryError as error:
@@ -268,7 +268,7 @@ class GuideCache:
 
     # -- keeping -------------------------------------------------------------------------------------------------------------
 
-    def _add(self, entries: Callable[[], Mapping[str, Entry]]) -> None:
+    def _add(self, entries: Callable[[], Mapping[str, CachedGuide]]) -> None:
         """Write what `entries` gives when nobody else writes: name -> entry."""
         try:
             with self._locked():

@@ -27,7 +27,7 @@ class UnreadableEntryError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CachedGuide:
     """What one file holds.
 
     Attributes:
@@ -43,7 +43,7 @@ class Entry:
     query: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
 
 
-def encode_entry(entry: Entry) -> bytes:
+def encode_entry(entry: CachedGuide) -> bytes:
     """The file's content. Raises `TypeError` for facts that are no JSON."""
     arrays: dict[str, NDArray[Any]] = {
         _FACTS: np.frombuffer(json.dumps(dict(entry.facts)).encode(), np.uint8),
@@ -68,7 +68,7 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def read_entry(path: Path) -> Entry | None:
+def read_entry(path: Path) -> CachedGuide | None:
     """What a file holds; None when it is not there.
 
     Raises:
@@ -81,7 +81,7 @@ def read_entry(path: Path) -> Entry | None:
         facts = json.loads(arrays[_FACTS].tobytes())
         if not isinstance(facts, dict):
             raise UnreadableEntryError(f"{path.name}: no facts")
-        return Entry(
+        return CachedGuide(
             facts=facts,
             picture=arrays[_PICTURE].tobytes(),
             vectors={name.removeprefix(_VECTOR): rows for name, rows in arrays.items() if name.startswith(_VECTOR)},

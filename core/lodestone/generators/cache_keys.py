@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 
 from blake3 import blake3
 
-from lodestone.generators.asking import Engine
 from lodestone.generators.base import GuideRequest
+from lodestone.generators.engine_call import Engine
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,10 +21,10 @@ import httpx
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 import lodestone
+from lodestone.clock import remaining
 from lodestone.errors import DeadlineExceededError, LodestoneError, ModelUnavailableError, ServiceUnavailableError
 from lodestone.generators.credentials import Credential
 from lodestone.generators.http_guard import checked_address, origin, shown
-from lodestone.query.clock import remaining
 
 _TRIES: Final = 3
 _REDIRECTS: Final = 3

@@ -21,14 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.catalog.records import EngineState
+from lodestone.clock import remaining, within
 from lodestone.errors import LodestoneError
-from lodestone.generators.asking import CANCEL_GRACE_S, Caller, Draw, Engine, HubObserver, Silent, stop, version_of
 from lodestone.generators.base import Guide, GuideRequest
-from lodestone.generators.budget import Purse
+from lodestone.generators.budget import Budget
 from lodestone.generators.cache import GuideCache
 from lodestone.generators.cache_keys import GuideKey, key_of
-from lodestone.query.clock import remaining, within
-from lodestone.query.guide_log import GuideLog
+from lodestone.generators.engine_call import CANCEL_GRACE_S, Draw, Engine, EngineCaller, HubObserver, Silent, stop, version_of
+from lodestone.generators.query_notes import QueryNotes
 from lodestone_schemas.api import EngineInfo, EngineList
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Hub:
         self._source = source
         self._read_at = time.monotonic()
         self._observer = observer or Silent()
-        self._callers = {name: Caller(engine, self._observer) for name, engine in engines.items()}
+        self._callers = {name: EngineCaller(engine, self._observer) for name, engine in engines.items()}
         self._cache = cache
         self._states = dict(states or {})
 
@@ -134,7 +134,7 @@ class Hub:
         batch: int | None = None,
         deadline: float,
         budget: float | None = None,
-        log: GuideLog,
+        log: QueryNotes,
         fresh: bool = False,
     ) -> AsyncGenerator[list[Guide], None]:
         """Guides as they come, at most `request.n`; closing the iterator cancels what is under way.
@@ -151,13 +151,13 @@ class Hub:
             log: Filled as things go wrong.
             fresh: Past the cache, which keeps small pictures.
         """
-        draw = Draw(deadline - _KEPT_FOR_SEARCH * remaining(deadline), Purse(budget), log, fresh=fresh)
+        draw = Draw(deadline - _KEPT_FOR_SEARCH * remaining(deadline), Budget(budget), log, fresh=fresh)
         try:
             async with aclosing(self._tier_by_tier(request, draw, engines=engines, batch=batch)) as arriving:
                 async for guides in arriving:
                     yield guides
         finally:
-            log.cost += draw.purse.spent  # also what brought nothing
+            log.cost += draw.budget.spent  # also what brought nothing
 
     async def _tier_by_tier(
         self, request: GuideRequest, draw: Draw, *, engines: Sequence[str] | None, batch: int | None
@@ -189,7 +189,7 @@ class Hub:
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
-    def _tiers(self, engines: Sequence[str] | None, log: GuideLog) -> Iterator[list[str]]:
+    def _tiers(self, engines: Sequence[str] | None, log: QueryNotes) -> Iterator[list[str]]:
         wanted = self.names if engines is None else dict.fromkeys(engines)
         tiers: dict[int, list[str]] = {}
         for name in sorted(wanted, key=lambda one: list(self._callers).index(one) if one in self._callers else -1):
@@ -256,7 +256,7 @@ class Hub:
             self._observer.cache(hit or "miss")
         return found
 
-    async def _drawn(self, caller: Caller, request: GuideRequest, draw: Draw) -> list[Guide]:
+    async def _drawn(self, caller: EngineCaller, request: GuideRequest, draw: Draw) -> list[Guide]:
         guides = await caller.call(request, draw)
         if not guides or draw.fresh or not _is_kept(caller.engine):
             return guides

@@ -8,7 +8,7 @@ from typing import Final
 
 from lodestone.config.engines import EngineSettings
 from lodestone.generators.base import Generator
-from lodestone.generators.exemplar import Exemplar
+from lodestone.generators.engines.exemplar import Exemplar
 from lodestone.models.context import ModelContext
 from lodestone.models.lookup import make
 from lodestone.query.stages import CatalogReader
@@ -45,37 +45,37 @@ def _exemplar(context: GeneratorContext) -> Generator:
 
 
 def _prior(context: GeneratorContext) -> Generator:
-    from lodestone.generators.prior import Prior
+    from lodestone.generators.engines.prior import Prior
 
     return Prior.from_context(context)
 
 
 def _diffusers(context: GeneratorContext) -> Generator:
-    from lodestone.generators.diffusers_engine import Diffusers
+    from lodestone.generators.engines.diffusers import Diffusers
 
     return Diffusers(_settings(context, "diffusers"), context.name or "diffusers")
 
 
 def _openai(context: GeneratorContext) -> Generator:
-    from lodestone.generators.openai_engine import OpenAIImages
+    from lodestone.generators.engines.openai import OpenAIImages
 
     return OpenAIImages(context.name or "openai", _settings(context, "openai"))
 
 
 def _imagen(context: GeneratorContext) -> Generator:
-    from lodestone.generators.imagen_engine import Imagen
+    from lodestone.generators.engines.imagen import Imagen
 
     return Imagen(context.name or "imagen", _settings(context, "imagen"))
 
 
 def _replicate(context: GeneratorContext) -> Generator:
-    from lodestone.generators.replicate_engine import Replicate
+    from lodestone.generators.engines.replicate import Replicate
 
     return Replicate(context.name or "replicate", _settings(context, "replicate"))
 
 
 def _http(context: GeneratorContext) -> Generator:
-    from lodestone.generators.http_engine import CustomHttp
+    from lodestone.generators.engines.http import CustomHttp
 
     return CustomHttp(context.name or "http", _settings(context, "http"))
 

@@ -7,11 +7,11 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any
 
+from lodestone.clock import remaining
 from lodestone.errors import LodestoneError
-from lodestone.generators.asking import Engine, version_of
 from lodestone.generators.base import Guide, GuideRequest
 from lodestone.generators.credentials import Credential
-from lodestone.query.clock import remaining
+from lodestone.generators.engine_call import Engine, version_of
 
 _WORDS = "a red bicycle leaning against a white wall"
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Stage(StrEnum):
+class RunStage(StrEnum):
     """Stages of an index run, in order, and of training and backups."""
 
     DISCOVER = "discover"
@@ -38,7 +38,7 @@ class ProgressEvent:
         detail: What is being worked on, e.g. a collection's name.
     """
 
-    stage: Stage
+    stage: RunStage
     done: int = 0
     total: int = 0
     failures: int = 0
@@ -69,7 +69,7 @@ class Meter:
     """
 
     report: Progress
-    stage: Stage
+    stage: RunStage
     total: int = 0
     detail: str = ""
     window: int = 20

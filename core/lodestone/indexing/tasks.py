@@ -18,7 +18,7 @@ from lodestone.backbones.base import Backbone
 from lodestone.catalog.records import Receipt
 from lodestone.errors import LodestoneError
 from lodestone.files.area import FileArea
-from lodestone.language.base import TextEncoder
+from lodestone.text_encoders.base import TextEncoder
 
 META_PART: Final = "meta"
 _NAME_CHARACTERS: Final = 64  # of a model's name in a file name

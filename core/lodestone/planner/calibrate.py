@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from lodestone.errors import ImageError, InvalidRequestError
-from lodestone.indexing.discover import FoundFile, discover
 from lodestone.planner.rates import DEFAULT_RATES, MODELS, Rates
+from lodestone.sources.folders import FoundFile, discover
 
 if TYPE_CHECKING:
     from lodestone.backbones.base import Backbone
     from lodestone.config.settings import Settings
-    from lodestone.indexing.report import IndexReport
-    from lodestone.runtime import Runtime
+    from lodestone.home.runtime import Runtime
+    from lodestone.indexing.run.report import IndexReport
 
 RunIndex = Callable[["Runtime", Sequence[Path]], "IndexReport"]
 """Indexes some folders in an opened home, with the workers that the settings ask for."""
@@ -43,7 +43,7 @@ _MODEL_BATCHES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
+class MachineCalibration:
     """What was measured here.
 
     Attributes:
@@ -71,7 +71,7 @@ class Calibration:
 
 def calibrate(
     settings: Settings, folder: Path, *, run: RunIndex, sizes: tuple[int, int] = (SMALL, LARGE), seed: int = 0
-) -> Calibration:
+) -> MachineCalibration:
     """Measure on a random sample of the pictures below `folder`; its own files are only read.
 
     Args:
@@ -98,7 +98,7 @@ def calibrate(
     executor = "none"
     for count in (small, large):
         with _scratch(settings, sample, count) as (pictures, own):
-            from lodestone.runtime import Runtime
+            from lodestone.home.runtime import Runtime
 
             started = time.perf_counter()
             with Runtime.open(own, purpose="lodestone plan") as runtime:
@@ -106,7 +106,7 @@ def calibrate(
             timed.append((count, time.perf_counter() - started))
     (few, fast), (many, slow) = timed
     each = max((slow - fast) / (many - few), 1e-6)
-    return Calibration(
+    return MachineCalibration(
         runs=tuple(timed),
         fixed_seconds=max(fast - few * each, 0.0),
         seconds_an_image=each,

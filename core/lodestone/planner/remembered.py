@@ -13,7 +13,7 @@ from lodestone.errors import ConfigurationError
 from lodestone.planner.rates import DEFAULT_RATES, Rates
 
 if TYPE_CHECKING:
-    from lodestone.planner.calibrate import Calibration
+    from lodestone.planner.calibrate import MachineCalibration
 
 _NAME: Final = "measured-rates.json"
 _DAY_S: Final = 86_400
@@ -21,7 +21,7 @@ _OLD_DAYS: Final = 90
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class RateRecord:
     """What one measurement left.
 
     Attributes:
@@ -63,9 +63,9 @@ class Remembered:
         )
 
 
-def remember(home: Path, measured: Calibration, *, profile: str, now: datetime) -> Remembered:
+def remember(home: Path, measured: MachineCalibration, *, profile: str, now: datetime) -> RateRecord:
     """Keep a measurement in a home, in place of the last one of any profile."""
-    kept = Remembered(
+    kept = RateRecord(
         measured_at=now.astimezone(UTC),
         profile=profile,
         fixed_seconds=measured.fixed_seconds,
@@ -82,7 +82,7 @@ def remember(home: Path, measured: Calibration, *, profile: str, now: datetime) 
     return kept
 
 
-def recall(home: Path, *, profile: str) -> Remembered | None:
+def recall(home: Path, *, profile: str) -> RateRecord | None:
     """The last measurement in a home; None where there is none with this profile's models.
 
     Raises:
@@ -94,7 +94,7 @@ def recall(home: Path, *, profile: str) -> Remembered | None:
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         numbers = {name: float(found[name]) for name in _NUMBERS}
-        kept = Remembered(datetime.fromisoformat(found["measured_at"]).astimezone(UTC), str(found["profile"]), **numbers)
+        kept = RateRecord(datetime.fromisoformat(found["measured_at"]).astimezone(UTC), str(found["profile"]), **numbers)
         if not all(0 <= value < float("inf") for value in numbers.values()) or not kept.decode or not kept.megapixels:
             raise ValueError(f"numbers that no measurement gives: {numbers}")
     except (OSError, ValueError, KeyError, TypeError) as error:

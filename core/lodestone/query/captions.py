@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.catalog.identity import caption_id
-from lodestone.query.calibration import Calibration
-from lodestone.query.fusion import TEXT_GUIDE, RankedList
 from lodestone.query.stages import CatalogReader
+from lodestone.retrieval.calibration import ScoreCalibration
+from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
 from lodestone.store.base import Filter, HasId, VectorQuery, VectorStore
 
 CAPTIONS_SPACE: Final = "captions"  # name of the list's space
@@ -109,7 +109,7 @@ class CaptionEvidence:
     """
 
     def __init__(
-        self, store: VectorStore, catalog: CatalogReader, calibration: Calibration, *, rule: CaptionRule | None = None
+        self, store: VectorStore, catalog: CatalogReader, calibration: ScoreCalibration, *, rule: CaptionRule | None = None
     ) -> None:
         self._store = store
         self._catalog = catalog

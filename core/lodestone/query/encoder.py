@@ -11,11 +11,11 @@ import numpy as np
 from PIL import Image
 
 from lodestone.backbones.base import Backbone, BackboneOutputs, OutputKey, Outputs
+from lodestone.clock import remaining
 from lodestone.errors import ModelUnavailableError
-from lodestone.language.base import TextEncoder
-from lodestone.query.clock import remaining
 from lodestone.query.stages import EncodedTexts, Pixels, Vectors
 from lodestone.spaces.base import Projection
+from lodestone.text_encoders.base import TextEncoder
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

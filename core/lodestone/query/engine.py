@@ -20,23 +20,19 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from lodestone.clock import Stopwatch, remaining, within
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import DeadlineExceededError, NotFoundError
-from lodestone.query.asking import NOW, Asking
-from lodestone.query.calibration import Calibration
 from lodestone.query.captions import CaptionEvidence, CaptionRule
-from lodestone.query.clock import Stopwatch, remaining, within
-from lodestone.query.fusion import PICTURE_GUIDE, TEXT_GUIDE, FusedList, RankedList
-from lodestone.query.guiding import FusionSettings
+from lodestone.query.guide_search import FusionSettings
+from lodestone.query.guide_stage import GuideStage, GuideState
 from lodestone.query.hydrate import Hydrator
-from lodestone.query.lessons import Learnt, Lessons
-from lodestone.query.loop import Drawn, GuideLoop
+from lodestone.query.learned_stages import LearnedModels, LearnedStages
 from lodestone.query.outliers import UMAP_FROM
-from lodestone.query.plan import QueryPlan, make_plan
-from lodestone.query.rescore import ListSearch
+from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.resolve import ResolvedQuery, resolve
 from lodestone.query.responses import Query, Stage, finished, guide_info, guide_infos, plan_event, response_of
-from lodestone.query.search import Ranking, Searcher
 from lodestone.query.stages import (
     CatalogReader,
     EncodedTexts,
@@ -45,8 +41,12 @@ from lodestone.query.stages import (
     GuideSource,
     SpaceWeigher,
 )
-from lodestone.query.trace import Kind
-from lodestone.query.trusted import trusted, untaught
+from lodestone.query.trust_weights import apply_trust, prior_trust
+from lodestone.query_log.trace import Kind
+from lodestone.retrieval.calibration import ScoreCalibration
+from lodestone.retrieval.fusion import PICTURE_GUIDE, TEXT_GUIDE, FusedList, RankedList
+from lodestone.retrieval.rescoring import ListSearch
+from lodestone.retrieval.searcher import Ranking, Searcher
 from lodestone.store.base import Filter, HasId, VectorStore
 from lodestone_schemas.api import (
     DoneEvent,
@@ -98,7 +98,7 @@ class QueryEngine:
         weigher: SpaceWeigher | None = None,
         fusion: FusionSettings | None = None,
         captions: CaptionRule | None = None,
-        learnt: Learnt | None = None,
+        learnt: LearnedModels | None = None,
     ) -> None:
         self._store = store
         self._catalog = catalog
@@ -107,14 +107,16 @@ class QueryEngine:
         self._settings = settings
         self._hub = hub
         self._weigher = weigher or EqualWeights()
-        calibration = Calibration(store)
+        calibration = ScoreCalibration(store)
         self._searcher = Searcher(store, calibration)
         self._hydrator = Hydrator(catalog)
-        self._lessons = Lessons(learnt or Learnt(), store=store, searcher=self._searcher, text_encoder=profile.text_encoder)
+        self._lessons = LearnedStages(
+            learnt or LearnedModels(), store=store, searcher=self._searcher, text_encoder=profile.text_encoder
+        )
         self._loop = (
             None
             if hub is None
-            else GuideLoop(
+            else GuideStage(
                 hub=hub,
                 encoder=encoder,
                 searcher=self._searcher,
@@ -142,7 +144,7 @@ class QueryEngine:
         if self._loop is not None and self._settings.outliers and guides >= UMAP_FROM:
             await asyncio.to_thread(self._loop.warm_up)
 
-    async def events(self, request: SearchRequest, *, asking: Asking = NOW) -> AsyncGenerator[Event, None]:
+    async def events(self, request: SearchRequest, *, request_context: RequestContext = NOW) -> AsyncGenerator[Event, None]:
         """Answer in words, step by step; closing the iterator cancels what is pending.
 
         Raises:
@@ -150,13 +152,15 @@ class QueryEngine:
             DeadlineExceededError: the deadline passed before anything was found.
             StoreError, CatalogError: what the answer is read from failed.
         """
-        stopwatch = Stopwatch(asking.arrived)
-        query = _without_guides(Query(await self._plan(request, stopwatch, asking), stopwatch, {}), asking.text_only)
+        stopwatch = Stopwatch(request_context.arrived)
+        query = _without_guides(
+            Query(await self._plan(request, stopwatch, request_context), stopwatch, {}), request_context.text_only
+        )
         plan = query.plan
         with stopwatch.stage("encode"):
             texts = await self._encode(plan)
         query = await self._lessons.with_trust(query, texts)
-        query = replace(query, trust=query.trust or untaught(self._profile.space_priors, list(plan.spaces)))
+        query = replace(query, trust=query.trust or prior_trust(self._profile.space_priors, list(plan.spaces)))
         query = replace(query, weights=self._weigh(texts, query))
         yield plan_event(query)
         ranking, tags = await self._text_pass(query, texts)
@@ -168,7 +172,7 @@ class QueryEngine:
         response = await self._respond(query, ranking, stage="text")
         query.stopwatch.observed.text_answered(time.monotonic() - query.stopwatch.started)
         yield ResultsEvent(response=response)
-        drawn = Drawn()
+        drawn = GuideState()
         if self._loop is not None and _wants_guides(query):
             async with aclosing(self._loop.run(_with_room_to_answer(query), texts, ranking, drawn)) as batches:
                 async for batch in batches:
@@ -186,9 +190,9 @@ class QueryEngine:
         await self._lessons.remember(request, query, ranking, response, texts=texts)
         yield DoneEvent(response=finished(response, query))
 
-    async def answer(self, request: SearchRequest, *, asking: Asking = NOW) -> SearchResponse:
+    async def answer(self, request: SearchRequest, *, request_context: RequestContext = NOW) -> SearchResponse:
         """The last event's answer; raises as `events` does."""
-        async with aclosing(self.events(request, asking=asking)) as events:
+        async with aclosing(self.events(request, request_context=request_context)) as events:
             async for event in events:
                 if isinstance(event, DoneEvent):
                     return event.response
@@ -198,14 +202,14 @@ class QueryEngine:
         """Return when the query, or every answered one, is recorded: its answer did not wait for that."""
         await self._lessons.settled(query_id)
 
-    async def similar(self, image_id: str, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
+    async def similar(self, image_id: str, options: SearchOptions, *, request_context: RequestContext = NOW) -> SearchResponse:
         """Pictures like an indexed one, by the vectors it has; without itself.
 
         Raises:
             NotFoundError: no such picture in any searched space.
         """
-        stopwatch = Stopwatch(asking.arrived)
-        plan = await self._plan(options, stopwatch, asking)
+        stopwatch = Stopwatch(request_context.arrived)
+        plan = await self._plan(options, stopwatch, request_context)
         with stopwatch.stage("retrieve"):
             vectors = await _in_time(asyncio.to_thread(self._vectors_of, image_id, plan), plan, "reading the picture's vectors")
         if plan.spaces and not vectors:
@@ -215,14 +219,16 @@ class QueryEngine:
         without = Filter((plan.filter or Filter()).must, (*(plan.filter or Filter()).must_not, HasId((image_id,))))
         return await self._like(vectors, replace(plan, filter=without), stopwatch, options, kind="similar")
 
-    async def by_picture(self, image: Image.Image, options: SearchOptions, *, asking: Asking = NOW) -> SearchResponse:
+    async def by_picture(
+        self, image: Image.Image, options: SearchOptions, *, request_context: RequestContext = NOW
+    ) -> SearchResponse:
         """Pictures like this one, which need not be indexed; `image` is upright RGB. The first call loads the image models.
 
         Raises:
             ModelUnavailableError: an image model cannot be loaded.
         """
-        stopwatch = Stopwatch(asking.arrived)
-        plan = await self._plan(options, stopwatch, asking)
+        stopwatch = Stopwatch(request_context.arrived)
+        plan = await self._plan(options, stopwatch, request_context)
         vectors: dict[str, Vector] = {}
         if plan.spaces:
             pixels = np.asarray(image.convert("RGB"))
@@ -235,11 +241,11 @@ class QueryEngine:
 
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
-    async def _plan(self, options: SearchOptions, stopwatch: Stopwatch, asking: Asking) -> QueryPlan:
-        def read() -> QueryPlan:
+    async def _plan(self, options: SearchOptions, stopwatch: Stopwatch, request_context: RequestContext) -> ResolvedQuery:
+        def read() -> ResolvedQuery:
             if self._hub is not None:
                 self._hub.refresh()
-            return make_plan(
+            return resolve(
                 options,
                 settings=self._settings,
                 profile=self._profile,
@@ -249,7 +255,7 @@ class QueryEngine:
                 catalog=self._catalog,
                 present=self._store.collections,
                 started=stopwatch.started,
-                sight=asking.sight,
+                visibility=request_context.visibility,
             )
 
         with stopwatch.stage("plan"):
@@ -257,9 +263,9 @@ class QueryEngine:
         stopwatch.observed.about(plan.query_id)
         if mixed := plan.spaces.items() - self._encoder.collections.items():
             raise AssertionError(f"vectors of one version would be compared with those of another: {sorted(mixed)}")
-        return replace(plan, deadline=plan.deadline - asking.way_back)
+        return replace(plan, deadline=plan.deadline - request_context.way_back)
 
-    async def _encode(self, plan: QueryPlan) -> EncodedTexts:
+    async def _encode(self, plan: ResolvedQuery) -> EncodedTexts:
         if not plan.spaces:
             return EncodedTexts({}, {})
         encoding = self._encoder.encode_texts([plan.text], deadline=plan.deadline)
@@ -268,7 +274,7 @@ class QueryEngine:
     def _weigh(self, texts: EncodedTexts, query: Query, best: Mapping[str, float] | None = None) -> Mapping[str, float]:
         if not query.plan.spaces:
             return {}
-        return trusted(self._weigher.weights(texts.encoded, list(query.plan.spaces), best=best), query.trust)
+        return apply_trust(self._weigher.weights(texts.encoded, list(query.plan.spaces), best=best), query.trust)
 
     async def _text_pass(self, query: Query, texts: EncodedTexts) -> tuple[Ranking, RankedList | None]:
         """The query's own words in every space that takes text, and the tags that are like them."""
@@ -294,10 +300,10 @@ class QueryEngine:
         return ranking
 
     async def _like(
-        self, vectors: Mapping[str, Vector], plan: QueryPlan, stopwatch: Stopwatch, options: SearchOptions, *, kind: Kind
+        self, vectors: Mapping[str, Vector], plan: ResolvedQuery, stopwatch: Stopwatch, options: SearchOptions, *, kind: Kind
     ) -> SearchResponse:
         spaces = {space: collection for space, collection in plan.spaces.items() if collection in vectors}
-        weights = trusted(EqualWeights().weights({}, list(spaces)), untaught(self._profile.space_priors, list(spaces)))
+        weights = apply_trust(EqualWeights().weights({}, list(spaces)), prior_trust(self._profile.space_priors, list(spaces)))
         query = Query(plan, stopwatch, weights)
         searches = [
             ListSearch(PICTURE_GUIDE, space, collection, weights[space], vectors[collection])
@@ -320,7 +326,7 @@ class QueryEngine:
                 raise _too_late("reading the catalog") from error
         return response_of(query, shown, hits, stage=stage, guides=guides)
 
-    def _vectors_of(self, image_id: str, plan: QueryPlan) -> dict[str, Vector]:
+    def _vectors_of(self, image_id: str, plan: ResolvedQuery) -> dict[str, Vector]:
         found = {}
         for collection in plan.spaces.values():
             points = self._store.retrieve(collection, [image_id])
@@ -358,7 +364,7 @@ def _text_searches(query: Query, texts: EncodedTexts) -> list[ListSearch]:
     ]
 
 
-async def _in_time(work: Awaitable[T], plan: QueryPlan, doing: str) -> T:
+async def _in_time(work: Awaitable[T], plan: ResolvedQuery, doing: str) -> T:
     try:
         return await within(work, plan.deadline)
     except TimeoutError as error:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from lodestone.access.sight import EVERYTHING, Sight
+from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.catalog.records import Root
 from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.query.stages import CatalogReader
@@ -23,11 +23,13 @@ def build_filter(filters: SearchFilters, catalog: CatalogReader) -> Filter | Non
     return restriction(filters, catalog)[0]
 
 
-def restriction(filters: SearchFilters, catalog: CatalogReader, sight: Sight = EVERYTHING) -> tuple[Filter | None, list[str]]:
+def restriction(
+    filters: SearchFilters, catalog: CatalogReader, visibility: Visibility = EVERYTHING
+) -> tuple[Filter | None, list[str]]:
     """The filter of a request, and what to tell its sender about disabled directories.
 
     Directories are disabled here and nowhere else: their points stay as they are, so that switching costs nothing and is in
-    force with the next query, whoever answers it. Asks the catalog for that, and for the ids behind names. Corpora that `sight`
+    force with the next query, whoever answers it. Asks the catalog for that, and for the ids behind names. Corpora that `visibility`
     does not see are as if they were not there.
 
     Raises:
@@ -35,7 +37,7 @@ def restriction(filters: SearchFilters, catalog: CatalogReader, sight: Sight = E
         InvalidRequestError: `taken_from` is not before `taken_to`, or the path prefix leaves the root.
     """
     must: list[Condition] = []
-    corpora = _corpus_ids(filters.corpora, catalog, sight)
+    corpora = _corpus_ids(filters.corpora, catalog, visibility)
     if corpora:
         must.append(MatchAny("corpus", tuple(corpora)))
     if filters.roots:
@@ -51,14 +53,14 @@ def restriction(filters: SearchFilters, catalog: CatalogReader, sight: Sight = E
     return found, _notes(filters, corpora, catalog, set(disabled))
 
 
-def _corpus_ids(names: Sequence[str], catalog: CatalogReader, sight: Sight) -> list[str]:
+def _corpus_ids(names: Sequence[str], catalog: CatalogReader, visibility: Visibility) -> list[str]:
     """Ids of the corpora to search; empty for all."""
-    if sight.corpora is None:
+    if visibility.corpora is None:
         return [catalog.corpus(name).corpus_id for name in dict.fromkeys(names)]
-    seen = catalog.corpus_ids(sight.corpora)
+    seen = catalog.corpus_ids(visibility.corpora)
     for name in names:
         if name not in seen:
-            raise sight.unknown_corpus(name, seen)
+            raise visibility.unknown_corpus(name, seen)
     return [seen[name] for name in dict.fromkeys(names or sorted(seen))] or [_NOWHERE]
 
 

@@ -6,31 +6,33 @@ import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from lodestone.access.sight import EVERYTHING, Sight
+from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.generators.cache import PICTURE_KEY
 from lodestone.generators.pictures import PICTURE_MEDIA_TYPE
 from lodestone.paging import decode_cursor, encode_cursor
-from lodestone.query.asking import Asking
-from lodestone.query.replay import compare
-from lodestone.query.trace import Trace, load_trace
+from lodestone.query.request_context import RequestContext
+from lodestone.query_log.replay import compare
+from lodestone.query_log.trace import Trace, load_trace
 from lodestone_schemas.api import QueryInfo, QueryPage, ReplayResult, SearchRequest
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
-    from lodestone.catalog.learning import QueryRecord
+    from lodestone.catalog.use_records import QueryRecord
     from lodestone.generators.cache import GuideCache
     from lodestone.query.engine import QueryEngine
 
 
-def query_page(catalog: Catalog, *, offset: int, limit: int, cursor: str | None = None, sight: Sight = EVERYTHING) -> QueryPage:
+def query_page(
+    catalog: Catalog, *, offset: int, limit: int, cursor: str | None = None, visibility: Visibility = EVERYTHING
+) -> QueryPage:
     """Recorded queries, newest first, from an offset or behind a page's `next_cursor`. Blocking.
 
     Raises:
         InvalidRequestError: no such cursor.
     """
     after = None if cursor is None else decode_cursor("queries", cursor, datetime, str)
-    found = catalog.queries(offset, limit + 1, after=after, owner=None if sight.all_queries else sight.owner)
+    found = catalog.queries(offset, limit + 1, after=after, owner=None if visibility.all_queries else visibility.owner)
     page, more = found[:limit], len(found) > limit
     return QueryPage(
         queries=[_info(one) for one in page],
@@ -40,14 +42,14 @@ def query_page(catalog: Catalog, *, offset: int, limit: int, cursor: str | None 
 
 
 def guide_picture(
-    catalog: Catalog, cache: GuideCache | None, query_id: str, guide_id: str, *, sight: Sight = EVERYTHING
+    catalog: Catalog, cache: GuideCache | None, query_id: str, guide_id: str, *, visibility: Visibility = EVERYTHING
 ) -> tuple[bytes, str]:
     """The kept picture of a query's guide, and its media type. Blocking.
 
     Raises:
         NotFoundError: no such query or guide, or its picture is no longer kept.
     """
-    trace = load_trace(catalog, query_id, sight)
+    trace = load_trace(catalog, query_id, visibility)
     guide = next((one for one in trace.guides if one.guide_id == guide_id), None)
     if guide is None:
         raise NotFoundError(
@@ -62,7 +64,9 @@ def guide_picture(
     return data, PICTURE_MEDIA_TYPE
 
 
-async def ask_again(engine: QueryEngine, catalog: Catalog, trace: Trace, *, sight: Sight = EVERYTHING) -> ReplayResult:
+async def ask_again(
+    engine: QueryEngine, catalog: Catalog, trace: Trace, *, visibility: Visibility = EVERYTHING
+) -> ReplayResult:
     """The same request over the collection, trust and tags of now, compared with the record. It is recorded as a query, too.
 
     Raises:
@@ -73,7 +77,9 @@ async def ask_again(engine: QueryEngine, catalog: Catalog, trace: Trace, *, sigh
         raise InvalidRequestError(
             "only searches in words can be asked again", hint="leave out --fresh: the record itself can be replayed"
         )
-    response = await engine.answer(SearchRequest.model_validate(trace.request), asking=Asking(sight=sight))
+    response = await engine.answer(
+        SearchRequest.model_validate(trace.request), request_context=RequestContext(visibility=visibility)
+    )
     await engine.settled(response.query_id)
     later = await asyncio.to_thread(load_trace, catalog, response.query_id)
     return compare(trace, later)

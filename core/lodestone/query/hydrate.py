@@ -8,11 +8,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from lodestone.catalog.records import ImageRecord, ImageState
-from lodestone.query.collapse import collapsed
-from lodestone.query.fusion import contributions
-from lodestone.query.plan import QueryPlan
-from lodestone.query.search import Ranking
+from lodestone.query.resolve import ResolvedQuery
 from lodestone.query.stages import CatalogReader
+from lodestone.retrieval.collapse import collapsed
+from lodestone.retrieval.fusion import contributions
+from lodestone.retrieval.searcher import Ranking
 from lodestone_schemas.api import MAX_OFFSET, Hit
 
 # A changed file is `pending` until it is embedded anew: its old vectors still find it.
@@ -29,14 +29,14 @@ class Hydrator:
         self._names: dict[str, str] = {}  # corpus or root id -> name
         self._lock = threading.Lock()
 
-    def shown(self, plan: QueryPlan, ranking: Ranking) -> tuple[Ranking, list[Hit]]:
+    def shown(self, plan: ResolvedQuery, ranking: Ranking) -> tuple[Ranking, list[Hit]]:
         """The ranking as the plan wants it seen, without copies or with them, and its page."""
         folded: dict[str, int] = {}
         if plan.collapse and ranking.fused.ids:
             ranking, folded = collapsed(ranking, self._catalog.duplicate_groups(ranking.fused.ids))
         return ranking, self.page(plan, ranking, folded)
 
-    def page(self, plan: QueryPlan, ranking: Ranking, folded: Mapping[str, int] = _NONE) -> list[Hit]:
+    def page(self, plan: ResolvedQuery, ranking: Ranking, folded: Mapping[str, int] = _NONE) -> list[Hit]:
         """The plan's page of the ranking. Pictures that have left the catalog meanwhile are left out; ranks stay."""
         start = plan.offset
         ids = ranking.fused.ids[start : start + plan.limit]
@@ -85,7 +85,7 @@ class Hydrator:
         return names
 
 
-def next_offset(plan: QueryPlan, ranking: Ranking) -> int | None:
+def next_offset(plan: ResolvedQuery, ranking: Ranking) -> int | None:
     """Where the next page starts; None when this one is the last, or paging ends here."""
     after = plan.offset + plan.limit
     return after if after < len(ranking.fused) and after <= MAX_OFFSET else None

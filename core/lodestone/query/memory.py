@@ -7,10 +7,10 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from lodestone.catalog.learning import QueryRecord
+from lodestone.catalog.use_records import QueryRecord
 from lodestone.config.settings import TagSettings
-from lodestone.query.guide_log import told
-from lodestone.query.trace import Trace
+from lodestone.generators.query_notes import describe_failure
+from lodestone.query_log.trace import Trace
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
@@ -59,11 +59,11 @@ class Memory:
         try:
             self._record(traces)
         except Exception as error:  # noqa: BLE001  (the answers stand)
-            warnings.append(f"not recorded: {told_of}: {told(error)}")
+            warnings.append(f"not recorded: {told_of}: {describe_failure(error)}")
         try:
             self._tag(traces)
         except Exception as error:  # noqa: BLE001  (as above)
-            warnings.append(f"no tags were left by {told_of}: {told(error)}")
+            warnings.append(f"no tags were left by {told_of}: {describe_failure(error)}")
         return warnings
 
     def _kept(self, trace: Trace) -> list[str]:
@@ -71,11 +71,11 @@ class Memory:
         try:
             self._record([trace])
         except Exception as error:  # noqa: BLE001  (the answer stands)
-            warnings.append(f"this query was not recorded: {told(error)}")
+            warnings.append(f"this query was not recorded: {describe_failure(error)}")
         try:
             self._tag([trace])
         except Exception as error:  # noqa: BLE001  (as above)
-            warnings.append(f"this query left no tags: {told(error)}")
+            warnings.append(f"this query left no tags: {describe_failure(error)}")
         return warnings
 
     def _record(self, traces: Sequence[Trace]) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.query.captions import CAPTIONS_SPACE
-from lodestone.query.fusion import TEXT_GUIDE, RankedList
 from lodestone.query.gate import Method
+from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
 from lodestone.store.base import Filter, VectorQuery, VectorStore
 
 _LIMIT: Final = 50  # captions; a picture may have several

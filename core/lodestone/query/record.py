@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.query.responses import Query
-from lodestone.query.search import Ranking
-from lodestone.query.trace import Kind, Trace
+from lodestone.query_log.trace import Kind, Trace
+from lodestone.retrieval.searcher import Ranking
 from lodestone_schemas.api import SearchOptions, SearchResponse
 
 
@@ -39,7 +39,7 @@ def trace_of(
     plan = query.plan
     return Trace(
         query_id=plan.query_id,
-        owner=plan.sight.owner,
+        owner=plan.visibility.owner,
         created_at=datetime.now(UTC),
         kind=kind,
         text=plan.text,
@@ -87,5 +87,5 @@ def _plan(query: Query) -> dict[str, Any]:
         "outlier_threshold": plan.outlier_threshold,
         "adaptive": plan.adaptive,
         "budget": plan.budget,
-        "corpora": None if plan.sight.corpora is None else sorted(plan.sight.corpora),
+        "corpora": None if plan.visibility.corpora is None else sorted(plan.visibility.corpora),
     }

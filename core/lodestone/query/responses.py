@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
+from lodestone.clock import Stopwatch
 from lodestone.generators.base import Guide
-from lodestone.query.clock import Stopwatch
-from lodestone.query.guide_log import GuideLog
+from lodestone.generators.query_notes import QueryNotes
 from lodestone.query.hydrate import next_offset
-from lodestone.query.plan import QueryPlan
-from lodestone.query.search import Ranking, RankingRules
+from lodestone.query.resolve import ResolvedQuery
+from lodestone.retrieval.searcher import Ranking, RankingRules
 from lodestone_schemas.api import GateDecision, GuideInfo, Hit, PlanEvent, SearchResponse
 
 if TYPE_CHECKING:
-    from lodestone.query.loop import Drawn
+    from lodestone.query.guide_stage import GuideState
 
 Stage = Literal["text", "guides", "picture"]
 
@@ -25,13 +25,13 @@ Stage = Literal["text", "guides", "picture"]
 class Query:
     """One query under way: plan, clock, weights of spaces (trust included), the gate's word and what became of generators."""
 
-    plan: QueryPlan
+    plan: ResolvedQuery
     stopwatch: Stopwatch
     weights: Mapping[str, float]
     topic: str | None = None
     trust: Mapping[str, float] = field(default_factory=dict)
     gate: GateDecision | None = None
-    log: GuideLog = field(default_factory=GuideLog)
+    log: QueryNotes = field(default_factory=QueryNotes)
 
     @property
     def rules(self) -> RankingRules:
@@ -110,7 +110,7 @@ def guide_info(
     )
 
 
-def guide_infos(drawn: Drawn, query_id: str) -> list[GuideInfo]:
+def guide_infos(drawn: GuideState, query_id: str) -> list[GuideInfo]:
     """All guides of a query with what became of them."""
     judged = drawn.judged if drawn.judged is not None and drawn.judged.rule != "none" else None
     rejected, counted = drawn.rejected, {one.guide for one in drawn.searches}

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from lodestone.catalog.records import CaptionRecord, Corpus, ImageRecord, Root
 from lodestone.generators.base import Generator, Guide, GuideRequest
-from lodestone.query.fusion import RankedList
-from lodestone.query.guide_log import GuideLog
+from lodestone.generators.query_notes import QueryNotes
+from lodestone.retrieval.fusion import RankedList
 from lodestone.store.base import Filter
 
 if TYPE_CHECKING:
-    from lodestone.query.trace import Trace
+    from lodestone.query_log.trace import Trace
     from lodestone.spaces.base import Projection
 
 Vectors = NDArray[np.float32]
@@ -67,8 +67,8 @@ class Encoder(Protocol):
         """
 
 
-class Elsewhere(Protocol):
-    """Stages that run in other processes; a host that has some says so by `Runtime.elsewhere`."""
+class RemoteStages(Protocol):
+    """Stages that run in other processes; a host that has some says so by `Runtime.remote_stages`."""
 
     def encoder(self, projections: Mapping[str, Projection]) -> Encoder:
         """The models of these versions: space -> projection, not warmed up."""
@@ -127,7 +127,7 @@ class GuideSource(Protocol):
         batch: int | None,
         deadline: float,
         budget: float | None,
-        log: GuideLog,
+        log: QueryNotes,
     ) -> AsyncGenerator[list[Guide], None]:
         """Guides as they come; see `generators.hub.Hub.draw`."""
 

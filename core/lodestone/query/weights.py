@@ -4,7 +4,7 @@ Two signs say that label matching deserves trust: the words are close to a class
 (on drawings none does), or the words are far from everything the bridge was taught (a caption about things that its training
 never showed). Either one raises its share along a sigmoid; the bridge has the rest, and any further space counts as much as
 these two together. Scores of different spaces are made comparable by their scale. The parameters are fitted on validation
-data (learn/trust.py) and travel in the bridge's file.
+data (training/trust.py) and travel in the bridge's file.
 
 Use: `final(picture) = sum over spaces of weights[s] * score_s(picture) / scale(s)` over the union of the spaces' candidates.
 """

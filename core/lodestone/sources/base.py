@@ -25,7 +25,7 @@ class FoundFile:
     """One candidate, as the listing showed it.
 
     Attributes:
-        uri: Its name inside the root (see indexing/uris.py).
+        uri: Its name inside the root (see sources/uris.py).
         locator: Where it is. May hold surrogates: hand it to the operating system, print the uri.
         size: Bytes.
         mtime_ns: Last change, of the picture or of what holds it, nanoseconds since 1970-01-01T00:00:00Z.

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.catalog.records import Container
 from lodestone.errors import InvalidRequestError, ManifestChangedError, SourceError
-from lodestone.indexing.captions import cleaned
-from lodestone.indexing.uris import relative_path_of
+from lodestone.files.filesystems import FileSystems, Stat
+from lodestone.files.urls import Url, is_url
 from lodestone.sources.base import FoundFile, Report, Settled, Source, UnreadablePath
+from lodestone.sources.captions import cleaned
 from lodestone.sources.content import hash_bytes
-from lodestone.sources.filesystems import FileSystems, Stat
 from lodestone.sources.locators import (
     LANCE,
     TABLE,
@@ -36,7 +36,7 @@ from lodestone.sources.rows import Rows, lance_version, open_rows, picture_bytes
 from lodestone.sources.seen import Seen
 from lodestone.sources.tars import tar_pictures
 from lodestone.sources.trouble import Trouble, read_failure, source_error, trouble_of
-from lodestone.sources.urls import Url, is_url
+from lodestone.sources.uris import relative_path_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

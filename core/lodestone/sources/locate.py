@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Final
 
 from lodestone.errors import InvalidRequestError
-from lodestone.indexing.discover import is_picture_name
+from lodestone.files.filesystems import FileSystems
+from lodestone.files.urls import Url, is_url
 from lodestone.sources.base import Source
 from lodestone.sources.containers import ContainerSource
-from lodestone.sources.filesystems import FileSystems
+from lodestone.sources.folders import is_picture_name
 from lodestone.sources.locators import FOLDER, LABELS, LANCE, OBJECT, TABLE, TABLE_EXTENSIONS, TAR, TAR_EXTENSIONS, root_path
 from lodestone.sources.objects import ObjectSource, list_objects
 from lodestone.sources.patterns import MAGIC, Pattern
-from lodestone.sources.urls import Url, is_url
 
 _COMPRESSED: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import quote_from_bytes
 
 from lodestone.errors import InvalidRequestError
-from lodestone.indexing.uris import BYTES_PREFIX, path_of, relative_path_of, uri_of
-from lodestone.sources.urls import Url, is_url
+from lodestone.files.urls import Url, is_url
+from lodestone.sources.uris import BYTES_PREFIX, path_of, relative_path_of, uri_of
 
 if TYPE_CHECKING:
     from lodestone.catalog.records import ImageRecord, Root

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from lodestone.errors import SourceError
-from lodestone.indexing.discover import SKIPPED_FOLDERS, is_picture_name
-from lodestone.indexing.uris import uri_of
+from lodestone.files.filesystems import FileSystems
+from lodestone.files.s3 import Entry, Pages
+from lodestone.files.urls import Url
 from lodestone.sources.base import FoundFile, Report, Settled, Source, UnreadablePath
-from lodestone.sources.filesystems import FileSystems
+from lodestone.sources.folders import SKIPPED_FOLDERS, is_picture_name
 from lodestone.sources.patterns import Pattern
-from lodestone.sources.s3 import Entry, Pages
 from lodestone.sources.trouble import Trouble, source_error, trouble_of
-from lodestone.sources.urls import Url
+from lodestone.sources.uris import uri_of
 
 _AHEAD: Final = 8  # pages or folders asked for at once
 

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from lodestone.errors import ImageError, ManifestChangedError
+from lodestone.files.filesystems import FileSystems, stat_object, version_of
+from lodestone.files.urls import Url, is_url
 from lodestone.imaging.failures import FailureReason, image_error, unreadable
 from lodestone.sources.content import hash_bytes, hash_file, object_token
-from lodestone.sources.filesystems import FileSystems, stat_object, version_of
 from lodestone.sources.locators import Inside, inside
 from lodestone.sources.trouble import Trouble, read_failure, source_error, trouble_of
-from lodestone.sources.urls import Url, is_url
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem

@@ -15,14 +15,14 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.errors import ConfigurationError, SourceError
+from lodestone.files.urls import Url, is_url
 from lodestone.sources.columns import Columns, find_columns
 from lodestone.sources.locators import LANCE
-from lodestone.sources.urls import Url, is_url
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from lodestone.sources.filesystems import FileSystems
+    from lodestone.files.filesystems import FileSystems
 
 _BATCH_BYTES_ROWS: Final = 32  # rows with pictures in them
 _BATCH_URI_ROWS: Final = 2_000

@@ -12,12 +12,12 @@ from pathlib import PurePosixPath
 from typing import IO, Final
 
 from lodestone.errors import SourceError
-from lodestone.indexing.captions import caption_lines
-from lodestone.indexing.discover import is_picture_name
-from lodestone.indexing.uris import uri_of
 from lodestone.sources.base import FoundFile
+from lodestone.sources.captions import caption_lines
 from lodestone.sources.content import hash_bytes
+from lodestone.sources.folders import is_picture_name
 from lodestone.sources.locators import TAR, Inside, uri_inside
+from lodestone.sources.uris import uri_of
 
 _BUFFER_BYTES: Final = 1 << 20
 _MAX_TEXT_BYTES: Final = 256 << 10

@@ -1,6 +1,6 @@
 """Which pictures match what a sentence says? The bridge: frozen features in one space that captions taught.
 
-Two heads, joined into one vector (learn/artefact.py): a ridge regression onto text vectors, as in embedding regression
+Two heads, joined into one vector (spaces/bridge_weights.py): a ridge regression onto text vectors, as in embedding regression
 since DeViSE (Frome et al., 2013), and two small towers trained with the symmetric contrastive loss of CLIP (Radford et
 al., 2021). Inference is plain NumPy.
 """
@@ -14,12 +14,12 @@ import numpy as np
 
 from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.backbones.registry import make_backbone
-from lodestone.language.registry import make_text_encoder
-from lodestone.learn.arrays import required_outputs
-from lodestone.learn.artefact import BridgeWeights
 from lodestone.models.cache import fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.spaces.base import Projection, Vectors
+from lodestone.spaces.bridge_arrays import required_outputs
+from lodestone.spaces.bridge_weights import BridgeWeights
+from lodestone.text_encoders.registry import make_text_encoder
 
 
 class BridgeSpace(Projection):

@@ -14,10 +14,10 @@ import numpy as np
 from lodestone.backbones.base import Backbone, BackboneOutputs, OutputKey
 from lodestone.backbones.registry import make_backbone
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.language.registry import make_text_encoder
 from lodestone.models.cache import fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.spaces.base import Projection, Vectors
+from lodestone.text_encoders.registry import make_text_encoder
 
 _FORMULA: Final = "1"  # raise it when the same outputs would give other vectors
 

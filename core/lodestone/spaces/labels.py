@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.backbones.registry import make_backbone
-from lodestone.language.labels import imagenet_labels
-from lodestone.language.registry import make_text_encoder
 from lodestone.models.cache import fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.spaces.base import Projection, Vectors
+from lodestone.text_encoders.labels import imagenet_labels
+from lodestone.text_encoders.registry import make_text_encoder
 
 TOP_CLASSES: Final = 50
 BACKBONES: Final = ("efficientnet-lite0", "efficientnet-lite2")

@@ -58,14 +58,14 @@ def open_store(
     if kind == "edge":
         if root is None:
             raise ConfigurationError("the embedded store needs a directory", hint="set LODESTONE_HOME")
-        from lodestone.store.edge import EdgeStore
+        from lodestone.store.edge.store import EdgeStore
 
         table = aliases if aliases is not None else JsonAliasTable(root / ALIASES_FILE)
         return EdgeStore(root, aliases=table, lock_timeout=lock_timeout, owner=owner)
     if kind == "server":
         if not url:
             raise ConfigurationError("the server store needs a url", hint="set store.url, e.g. http://localhost:6333")
-        from lodestone.store.server import ServerStore
+        from lodestone.store.server.store import ServerStore
 
         return ServerStore(
             url,

@@ -26,7 +26,7 @@ Ask = Callable[[Mapping[int, int]], Sequence[Sequence[Hit]]]
 Score = Callable[[int, Any], float]
 
 
-class Question(Protocol):
+class RankingRequest(Protocol):
     """What ranking needs to know of a `VectorQuery` or `SparseQuery`."""
 
     @property
@@ -99,7 +99,7 @@ def hits_of(
     return hits
 
 
-def answer(queries: Sequence[Question], ask: Ask, *, exact: Sequence[bool], error: float = 0.0) -> list[Neighbours]:
+def answer(queries: Sequence[RankingRequest], ask: Ask, *, exact: Sequence[bool], error: float = 0.0) -> list[Neighbours]:
     """Ask the engine and rank what it finds by descending score, equal scores by id.
 
     Which of equally good points an engine returns is chance when it stops among them: where `exact`, more are fetched until

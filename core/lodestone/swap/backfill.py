@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.catalog.records import Corpus, Failure, ImageState, RunState
 from lodestone.errors import RunCancelledError, RunFailedError
-from lodestone.indexing.executors import EmbedExecutor, ExecutorFactory, choose_executor, embed_settings, make_executor
+from lodestone.indexing.embed.executors import EmbedExecutor, ExecutorFactory, choose_executor, embed_settings, make_executor
+from lodestone.indexing.embed.slice_batches import SliceBatches
+from lodestone.indexing.heartbeat import Heartbeat
 from lodestone.indexing.progress import Progress
-from lodestone.indexing.pulse import Pulse
 from lodestone.indexing.tasks import META_PART, RowFailure, SliceParts, SliceReceipt, SliceTask, backbone_part
-from lodestone.indexing.waves import Waves
 
 if TYPE_CHECKING:
     from collections.abc import Container
 
     from lodestone.backbones.base import Backbone
     from lodestone.catalog.catalog import Catalog
-    from lodestone.runtime import Runtime
+    from lodestone.home.runtime import Runtime
     from lodestone.spaces.base import Projection
 
 KIND: Final = "model-swap"
@@ -167,33 +167,33 @@ def _embed(
     slices, rows = catalog.count_unfinished(parts.names(), corpus.corpus_id)
     executor = _Careful(_executor(runtime, parts, slices, pool))
     try:
-        with Pulse(catalog, run.run_id) as pulse:
-            waves = Waves(
+        with Heartbeat(catalog, run.run_id) as heartbeat:
+            slice_batches = SliceBatches(
                 catalog=catalog,
                 embeddings=runtime.embeddings,
                 corpus_id=corpus.corpus_id,
                 run_id=run.run_id,
                 parts=parts,
-                pulse=pulse,
+                heartbeat=heartbeat,
                 progress=progress,
             )
-            waves.run(executor, rows=rows, after_wave=lambda: None)
+            slice_batches.run(executor, rows=rows, after_wave=lambda: None)
     except BaseException as error:
         catalog.finish_run(run.run_id, _ended_by(error), f"{type(error).__name__}: {error}")
         raise
     finally:
         executor.close()
-    done.embedded += waves.embedded
-    done.adopted += waves.adopted
-    counts = {"embedded": waves.embedded, "adopted": waves.adopted, "unreadable": len(executor.failures)}
+    done.embedded += slice_batches.embedded
+    done.adopted += slice_batches.adopted
+    counts = {"embedded": slice_batches.embedded, "adopted": slice_batches.adopted, "unreadable": len(executor.failures)}
     catalog.update_run(run.run_id, stage="done", counts=counts)
-    if waves.given_up:
-        last = next(iter(waves.given_up.values()))
+    if slice_batches.given_up:
+        last = next(iter(slice_batches.given_up.values()))
         catalog.finish_run(run.run_id, RunState.FAILED, last.message)
         raise RunFailedError(
-            f"{len(waves.given_up)} slices could not be embedded: {last.message}",
+            f"{len(slice_batches.given_up)} slices could not be embedded: {last.message}",
             hint="all others are finished; the same command tries again",
-            slices=sorted(waves.given_up),
+            slices=sorted(slice_batches.given_up),
         ) from last
     catalog.finish_run(run.run_id, RunState.DONE)
     return _findable(catalog, executor.failures)

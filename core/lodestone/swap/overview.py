@@ -6,20 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 from lodestone.catalog.records import SwapRecord, SwapState
 from lodestone.errors import InvalidRequestError, LodestoneError, ModelUnavailableError
+from lodestone.home.space_definitions import BRIDGE, SHIPPED, in_force, projection_of
+from lodestone.home.space_standby import UNSETTLED, SwapVersions, has_versions, unsettled_swaps
 from lodestone.swap.backfill import left_to_embed, left_to_load, parts_of
-from lodestone.swap.definitions import BRIDGE, SHIPPED, in_force, projection_of
 from lodestone.swap.report import SwapReport
-from lodestone.swap.standing import UNSETTLED, Sides, has_sides, unsettled
 
 if TYPE_CHECKING:
-    from lodestone.runtime import Runtime
+    from lodestone.home.runtime import Runtime
 
 
 def models_overview(runtime: Runtime) -> dict[str, Any]:
     """JSON-serialisable: `spaces` with source, backbones, collection, the promoted one, the swap going on; `backbones`."""
     exists = runtime.home.exists()
     promoted = runtime.promoted() if exists else {}
-    swaps = {swap.space: swap for swap in unsettled(runtime.catalog)} if exists else {}
+    swaps = {swap.space: swap for swap in unsettled_swaps(runtime.catalog)} if exists else {}
     spaces = []
     for space, projection in runtime.projections().items():
         swap = swaps.get(space)
@@ -43,9 +43,9 @@ def swap_reports(runtime: Runtime, limit: int = 20) -> list[SwapReport]:
 
 
 def _waiting(runtime: Runtime, swap: SwapRecord) -> int:
-    if swap.state not in UNSETTLED or not has_sides(swap):
+    if swap.state not in UNSETTLED or not has_versions(swap):
         return 0
-    sides = Sides.of(swap)
+    sides = SwapVersions.of(swap)
     promoted = swap.state is SwapState.PROMOTED
     definition, collection = (sides.old, sides.old_collection) if promoted else (sides.new, sides.new_collection)
     try:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lodestone.catalog.records import SwapRecord
-from lodestone.swap.standing import OLD
+from lodestone.home.space_standby import OLD
 
 SHADOW: Final = "shadow"  # key of a swap's report
 

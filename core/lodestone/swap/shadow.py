@@ -19,16 +19,16 @@ import numpy as np
 
 from lodestone.errors import LodestoneError, NotFoundError
 from lodestone.evaluation.metrics import average_precision, recall_at, reciprocal_rank
-from lodestone.query.trace import Trace
+from lodestone.home.space_definitions import projection_of
+from lodestone.home.space_standby import SwapVersions, has_versions, unsettled_swaps
+from lodestone.query_log.trace import Trace
 from lodestone.store.base import VectorQuery
-from lodestone.swap.definitions import projection_of
-from lodestone.swap.standing import Sides, has_sides, unsettled
 from lodestone_schemas.api import SearchRequest, SearchResponse
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
+    from lodestone.home.runtime import Runtime
     from lodestone.query.engine import QueryEngine
-    from lodestone.runtime import Runtime
     from lodestone.spaces.base import Projection
     from lodestone.store.base import VectorStore
 
@@ -81,10 +81,10 @@ async def compare_versions(
         NotFoundError: there is no unsettled swap of that space.
         LodestoneError: both versions failed at every query; the first error.
     """
-    swap = next((one for one in await asyncio.to_thread(unsettled, runtime.catalog, space) if has_sides(one)), None)
+    swap = next((one for one in await asyncio.to_thread(unsettled_swaps, runtime.catalog, space) if has_versions(one)), None)
     if swap is None:
         raise NotFoundError(f"no swap of the space {space!r} is going on", hint="lodestone models swap --status")
-    sides = Sides.of(swap)
+    sides = SwapVersions.of(swap)
     asked = await asyncio.to_thread(_asked, runtime.catalog, queries, k)
     versions = {"old": projection_of(sides.old, runtime), "new": projection_of(sides.new, runtime)}
     alone = all(projection.text_encoder is not None for projection in versions.values())

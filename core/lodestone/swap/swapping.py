@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.catalog.records import RunState, SwapRecord, SwapState
 from lodestone.errors import ConfigurationError, InvalidRequestError, NotFoundError, StoreLockedError
+from lodestone.home.space_activation import activate
+from lodestone.home.space_definitions import SpaceDefinition, in_force, projection_of, target_of
+from lodestone.home.space_standby import NEW, OLD, SwapVersions, has_versions, unsettled_swaps
 from lodestone.indexing.progress import Progress, silent
 from lodestone.indexing.tasks import this_worker
 from lodestone.swap.backfill import KIND, backfill, left_to_embed, left_to_load, parts_of
-from lodestone.swap.definitions import SpaceDefinition, in_force, projection_of, target_of
-from lodestone.swap.forcing import put_in_force
 from lodestone.swap.report import SHADOW, SwapReport
 from lodestone.swap.shadow import compare_versions
-from lodestone.swap.standing import NEW, OLD, Sides, has_sides, unsettled
 
 if TYPE_CHECKING:
-    from lodestone.indexing.executors import ExecutorFactory
-    from lodestone.indexing.sync import SyncReport
-    from lodestone.runtime import Runtime
+    from lodestone.home.runtime import Runtime
+    from lodestone.indexing.embed.executors import ExecutorFactory
+    from lodestone.indexing.sync.collections import SyncReport
     from lodestone.spaces.base import Projection
 
 _CANCEL_WAITS_S: Final = 60.0
@@ -119,7 +119,7 @@ class Swapper:
         """
         with self._alone():
             swap = self._only(space, SwapState.SHADOW, instead="it can be promoted")
-            sides = Sides.of(swap)
+            sides = SwapVersions.of(swap)
             self._check_unchanged(swap, sides)
             report = self._fill(swap, self._made(sides.new, sides.new_collection))
             if report.waiting:
@@ -144,7 +144,7 @@ class Swapper:
         """
         with self._alone():
             swap = self._only(space, SwapState.PROMOTED, instead="it can be rolled back")
-            sides = Sides.of(swap)
+            sides = SwapVersions.of(swap)
             report = self._fill(swap, self._made(sides.old, sides.old_collection))
             if report.waiting:
                 raise InvalidRequestError(
@@ -172,8 +172,8 @@ class Swapper:
             if run.kind == KIND:
                 catalog.request_cancel(run.run_id)
         with self._alone(patience=_CANCEL_WAITS_S):
-            if has_sides(swap):
-                self._restore(swap, Sides.of(swap).old)  # a promotion may have been cut short
+            if has_versions(swap):
+                self._restore(swap, SwapVersions.of(swap).old)  # a promotion may have been cut short
             done = catalog.update_swap(swap.swap_id, state=SwapState.CANCELLED, error="")
             self._sync(swap)
             return SwapReport(done)
@@ -197,7 +197,7 @@ class Swapper:
         """The swap's row: the one that was cut short, or a new one."""
         runtime, space = self._runtime, wanted.space
         collection = projection_of(wanted, runtime).collection
-        known = next(iter(unsettled(runtime.catalog, space)), None)
+        known = next(iter(unsettled_swaps(runtime.catalog, space)), None)
         if known is not None and known.state is SwapState.PROMOTED:
             raise InvalidRequestError(
                 f"the swap of {space!r} to {known.target!r} is in force, and can still be rolled back",
@@ -209,7 +209,7 @@ class Swapper:
                 f"a swap of {space!r} to {known.target!r} is under way{changed}",
                 hint=f"lodestone models swap --space {space} --cancel first, or go on with --to {known.target}",
             )
-        if known is not None and has_sides(known):
+        if known is not None and has_versions(known):
             return known
         now = in_force(runtime, space)
         old = projection_of(now, runtime).collection
@@ -236,23 +236,23 @@ class Swapper:
 
     def _change_over(self, swap: SwapRecord, former: SpaceDefinition, wanted: SpaceDefinition, collection: str) -> None:
         """Put a version in force: the definition, then, by the sync, the alias. If that fails, the former one stays."""
-        put_in_force(self._runtime, wanted, swap.swap_id)
+        activate(self._runtime, wanted, swap.swap_id)
         try:
             self._sync(swap)
         except BaseException as error:
             if self._promoted(swap.space) != collection:
-                put_in_force(self._runtime, former, swap.swap_id)
+                activate(self._runtime, former, swap.swap_id)
             self._runtime.catalog.update_swap(swap.swap_id, error=f"{type(error).__name__}: {error}")
             raise
         if self._promoted(swap.space) != collection:
-            put_in_force(self._runtime, former, swap.swap_id)
+            activate(self._runtime, former, swap.swap_id)
             raise InvalidRequestError(
                 f"the space {swap.space!r} was changed by another process meanwhile", hint=_STATUS, collection=collection
             )
 
     def _restore(self, swap: SwapRecord, former: SpaceDefinition) -> None:
         if in_force(self._runtime, swap.space).source != former.source:
-            put_in_force(self._runtime, former, swap.swap_id)
+            activate(self._runtime, former, swap.swap_id)
 
     def _promoted(self, space: str) -> str | None:
         return self._runtime.promoted().get(space)
@@ -261,7 +261,7 @@ class Swapper:
         if self._synchronise is not None:
             self._synchronise(swap.swap_id, self._progress)
             return
-        from lodestone.indexing.sync import sync
+        from lodestone.indexing.sync.collections import sync
 
         sync(self._runtime, progress=self._progress)
 
@@ -272,7 +272,7 @@ class Swapper:
             NotFoundError: there is none.
             InvalidRequestError: there are several, or it is in another state.
         """
-        going_on = unsettled(self._runtime.catalog, space)
+        going_on = unsettled_swaps(self._runtime.catalog, space)
         if not going_on:
             which = "" if space is None else f" of the space {space!r}"
             raise NotFoundError(f"no model swap{which} is going on", hint="lodestone models swap --space SPACE --to MODEL")
@@ -288,7 +288,7 @@ class Swapper:
             )
         return swap
 
-    def _check_unchanged(self, swap: SwapRecord, sides: Sides) -> None:
+    def _check_unchanged(self, swap: SwapRecord, sides: SwapVersions) -> None:
         now = in_force(self._runtime, swap.space)
         if now.source not in {sides.old.source, sides.new.source}:
             raise InvalidRequestError(

@@ -2,7 +2,7 @@
 
 Scores are weighted means of similarities in units of their spread, so that they mean the same in every collection and for every
 set of spaces. What counts is how high a picture scores, how far ahead of the next one, how far behind the best, how far above
-the tenth, and how much the guides had to say. Fitted by learn/confidence.py on queries whose right answers are known.
+the tenth, and how much the guides had to say. Fitted by training/confidence.py on queries whose right answers are known.
 """
 
 from __future__ import annotations

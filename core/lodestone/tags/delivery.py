@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.catalog.records import ImageState
-from lodestone.indexing.uris import folders_of
+from lodestone.sources.uris import folders_of
 from lodestone.store.base import SparseBatch, SparseVector, VectorStore
 from lodestone.tags.terms import VERSION, picture_vector
 from lodestone_schemas.collections import PAYLOAD_FIELDS, CollectionSpec

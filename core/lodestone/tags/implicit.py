@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 from lodestone.config.settings import TagSettings
 from lodestone.errors import InvalidRequestError
 from lodestone.query.captions import CAPTIONS_SPACE
-from lodestone.query.fusion import PICTURE_GUIDE, TEXT_GUIDE, mean_distance
-from lodestone.query.trace import Trace
-from lodestone.tags.book import FEEDBACK, IMPLICIT, new_tag, tag_text
+from lodestone.query_log.trace import Trace
+from lodestone.retrieval.fusion import PICTURE_GUIDE, TEXT_GUIDE, mean_distance
 from lodestone.tags.confidence import Confidence
 from lodestone.tags.search import TAGS_SPACE
+from lodestone.tags.service import FEEDBACK, IMPLICIT, new_tag, tag_text
 
 if TYPE_CHECKING:
     from lodestone.catalog.records import ImageRecord, TagRecord

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from lodestone.query.fusion import TEXT_GUIDE, RankedList
+from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
 from lodestone.store.base import Filter, SparseQuery, VectorStore
 from lodestone.tags.terms import query_vector
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lodestone.catalog.learning import TopicRecord, TrustEvent
+from lodestone.catalog.use_records import TopicRecord, TrustEvent
 from lodestone.trust.rule import learnt
 from lodestone.trust.topics import WORDS, Topic, Topics
 

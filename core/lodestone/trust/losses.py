@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.query.fusion import NEED_ALL_SCORES, RankedList, find_fusion
-from lodestone.query.trace import Trace
+from lodestone.query_log.trace import Trace
+from lodestone.retrieval.fusion import NEED_ALL_SCORES, RankedList, find_fusion
 
 _UNIT: Final = 0.5  # of the answer's spread over what was found: a margin of this size is beyond doubt; validation data
 _REACH: Final = 1.0  # units beyond which a space has a pair as right, or as wrong, as can be; fitted on validation data

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.catalog.learning import TopicRecord
+from lodestone.catalog.use_records import TopicRecord
 
 NEAR: Final = 0.15  # cosine of a query to a topic's centre from which it belongs to it; fitted on validation data (MiniLM)
 WORDS: Final = 5  # queries shown with a topic

@@ -10,7 +10,7 @@ from lodestone.errors import DeadlineExceededError, OverloadedError
 from lodestone.generators.base import Generator, Guide, GuideRequest
 from lodestone.query.stages import EncodedTexts, Pixels, Vectors
 from lodestone.spaces.base import Projection
-from lodestone_serve.graph.calls import Stage
+from lodestone_serve.graph.calls import StageCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class RemoteEncoder:
         projections: Space -> the version to search; they stay here, light, for what the engine asks of them directly.
     """
 
-    def __init__(self, stage: Stage, projections: Mapping[str, Projection]) -> None:
+    def __init__(self, stage: StageCall, projections: Mapping[str, Projection]) -> None:
         self._stage = stage
         self._projections = dict(projections)
         self._collections = {space: projection.collection for space, projection in projections.items()}
@@ -79,7 +79,7 @@ class RemoteGenerator(Generator):
         describe: Ask at warm-up what the engine is. Not for one that may have no replica: asking would start one.
     """
 
-    def __init__(self, stage: Stage, local: Generator, *, describe: bool = True) -> None:
+    def __init__(self, stage: StageCall, local: Generator, *, describe: bool = True) -> None:
         self.name = local.name
         self.version = ""
         self.guides_a_call = local.guides_a_call

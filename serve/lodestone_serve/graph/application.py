@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict
 from ray import serve
 
 from lodestone.config.settings import Settings, load_settings
-from lodestone_serve.app import App
 from lodestone_serve.graph.encoders import Encoders
 from lodestone_serve.graph.generators import GeneratorReplica
 from lodestone_serve.graph.replicas import Host, known, read_anew
@@ -27,9 +26,10 @@ from lodestone_serve.graph.stages import (
     generator_deployment,
     remote_engines,
 )
+from lodestone_serve.hosting.app import App
 
 
-class Arguments(BaseModel):
+class ApplicationArguments(BaseModel):
     """`args` of the application in serveConfigV2.
 
     Attributes:
@@ -42,12 +42,12 @@ class Arguments(BaseModel):
 
 
 def from_arguments(arguments: dict[str, Any]) -> serve.Application:
-    """The application that a cluster runs: `Arguments`; deployments' options come from the same file.
+    """The application that a cluster runs: `ApplicationArguments`; deployments' options come from the same file.
 
     Raises:
         ConfigurationError: a setting is wrong; the application's status shows it.
     """
-    flags = Arguments.model_validate(arguments).settings
+    flags = ApplicationArguments.model_validate(arguments).settings
     settings = load_settings(flags).settings
     return _bound(settings, Host(read_anew(flags)), token="", options=deployment_options(settings))
 

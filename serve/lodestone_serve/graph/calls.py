@@ -15,10 +15,10 @@ import grpc
 from ray.exceptions import RayActorError, RayTaskError
 from ray.serve.exceptions import BackPressureError, RayServeException, RequestCancelledError
 
+from lodestone.clock import remaining
 from lodestone.errors import DeadlineExceededError, OverloadedError, ServiceUnavailableError
-from lodestone.query.clock import remaining
 from lodestone_serve.graph.deadlines import on_the_wire
-from lodestone_serve.tracing import Carrier, carrier
+from lodestone_serve.telemetry.tracing import Carrier, carrier
 
 if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle, DeploymentResponse
@@ -29,7 +29,7 @@ _GONE = (RayActorError, grpc.aio.AioRpcError, RequestCancelledError, RayServeExc
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class StageCall:
     """A deployment, as its callers see it.
 
     Attributes:

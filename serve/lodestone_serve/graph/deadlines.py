@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from lodestone.query.clock import remaining
+from lodestone.clock import remaining
 
 
 def on_the_wire(deadline: float | None) -> float | None:

@@ -18,13 +18,13 @@ from lodestone.errors import ServiceUnavailableError
 from lodestone.query.stages import EncodedTexts, Pixels, Vectors
 from lodestone_serve.graph.deadlines import from_the_wire
 from lodestone_serve.graph.replicas import Host, threads_turn, with_own_threads
-from lodestone_serve.metrics import Metrics
-from lodestone_serve.ray_metrics import mirror_of_replica
-from lodestone_serve.sharing import Passes, SharedEncoder
-from lodestone_serve.tracing import Carrier, Tracing
+from lodestone_serve.inference.shared_passes import Passes, SharedEncoder
+from lodestone_serve.telemetry.metrics import Metrics
+from lodestone_serve.telemetry.ray_metrics import mirror_of_replica
+from lodestone_serve.telemetry.tracing import Carrier, Tracing
 
 if TYPE_CHECKING:
-    from lodestone.runtime import Runtime
+    from lodestone.home.runtime import Runtime
     from lodestone.spaces.base import Projection
 
 Versions = frozenset[tuple[str, str]]  # space, collection
@@ -43,7 +43,7 @@ class Encoders:
     """
 
     def __init__(self, host: Host, *, batch: int = 16) -> None:
-        from lodestone.runtime import Runtime
+        from lodestone.home.runtime import Runtime
 
         self._batch = batch
         self._loaded: OrderedDict[Versions, SharedEncoder] = OrderedDict()
@@ -131,7 +131,7 @@ class Encoders:
             del self._loading[key]
 
     def _load_named(self, collections: Mapping[str, str]) -> SharedEncoder:
-        from lodestone.swap.versions import version_in
+        from lodestone.home.space_versions import version_in
 
         in_force = self._runtime.projections()
         projections: dict[str, Projection] = {}

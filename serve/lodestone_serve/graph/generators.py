@@ -14,7 +14,7 @@ from lodestone.generators.base import Guide, GuideRequest
 from lodestone_serve.graph.adapters import Description
 from lodestone_serve.graph.deadlines import from_the_wire
 from lodestone_serve.graph.replicas import Host, threads_turn, with_own_threads
-from lodestone_serve.tracing import Carrier, Tracing
+from lodestone_serve.telemetry.tracing import Carrier, Tracing
 
 
 class GeneratorReplica:
@@ -26,7 +26,7 @@ class GeneratorReplica:
     """
 
     async def __init__(self, host: Host, name: str) -> None:  # type: ignore[misc]  # Serve awaits it
-        from lodestone.runtime import Runtime
+        from lodestone.home.runtime import Runtime
 
         with host.noted():
             settings = with_own_threads(host.prepare())

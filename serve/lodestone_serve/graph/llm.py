@@ -28,7 +28,7 @@ _MEMORY: Final = 0.9
 _COMPILED_APART: Final = {"VLLM_DISABLE_COMPILE_CACHE": "1"}  # replicas on one GPU would write to one cache (Ray's guide)
 
 
-class Arguments(BaseModel):
+class LlmArguments(BaseModel):
     """`args` of the application in serveConfigV2."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -37,14 +37,14 @@ class Arguments(BaseModel):
 
 
 def from_arguments(arguments: dict[str, Any]) -> Application:
-    """The application that serveConfigV2 names: `Arguments`.
+    """The application that serveConfigV2 names: `LlmArguments`.
 
     Raises:
         ConfigurationError: an argument is unknown or wrong; the application's status shows it.
         ModelUnavailableError: see `build_llm`.
     """
     try:
-        settings = Arguments.model_validate(arguments).llm
+        settings = LlmArguments.model_validate(arguments).llm
     except ValidationError as error:
         raise _refused(error, "the arguments of the application `llm`") from error
     return build_llm(settings)

@@ -18,10 +18,10 @@ from lodestone.config.settings import Settings, load_settings
 from lodestone.errors import LodestoneError
 from lodestone_schemas.api import Problem
 from lodestone_serve.graph.stages import APP, INGRESS
-from lodestone_serve.local_ray import keep_replica_on_loopback
-from lodestone_serve.logs import LOG_NAME, log_to
-from lodestone_serve.problems import problem, problem_of
-from lodestone_serve.ray_metrics import deployment_of_replica
+from lodestone_serve.hosting.local_ray import keep_replica_on_loopback
+from lodestone_serve.http.problems import problem, problem_of
+from lodestone_serve.telemetry.logs import LOG_NAME, log_to
+from lodestone_serve.telemetry.ray_metrics import deployment_of_replica
 
 HEALTH_PATIENCE_S = 10.0
 _log = structlog.get_logger("lodestone.serve")

@@ -10,13 +10,13 @@ from fastapi.responses import StreamingResponse
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import SearchResponse
 from lodestone_schemas.batch import BatchAnswer, BatchLine
-from lodestone_serve.admitted import admission_of
-from lodestone_serve.arrivals import REQUEST_ID
-from lodestone_serve.batch_search import Batches, BatchResponse
-from lodestone_serve.metrics import Metrics
-from lodestone_serve.pages import Fields, Selection
-from lodestone_serve.principal import Seen, needs
-from lodestone_serve.streams import NDJSON
+from lodestone_serve.auth.principal import Seen, needs
+from lodestone_serve.http.batch_search import Batches, BatchResponse
+from lodestone_serve.http.pages import Fields, FieldSelection
+from lodestone_serve.http.streams import NDJSON
+from lodestone_serve.telemetry.metrics import Metrics
+from lodestone_serve.traffic.admission_middleware import admission_of
+from lodestone_serve.traffic.arrivals import REQUEST_ID
 
 BATCH_SEARCH: Final = "/v1/search/batch"
 _EXAMPLE: Final = '{"id": "1", "query": "a boat on a lake", "limit": 5}\n{"id": "2", "query": "two dogs", "guides": 0}\n'
@@ -30,7 +30,7 @@ _BODY: Final[dict[str, Any]] = {
 LINES: Final = (BatchLine, BatchAnswer)
 """What the OpenAPI document describes besides: it has no way to say what the lines of a body are."""
 
-_Chosen = Annotated[Selection, Depends(Fields(SearchResponse))]
+_Chosen = Annotated[FieldSelection, Depends(Fields(SearchResponse))]
 
 
 def batch_router(batches: Batches, metrics: Metrics) -> APIRouter:

@@ -9,10 +9,10 @@ from fastapi.responses import Response
 
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import CorpusPage
-from lodestone_serve.pages import NOT_CHANGED, Fields, Paged, Selection, unless_known
-from lodestone_serve.principal import Seen, needs
+from lodestone_serve.auth.principal import Seen, needs
+from lodestone_serve.http.pages import NOT_CHANGED, Fields, FieldSelection, Paged, unless_known
 
-_Chosen = Annotated[Selection, Depends(Fields(CorpusPage))]
+_Chosen = Annotated[FieldSelection, Depends(Fields(CorpusPage))]
 
 
 def corpora_router() -> APIRouter:

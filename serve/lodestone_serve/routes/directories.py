@@ -18,10 +18,10 @@ from lodestone_schemas.directories import (
     JobInfo,
     JobList,
 )
-from lodestone_serve.pages import Fields, Paged, Selection
-from lodestone_serve.principal import Seen, needs
+from lodestone_serve.auth.principal import Seen, needs
+from lodestone_serve.http.pages import Fields, FieldSelection, Paged
 
-_Chosen = Annotated[Selection, Depends(Fields(DirectoryPage))]
+_Chosen = Annotated[FieldSelection, Depends(Fields(DirectoryPage))]
 
 
 def directories_router() -> APIRouter:

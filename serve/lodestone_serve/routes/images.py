@@ -12,21 +12,21 @@ from pydantic import BaseModel, ConfigDict, Field
 from lodestone.paging import MAX_CURSOR_CHARS
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import MAX_LIMIT, ImageInfo, ImagePage
-from lodestone_serve.pages import (
+from lodestone_serve.auth.principal import Seen, needs
+from lodestone_serve.http.pages import (
     CURSOR_DESCRIPTION,
     FIELDS_DESCRIPTION,
     MAX_FIELDS_CHARS,
     NOT_CHANGED,
     Fields,
-    Selection,
+    FieldSelection,
     is_known,
     select_fields,
     unless_known,
 )
-from lodestone_serve.principal import Seen, needs
-from lodestone_serve.services import StoredFile
+from lodestone_serve.use_cases.services import ServedFile
 
-_Chosen = Annotated[Selection, Depends(Fields(ImageInfo))]
+_Chosen = Annotated[FieldSelection, Depends(Fields(ImageInfo))]
 # Private: a picture is for the one who asked. A thumbnail's bytes never change under its ETag; its id may get another picture.
 _CACHE = "private, max-age=3600, must-revalidate"
 # Should a browser be talked into showing the bytes as a page, nothing in it runs.
@@ -72,7 +72,7 @@ def images_router() -> APIRouter:
     return router
 
 
-def _sent(file: StoredFile, request: Request) -> Response:
+def _sent(file: ServedFile, request: Request) -> Response:
     tag = f'"{file.etag}"'
     headers = {"ETag": tag, "Cache-Control": _CACHE, "Content-Security-Policy": _INERT}
     if is_known(request, tag):

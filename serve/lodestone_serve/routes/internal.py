@@ -8,8 +8,8 @@ from fastapi.responses import Response, StreamingResponse
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import SyncProgress, SyncRequest
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
-from lodestone_serve.principal import Seen, needs
-from lodestone_serve.streams import NDJSON, progress_stream
+from lodestone_serve.auth.principal import Seen, needs
+from lodestone_serve.http.streams import NDJSON, progress_stream
 
 
 def internal_router() -> APIRouter:

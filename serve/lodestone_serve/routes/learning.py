@@ -20,7 +20,8 @@ from lodestone_schemas.api import (
     TagRequest,
     TrustPage,
 )
-from lodestone_serve.pages import (
+from lodestone_serve.auth.principal import Seen, needs
+from lodestone_serve.http.pages import (
     CURSOR_DESCRIPTION,
     FIELDS_DESCRIPTION,
     MAX_FIELDS_CHARS,
@@ -28,8 +29,7 @@ from lodestone_serve.pages import (
     page_of,
     select_fields,
 )
-from lodestone_serve.principal import Seen, needs
-from lodestone_serve.services import TagFilters
+from lodestone_serve.use_cases.services import TagFilters
 
 
 class TagParams(BaseModel):

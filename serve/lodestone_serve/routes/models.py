@@ -8,7 +8,7 @@ from fastapi.responses import Response
 from lodestone.errors import UnknownNameError
 from lodestone_schemas.access import Scope
 from lodestone_schemas.openai import ModelInfo, ModelList
-from lodestone_serve.principal import Seen, needs
+from lodestone_serve.auth.principal import Seen, needs
 
 
 def models_router() -> APIRouter:

@@ -27,8 +27,8 @@ from lodestone_schemas.openai import (
     EmbeddingsRequest,
     EmbeddingsUsage,
 )
-from lodestone_serve.admitted import at_work
-from lodestone_serve.principal import Seen, needs
+from lodestone_serve.auth.principal import Seen, needs
+from lodestone_serve.traffic.admission_middleware import at_work
 
 EMBEDDINGS: Final = "/v1/embeddings"
 GENERATIONS: Final = "/v1/images/generations"

@@ -8,9 +8,9 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from lodestone import __version__
 from lodestone_schemas.service import Alive, ServiceStatus
-from lodestone_serve.metrics import Metrics
-from lodestone_serve.principal import Seen
-from lodestone_serve.problems import problem, problem_response
+from lodestone_serve.auth.principal import Seen
+from lodestone_serve.http.problems import problem, problem_response
+from lodestone_serve.telemetry.metrics import Metrics
 
 
 def operations_router(metrics: Metrics, instance: str) -> APIRouter:

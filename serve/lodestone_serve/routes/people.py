@@ -9,10 +9,10 @@ from fastapi.responses import Response
 
 from lodestone_schemas.access import Scope
 from lodestone_schemas.people import PersonPage
-from lodestone_serve.pages import Fields, Paged, Selection
-from lodestone_serve.principal import Seen, needs
+from lodestone_serve.auth.principal import Seen, needs
+from lodestone_serve.http.pages import Fields, FieldSelection, Paged
 
-_Chosen = Annotated[Selection, Depends(Fields(PersonPage))]
+_Chosen = Annotated[FieldSelection, Depends(Fields(PersonPage))]
 
 
 def people_router() -> APIRouter:

@@ -9,10 +9,10 @@ from fastapi.responses import Response
 
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import QueryExplanation, QueryPage, ReplayResult
-from lodestone_serve.pages import Fields, Paged, Selection
-from lodestone_serve.principal import Seen, needs
+from lodestone_serve.auth.principal import Seen, needs
+from lodestone_serve.http.pages import Fields, FieldSelection, Paged
 
-_Chosen = Annotated[Selection, Depends(Fields(QueryPage))]
+_Chosen = Annotated[FieldSelection, Depends(Fields(QueryPage))]
 # A record never changes, and it is for the one who asked.
 _CACHE = "private, max-age=3600"
 

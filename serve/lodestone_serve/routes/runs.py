@@ -13,18 +13,18 @@ from lodestone.paging import MAX_CURSOR_CHARS
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import MAX_LIMIT
 from lodestone_schemas.runs import FailurePage, RunInfo, RunPage, RunStateName
-from lodestone_serve.pages import (
+from lodestone_serve.auth.principal import Seen, needs
+from lodestone_serve.http.pages import (
     CURSOR_DESCRIPTION,
     FIELDS_DESCRIPTION,
     MAX_FIELDS_CHARS,
     MAX_LIST_OFFSET,
     Fields,
-    Selection,
+    FieldSelection,
     page_of,
     select_fields,
 )
-from lodestone_serve.principal import Seen, needs
-from lodestone_serve.services import RunFilters
+from lodestone_serve.use_cases.services import RunFilters
 
 
 class RunParams(BaseModel):
@@ -45,7 +45,7 @@ class RunParams(BaseModel):
         return RunFilters(None if self.corpus is None else frozenset({self.corpus}), self.kind, self.state)
 
 
-_ChosenFailures = Annotated[Selection, Depends(Fields(FailurePage))]
+_ChosenFailures = Annotated[FieldSelection, Depends(Fields(FailurePage))]
 
 
 def runs_router() -> APIRouter:

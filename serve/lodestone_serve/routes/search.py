@@ -21,15 +21,15 @@ from lodestone_schemas.api import (
     SearchResponse,
     UrlSearchRequest,
 )
-from lodestone_serve.admitted import at_work
-from lodestone_serve.fetching import Fetcher
-from lodestone_serve.metrics import Metrics
-from lodestone_serve.pages import FIELDS_DESCRIPTION, MAX_FIELDS_CHARS, Fields, Selection, select_fields
-from lodestone_serve.principal import Seen, needs
+from lodestone_serve.auth.principal import Seen, needs
+from lodestone_serve.http.fetching import Fetcher
+from lodestone_serve.http.pages import FIELDS_DESCRIPTION, MAX_FIELDS_CHARS, Fields, FieldSelection, select_fields
+from lodestone_serve.telemetry.metrics import Metrics
+from lodestone_serve.traffic.admission_middleware import at_work
 
 IMAGE_SEARCH = "/v1/search/image"
 _OPTIONS_CHARS = 65_536
-_Chosen = Annotated[Selection, Depends(Fields(SearchResponse))]
+_Chosen = Annotated[FieldSelection, Depends(Fields(SearchResponse))]
 
 
 class SimilarParams(BaseModel):
@@ -62,7 +62,7 @@ def search_router(metrics: Metrics, fetcher: Fetcher) -> APIRouter:
     """Routes that ask the engine."""
     router = APIRouter(tags=["search"], dependencies=[needs(Scope.SEARCH)])
 
-    def answered(response: SearchResponse, fields: Selection) -> Response:
+    def answered(response: SearchResponse, fields: FieldSelection) -> Response:
         metrics.observe_answer(response)
         # Serialised once, by pydantic's own writer; FastAPI would validate a second time what the engine has just built.
         return fields.answer(response)
@@ -71,7 +71,7 @@ def search_router(metrics: Metrics, fetcher: Fetcher) -> APIRouter:
     async def search(services: Seen, body: SearchRequest, fields: _Chosen, request: Request) -> Response:
         """Find pictures by words; answers once, when the answer is final."""
         async with at_work(request, body.deadline_ms) as work:
-            response = await services.answer(body, asking=work.asking)
+            response = await services.answer(body, request_context=work.request_context)
             work.answered(response)
         return answered(response, fields)
 
@@ -91,14 +91,16 @@ def search_router(metrics: Metrics, fetcher: Fetcher) -> APIRouter:
                 [{**item, "loc": ("body", "options", *item["loc"])} for item in error.errors(include_url=False)]
             ) from error
         async with at_work(request, chosen.deadline_ms, strictly=True) as work:
-            response = await services.by_picture(await image.read(), chosen, asking=work.asking)
+            response = await services.by_picture(await image.read(), chosen, request_context=work.request_context)
         return answered(response, fields)
 
     @router.post("/v1/search/url", response_model=SearchResponse)
     async def search_by_url(services: Seen, body: UrlSearchRequest, fields: _Chosen, request: Request) -> Response:
         """Find pictures like one at a public URL, which the service fetches. Off unless `serve.fetch_urls` is set."""
         async with at_work(request, body.options.deadline_ms, strictly=True) as work:
-            response = await services.by_picture(await fetcher.fetch(body.url), body.options, asking=work.asking)
+            response = await services.by_picture(
+                await fetcher.fetch(body.url), body.options, request_context=work.request_context
+            )
         return answered(response, fields)
 
     @router.get("/v1/images/{image_id}/similar", response_model=SearchResponse)
@@ -106,7 +108,7 @@ def search_router(metrics: Metrics, fetcher: Fetcher) -> APIRouter:
         """Find pictures like an indexed one."""
         fields = select_fields(SearchResponse, params.fields)
         async with at_work(request, params.deadline_ms) as work:
-            response = await services.similar(str(image_id), params.options(), asking=work.asking)
+            response = await services.similar(str(image_id), params.options(), request_context=work.request_context)
         return answered(response, fields)
 
     return router

@@ -11,10 +11,10 @@ from sse_starlette import EventSourceResponse
 from lodestone.errors import InvalidRequestError
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import SearchRequest
-from lodestone_serve.admitted import at_work
-from lodestone_serve.arrivals import REQUEST_ID
-from lodestone_serve.principal import Asker, Seen, needs
-from lodestone_serve.streams import Streams, last_event
+from lodestone_serve.auth.principal import Asker, Seen, needs
+from lodestone_serve.http.streams import Streams, last_event
+from lodestone_serve.traffic.admission_middleware import at_work
+from lodestone_serve.traffic.arrivals import REQUEST_ID
 
 LastEvent = Annotated[str | None, Header(description="`id` of the last event that came: goes on behind it.", max_length=200)]
 
@@ -43,7 +43,7 @@ def streams_router(streams: Streams) -> APIRouter:
         if last is not None:
             return resumed(*last, asker.owner)
         async with at_work(request, body.deadline_ms) as work:
-            events = services.events(body, asking=work.asking)
+            events = services.events(body, request_context=work.request_context)
             request_id = request.headers.get(REQUEST_ID, "")
             stream = await streams.begin(events, ticket=work.ticket, owner=asker.owner, request_id=request_id)
         return streams.response(stream)

@@ -1,0 +1,235 @@
+"""How is a service asked from asynchronous code? `AsyncLodestone`: a method a route, answers typed, problems raised."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Mapping
+
+import httpx
+
+from lodestone_client import batches
+from lodestone_client import read_calls as request_context
+from lodestone_client import write_calls as changing
+from lodestone_client.async_managing import AsyncManaging
+from lodestone_client.connection import Connection
+from lodestone_client.paging import AsyncPages
+from lodestone_client.reading import Reading
+from lodestone_client.retrying import RetryPolicy
+from lodestone_schemas.api import (
+    CorpusInfo,
+    CorpusPage,
+    EngineList,
+    Event,
+    FeedbackRequest,
+    FeedbackResult,
+    ImageInfo,
+    ImagePage,
+    QueryExplanation,
+    QueryInfo,
+    QueryPage,
+    ReplayResult,
+    SearchOptions,
+    SearchRequest,
+    SearchResponse,
+    TagInfo,
+    TagList,
+    TagPage,
+    TagRequest,
+    TrustPage,
+)
+from lodestone_schemas.batch import BatchAnswer
+from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelInfo, ModelList
+from lodestone_schemas.people import PersonPage
+
+
+class AsyncLodestone(AsyncManaging):
+    """Asks a service, of one event loop. Close it, or use it as an asynchronous context manager.
+
+    Args:
+        url: Of the service; default: LODESTONE_URL.
+        api_key: Its key or token; default: LODESTONE_API_KEY, for the URL of the environment alone.
+        timeout_s: Seconds for a whole answer, further attempts included; a query with a longer deadline is waited for.
+        policy: How often, and after which pauses, a call is sent again.
+        headers: Further headers of every request.
+        transport: httpx's own, e.g. with certificates of one's own.
+
+    Every method raises what the service's problem says as the same `LodestoneError` it was there, and
+    `ServiceUnavailableError` when nobody answers, or somebody else than Lodestone.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 60.0,
+        policy: RetryPolicy | None = None,
+        headers: Mapping[str, str] | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        connection = Connection.to(url, api_key=api_key, timeout_s=timeout_s, policy=policy, headers=headers)
+        super().__init__(connection, transport=transport)
+
+    async def search(self, request: SearchRequest | str) -> SearchResponse:
+        """The final answer to a query in words."""
+        return await self._run(request_context.search(request))
+
+    def stream(self, request: SearchRequest | str) -> AsyncIterator[Event]:
+        """The events of a query in words; an `error` event is raised as the error it carries. Closing it stops the query.
+
+        Where a connection breaks, the stream is taken up after the last event. Where the service no longer has it, the
+        query is asked anew for the rest of its deadline: its events begin again with a plan.
+        """
+        return self._events(Reading(request_context.request_of(request)))
+
+    def resume(self, query_id: str, last_event_id: str = "") -> AsyncIterator[Event]:
+        """The events of a query that was asked before, e.g. by a process that has ended.
+
+        Raises:
+            NotFoundError: the service has forgotten it (`serve.streams.keep_s`), or another replica has it.
+        """
+        return self._events(Reading(None, query_id=query_id, last_id=last_event_id))
+
+    async def search_many(self, requests: Iterable[SearchRequest | str]) -> AsyncIterator[BatchAnswer]:
+        """Answers to many queries, in the order in which they are ready; `line` counts the requests from 1.
+
+        A query that fails is an answer with a `problem`. Requests are read as answers are: it may be an endless iterator.
+        """
+        for window in batches.windows(requests):
+            while window.open:
+                before = len(window.open)
+                async for line in self._lines(window.call()):
+                    answer = window.take(line)
+                    if answer is not None:
+                        yield answer
+                window.check(before, self.url)
+
+    async def similar(self, image_id: str, options: SearchOptions | None = None) -> SearchResponse:
+        """Pictures like an indexed one."""
+        return await self._run(request_context.similar(image_id, options))
+
+    async def by_picture(self, picture: bytes, options: SearchOptions | None = None) -> SearchResponse:
+        """Pictures like the one in `picture`, a picture file's content."""
+        return await self._run(request_context.by_picture(picture, options))
+
+    async def by_url(self, url: str, options: SearchOptions | None = None) -> SearchResponse:
+        """Pictures like the one at a public address, where the service fetches such (`serve.fetch_urls`)."""
+        return await self._run(request_context.by_url(url, options))
+
+    async def image(self, image_id: str) -> ImageInfo:
+        """What is known about one picture."""
+        return await self._run(request_context.image(image_id))
+
+    async def images(self, corpus: str, limit: int = 50, *, cursor: str | None = None) -> ImagePage:
+        """One page of a corpus's pictures, by root and path."""
+        return await self._run(request_context.images(corpus, limit, cursor))
+
+    def iter_images(self, corpus: str) -> AsyncIterator[ImageInfo]:
+        """All pictures of a corpus."""
+        return AsyncPages(lambda _, cursor: self.images(corpus, 200, cursor=cursor), lambda page: page.images).items()
+
+    async def thumbnail(self, image_id: str) -> bytes:
+        """A small version of a picture, a file's content."""
+        return await self._run(request_context.thumbnail(image_id))
+
+    async def content(self, image_id: str) -> bytes:
+        """The picture's own file."""
+        return await self._run(request_context.content(image_id))
+
+    async def corpora(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> CorpusPage:
+        """One page of the corpora."""
+        return await self._run(request_context.corpora(offset, limit, cursor))
+
+    def iter_corpora(self) -> AsyncIterator[CorpusInfo]:
+        """All corpora."""
+        return AsyncPages(lambda offset, cursor: self.corpora(offset, 200, cursor=cursor), lambda page: page.corpora).items()
+
+    async def queries(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> QueryPage:
+        """One page of recorded queries, newest first."""
+        return await self._run(request_context.queries(offset, limit, cursor))
+
+    def iter_queries(self) -> AsyncIterator[QueryInfo]:
+        """All recorded queries, newest first."""
+        return AsyncPages(lambda offset, cursor: self.queries(offset, 200, cursor=cursor), lambda page: page.queries).items()
+
+    async def explain(self, query_id: str) -> QueryExplanation:
+        """Everything that was recorded of a query."""
+        return await self._run(request_context.explain(query_id))
+
+    async def replay(self, query_id: str, *, fresh: bool = False) -> ReplayResult:
+        """A recorded query's ranking once more; `fresh`: asked again of the collection as it is now."""
+        return await self._run(request_context.replay(query_id, fresh=fresh))
+
+    async def guide_picture(self, query_id: str, guide_id: str) -> bytes:
+        """The picture of a query's guide, while the guide cache keeps it."""
+        return await self._run(request_context.guide_picture(query_id, guide_id))
+
+    async def feedback(self, request: FeedbackRequest, *, idempotency_key: str | None = None) -> FeedbackResult:
+        """Say which pictures of an answer were right and which were not."""
+        return await self._run(changing.feedback(request, idempotency_key))
+
+    async def trust(self) -> TrustPage:
+        """Learnt trust, topic by topic."""
+        return await self._run(request_context.trust())
+
+    async def generators(self) -> EngineList:
+        """The service's guide engines, their breakers, and its guide cache."""
+        return await self._run(request_context.generators())
+
+    async def tags(
+        self,
+        offset: int = 0,
+        limit: int = 50,
+        *,
+        cursor: str | None = None,
+        corpus: str | None = None,
+        image_id: str | None = None,
+        text: str | None = None,
+        source: str | None = None,
+    ) -> TagPage:
+        """One page of tags, newest first."""
+        return await self._run(
+            request_context.tags(offset, limit, cursor, corpus=corpus, image_id=image_id, text=text, source=source)
+        )
+
+    def iter_tags(
+        self,
+        *,
+        corpus: str | None = None,
+        image_id: str | None = None,
+        text: str | None = None,
+        source: str | None = None,
+    ) -> AsyncIterator[TagInfo]:
+        """All tags of a kind, newest first."""
+
+        async def fetch(offset: int, cursor: str | None) -> TagPage:
+            return await self.tags(offset, 200, cursor=cursor, corpus=corpus, image_id=image_id, text=text, source=source)
+
+        return AsyncPages(fetch, lambda page: page.tags).items()
+
+    async def add_tags(self, request: TagRequest, *, idempotency_key: str | None = None) -> TagList:
+        """Tag pictures by hand; a tag that is there stays as it is."""
+        return await self._run(changing.add_tags(request, idempotency_key))
+
+    async def remove_tag(self, tag_id: str, *, idempotency_key: str | None = None) -> None:
+        """Remove one tag."""
+        await self._run(changing.remove_tag(tag_id, idempotency_key))
+
+    async def people(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> PersonPage:
+        """One page of the people found in pictures."""
+        return await self._run(request_context.people(offset, limit, cursor))
+
+    async def models(self) -> ModelList:
+        """Spaces, text encoders, backbones and generators."""
+        return await self._run(request_context.models())
+
+    async def model(self, model_id: str) -> ModelInfo:
+        """One of them."""
+        return await self._run(request_context.model(model_id))
+
+    async def embeddings(self, request: EmbeddingsRequest) -> EmbeddingList:
+        """Vectors of words, or of pictures as `data:` URLs."""
+        return await self._run(request_context.embeddings(request))
+
+    async def generate_images(self, request: DrawingRequest) -> DrawingList:
+        """Have a generator draw pictures; it may cost something, so it is not asked twice."""
+        return await self._run(request_context.generate_images(request))

@@ -1,0 +1,150 @@
+"""How is a call sent, and its answer read, by asynchronous code? By httpx; `sync_transport` is made of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Self, TypeVar
+
+import httpx
+from httpx_sse import EventSource
+from tenacity import AsyncRetrying
+
+from lodestone_client.call import NDJSON, Answer, Call, LineSplitter
+from lodestone_client.checks import check_kind, check_progress
+from lodestone_client.connection import Connection
+from lodestone_client.problems import FailedResponse, broken, foreign, refused, unavailable
+from lodestone_client.reading import Reading
+from lodestone_client.retrying import RetryState, schedule
+from lodestone_schemas.api import Event
+
+T = TypeVar("T")
+
+_ENDED = 204  # a stream whose last event came already
+
+
+class AsyncTransport:
+    """Sends calls, within one event loop; an asynchronous context manager that drops its connections."""
+
+    def __init__(self, connection: Connection, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self._connection = connection
+        self._http = httpx.AsyncClient(
+            base_url=connection.url,
+            headers=dict(connection.headers),
+            verify=connection.tls,
+            trust_env=connection.proxies,
+            transport=transport,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._connection.url!r})"
+
+    @property
+    def url(self) -> str:
+        """Of the service."""
+        return self._connection.url
+
+    async def close(self) -> None:
+        """Drop the connections."""
+        await self._http.aclose()
+
+    async def _run(self, call: Call[T]) -> T:
+        """The answer to `call`, asked as often as its `repeat` and the time allow.
+
+        Raises:
+            LodestoneError: what the service's problem says, as its own class.
+            ServiceUnavailableError: nobody answers, or somebody else does.
+        """
+        patience = RetryState.of(call, self._connection.timeout_s)
+        try:
+            result: T = await AsyncRetrying(**schedule(self._connection.policy, call, patience))(self._once, call, patience)
+        except FailedResponse as failed:
+            raise failed.error from failed
+        return result
+
+    async def _once(self, call: Call[T], patience: RetryState) -> T:
+        async with self._opened(call, patience, patience.left) as answer:
+            content = bytearray()
+            async for chunk in answer.aiter_bytes():
+                content += chunk
+                check_progress(len(content), patience, self.url)
+            try:
+                return call.read(Answer(bytes(content), answer.headers))
+            except ValueError as error:
+                raise foreign(answer, self.url, str(error)) from error
+
+    async def _events(self, reading: Reading) -> AsyncIterator[Event]:
+        """A query's events; a broken connection is taken up again. Closing the iterator stops the query."""
+        policy, patience = self._connection.policy, RetryState.of(reading.call(), self._connection.timeout_s)
+        failures = 0
+        while not reading.ended:
+            call = reading.call()
+            try:
+                async with self._opened(call, patience, self._between_events(patience)) as answer:
+                    if answer.status_code == _ENDED:
+                        return
+                    check_kind(answer, "text/event-stream", self.url)
+                    async for sse in EventSource(answer).aiter_sse():
+                        event = reading.take(sse.data, sse.id) if sse.data else None
+                        if event is not None:
+                            failures = 0
+                            yield event
+                if not reading.ended:
+                    raise FailedResponse(unavailable(self.url, "it went away in the middle of an answer"))
+            except FailedResponse as failed:
+                failures += 1
+                pause = policy.pause(failed, failures)
+                anew = failures < policy.attempts and reading.forgotten(failed)
+                if not (anew or policy.again(call, failed, failures)) or not patience.allows(pause):
+                    raise failed.error from failed
+                await asyncio.sleep(pause)
+
+    async def _lines(self, call: Call[Any]) -> AsyncIterator[bytes]:
+        """The lines of an answer of JSON lines, as they come. Sent again only while none has come."""
+        patience = RetryState.of(call, self._connection.timeout_s)
+        failures, begun = 0, False
+        while True:
+            try:
+                async with self._opened(call, patience, None if call.endless else self._between_events(patience)) as answer:
+                    check_kind(answer, NDJSON, self.url)
+                    splitter = LineSplitter()
+                    async for chunk in answer.aiter_bytes():
+                        for line in splitter.feed(chunk):
+                            begun = True
+                            yield line
+                    if splitter.cut:
+                        raise FailedResponse(unavailable(self.url, "it went away in the middle of a line"))
+                return
+            except FailedResponse as failed:
+                failures += 1
+                pause = self._connection.policy.pause(failed, failures)
+                if begun or not self._connection.policy.again(call, failed, failures) or not patience.allows(pause):
+                    raise failed.error from failed
+                await asyncio.sleep(pause)
+
+    def _between_events(self, patience: RetryState) -> float:
+        return max(self._connection.timeout_s, patience.seconds or 0.0)
+
+    @asynccontextmanager
+    async def _opened(self, call: Call[Any], patience: RetryState, seconds: float | None) -> AsyncIterator[httpx.Response]:
+        """A successful answer whose content has not been read yet; reading it fails with `FailedResponse` as everything here."""
+        timeout = self._connection.timeout(seconds)
+        request = self._http.build_request(call.method, call.path, timeout=timeout, **call.arguments(patience.left_ms()))
+        try:
+            answer = await self._http.send(request, stream=True)
+            try:
+                if not answer.is_success:
+                    await answer.aread()
+                    raise refused(answer, self.url)
+                yield answer
+            finally:
+                await answer.aclose()
+        except httpx.HTTPError as error:
+            raise broken(error, self.url) from error

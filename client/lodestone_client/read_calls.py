@@ -1,0 +1,220 @@
+"""Which calls change nothing? Searching, and looking at pictures, corpora, queries, runs, models and the service."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from lodestone_client.call import Call, Repeat, as_bytes, as_model
+from lodestone_schemas.access import KeyPage
+from lodestone_schemas.api import (
+    CorpusPage,
+    EngineList,
+    ImageInfo,
+    ImagePage,
+    QueryExplanation,
+    QueryPage,
+    ReplayResult,
+    SearchOptions,
+    SearchRequest,
+    SearchResponse,
+    TagPage,
+    TrustPage,
+    UrlSearchRequest,
+)
+from lodestone_schemas.directories import DirectoryInfo, DirectoryPage, JobList
+from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelInfo, ModelList
+from lodestone_schemas.people import PersonPage
+from lodestone_schemas.runs import FailurePage, RunInfo, RunPage, RunStateName
+from lodestone_schemas.service import Alive, ServiceStatus
+
+_PICTURES = ("image/",)
+
+
+def part(text: str) -> str:
+    """One part of a path, whatever characters it has."""
+    return quote(text, safe="")
+
+
+def page(offset: int, limit: int, cursor: str | None, **more: str | None) -> dict[str, Any]:
+    """Query parameters of one page: the one that a cursor begins, or the one at an offset."""
+    return {"limit": limit, "cursor": cursor, "offset": offset if cursor is None and offset else None, **more}
+
+
+def search(request: SearchRequest | str) -> Call[SearchResponse]:
+    """In words."""
+    return Call("POST", "/v1/search", as_model(SearchResponse), body=request_of(request))
+
+
+def request_of(request: SearchRequest | str) -> SearchRequest:
+    """Words alone are a request too."""
+    return SearchRequest(query=request) if isinstance(request, str) else request
+
+
+def similar(image_id: str, options: SearchOptions | None) -> Call[SearchResponse]:
+    """By an indexed picture."""
+    path = f"/v1/images/{part(image_id)}/similar"
+    return Call("GET", path, as_model(SearchResponse), body=options or SearchOptions(), in_query=True)
+
+
+def by_picture(picture: bytes, options: SearchOptions | None) -> Call[SearchResponse]:
+    """By a picture file's content."""
+    return Call("POST", "/v1/search/image", as_model(SearchResponse), body=options or SearchOptions(), picture=picture)
+
+
+def by_url(url: str, options: SearchOptions | None) -> Call[SearchResponse]:
+    """By a picture that the service fetches."""
+    request = UrlSearchRequest(url=url, options=options or SearchOptions())
+    return Call("POST", "/v1/search/url", as_model(SearchResponse), body=request)
+
+
+def image(image_id: str) -> Call[ImageInfo]:
+    """Facts of a picture."""
+    return Call("GET", f"/v1/images/{part(image_id)}", as_model(ImageInfo))
+
+
+def images(corpus: str, limit: int, cursor: str | None) -> Call[ImagePage]:
+    """A corpus's pictures."""
+    return Call("GET", "/v1/images", as_model(ImagePage), params=page(0, limit, cursor, corpus=corpus))
+
+
+def thumbnail(image_id: str) -> Call[bytes]:
+    """Its small version."""
+    return Call("GET", f"/v1/images/{part(image_id)}/thumbnail", as_bytes(*_PICTURES))
+
+
+def content(image_id: str) -> Call[bytes]:
+    """Its own file."""
+    return Call("GET", f"/v1/images/{part(image_id)}/content", as_bytes(*_PICTURES, "application/octet-stream"))
+
+
+def corpora(offset: int, limit: int, cursor: str | None) -> Call[CorpusPage]:
+    """By name."""
+    return Call("GET", "/v1/corpora", as_model(CorpusPage), params=page(offset, limit, cursor))
+
+
+def directories(offset: int, limit: int, cursor: str | None) -> Call[DirectoryPage]:
+    """By corpus and name."""
+    return Call("GET", "/v1/directories", as_model(DirectoryPage), params=page(offset, limit, cursor))
+
+
+def directory(directory_id: str) -> Call[DirectoryInfo]:
+    """One of them."""
+    return Call("GET", f"/v1/directories/{part(directory_id)}", as_model(DirectoryInfo))
+
+
+def jobs() -> Call[JobList]:
+    """Background indexing."""
+    return Call("GET", "/v1/jobs", as_model(JobList))
+
+
+def queries(offset: int, limit: int, cursor: str | None) -> Call[QueryPage]:
+    """Newest first."""
+    return Call("GET", "/v1/queries", as_model(QueryPage), params=page(offset, limit, cursor))
+
+
+def explain(query_id: str) -> Call[QueryExplanation]:
+    """One of them."""
+    return Call("GET", f"/v1/queries/{part(query_id)}", as_model(QueryExplanation))
+
+
+def replay(query_id: str, *, fresh: bool) -> Call[ReplayResult]:
+    """Its ranking once more."""
+    return Call("POST", f"/v1/queries/{part(query_id)}/replay", as_model(ReplayResult), params={"fresh": fresh})
+
+
+def guide_picture(query_id: str, guide_id: str) -> Call[bytes]:
+    """The picture of one of its guides."""
+    return Call("GET", f"/v1/queries/{part(query_id)}/guides/{part(guide_id)}", as_bytes(*_PICTURES))
+
+
+def trust() -> Call[TrustPage]:
+    """Topic by topic."""
+    return Call("GET", "/v1/trust", as_model(TrustPage))
+
+
+def generators() -> Call[EngineList]:
+    """Guide engines."""
+    return Call("GET", "/v1/generators", as_model(EngineList))
+
+
+def tags(
+    offset: int,
+    limit: int,
+    cursor: str | None,
+    *,
+    corpus: str | None,
+    image_id: str | None,
+    text: str | None,
+    source: str | None,
+) -> Call[TagPage]:
+    """Newest first."""
+    params = page(offset, limit, cursor, corpus=corpus, image_id=image_id, text=text, source=source)
+    return Call("GET", "/v1/tags", as_model(TagPage), params=params)
+
+
+def people(offset: int, limit: int, cursor: str | None) -> Call[PersonPage]:
+    """Those found in pictures."""
+    return Call("GET", "/v1/people", as_model(PersonPage), params=page(offset, limit, cursor))
+
+
+def runs(
+    offset: int, limit: int, cursor: str | None, *, corpus: str | None, kind: str | None, state: RunStateName | None
+) -> Call[RunPage]:
+    """Newest first."""
+    return Call("GET", "/v1/runs", as_model(RunPage), params=page(offset, limit, cursor, corpus=corpus, kind=kind, state=state))
+
+
+def run(run_id: str) -> Call[RunInfo]:
+    """One of them."""
+    return Call("GET", f"/v1/runs/{part(run_id)}", as_model(RunInfo))
+
+
+def run_failures(run_id: str, limit: int, cursor: str | None) -> Call[FailurePage]:
+    """Files that failed in it."""
+    return Call("GET", f"/v1/runs/{part(run_id)}/failures", as_model(FailurePage), params=page(0, limit, cursor))
+
+
+def models() -> Call[ModelList]:
+    """Spaces, encoders, backbones and generators."""
+    return Call("GET", "/v1/models", as_model(ModelList))
+
+
+def model(model_id: str) -> Call[ModelInfo]:
+    """One of them."""
+    return Call("GET", f"/v1/models/{part(model_id)}", as_model(ModelInfo))
+
+
+def embeddings(request: EmbeddingsRequest) -> Call[EmbeddingList]:
+    """Vectors."""
+    return Call("POST", "/v1/embeddings", as_model(EmbeddingList), body=request)
+
+
+def generate_images(request: DrawingRequest) -> Call[DrawingList]:
+    """Drawn pictures. They may cost something: a call whose answer was lost is not sent again."""
+    return Call("POST", "/v1/images/generations", as_model(DrawingList), body=request, repeat=Repeat.NEVER)
+
+
+def alive() -> Call[Alive]:
+    """Whether the process answers."""
+    return Call("GET", "/healthz", as_model(Alive))
+
+
+def ready() -> Call[ServiceStatus]:
+    """Whether models, store and catalog answer."""
+    return Call("GET", "/readyz", as_model(ServiceStatus), repeat=Repeat.NEVER)
+
+
+def metrics() -> Call[bytes]:
+    """For Prometheus."""
+    return Call("GET", "/metrics", as_bytes("text/plain", "application/openmetrics-text"))
+
+
+def keys(offset: int, limit: int) -> Call[KeyPage]:
+    """Newest first."""
+    return Call("GET", "/v1/keys", as_model(KeyPage), params=page(offset, limit, None))
+
+
+def status() -> Call[ServiceStatus]:
+    """What answers in the service."""
+    return Call("GET", "/v1/status", as_model(ServiceStatus))

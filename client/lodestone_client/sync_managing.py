@@ -1,0 +1,162 @@
+# Made of async_managing.py by `python -m scripts.sync_client`: change that one.
+"""How is a service managed from ordinary code? Directories, runs, keys, its own state: a part of `Lodestone`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lodestone_client import read_calls as request_context
+from lodestone_client import write_calls as changing
+from lodestone_client.paging import PagedList
+from lodestone_client.problems import error_of, unavailable
+from lodestone_client.sync_transport import Transport
+from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
+from lodestone_schemas.api import SyncProgress, SyncRequest
+from lodestone_schemas.directories import (
+    DirectoryAdded,
+    DirectoryChange,
+    DirectoryInfo,
+    DirectoryPage,
+    DirectoryRequest,
+    JobInfo,
+    JobList,
+)
+from lodestone_schemas.runs import FailureInfo, FailurePage, RunInfo, RunPage, RunStateName
+from lodestone_schemas.service import Alive, ServiceStatus
+from lodestone_schemas.swaps import ShadowRequest, ShadowResult
+
+
+class Managing(Transport):
+    """What `Lodestone` can besides searching, looking and teaching."""
+
+    def remove_corpus(self, name: str) -> None:
+        """Remove a corpus everywhere. The pictures themselves are not touched."""
+        self._run(changing.remove_corpus(name))
+
+    def directories(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> DirectoryPage:
+        """One page of the directories."""
+        return self._run(request_context.directories(offset, limit, cursor))
+
+    def iter_directories(self) -> Iterator[DirectoryInfo]:
+        """All directories."""
+        return PagedList(
+            lambda offset, cursor: self.directories(offset, 200, cursor=cursor), lambda page: page.directories
+        ).items()
+
+    def directory(self, directory_id: str) -> DirectoryInfo:
+        """One directory."""
+        return self._run(request_context.directory(directory_id))
+
+    def add_directory(self, request: DirectoryRequest, *, idempotency_key: str | None = None) -> DirectoryAdded:
+        """Add a folder of the service's machine; it is indexed in the background. One that is there already stays."""
+        return self._run(changing.add_directory(request, idempotency_key))
+
+    def change_directory(
+        self, directory_id: str, change: DirectoryChange, *, idempotency_key: str | None = None
+    ) -> DirectoryInfo:
+        """Switch a directory on or off, or its watching."""
+        return self._run(changing.change_directory(directory_id, change, idempotency_key))
+
+    def index_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> JobInfo:
+        """Have the service bring a directory up to date in the background."""
+        return self._run(changing.index_directory(directory_id, idempotency_key))
+
+    def remove_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> None:
+        """Forget a directory; what is being indexed of it is stopped."""
+        self._run(changing.remove_directory(directory_id, idempotency_key))
+
+    def jobs(self) -> JobList:
+        """What the service indexes in the background."""
+        return self._run(request_context.jobs())
+
+    def cancel_job(self, job_id: str) -> JobInfo:
+        """Take back or stop one piece of background indexing."""
+        return self._run(changing.cancel_job(job_id))
+
+    def runs(
+        self,
+        offset: int = 0,
+        limit: int = 50,
+        *,
+        cursor: str | None = None,
+        corpus: str | None = None,
+        kind: str | None = None,
+        state: RunStateName | None = None,
+    ) -> RunPage:
+        """One page of index and training runs, newest first."""
+        return self._run(request_context.runs(offset, limit, cursor, corpus=corpus, kind=kind, state=state))
+
+    def iter_runs(
+        self, *, corpus: str | None = None, kind: str | None = None, state: RunStateName | None = None
+    ) -> Iterator[RunInfo]:
+        """All runs of a kind, newest first."""
+
+        def fetch(offset: int, cursor: str | None) -> RunPage:
+            return self.runs(offset, 200, cursor=cursor, corpus=corpus, kind=kind, state=state)
+
+        return PagedList(fetch, lambda page: page.runs).items()
+
+    def run(self, run_id: str) -> RunInfo:
+        """One run."""
+        return self._run(request_context.run(run_id))
+
+    def cancel_run(self, run_id: str) -> RunInfo:
+        """Ask a run to stop; what is finished is kept."""
+        return self._run(changing.cancel_run(run_id))
+
+    def run_failures(self, run_id: str, limit: int = 50, *, cursor: str | None = None) -> FailurePage:
+        """One page of the files that failed in a run."""
+        return self._run(request_context.run_failures(run_id, limit, cursor))
+
+    def iter_run_failures(self, run_id: str) -> Iterator[FailureInfo]:
+        """All files that failed in a run."""
+        return PagedList(lambda _, cursor: self.run_failures(run_id, 200, cursor=cursor), lambda page: page.failures).items()
+
+    def alive(self) -> Alive:
+        """Whether the process answers, and which run of the service it is."""
+        return self._run(request_context.alive())
+
+    def ready(self) -> ServiceStatus:
+        """The same as `status` of a service that is ready; ServiceUnavailableError of any other. Not asked twice."""
+        return self._run(request_context.ready())
+
+    def metrics(self) -> str:
+        """Its metrics, in Prometheus's text format."""
+        text = self._run(request_context.metrics())
+        return text.decode()
+
+    def keys(self, offset: int = 0, limit: int = 50) -> KeyPage:
+        """One page of API keys, without their secrets, newest first."""
+        return self._run(request_context.keys(offset, limit))
+
+    def create_key(self, request: KeyRequest) -> KeyCreated:
+        """Make a key; its secret is in this answer, and nowhere else."""
+        return self._run(changing.create_key(request))
+
+    def rotate_key(self, key_id: str, rotation: KeyRotation | None = None) -> KeyCreated:
+        """Put a new key in a key's place; the old one stays valid for a while."""
+        return self._run(changing.rotate_key(key_id, rotation))
+
+    def revoke_key(self, key_id: str) -> KeyInfo:
+        """End a key, everywhere within seconds."""
+        return self._run(changing.revoke_key(key_id))
+
+    def status(self) -> ServiceStatus:
+        """What answers in the service right now."""
+        return self._run(request_context.status())
+
+    def shadow(self, request: ShadowRequest) -> ShadowResult:
+        """Have the service compare both versions of a space that is being swapped; may take minutes."""
+        return self._run(changing.shadow(request))
+
+    def sync(self, request: SyncRequest | None = None) -> Iterator[SyncProgress]:
+        """Have the service bring its collections in line; yields every step, the last one `done`."""
+        ended = False
+        for line in self._lines(changing.sync(request)):
+            step = changing.progress_of(line)
+            if step.type == "error" and step.problem is not None:
+                raise error_of(step.problem.model_dump())
+            ended = step.type == "done"
+            yield step
+        if not ended:
+            raise unavailable(self.url, "it went away during a sync")

@@ -1,0 +1,257 @@
+"""How does the catalog reach its database, and what happens when two processes write at once?
+
+SQLite: write-ahead log, 30 s of patience, foreign keys on; a writing transaction takes the write lock at its start (BEGIN
+IMMEDIATE), so that it waits for its turn instead of failing half way.
+
+PostgreSQL: a writing transaction is serialisable, so that the same code loses no update there either; one that got into
+another's way is run again. A server that restarts, or a connection that dies, is waited for, for a minute: a statement that
+reads is asked again, a transaction that writes is run again unless its commit went through (see once.py).
+
+Driver errors leave here as `LodestoneError`s.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import URL, Column, Connection, Engine, Row, Select, create_engine, event, make_url, text, tuple_
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, wait_random_exponential
+
+from lodestone.catalog.database.exactly_once import Once
+from lodestone.catalog.database.reader import RetryingReader, is_lost, patiently
+from lodestone.catalog.database.sql import PAGE, placed
+from lodestone.errors import CatalogError, ConfigurationError, OutOfSpaceError
+
+_T = TypeVar("_T")
+_BUSY_SECONDS = 30
+_SERVER_SECONDS = 60
+_ATTEMPTS = 5
+# 40001: two transactions could not both be as if alone; 40P01: they waited for each other. 23505: a key is taken, perhaps by a
+# transaction that overlapped with this one, which then sees it when it is run again.
+_IN_THE_WAY, _TAKEN = frozenset({"40001", "40P01"}), "23505"
+_TAKEN_ATTEMPTS = 3
+# libpq's: a server that vanished without a word (its machine lost power) is noticed within a minute.
+_POSTGRES = {
+    "connect_timeout": 5,
+    "keepalives_idle": 20,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 50_000,
+}
+_WRITES = "lodestone_writes"
+
+
+def make_engine(location: str | Path) -> Engine:
+    """A connection pool for a URL, or for an SQLite file given as a path.
+
+    Raises:
+        ConfigurationError: the URL cannot be read, its driver is missing, or it names an SQLite database in memory.
+    """
+    try:
+        url = URL.create("sqlite", database=str(location)) if isinstance(location, Path) else make_url(location)
+        if url.get_backend_name() != "sqlite":
+            known = _POSTGRES if url.get_driver_name() in {"psycopg", "psycopg2"} else {}
+            mine = {name: value for name, value in known.items() if name not in url.query}
+            return create_engine(url, pool_pre_ping=True, connect_args=mine)
+        if not url.database or url.database == ":memory:":
+            raise ConfigurationError(
+                f"the catalog {str(location)!r} is not a file", hint="use sqlite:////absolute/path or leave it to the home"
+            )
+        engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=8)
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:  # the last: a port that is no number
+        raise ConfigurationError(
+            f"the catalog's address cannot be used: {error}",
+            hint="expected sqlite:////absolute/path, or postgresql+psycopg://… with the `postgres` extra installed",
+        ) from error
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def use_write_ahead_log(engine: Engine) -> None:
+    """Switch an SQLite file to its write-ahead log, which it then remembers. Call it alone (under the opening lock)."""
+    if engine.dialect.name == "sqlite":
+        with translated_errors(), engine.connect() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            connection.rollback()  # the journal cannot change inside a transaction
+            raw.execute("PRAGMA journal_mode=WAL")
+
+
+def _prepare_sqlite(raw: Any, _record: Any) -> None:  # noqa: ANN401 (a DBAPI connection)
+    raw.isolation_level = None  # sqlite3 would begin transactions on its own, and late; `_begin_sqlite` does
+    raw.execute("PRAGMA foreign_keys=ON")
+    raw.execute(f"PRAGMA busy_timeout={_BUSY_SECONDS * 1000}")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(_WRITES, False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _is_locked(error: BaseException) -> bool:
+    return isinstance(error, DBAPIError) and "locked" in str(error.orig)
+
+
+def _is_in_the_way(error: BaseException) -> bool:
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _IN_THE_WAY
+
+
+def _is_taken(error: BaseException) -> bool:
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) == _TAKEN
+
+
+_NOT_WRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Turn driver errors into `OutOfSpaceError` or `CatalogError`."""
+    try:
+        yield
+    except PoolTimeoutError as error:  # all connections wait for the lock that another process keeps
+        raise CatalogError(
+            "the catalog is busy: no connection was free in time",
+            hint="wait for the other lodestone command to finish, or stop it, and try again",
+        ) from error
+    except (DBAPIError, sqlite3.Error) as error:
+        cause = error.orig if isinstance(error, DBAPIError) else error
+        reason = str(cause)
+        no_room_to_open = getattr(cause, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHMSIZE  # its text: disk I/O error
+        if "disk is full" in reason or "No space left" in reason or no_room_to_open:
+            raise OutOfSpaceError(
+                "no space left for the catalog",
+                hint="free some space and run the same command again; what was finished is kept",
+            ) from error
+        if _is_locked(error):
+            raise CatalogError(
+                f"another process kept the catalog locked for over {_BUSY_SECONDS} s",
+                hint="wait for the other lodestone command to finish, or stop it, and try again",
+            ) from error
+        if isinstance(error, DBAPIError) and is_lost(error):
+            raise CatalogError(
+                f"the catalog's server does not answer: {reason.strip()}",
+                hint="see that it runs and can be reached, then run the same command again; what was finished is kept",
+            ) from error
+        if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _NOT_WRITABLE:
+            raise CatalogError(
+                f"the catalog cannot be written: {reason.strip()}",
+                hint="see that the home's folder is there and not on a read-only disk, and that you may write catalog.sqlite",
+            ) from error
+        raise CatalogError(
+            f"the catalog failed: {reason.strip()}",
+            hint="look into the server's log, and at `catalog_url`"
+            if hasattr(cause, "sqlstate")
+            else "`lodestone doctor` checks the file; if it is damaged, restore catalog.sqlite from a backup",
+        ) from error
+
+
+def _stop(state: RetryCallState) -> bool:
+    error = state.outcome.exception() if state.outcome else None
+    if error is not None and (is_lost(error) or _is_in_the_way(error)):
+        return bool(stop_after_delay(_SERVER_SECONDS)(state))
+    return bool(stop_after_attempt(_TAKEN_ATTEMPTS if error is not None and _is_taken(error) else _ATTEMPTS)(state))
+
+
+_TRANSIENT = (_is_locked, _is_in_the_way, _is_taken, is_lost)
+
+
+class CatalogBase:
+    """Short transactions over one engine; the catalog's subjects (images, slices, …) build on it. Thread-safe."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @contextmanager
+    def _reading(self) -> Iterator[RetryingReader]:
+        with translated_errors(), RetryingReader(self._engine, patience=_SERVER_SECONDS) as reader:
+            yield reader
+
+    def _streamed(
+        self, query: Select[Any], key: Sequence[Column[Any]], *, after: Sequence[Any] = (), at_once: int = 0
+    ) -> Iterator[Row[*tuple[Any, ...]]]:
+        """Rows of a query by a unique key, a page at a time. No transaction stays open between pages.
+
+        Args:
+            query: Selects the key's columns, among others; neither sorted nor limited.
+            key: What to sort by.
+            after: Values of the key that the first row comes after.
+            at_once: Rows a page; 0 for PAGE.
+        """
+        size = at_once or PAGE
+        query = query.order_by(*key).limit(size)
+        while True:
+            beyond = [tuple_(*key) > placed(key, after)] if after else []
+            with self._reading() as connection:
+                page = connection.execute(query.where(*beyond)).all()
+            yield from page
+            if len(page) < size:
+                return
+            after = [getattr(page[-1], column.key) for column in key]
+
+    def _at_one_moment(self, read: Callable[[Connection], _T]) -> _T:
+        """What `read` gives when all its statements see the database as of one moment; read again when the server went away."""
+
+        def look() -> _T:
+            with self._engine.connect() as connection:
+                if connection.dialect.name == "postgresql":
+                    connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
+                with connection.begin():
+                    return read(connection)
+
+        with translated_errors():
+            return patiently(look, seconds=_SERVER_SECONDS)
+
+    def _write(
+        self, change: Callable[[Connection], _T], *, attempt: Callable[[Callable[[Connection], _T]], _T] | None = None
+    ) -> _T:
+        """Run `change` in one transaction, again from its start if another writer, or the server's death, was in the way."""
+        if attempt is None:
+            attempt = Once(self._engine).attempt if self._engine.dialect.name == "postgresql" else self._attempt
+        retrying = Retrying(
+            retry=retry_if_exception(lambda error: any(test(error) for test in _TRANSIENT)),
+            stop=_stop,
+            wait=wait_random_exponential(multiplier=0.1, max=1),
+            reraise=True,
+        )
+        with translated_errors():
+            done: _T = retrying(attempt, change)
+            return done
+
+    def _attempt(self, change: Callable[[Connection], _T]) -> _T:
+        with self._engine.connect().execution_options(**{_WRITES: True}) as connection, connection.begin():
+            return change(connection)
+
+    def ping(self) -> None:
+        """Return when the database answers; raise `CatalogError` when it does not, at once."""
+        with translated_errors(), RetryingReader(self._engine, patience=0) as reader:
+            reader.execute(text("SELECT 1"))
+
+    @contextmanager
+    def held(self, what: str, *, worker: str) -> Iterator[str | None]:
+        """Hold `what` against clients on other machines; gives who has it (`host:pid`, or empty) instead, else None.
+
+        An SQLite file has no such clients: nothing is held then.
+        """
+        if self._engine.dialect.name != "postgresql":
+            yield None
+            return
+
+        from lodestone.catalog.database.server_lock import ServerLock
+
+        lock = ServerLock(self._engine, what, worker=worker)
+        try:
+            with translated_errors():
+                holder = None if lock.acquire() else lock.holder()
+            yield holder
+        finally:
+            lock.release()
+
+    def close(self) -> None:
+        """Release all connections. Idempotent."""
+        self._engine.dispose()

@@ -1,0 +1,115 @@
+"""Which schema does a catalog have, and how does it get ours?
+
+A catalog at our revision is recognised by one SELECT (Alembic is not even imported). An older or empty one is migrated in one
+transaction, by one process at a time. One that we do not know was written by a newer Lodestone and is left alone.
+"""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, inspect, text
+
+from lodestone.catalog.database.engine import CatalogBase, translated_errors, use_write_ahead_log
+from lodestone.catalog.database.reader import patiently
+from lodestone.errors import CatalogError, ConfigurationError, HomeVersionError, OutOfSpaceError
+
+REVISIONS: tuple[str, ...] = (
+    "0001",
+    "0002",
+    "0003",
+    "0004",
+    "0005",
+    "0006",
+)  # oldest first; the last is the schema of tables.py
+_SCRIPTS = Path(__file__).parents[1] / "migrations"
+_LOCK_SECONDS = 60
+_OPENING_SECONDS = 15  # a server that restarts is back by then; a wrong address should not take longer to be told
+_POSTGRES_LOCK = 0x10DE5704E  # any number that is ours; held for the migration's transaction
+
+
+def ensure_head(engine: Engine) -> None:
+    """Bring the database to our schema; return at once when it is there already.
+
+    Raises:
+        HomeVersionError: its revision is unknown here. Nothing was changed.
+        ConfigurationError: the folder of an SQLite file does not exist or cannot be written.
+        CatalogError: it is not a catalog, or another process is still migrating it after a minute.
+    """
+    path = Path(engine.url.database or "") if engine.dialect.name == "sqlite" else None
+    if (path is None or path.exists()) and _is_at_head(engine):
+        return
+    if path is None:
+        _upgrade(engine)
+        return
+    if not path.parent.is_dir():
+        raise ConfigurationError(
+            f"the catalog's folder {str(path.parent)!r} does not exist", hint="create it, or set LODESTONE_HOME"
+        )
+
+    from filelock import FileLock, Timeout  # only a new or older catalog needs it
+
+    try:
+        with FileLock(f"{path}.lock", timeout=_LOCK_SECONDS):
+            if not _is_at_head(engine):  # another opener may have done it meanwhile
+                use_write_ahead_log(engine)
+                _upgrade(engine)
+    except Timeout as error:
+        raise CatalogError(
+            f"another process has been preparing the catalog {str(path)!r} for over {_LOCK_SECONDS} s",
+            hint="wait for the other lodestone command to finish, or stop it",
+        ) from error
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise OutOfSpaceError(
+                "no space left for the catalog", hint="free some space and run the same command again"
+            ) from error
+        raise ConfigurationError(
+            f"the catalog {str(path)!r} cannot be written: {error.strerror}",
+            hint="set LODESTONE_HOME to a folder you may write",
+        ) from error
+
+
+def revision(connection: Connection) -> str | None:
+    """The schema's revision; None for an empty database."""
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return None if found is None else str(found)
+
+
+def _is_at_head(engine: Engine) -> bool:
+
+    def look() -> str | None:
+        with engine.connect() as connection:
+            return revision(connection)
+
+    with translated_errors():
+        found = patiently(look, seconds=_OPENING_SECONDS)
+    if found is not None and found not in REVISIONS:
+        raise HomeVersionError(
+            f"the catalog has schema {found!r}; this Lodestone knows up to {REVISIONS[-1]!r}",
+            hint="upgrade Lodestone, or set LODESTONE_HOME to another folder; nothing was changed",
+            found=found,
+            known=REVISIONS[-1],
+        )
+    return found == REVISIONS[-1]
+
+
+def _upgrade(engine: Engine) -> None:
+    from alembic import command  # 0.2 s that an up-to-date catalog does not pay
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(_SCRIPTS).replace("%", "%%"))
+
+    def run(connection: Connection) -> None:
+        if connection.dialect.name == "postgresql":  # an SQLite file is locked by `ensure_head`
+            connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _POSTGRES_LOCK})
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+    # As every other write, but not serialisable: who waited for another's migration must see what that did.
+    base = CatalogBase(engine)
+    base._write(run, attempt=base._attempt)  # noqa: SLF001

@@ -1,0 +1,112 @@
+"""How does a statement that reads outlive the restart of its server? It is asked again on another connection.
+
+On PostgreSQL each statement of a reading connection sees what is newest (read committed), and its rows are all here when it
+returns. So asking one again is the same as asking it a little later. On SQLite there is nothing that could be lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Self, TypeVar, TypeVarTuple, overload
+
+from sqlalchemy import Connection, CursorResult, Engine, Executable
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.selectable import TypedReturnsRows
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
+# Classes and codes of errors of a connection or of a server that goes or comes: connection exceptions, shutdown by the
+# administrator, shutdown after a crash, starting up.
+_LOST_CLASS, _LOST_CODES = "08", frozenset({"57P01", "57P02", "57P03"})
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether a server could not be reached, or its connection died: the same may succeed on a new one."""
+    if not isinstance(error, DBAPIError):
+        return False
+    if error.connection_invalidated:
+        return True
+    code = getattr(error.orig, "sqlstate", None)
+    if code is not None:
+        return code.startswith(_LOST_CLASS) or code in _LOST_CODES
+    # psycopg gives no code where no server answered, where it turned us away, nor where the connection broke under a statement
+    if not type(error.orig).__module__.startswith("psycopg") or type(error.orig).__name__ not in _UNANSWERED:
+        return False
+    return not any(reason in str(error.orig) for reason in _REFUSED)
+
+
+_UNANSWERED = frozenset({"OperationalError", "ConnectionTimeout"})
+# Waiting changes nothing about these. (Said in another language, they are waited for in vain, and then reported.)
+_REFUSED = (
+    "authentication failed",
+    "does not exist",
+    "no pg_hba.conf entry",
+    "no password supplied",
+    "Name or service not known",
+)
+
+
+def patiently(act: Callable[[], _T], *, seconds: float) -> _T:
+    """What `act` gives, tried again for so long while its server cannot be reached."""
+    retrying = Retrying(
+        retry=retry_if_exception(is_lost),
+        stop=stop_after_delay(seconds),
+        wait=wait_random_exponential(multiplier=0.1, max=1),
+        reraise=True,
+    )
+    done: _T = retrying(act)
+    return done
+
+
+class RetryingReader:
+    """A reading connection; a context manager. Errors are the driver's.
+
+    Args:
+        engine: Where from.
+        patience: Seconds to wait for a server that does not answer.
+    """
+
+    def __init__(self, engine: Engine, *, patience: float) -> None:
+        self._engine = engine
+        self._patience = patience
+        self._connection: Connection | None = None
+
+    def __enter__(self) -> Self:
+        self._retrying(self._connected)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._drop()
+
+    @overload
+    def execute(self, statement: TypedReturnsRows[*_Ts], parameters: Mapping[str, Any] | None = None) -> CursorResult[*_Ts]: ...
+    @overload
+    def execute(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> CursorResult[*tuple[Any, ...]]: ...
+    def execute(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> CursorResult[*tuple[Any, ...]]:
+        """Rows of one statement that reads."""
+        return self._retrying(lambda: self._connected().execute(statement, parameters))
+
+    def _retrying(self, act: Callable[[], _T]) -> _T:
+        retrying = Retrying(
+            retry=retry_if_exception(is_lost),
+            stop=stop_after_delay(self._patience),
+            wait=wait_random_exponential(multiplier=0.1, max=1),
+            before_sleep=lambda _: self._drop(),
+            reraise=True,
+        )
+        done: _T = retrying(act)
+        return done
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            self._connection = self._engine.connect()
+        return self._connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(DBAPIError):  # (it is dead, or has told all that it was asked)
+                connection.close()

@@ -1,0 +1,1 @@
+"""The catalog's tables of slices: receipts, loads, attempts and compaction."""

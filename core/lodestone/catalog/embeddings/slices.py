@@ -1,0 +1,190 @@
+"""Which slices exist, what of each is on disk (receipts), and which collections hold it (loads)?
+
+A slice is planned first (`add_slices`), then embedded (a receipt for every part), then loaded into each collection. A slice is
+*live* while at least one pending or active picture has it as its slice; others are superseded and need no work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Exists,
+    Select,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from lodestone.catalog import tables
+from lodestone.catalog.database.sql import chunks, insert_ignoring
+from lodestone.catalog.embeddings.slice_parts import COLUMNS, LIVE, LIVING, ORDER, PartRows, refresh_parts, save_receipts
+from lodestone.catalog.pictures.images import IMAGE_COLUMNS, image_record
+from lodestone.catalog.records import ImageRecord, ImageState, Receipt, SliceRecord
+
+
+class SliceRows(PartRows):
+    """Slices, receipts and loads."""
+
+    def add_slices(self, planned: Sequence[tuple[SliceRecord, Sequence[str]]]) -> None:
+        """Add slices with their members (image ids, in row order) in one transaction, and make each the slice of its members.
+
+        Raises:
+            CatalogError: a member is unknown, or a slice id exists already.
+        """
+        members = [
+            {"slice_id": record.slice_id, "image_id": image_id, "position": position}
+            for record, image_ids in planned
+            for position, image_id in enumerate(image_ids)
+        ]
+
+        def change(connection: Connection) -> None:
+            first = connection.execute(select(func.coalesce(func.max(tables.slices.c.seq), 0) + 1)).scalar_one()
+            rows = [asdict(record) | {"seq": first + place} for place, (record, _) in enumerate(planned)]
+            connection.execute(insert(tables.slices), rows)
+            if members:
+                connection.execute(insert(tables.slice_members), members)
+                connection.execute(_SET_SLICE, [{"of_image": m["image_id"], "to_slice": m["slice_id"]} for m in members])
+
+        if planned:
+            self._write(change)
+
+    def slices(self, corpus_id: str | None = None) -> Iterator[SliceRecord]:
+        """All slices of a corpus (or of all), superseded ones too, oldest first, a page at a time."""
+        return self._paged(select(*COLUMNS).where(*_in_corpus(corpus_id)))
+
+    def _paged(self, query: Select[Any]) -> Iterator[SliceRecord]:
+        """The slices that a query over `slices` gives, oldest first."""
+        return (SliceRecord(*tuple(row)[:-1]) for row in self._streamed(query, ORDER))
+
+    def slice_images(self, slice_id: str, *, states: Collection[ImageState] = LIVING) -> list[ImageRecord]:
+        """The slice's live members in row order: pictures whose slice it is now, in one of `states` (pending and active)."""
+        images, members = tables.images, tables.slice_members
+        query = (
+            select(*IMAGE_COLUMNS)
+            .join(members, (members.c.image_id == images.c.image_id) & (members.c.slice_id == images.c.slice_id))
+            .where(images.c.slice_id == slice_id, images.c.state.in_(list(states)))
+            .order_by(members.c.position)
+        )
+        with self._reading() as connection:
+            return [image_record(row) for row in connection.execute(query)]
+
+    def slice_members(self, slice_id: str) -> list[str]:
+        """Image ids of all rows the slice was planned with, in row order, whatever became of them."""
+        members = tables.slice_members
+        query = select(members.c.image_id).where(members.c.slice_id == slice_id).order_by(members.c.position)
+        with self._reading() as connection:
+            return list(connection.execute(query).scalars())
+
+    def record_receipts(self, receipts: Sequence[Receipt]) -> None:
+        """Record (or replace) proofs of finished parts, in one transaction."""
+        if receipts:
+            self._write(lambda connection: save_receipts(connection, receipts))
+
+    def receipts(self, slice_id: str) -> dict[str, Receipt]:
+        """The slice's receipts by part."""
+        query = select(tables.receipts).where(tables.receipts.c.slice_id == slice_id)
+        with self._reading() as connection:
+            return {row.part: Receipt(*row) for row in connection.execute(query)}
+
+    def forget_receipts(self, slice_id: str, parts: Collection[str]) -> None:
+        """Declare parts unfinished (files damaged, captions changed): they are embedded, and the slice loaded, again."""
+
+        def change(connection: Connection) -> None:
+            table, loads = tables.receipts, tables.loads
+            connection.execute(delete(table).where(table.c.slice_id == slice_id, table.c.part.in_(list(parts))))
+            refresh_parts(connection, [slice_id])
+            connection.execute(delete(loads).where(loads.c.slice_id == slice_id))
+
+        self._write(change)
+
+    def begin_loading(self, collection: str, slice_ids: Iterable[str]) -> None:
+        """Say that the live rows of these slices are about to be read for `collection`; `mark_loaded` says that it has them."""
+        rows = _load_rows(_claim(collection), slice_ids)
+        if rows:
+            self._write(lambda connection: insert_ignoring(connection, tables.loads, rows))
+
+    def mark_loaded(self, collection: str, slice_ids: Iterable[str]) -> None:
+        """Record that `collection` holds the live rows of these slices as they were at `begin_loading`.
+
+        A slice is left out, and so loaded again, when it changed since: a picture's filter fields, a part, the collection.
+        """
+        loads, claim = tables.loads, _claim(collection)
+
+        def change(connection: Connection) -> None:
+            for chunk in chunks(ids):
+                claims = (loads.c.collection == claim, loads.c.slice_id.in_(chunk))
+                unchanged = list(connection.execute(select(loads.c.slice_id).where(*claims)).scalars())
+                insert_ignoring(connection, loads, _load_rows(collection, unchanged))
+                connection.execute(delete(loads).where(*claims))
+
+        if ids := list(slice_ids):
+            self._write(change)
+
+    def unloaded_slices(self, collection: str, *, parts: Collection[str] = ("meta",)) -> Iterator[SliceRecord]:
+        """Live slices with receipts for all `parts` that `collection` does not hold as they are now, oldest first.
+
+        A page at a time; mark them as you go.
+        """
+        return self._paged(select(*COLUMNS).where(*_unloaded(collection, parts)))
+
+    def count_unloaded(self, collection: str, *, parts: Collection[str] = ("meta",)) -> tuple[int, int]:
+        """How many slices `unloaded_slices` would yield, and how many rows they were planned with."""
+        slices = tables.slices
+        query = select(func.count(), func.coalesce(func.sum(slices.c.rows), 0)).where(*_unloaded(collection, parts))
+        with self._reading() as connection:
+            count, rows = connection.execute(query.select_from(slices)).one()
+        return int(count), int(rows)
+
+    def count_loaded(self, collection: str) -> int:
+        """Number of slices that `collection` holds."""
+        query = select(func.count()).select_from(tables.loads).where(tables.loads.c.collection == collection)
+        with self._reading() as connection:
+            return connection.execute(query).scalar_one()
+
+    def forget_loads(self, collection: str) -> None:
+        """The collection was dropped or emptied: it holds no slice and has carried out no deletion."""
+
+        def change(connection: Connection) -> None:
+            connection.execute(delete(tables.loads).where(tables.loads.c.collection.in_([collection, _claim(collection)])))
+            connection.execute(delete(tables.deletions).where(tables.deletions.c.collection == collection))
+
+        self._write(change)
+
+
+_SET_SLICE = (
+    update(tables.images).where(tables.images.c.image_id == bindparam("of_image")).values(slice_id=bindparam("to_slice"))
+)
+
+
+def _claim(collection: str) -> str:
+    """Under which name `loads` keeps the slices whose loading has begun: whatever makes a load untrue deletes these as well."""
+    return f"{collection} (loading)"  # no collection can be called so
+
+
+def _load_rows(collection: str, slice_ids: Iterable[str]) -> list[dict[str, Any]]:
+    now = datetime.now(UTC)
+    return [{"collection": collection, "slice_id": slice_id, "loaded_at": now} for slice_id in slice_ids]
+
+
+def _in_corpus(corpus_id: str | None) -> list[ColumnElement[bool]]:
+    return [] if corpus_id is None else [tables.slices.c.corpus_id == corpus_id]
+
+
+def _unloaded(collection: str, parts: Collection[str]) -> list[ColumnElement[bool]]:
+    loads, slices = tables.loads, tables.slices
+    loaded = exists().where(loads.c.collection == collection, loads.c.slice_id == slices.c.slice_id)
+    return [~loaded, *(_has_receipt(part) for part in parts), LIVE]
+
+
+def _has_receipt(part: str) -> Exists:
+    return exists().where(tables.receipts.c.slice_id == tables.slices.c.slice_id, tables.receipts.c.part == part)

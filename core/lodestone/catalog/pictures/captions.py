@@ -1,0 +1,82 @@
+"""Which captions do pictures have, and from where?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Connection, Row, delete, insert, select
+
+from lodestone.catalog import tables
+from lodestone.catalog.database.engine import CatalogBase
+from lodestone.catalog.database.sql import PAGE, chunks
+from lodestone.catalog.records import CaptionRecord, ImageState
+
+
+class CaptionRows(CatalogBase):
+    """Captions."""
+
+    def set_captions(self, captions: Mapping[str, Sequence[CaptionRecord]], *, sources: Collection[str] | None = None) -> None:
+        """Replace the captions of pictures (image id -> captions) that come from `sources`; other sources' stay.
+
+        Args:
+            captions: For each picture all its captions from `sources`; an empty list removes them. Repetitions are dropped.
+            sources: Which sources these captions are all of; None for the sources that occur in `captions`.
+
+        Raises:
+            CatalogError: a picture is unknown.
+        """
+        table = tables.captions
+        if sources is None:
+            sources = {record.source for records in captions.values() for record in records}
+        rows: list[dict[str, Any]] = []
+        for image_id, records in captions.items():
+            unique = dict.fromkeys((record.source, record.text) for record in records)
+            rows += [
+                {"image_id": image_id, "source": source, "position": position, "text": text}
+                for position, (source, text) in enumerate(unique)
+            ]
+
+        def change(connection: Connection) -> None:
+            for chunk in chunks(captions):
+                connection.execute(delete(table).where(table.c.image_id.in_(chunk), table.c.source.in_(sources)))
+            if rows:
+                connection.execute(insert(table), rows)
+
+        if captions and sources:
+            self._write(change)
+
+    def captions(self, image_ids: Iterable[str]) -> dict[str, list[CaptionRecord]]:
+        """Captions by image id, by source and then in the order given; pictures without any are left out."""
+        table = tables.captions
+        found: dict[str, list[CaptionRecord]] = {}
+        with self._reading() as connection:
+            for chunk in chunks(image_ids):
+                query = select(table.c.image_id, table.c.source, table.c.text).where(table.c.image_id.in_(chunk))
+                for row in connection.execute(query.order_by(table.c.image_id, table.c.source, table.c.position)):
+                    found.setdefault(row.image_id, []).append(CaptionRecord(*row))
+        return found
+
+    def captioned_images(self, corpus_id: str | None = None) -> Iterator[tuple[str, list[str]]]:
+        """(image id, its distinct texts) of every pending or active picture with a caption, by id, a page at a time."""
+        images, table = tables.images, tables.captions
+        living = images.c.state.in_([ImageState.PENDING, ImageState.ACTIVE])
+        has_one = select(table.c.image_id).where(table.c.image_id == images.c.image_id).exists()
+        ids = select(images.c.image_id).where(living, has_one).order_by(images.c.image_id).limit(PAGE)
+        if corpus_id is not None:
+            ids = ids.where(images.c.corpus_id == corpus_id)
+        order = (table.c.image_id, table.c.source, table.c.position)
+        last = ""
+        while True:
+            with self._reading() as connection:
+                page = list(connection.execute(ids.where(images.c.image_id > last)).scalars())
+                rows: list[Row[Any]] = []
+                for chunk in chunks(page):
+                    query = select(table.c.image_id, table.c.text).where(table.c.image_id.in_(chunk)).order_by(*order)
+                    rows.extend(connection.execute(query))
+            for image_id, group in groupby(rows, key=lambda row: str(row.image_id)):
+                yield image_id, list(dict.fromkeys(row.text for row in group))
+            if len(page) < PAGE:
+                return
+            last = page[-1]

@@ -1,0 +1,350 @@
+"""Which pictures does the catalog know, and what changes when one moves, fails, goes or comes back?
+
+Three consequences of a change are kept here, in the same transaction: a picture that was embedded and can no longer be shown
+gets a tombstone (see deletions.py), a slice whose members need another payload in the stores (moved, came back) counts as not
+loaded any more (see slices.py), and a tagged picture of either kind goes into the outbox (see tags.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from operator import attrgetter
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, bindparam, delete, exists, func, select, update
+
+from lodestone.catalog import tables
+from lodestone.catalog.database.engine import CatalogBase
+from lodestone.catalog.database.sql import chunks, insert_ignoring
+from lodestone.catalog.identity import mint_image_id
+from lodestone.catalog.pictures.deletions import lift, mark_deleted
+from lodestone.catalog.records import ImageRecord, ImageState
+from lodestone.catalog.use.tags import queue_tagged
+from lodestone.errors import NotFoundError
+
+DEAD = (ImageState.GONE, ImageState.FAILED)  # states in which a picture must not be found
+_NAMES = tuple(field.name for field in fields(ImageRecord))
+_VALUES = attrgetter(*_NAMES)
+_STATE = _NAMES.index("state")
+IMAGE_COLUMNS = tuple(tables.images.c[name] for name in _NAMES)
+
+
+def image_record(row: Row[Any]) -> ImageRecord:
+    """A row of `IMAGE_COLUMNS` as a record."""
+    values: list[Any] = list(row)
+    values[_STATE] = ImageState(values[_STATE])
+    return ImageRecord(*values)
+
+
+class ImageRows(CatalogBase):
+    """Pictures."""
+
+    def images_of_root(self, root_id: str) -> Iterator[ImageRecord]:
+        """All pictures of a root in every state, by uri (code point order), a page at a time.
+
+        No transaction stays open between pages, so the caller may write while it reads.
+        """
+        images = tables.images
+        query = select(*IMAGE_COLUMNS).where(images.c.root_id == root_id)
+        return map(image_record, self._streamed(query, (images.c.uri,)))
+
+    def image_page(
+        self, roots: Sequence[str], limit: int, *, after: tuple[str, str] | None = None, states: Collection[ImageState]
+    ) -> list[ImageRecord]:
+        """A page of the pictures of several roots in some states: root by root as they are given, by uri within each.
+
+        Args:
+            roots: Ids.
+            limit: Pictures a page.
+            after: (root id, uri) of the last picture of the page before; a root that is not among `roots` gives nothing.
+            states: Which pictures.
+        """
+        images, found = tables.images, list[ImageRecord]()
+        waiting, last = list(roots), None
+        if after is not None:
+            waiting, last = (waiting[waiting.index(after[0]) :], after[1]) if after[0] in waiting else ([], None)
+        with self._reading() as connection:
+            for root_id in waiting:
+                query = select(*IMAGE_COLUMNS).where(images.c.root_id == root_id, images.c.state.in_(states))
+                if last is not None:
+                    query, last = query.where(images.c.uri > last), None
+                rows = connection.execute(query.order_by(images.c.uri).limit(limit - len(found)))
+                found.extend(map(image_record, rows))
+                if len(found) >= limit:
+                    break
+        return found
+
+    def images_without_slice(self, corpus_id: str) -> Iterator[ImageRecord]:
+        """Pending pictures of a corpus that are in no slice, by root and uri, a page at a time, as `images_of_root`."""
+        images = tables.images
+        waiting = (images.c.corpus_id == corpus_id, images.c.state == ImageState.PENDING, images.c.slice_id.is_(None))
+        query = select(*IMAGE_COLUMNS).where(*waiting)
+        return map(image_record, self._streamed(query, (images.c.root_id, images.c.uri)))
+
+    def images_by_uri(self, root_id: str, uris: Iterable[str]) -> dict[str, ImageRecord]:
+        """Pictures of a root by uri, in every state; unknown uris are left out."""
+        found: dict[str, ImageRecord] = {}
+        with self._reading() as connection:
+            for chunk in chunks(uris):
+                query = select(*IMAGE_COLUMNS).where(tables.images.c.root_id == root_id, tables.images.c.uri.in_(chunk))
+                found.update((row.uri, image_record(row)) for row in connection.execute(query))
+        return found
+
+    def images(self, image_ids: Iterable[str]) -> dict[str, ImageRecord]:
+        """Pictures by id, in every state; unknown ids are left out."""
+        found: dict[str, ImageRecord] = {}
+        with self._reading() as connection:
+            for chunk in chunks(image_ids):
+                query = select(*IMAGE_COLUMNS).where(tables.images.c.image_id.in_(chunk))
+                found.update((row.image_id, image_record(row)) for row in connection.execute(query))
+        return found
+
+    def gone_by_hash(
+        self, corpus_id: str, hashes: Iterable[str], *, since: datetime | None = None
+    ) -> dict[str, list[ImageRecord]]:
+        """Gone pictures of a corpus with these contents: a new file with such a content is one of them, moved.
+
+        Those that were embedded and had gone before `since` are left out.
+        """
+        graves = tables.tombstones
+        which: list[ColumnElement[bool]] = [tables.images.c.state == ImageState.GONE]
+        if since is not None:
+            which.append(~exists().where(graves.c.image_id == tables.images.c.image_id, graves.c.created_at < since))
+        return self._by_hash(corpus_id, hashes, which)
+
+    def entered_by_hash(self, corpus_id: str, hashes: Iterable[str]) -> dict[str, list[ImageRecord]]:
+        """Pictures of a corpus with these contents that were entered and nothing else yet: in no slice ever, without tags."""
+        images, members, tags = tables.images, tables.slice_members, tables.tags
+        which = [
+            images.c.state == ImageState.PENDING,
+            images.c.slice_id.is_(None),
+            ~exists().where(members.c.image_id == images.c.image_id),
+            ~exists().where(tags.c.image_id == images.c.image_id),
+        ]
+        return self._by_hash(corpus_id, hashes, which)
+
+    def _by_hash(
+        self, corpus_id: str, hashes: Iterable[str], which: Sequence[ColumnElement[bool]]
+    ) -> dict[str, list[ImageRecord]]:
+        found: dict[str, list[ImageRecord]] = {}
+        images = tables.images
+        with self._reading() as connection:
+            for chunk in chunks(hashes):
+                query = select(*IMAGE_COLUMNS).where(images.c.hash.in_(chunk), images.c.corpus_id == corpus_id, *which)
+                for row in connection.execute(query.order_by(images.c.uri)):
+                    found.setdefault(row.hash, []).append(image_record(row))
+        return found
+
+    def living_hashes(self, hashes: Iterable[str], *, except_corpus: str = "") -> set[str]:
+        """Those of the content hashes that a picture has which is not gone, in any corpus but one that is being removed."""
+        images = tables.images
+        found: set[str] = set()
+        with self._reading() as connection:
+            for chunk in chunks(hashes):
+                query = select(images.c.hash).where(
+                    images.c.hash.in_(chunk), images.c.state != ImageState.GONE, images.c.corpus_id != except_corpus
+                )
+                found.update(connection.execute(query.distinct()).scalars())
+        return found
+
+    def count_images(self, corpus_id: str | None = None, state: ImageState | None = None) -> int:
+        """Number of pictures of one corpus (or all) in one state (or any)."""
+        query = select(func.count()).select_from(tables.images)
+        if corpus_id is not None:
+            query = query.where(tables.images.c.corpus_id == corpus_id)
+        if state is not None:
+            query = query.where(tables.images.c.state == state)
+        with self._reading() as connection:
+            return connection.execute(query).scalar_one()
+
+    def active_ids(self, corpus_id: str, *, after: str = "") -> Iterator[str]:
+        """Ids of the corpus's pictures that can be found, above an id, ascending, a page at a time."""
+        images = tables.images
+        query = select(images.c.image_id).where(images.c.corpus_id == corpus_id, images.c.state == ImageState.ACTIVE)
+        return (row.image_id for row in self._streamed(query, (images.c.image_id,), after=(after,)))
+
+    def count_by_root(self, corpus_id: str) -> dict[str, int]:
+        """Root id -> number of its searchable (active) pictures; roots without any are left out."""
+        images = tables.images
+        query = (
+            select(images.c.root_id, func.count())
+            .where(images.c.corpus_id == corpus_id, images.c.state == ImageState.ACTIVE)
+            .group_by(images.c.root_id)
+        )
+        with self._reading() as connection:
+            return {root_id: count for root_id, count in connection.execute(query)}  # noqa: C416 - rows are no tuples to mypy
+
+    def count_of_root(self, root_id: str) -> dict[ImageState, int]:
+        """State -> number of the root's pictures in it; states without any are left out."""
+        images = tables.images
+        query = select(images.c.state, func.count()).where(images.c.root_id == root_id).group_by(images.c.state)
+        with self._reading() as connection:
+            return {ImageState(state): count for state, count in connection.execute(query)}
+
+    def mint_image_ids(self, corpus_id: str, root_name: str, uris: Iterable[str]) -> dict[str, str]:
+        """Ids for new pictures by uri: `mint_image_id`, past ids that pictures which moved away took with them."""
+        minted: dict[str, str] = {}
+        waiting, attempt = list(uris), 0
+        while waiting:
+            ids = {uri: mint_image_id(corpus_id, root_name, uri, attempt=attempt) for uri in waiting}
+            taken = self._known(ids.values())
+            minted.update((uri, image_id) for uri, image_id in ids.items() if image_id not in taken)
+            waiting = [uri for uri in waiting if ids[uri] in taken]
+            attempt += 1
+        return minted
+
+    def add_images(self, records: Sequence[ImageRecord]) -> int:
+        """Insert pictures and return how many were new; one whose id or (root, uri) is known is left as it stands.
+
+        (Two index runs over one folder may add the same file; the first wins, and the next run brings it up to date.)
+        """
+
+        def change(connection: Connection) -> int:
+            added = insert_ignoring(connection, tables.images, [_row(record) for record in records])
+            lift(connection, [record.image_id for record in records if record.state is ImageState.ACTIVE])
+            return added
+
+        return self._write(change) if records else 0
+
+    def update_images(self, records: Sequence[ImageRecord], *, gone: Sequence[str] = (), edited: Iterable[str] = ()) -> None:
+        """Replace whole rows by image id, in one transaction (give it some thousands at a time).
+
+        A picture may take the uri of another of the batch, or that of a gone picture, whose row it then replaces.
+
+        Args:
+            records: Pictures as they are now.
+            gone: Ids of other pictures, marked gone before; unknown ones are ignored.
+            edited: Ids of those of the pictures that have other content and so leave their groups of copies.
+
+        Raises:
+            NotFoundError: a picture is unknown.
+            CatalogError: its new uri belongs to another living picture.
+        """
+        if not records and not gone:
+            return
+        altered = list(edited)
+
+        def change(connection: Connection) -> None:
+            _mark_gone(connection, gone)
+            for chunk in chunks(altered):
+                connection.execute(delete(tables.duplicates).where(tables.duplicates.c.image_id.in_(chunk)))
+            if not records:
+                return
+            before = _states(connection, [record.image_id for record in records])
+            unknown = next((record for record in records if record.image_id not in before), None)
+            if unknown is not None:
+                raise NotFoundError(
+                    f"there is no picture with id {unknown.image_id!r} (uri {unknown.uri!r})", hint="add it first"
+                )
+            moved = [r for r in records if (r.root_id, r.uri) != (before[r.image_id].root_id, before[r.image_id].uri)]
+            _make_way(connection, moved)
+            connection.execute(_UPDATE, [{f"new_{name}": value for name, value in _row(record).items()} for record in records])
+            self._follow_up(connection, records, before)
+
+        self._write(change)
+
+    def mark_gone(self, image_ids: Sequence[str]) -> None:
+        """Turn pictures into gone ones; unknown ids are ignored."""
+        if image_ids:
+            self._write(lambda connection: _mark_gone(connection, image_ids))
+
+    def _known(self, image_ids: Iterable[str]) -> set[str]:
+        known: set[str] = set()
+        with self._reading() as connection:
+            for chunk in chunks(image_ids):
+                known.update(
+                    connection.execute(select(tables.images.c.image_id).where(tables.images.c.image_id.in_(chunk))).scalars()
+                )
+        return known
+
+    def _follow_up(self, connection: Connection, records: Sequence[ImageRecord], before: dict[str, _Before]) -> None:
+        died, revived, altered, stale = [], [], [], set()
+        for record in records:
+            old = before[record.image_id]
+            if record.state in DEAD:
+                if old.state not in DEAD:
+                    died.append(record.image_id)
+                continue
+            if record.state is ImageState.ACTIVE and old.state is not ImageState.ACTIVE:
+                revived.append(record.image_id)
+            if old.is_shown_otherwise(record):
+                altered.append(record.image_id)
+            if record.slice_id is not None and record.slice_id == old.slice_id and old.needs_loading_as(record):
+                stale.add(record.slice_id)
+        mark_deleted(connection, died)
+        lift(connection, revived)
+        queue_tagged(connection, [*died, *altered])
+        for chunk in chunks(stale):
+            connection.execute(delete(tables.loads).where(tables.loads.c.slice_id.in_(chunk)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What of a picture's former row decides about the consequences of a change."""
+
+    root_id: str
+    uri: str
+    state: ImageState
+    slice_id: str | None
+    taken_at: int | None
+
+    def needs_loading_as(self, record: ImageRecord) -> bool:
+        """Whether the stores' point of an embedded picture must be written again."""
+        if self.state is ImageState.PENDING:
+            return False  # not in the stores yet
+        return self.is_shown_otherwise(record)
+
+    def is_shown_otherwise(self, record: ImageRecord) -> bool:
+        """Whether a living picture's payload is another one now."""
+        return self.state in DEAD or (self.root_id, self.uri, self.taken_at) != (record.root_id, record.uri, record.taken_at)
+
+
+_UPDATE = (
+    update(tables.images)
+    .where(tables.images.c.image_id == bindparam("new_image_id"))
+    .values({name: bindparam(f"new_{name}") for name in _NAMES if name != "image_id"})
+)
+
+
+def _row(record: ImageRecord) -> dict[str, Any]:
+    row = dict(zip(_NAMES, _VALUES(record), strict=True))
+    row["state"] = record.state.value
+    return row
+
+
+def _states(connection: Connection, image_ids: Iterable[str]) -> dict[str, _Before]:
+    images = tables.images
+    columns = (images.c.image_id, images.c.root_id, images.c.uri, images.c.state, images.c.slice_id, images.c.taken_at)
+    found: dict[str, _Before] = {}
+    for chunk in chunks(image_ids):
+        for image_id, root_id, uri, state, slice_id, taken_at in connection.execute(
+            select(*columns).where(images.c.image_id.in_(chunk))
+        ):
+            found[image_id] = _Before(root_id, uri, ImageState(state), slice_id, taken_at)
+    return found
+
+
+def _mark_gone(connection: Connection, image_ids: Sequence[str]) -> None:
+    for chunk in chunks(image_ids):
+        died = [i for i, old in _states(connection, chunk).items() if old.state is not ImageState.GONE]
+        connection.execute(update(tables.images).where(tables.images.c.image_id.in_(died)).values(state=ImageState.GONE.value))
+        mark_deleted(connection, died)
+        queue_tagged(connection, died)
+
+
+def _make_way(connection: Connection, moved: Sequence[ImageRecord]) -> None:
+    """Free the uris that `moved` will take: from each other (a swap) and from gone pictures."""
+    images = tables.images
+    for chunk in chunks([record.image_id for record in moved]):
+        # A uri that no file can have, distinct for each; the update that follows replaces it.
+        connection.execute(update(images).where(images.c.image_id.in_(chunk)).values(uri="\x01" + images.c.image_id))
+    by_root: dict[str, list[str]] = {}
+    for record in moved:
+        by_root.setdefault(record.root_id, []).append(record.uri)
+    for root_id, uris in by_root.items():
+        for chunk in chunks(uris):
+            in_the_way = (images.c.root_id == root_id, images.c.uri.in_(chunk), images.c.state == ImageState.GONE)
+            queue_tagged(connection, connection.execute(select(images.c.image_id).where(*in_the_way)).scalars())
+            connection.execute(delete(images).where(*in_the_way))

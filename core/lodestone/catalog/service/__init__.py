@@ -1,0 +1,1 @@
+"""The catalog's tables of the service: API keys and idempotent writes."""

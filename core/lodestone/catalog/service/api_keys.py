@@ -1,0 +1,115 @@
+"""Which API keys are there, and when was each last used?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, Row, bindparam, insert, or_, select, update
+
+from lodestone.access.keys import ApiKey
+from lodestone.catalog import tables
+from lodestone.catalog.database.engine import CatalogBase
+from lodestone.errors import NotFoundError
+from lodestone_schemas.access import Scope
+
+_NEWEST = (tables.api_keys.c.created_at.desc(), tables.api_keys.c.key_id)
+_USED = (
+    update(tables.api_keys)
+    .where(tables.api_keys.c.key_id == bindparam("of_key"))
+    .where(or_(tables.api_keys.c.last_used_at.is_(None), tables.api_keys.c.last_used_at < bindparam("at")))
+    .values(last_used_at=bindparam("at"))
+)
+
+
+class KeyRows(CatalogBase):
+    """API keys, without their secrets."""
+
+    def add_key(self, key: ApiKey) -> None:
+        """Keep a new key."""
+        self._write(lambda connection: connection.execute(insert(tables.api_keys), _values(key)))
+
+    def key(self, key_id: str) -> ApiKey | None:
+        """One key, valid or not; None for an unknown id."""
+        with self._reading() as connection:
+            found = connection.execute(select(tables.api_keys).where(tables.api_keys.c.key_id == key_id)).first()
+        return None if found is None else _key(found)
+
+    def keys(self, offset: int = 0, limit: int = 100) -> list[ApiKey]:
+        """A page of keys, newest first; also those that are not valid any more."""
+        query = select(tables.api_keys).order_by(*_NEWEST).offset(offset).limit(limit)
+        with self._reading() as connection:
+            return [_key(row) for row in connection.execute(query)]
+
+    def revoke_key(self, key_id: str) -> ApiKey:
+        """End a key now; one that was revoked before stays as it is.
+
+        Raises:
+            NotFoundError: there is no such key.
+        """
+        table = tables.api_keys
+
+        def change(connection: Connection) -> ApiKey:
+            connection.execute(
+                update(table).where(table.c.key_id == key_id, table.c.revoked_at.is_(None)).values(revoked_at=datetime.now(UTC))
+            )
+            return _found(connection, key_id)
+
+        return self._write(change)
+
+    def rotate_key(self, key_id: str, *, until: datetime) -> tuple[ApiKey, str]:
+        """Put a new key in a key's place, which stays valid until `until` at most. Returns the new one and how it is written.
+
+        Raises:
+            NotFoundError: there is no such key, or it is not valid any more.
+        """
+        table = tables.api_keys
+
+        def change(connection: Connection) -> tuple[ApiKey, str]:
+            now = datetime.now(UTC)
+            old = _found(connection, key_id)
+            if why := old.invalid(now):
+                raise NotFoundError(f"the key {key_id!r} is {why}", hint="make a new one: lodestone keys create", key_id=key_id)
+            line = old.key_id.partition("-")[0]
+            known = connection.execute(select(table).where(or_(table.c.key_id == line, table.c.key_id.like(f"{line}-%"))))
+            new, written = old.rotated(max(_key(row).generation for row in known) + 1, now=now)
+            end = until if old.expires_at is None else min(until, old.expires_at)
+            connection.execute(update(table).where(table.c.key_id == key_id).values(expires_at=end))
+            connection.execute(insert(table), _values(new))
+            return new, written
+
+        return self._write(change)
+
+    def keys_used(self, used: Mapping[str, datetime]) -> None:
+        """Remember when keys were last used: id -> time. A time before the one that is known changes nothing."""
+        if used:
+            rows = [{"of_key": key_id, "at": at} for key_id, at in sorted(used.items())]
+            self._write(lambda connection: connection.execute(_USED, rows))
+
+
+def _found(connection: Connection, key_id: str) -> ApiKey:
+    found = connection.execute(select(tables.api_keys).where(tables.api_keys.c.key_id == key_id)).first()
+    if found is None:
+        raise NotFoundError(f"there is no key {key_id[:64]!r}", hint="lodestone keys list", key_id=key_id[:64])
+    return _key(found)
+
+
+def _values(key: ApiKey) -> dict[str, Any]:
+    return asdict(key) | {
+        "scopes": [str(scope) for scope in key.scopes],
+        "corpora": None if key.corpora is None else list(key.corpora),
+    }
+
+
+def _key(row: Row[Any]) -> ApiKey:
+    found = row._asdict()
+    corpora = found["corpora"]
+    return ApiKey(
+        **{
+            **found,
+            "scopes": tuple(Scope(scope) for scope in found["scopes"]),
+            "corpora": None if corpora is None else tuple(corpora),
+        }
+    )

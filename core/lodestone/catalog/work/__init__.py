@@ -1,0 +1,1 @@
+"""The catalog's tables of runs, model swaps and trained artifacts."""

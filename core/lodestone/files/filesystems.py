@@ -1,0 +1,185 @@
+"""How does this process reach an object store? By pyarrow's own file systems, and by fsspec's for all others.
+
+Credentials come from the environment, by each library's own custom (environment variables, profiles, instance roles).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from lodestone.errors import InvalidRequestError
+from lodestone.files.s3 import Pages, can_list, file_system
+from lodestone.files.urls import Url, is_url
+from lodestone.sources.content import object_token
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+_ARROW: Final = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "hdfs"})
+_VERSIONS: Final = ("etag", "md5hash", "md5", "generation", "checksum")
+_TIMES: Final = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
+
+
+class FileSystems:
+    """File systems, opened once each. Thread-safe; a copy in another process opens its own."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._opened: dict[tuple[str, str, str], FileSystem] = {}
+        self._pages: dict[tuple[str, str, str], Pages] = {}
+
+    def __reduce__(self) -> tuple[type[FileSystems], tuple[()]]:
+        return FileSystems, ()
+
+    def at(self, url: Url) -> tuple[FileSystem, str]:
+        """The file system that holds `url`, and the path in it.
+
+        Raises:
+            InvalidRequestError: nothing here knows the scheme, or an option of the URL.
+            OSError: the store cannot be reached.
+        """
+        key = (url.scheme, url.bucket, url.query)
+        with self._lock:
+            if key not in self._opened:
+                self._opened[key] = _opened(url)
+            return self._opened[key], _path(url)
+
+    def pages(self, url: Url) -> Pages | None:
+        """What lists the bucket of `url` page by page, where something does.
+
+        Raises:
+            InvalidRequestError: an option of the URL cannot be used.
+        """
+        if not can_list(url):
+            return None
+        key = (url.scheme, url.bucket, url.query)
+        with self._lock:
+            if key not in self._pages:
+                try:
+                    self._pages[key] = Pages(url)
+                except ValueError as error:  # an endpoint that is no address
+                    raise _unusable(url, error) from error
+            return self._pages[key]
+
+    def token(self, url: Url) -> str:
+        """Names an object's content, by one request where the store knows versions; see `content.object_token`.
+
+        Raises:
+            OSError: it is not there, or denied.
+        """
+        system, path = self.at(url)
+        if not hasattr(system, "handler"):
+            with system.open_input_file(path) as file:
+                if etag := version_of(file.metadata() or {}):
+                    return object_token(etag, file.size())
+        return stat_object(system, path).token(url)
+
+    def look_at(self, where: str) -> Stat:
+        """Size, time and version of a file or of an object, given its path or URL.
+
+        Raises:
+            OSError: it is not there, or denied.
+        """
+        if is_url(where):
+            return stat_object(*self.at(Url.stored(where)))
+        status = os.stat(where)  # noqa: PTH116 - may hold surrogates
+        if not stat.S_ISREG(status.st_mode):  # a folder; a pipe or a device, that would be read for ever
+            raise FileNotFoundError(errno.ENOENT, "path does not exist: no regular file", where)
+        return Stat(status.st_size, status.st_mtime_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What a store (or the disk) says of one object: bytes, last change, and its name for this version ("" for none)."""
+
+    size: int
+    mtime_ns: int
+    etag: str = ""
+
+    def token(self, url: Url) -> str:
+        """Names the content; see `content.object_token`."""
+        return object_token(self.etag, self.size, url=str(url), mtime_ns=self.mtime_ns)
+
+
+def stat_object(system: FileSystem, path: str) -> Stat:
+    """Ask for one object's facts: one or two requests, without the content.
+
+    Raises:
+        OSError: the store denies it, or there is no such object.
+    """
+    inner = getattr(getattr(system, "handler", None), "fs", None)
+    if inner is not None:
+        facts = inner.info(path)
+        return Stat(int(facts.get("size") or 0), _time_ns(facts), version_of(facts))
+    info = system.get_file_info(path)
+    if not info.is_file:
+        raise FileNotFoundError(f"path does not exist: {path!r}")
+    with system.open_input_file(path) as file:
+        return Stat(info.size, info.mtime_ns or 0, version_of(file.metadata() or {}))
+
+
+def version_of(metadata: dict[Any, Any]) -> str:
+    """The etag (or version, or checksum) in what a store says of an object; "" for none."""
+    facts = {_text(name).lower(): _text(value) for name, value in metadata.items() if value is not None}
+    return next((facts[name].strip('"') for name in _VERSIONS if facts.get(name)), "")
+
+
+def _time_ns(facts: dict[str, Any]) -> int:
+    """When an object was changed last, as the many file systems of fsspec spell it; 0 where none says."""
+    found = next((facts[name] for name in _TIMES if facts.get(name)), 0)
+    if isinstance(found, datetime):
+        return int(found.timestamp()) * 1_000_000_000 + found.microsecond * 1000
+    return int(found * 1e9) if isinstance(found, (int, float)) else 0
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _opened(url: Url) -> FileSystem:
+    from pyarrow import ArrowInvalid, fs
+
+    if url.scheme not in _ARROW:
+        return fs.PyFileSystem(fs.FSSpecHandler(_fsspec(url)))
+    try:
+        if url.scheme == "s3":
+            return file_system(url)
+        options = dict(parse_qsl(url.query))
+        query = f"?{urlencode(options)}" if options else ""
+        return fs.FileSystem.from_uri(f"{url.scheme}://{url.bucket}{query}")[0]
+    except (ArrowInvalid, TypeError, NotImplementedError) as error:
+        raise _unusable(url, error) from error
+
+
+def _unusable(url: Url, error: Exception) -> InvalidRequestError:
+    return InvalidRequestError(f"the URL {str(url)!r} cannot be used: {error}", hint="see docs/sources.md for options")
+
+
+def _fsspec(url: Url) -> Any:  # noqa: ANN401 - fsspec has no types
+    import fsspec  # type: ignore[import-untyped]
+
+    options = {} if url.is_web else dict(parse_qsl(url.query))
+    try:
+        return fsspec.filesystem(url.scheme, **options)
+    except ValueError as error:
+        raise InvalidRequestError(
+            f"nothing here reads {url.scheme!r} URLs ({url.shown!r})",
+            hint="use s3, gs, abfs, hdfs, http(s), or any scheme of fsspec",
+        ) from error
+    except ImportError as error:
+        raise InvalidRequestError(
+            f"{url.scheme!r} URLs need another package: {error}", hint="install it beside lodestone"
+        ) from error
+
+
+def _path(url: Url) -> str:
+    if url.is_web:
+        return str(url)
+    return f"{url.bucket}/{url.key}".strip("/") if url.scheme != "memory" else f"/{url.bucket}/{url.key}".rstrip("/")

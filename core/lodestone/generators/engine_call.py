@@ -1,0 +1,283 @@
+"""How is one engine asked so that it cannot hurt the query? In turn, if its breaker lets us, within time-out and budget.
+
+A call that fails costs its guides and nothing else: it is told in the query's log, counted for the breaker and shown to the
+observer. What an engine may have charged although nothing came (a time-out, a spoilt picture) stays charged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
+from typing import Final, Literal, Protocol
+
+from lodestone.clock import remaining, within
+from lodestone.config.engines import EngineSettings
+from lodestone.errors import DeadlineExceededError, LodestoneError
+from lodestone.generators.base import Generator, Guide, GuideRequest
+from lodestone.generators.breaker import Breaker, Permit, State
+from lodestone.generators.budget import Budget
+from lodestone.generators.query_notes import QueryNotes
+
+Outcome = Literal["ok", "empty", "error", "timeout", "late", "refused", "unpaid", "cancelled"]
+
+_log = logging.getLogger(__name__)
+
+CANCEL_GRACE_S: Final = 0.1  # for an engine that is told to stop; one that does not listen is left behind, and keeps its turn
+# A call cut off by the query's deadline counts against the engine only when it had its whole time-out, or this long: hurried
+# queries must not take a good engine out of use.
+_FAIR_S: Final = 5.0
+_LONGEST_MESSAGE: Final = 500  # characters of a plug-in's error: it is kept with the query
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """A configured generator.
+
+    Attributes:
+        name: Of its section in the settings.
+        settings: That section.
+        generator: What draws.
+    """
+
+    name: str
+    settings: EngineSettings
+    generator: Generator
+
+
+class HubObserver(Protocol):
+    """Is told what happens, as it happens; for metrics. Must not wait, must not raise."""
+
+    def asked(self, engine: str, outcome: Outcome, seconds: float, guides: int, cost: float) -> None:
+        """A call ended. `refused`: the breaker is open; `unpaid`: no budget; `late`: the query's deadline; `cost`: charged."""
+
+    def breaker(self, engine: str, state: State) -> None:
+        """A breaker changed."""
+
+    def cache(self, kind: Literal["exact", "semantic", "miss"]) -> None:
+        """One guide was looked for in the guide cache."""
+
+
+class Silent:
+    """A `HubObserver` that nobody listens to."""
+
+    def asked(self, engine: str, outcome: Outcome, seconds: float, guides: int, cost: float) -> None:
+        """Nothing."""
+
+    def breaker(self, engine: str, state: State) -> None:
+        """Nothing."""
+
+    def cache(self, kind: Literal["exact", "semantic", "miss"]) -> None:
+        """Nothing."""
+
+
+@dataclass(slots=True)
+class Draw:
+    """One query's drawing: what limits it, and what it has learnt about its engines.
+
+    Attributes:
+        until: Absolute; when guides must be there.
+        purse: What may be spent.
+        log: Of the query.
+        done: Engines that this query asks no more: they failed, or have no more guides for it.
+        fresh: What it draws is neither taken from the guide cache nor kept there.
+    """
+
+    until: float
+    budget: Budget
+    log: QueryNotes
+    done: set[str] = field(default_factory=set)
+    fresh: bool = False
+
+
+class EngineCaller:
+    """Asks one engine; keeps its breaker, its turns and its counts. Belongs to one event loop at a time."""
+
+    def __init__(self, engine: Engine, observer: HubObserver) -> None:
+        self.engine = engine
+        self.given = 0
+        self.failures = 0
+        self.last_error: str | None = None
+        self._observer = observer
+        settings = engine.settings
+        self.breaker = Breaker(
+            failures=settings.breaker_failures,
+            seconds=settings.breaker_seconds,
+            on_change=lambda state: observer.breaker(engine.name, state),
+        )
+        self._turns: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the engine."""
+        return self.engine.name
+
+    def failed(self, error: str) -> None:
+        """Count a failure and keep its words for the status."""
+        self.failures += 1
+        self.last_error = error
+
+    async def call(self, request: GuideRequest, draw: Draw) -> list[Guide]:
+        """At most `request.n` guides, numbered from `request.first`; none when it fails, which `draw.log` tells."""
+        turns = self._semaphore()
+        try:
+            await within(turns.acquire(), draw.until)
+        except TimeoutError:
+            return self._late(draw, seconds=0.0, cost=0.0)
+        admitted = self._admit(request.n, draw)
+        if admitted is None:
+            turns.release()
+            return []
+        permit, n = admitted
+        limit = min(self.engine.settings.timeout_s, remaining(draw.until))
+        asked = replace(request, n=n, size=self.engine.settings.size, deadline=time.monotonic() + limit)
+        task = asyncio.create_task(self.engine.generator.generate(asked), name=f"generate {self.name}")
+        try:
+            return await self._outcome(task, asked, permit, draw, limit=limit)
+        finally:  # after what it brought is known: who waits for the turn must know too
+            if task.done():
+                turns.release()
+            else:  # left behind: it is still at work
+                task.add_done_callback(lambda ended: _end(ended, turns))
+
+    def _semaphore(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        if self._turns is None or self._turns[0] is not loop:
+            self._turns = (loop, asyncio.Semaphore(self.engine.settings.concurrency))
+        return self._turns[1]
+
+    def _admit(self, n: int, draw: Draw) -> tuple[Permit, int] | None:
+        """Leave to call, and for how many guides; None when there is nothing to be asked."""
+        if self.name in draw.done:
+            return None
+        permit = self.breaker.admit()
+        if permit is None:
+            draw.log.failed(f"generator {self.name!r} is out of use for a while: {self.last_error or 'it failed too often'}")
+            self._observer.asked(self.name, "refused", 0.0, 0, 0.0)
+            return None
+        affordable = draw.budget.reserve(n, cost=self.engine.settings.cost)
+        if affordable < n:
+            draw.done.add(self.name)
+            draw.log.left_out(f"guides of {self.name!r}: over the budget")
+        if not affordable:
+            self.breaker.withdrawn(permit)
+            self._observer.asked(self.name, "unpaid", 0.0, 0, 0.0)
+            return None
+        return permit, affordable
+
+    async def _outcome(
+        self, task: asyncio.Task[list[Guide]], request: GuideRequest, permit: Permit, draw: Draw, *, limit: float
+    ) -> list[Guide]:
+        started, price = time.monotonic(), self.engine.settings.cost
+        try:
+            await asyncio.wait({task}, timeout=limit)
+        except asyncio.CancelledError:
+            self.breaker.withdrawn(permit)
+            self._observer.asked(self.name, "cancelled", time.monotonic() - started, 0, request.n * price)
+            await stop({task})
+            raise
+        seconds = time.monotonic() - started
+        if not task.done():
+            await stop({task})
+            return self._overdue(permit, draw, limit=limit, cost=request.n * price)
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, DeadlineExceededError):  # it looked at the clock itself
+            return self._overdue(permit, draw, limit=limit, cost=request.n * price)
+        if task.cancelled() or error is not None:
+            return self._broken(error, request, permit, draw, seconds=seconds)
+        try:
+            guides = _numbered(task.result(), self.engine, request)
+        except (TypeError, AttributeError, ValueError) as what:  # it returned something else than guides
+            return self._broken(what, request, permit, draw, seconds=seconds)
+        self.breaker.succeeded(permit)
+        self.given += len(guides)
+        if not guides:
+            draw.done.add(self.name)
+        self._observer.asked(self.name, "ok" if guides else "empty", seconds, len(guides), request.n * price)
+        return guides
+
+    def _overdue(self, permit: Permit, draw: Draw, *, limit: float, cost: float) -> list[Guide]:
+        whole = limit >= self.engine.settings.timeout_s
+        if whole or limit >= _FAIR_S:
+            self.failed(f"no answer within {limit:.3g} s")
+            self.breaker.failed(permit)
+        else:
+            self.breaker.withdrawn(permit)
+        if not whole:
+            return self._late(draw, seconds=limit, cost=cost)
+        draw.done.add(self.name)
+        draw.log.failed(
+            f"generator {self.name!r} gave nothing: no answer within {limit:.3g} s (generators.{self.name}.timeout_s)"
+        )
+        self._observer.asked(self.name, "timeout", limit, 0, cost)
+        return []
+
+    def _late(self, draw: Draw, *, seconds: float, cost: float) -> list[Guide]:
+        draw.done.add(self.name)
+        draw.log.left_out(f"generator {self.name!r}: out of time")
+        self._observer.asked(self.name, "late", seconds, 0, cost)
+        return []
+
+    def _broken(
+        self, error: BaseException | None, request: GuideRequest, permit: Permit, draw: Draw, *, seconds: float
+    ) -> list[Guide]:
+        rest, charged, declined = None, True, False
+        if isinstance(error, LodestoneError):
+            rest, charged = error.details.get("retry_after"), error.details.get("charged", True)
+            declined = error.details.get("declined", False)
+            message = error.message
+            draw.log.failed(f"generator {self.name!r} gave nothing: {message}{f' ({error.hint})' if error.hint else ''}")
+        else:  # other people's code: it must not cost the answer
+            message = f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE] if error is not None else "it cancelled itself"
+            _log.error("generator %s failed", self.name, exc_info=error)
+            draw.log.failed(f"generator {self.name!r} failed: {message}")
+        self.failed(message)
+        draw.done.add(self.name)
+        if declined:  # these words, not any: the engine is well
+            self.breaker.succeeded(permit)
+        else:
+            self.breaker.failed(permit, rest=rest)
+        if not charged:
+            draw.budget.give_back(request.n, cost=self.engine.settings.cost)
+        cost = request.n * self.engine.settings.cost if charged else 0.0
+        self._observer.asked(self.name, "error", seconds, 0, cost)
+        return []
+
+
+def version_of(engine: Engine) -> str:
+    """Of its generator; some read it from their model's files, which may be missing: then it is empty."""
+    try:
+        return engine.generator.version
+    except Exception as error:  # noqa: BLE001  (other people's code)
+        _log.warning("the version of generator %s cannot be told: %s", engine.name, error)
+        return ""
+
+
+async def stop(tasks: Collection[asyncio.Task[list[Guide]]]) -> None:
+    """Cancel tasks and give them a moment to end."""
+    pending = {task for task in tasks if not task.done()}
+    for task in pending:
+        task.cancel()
+    if pending:
+        await asyncio.wait(pending, timeout=CANCEL_GRACE_S)
+
+
+def _end(task: asyncio.Task[list[Guide]], turns: asyncio.Semaphore) -> None:
+    turns.release()
+    if not task.cancelled():
+        task.exception()  # seen, so that asyncio does not complain of one that was left behind
+
+
+def _numbered(guides: list[Guide], engine: Engine, request: GuideRequest) -> list[Guide]:
+    """Guides under the engine's configured name; each keeps the number that its generator gave it."""
+    kept: dict[int, Guide] = {}
+    for place, guide in enumerate(guides[: request.n]):
+        _, _, suffix = guide.guide_id.rpartition("/")
+        number = int(suffix) if suffix.isdecimal() else request.first + place
+        kept.setdefault(
+            number,
+            replace(guide, guide_id=f"{engine.name}/{number}", engine=engine.name, cost=engine.settings.cost, cached=None),
+        )
+    return list(kept.values())

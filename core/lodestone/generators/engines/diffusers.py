@@ -1,0 +1,339 @@
+"""How are guides drawn on this machine? By a pipeline of diffusers: SD-Turbo, SDXL-Turbo, FLUX-schnell, or any other.
+
+`model` is a preset, a repository of the hub, or a local directory. Guide number i has a seed of its own, made of the request's
+seed and i, and is drawn alone: it is the same picture in whatever round it comes. Drawing runs in a thread, one picture at a
+time; it stops within a denoising step once the deadline has passed or nobody waits any more. With `init_image` every guide
+starts from that picture. What a pipeline's own safety checker withholds, and a picture of one colour, is no guide.
+
+Options: `steps`, `guidance`, `variant` (of the weights, e.g. `fp16`), `device` (`cpu`, `cuda`, `cuda:1`), `init_image` (a
+file), `strength` (how far from it, in (0, 1]).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import inspect
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from lodestone.clock import remaining
+from lodestone.config.engines import EngineSettings
+from lodestone.errors import ConfigurationError, DeadlineExceededError, ModelUnavailableError
+from lodestone.generators.base import Generator, Guide, GuideRequest
+from lodestone.models.cache import fingerprint, hash_file
+from lodestone.models.checkpoints import CANNOT_LOAD, is_directory
+from lodestone.models.packages import import_library
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+ADAPTER_VERSION: Final = "1"  # raise it when the same model, prompt and seed would give other pictures
+DEFAULT_MODEL: Final = "sd-turbo"
+_INSTALL: Final = "pip install 'lodestone[diffusers]'"
+_MULTIPLE: Final = 16  # of pixels: what latents of every family divide by
+_START_PX: Final = 1024  # of an init picture: no preset draws larger ones
+_MAX_DECODED_BYTES: Final = 128 << 20  # of an init picture
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A model by a short name, with what its makers recommend for few steps.
+
+    Attributes:
+        repository: On the Hugging Face hub.
+        steps: Denoising steps.
+        guidance: Classifier-free guidance; distilled models were trained without.
+        variant: Of the weights on a GPU.
+        bfloat16: Half precision is bfloat16: in float16 the model overflows.
+    """
+
+    repository: str
+    steps: int = 1
+    guidance: float = 0.0
+    variant: str | None = "fp16"
+    bfloat16: bool = False
+
+
+PRESETS: Final[Mapping[str, Preset]] = {
+    "sd-turbo": Preset("stabilityai/sd-turbo"),
+    "sdxl-turbo": Preset("stabilityai/sdxl-turbo"),
+    "flux-schnell": Preset("black-forest-labs/FLUX.1-schnell", variant=None, bfloat16=True),
+}
+
+
+class DiffusersOptions(BaseModel):
+    """What `options` of a diffusers engine may hold; None stands for the preset's, or the pipeline's own."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    steps: int | None = Field(None, ge=1, le=200)
+    guidance: float | None = Field(None, ge=0, le=50)
+    variant: str | None = None
+    device: str | None = None
+    init_image: Path | None = None
+    strength: float = Field(0.6, gt=0, le=1)
+
+
+class Diffusers(Generator):
+    """A pipeline of diffusers.
+
+    Args:
+        settings: `model` (default `sd-turbo`) and `options`, see the module's docstring.
+        name: Of the engine; its guides are `name/0`, `name/1`, …
+
+    Raises:
+        ConfigurationError: an option is unknown or out of range.
+
+    Example:
+        >>> engine = Diffusers(EngineSettings(kind="diffusers", model="sdxl-turbo", size=512), "sdxl-turbo")
+        >>> guides = await engine.generate(GuideRequest("a red kite", "a red kite", n=2, size=512))
+    """
+
+    def __init__(self, settings: EngineSettings, name: str = "diffusers") -> None:
+        self.name = name
+        self._source = settings.model or DEFAULT_MODEL
+        self._preset = PRESETS.get(self._source)
+        try:
+            self._options = DiffusersOptions(**settings.options)
+        except ValidationError as error:
+            first = error.errors()[0]
+            option = ".".join(str(part) for part in first["loc"])
+            raise ConfigurationError(
+                f"option {option!r} of the engine {name!r} is wrong: {first['msg']} (got {first.get('input')!r})",
+                hint=f"a diffusers engine takes {', '.join(DiffusersOptions.model_fields)}; see docs/models.md",
+            ) from error
+        self._pipe: Any = None
+        self._takes: frozenset[str] = frozenset()
+        self._lock = threading.Lock()  # a pipeline holds the state of the picture that it draws
+
+    @property
+    def model(self) -> str:
+        """The hub's repository or the directory."""
+        return self._preset.repository if self._preset else self._source
+
+    @property
+    def version(self) -> str:  # type: ignore[override]  # read from the model's files
+        """Changes whenever the same prompt and seed would give other pictures; loads nothing."""
+        options = self._options
+        picture = options.init_image.expanduser() if options.init_image else None
+        start = (hash_file(picture), str(options.strength)) if picture and picture.is_file() else ()
+        drawing = repr((self._steps, self._guidance, options.variant))
+        return fingerprint(ADAPTER_VERSION, self.model, self._revision(), drawing, *start)[:12]
+
+    @property
+    def _steps(self) -> int | None:
+        return self._options.steps or (self._preset.steps if self._preset else None)
+
+    @property
+    def _guidance(self) -> float | None:
+        if self._options.guidance is not None:
+            return self._options.guidance
+        return self._preset.guidance if self._preset else None
+
+    async def warm_up(self) -> None:
+        """Load the pipeline onto the GPU where there is one (seconds; fetches it from the hub where the machine has no copy).
+
+        Raises:
+            ModelUnavailableError: diffusers is not installed, or the model is not to be had.
+            ConfigurationError: there is no such device.
+            ImageError: the init picture cannot be read.
+        """
+        await asyncio.to_thread(self._load)
+
+    async def generate(self, request: GuideRequest) -> list[Guide]:
+        """See `Generator.generate`; pictures that the safety checker withheld are missing among the numbers.
+
+        Raises:
+            DeadlineExceededError: the deadline passed before the first guide.
+            ModelUnavailableError: see `warm_up`.
+        """
+        given_up = threading.Event()
+        try:
+            return await asyncio.to_thread(self._draw_all, request, given_up)
+        except asyncio.CancelledError:
+            given_up.set()  # the thread ends at its next step
+            raise
+
+    def _draw_all(self, request: GuideRequest, given_up: threading.Event) -> list[Guide]:
+        self._load()
+        until = remaining(request.deadline)
+        if not self._lock.acquire(timeout=-1 if math.isinf(until) else until):
+            raise DeadlineExceededError(f"{self.name} was busy with other queries", hint="allow the query more time")
+        try:
+            return self._draw_each(request, given_up)
+        finally:
+            self._lock.release()
+
+    def _draw_each(self, request: GuideRequest, given_up: threading.Event) -> list[Guide]:
+        guides: list[Guide] = []
+        looked, longest = 0, 0.0
+        for number in range(request.first, request.first + request.n):
+            if given_up.is_set() or remaining(request.deadline) <= longest:  # it would not be finished in time
+                break
+            started = time.monotonic()
+            try:
+                pixels = self._draw(request, number, given_up)
+            except _Stopped:
+                break
+            looked, longest = looked + 1, max(longest, time.monotonic() - started)
+            if pixels is not None:
+                guides.append(self._guide(request, number, pixels))
+        if request.n > 0 and not looked and not given_up.is_set():
+            raise DeadlineExceededError(f"{self.name} could not finish a picture in time", hint="allow the query more time")
+        return guides
+
+    def _draw(self, request: GuideRequest, number: int, given_up: threading.Event) -> NDArray[np.uint8] | None:
+        """One picture; None when the pipeline's safety checker withheld it."""
+        import torch
+
+        def stop_in_time(_pipe: Any, _step: int, _timestep: Any, tensors: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+            if given_up.is_set() or remaining(request.deadline) <= 0:
+                raise _Stopped
+            return tensors
+
+        side = max(_MULTIPLE, request.size - request.size % _MULTIPLE)
+        steps, guidance = self._steps, self._guidance
+        arguments: dict[str, Any] = {
+            "prompt": request.prompt,
+            # a generator of the CPU: the same numbers on every device
+            "generator": torch.Generator("cpu").manual_seed(_seed(request.seed, number)),
+            "width": side,
+            "height": side,
+            "num_inference_steps": steps,
+            "guidance_scale": guidance,
+            "callback_on_step_end": stop_in_time,
+        }
+        if self._start is not None:
+            strength = self._options.strength
+            arguments |= {"image": self._start.resize((side, side)), "strength": strength}
+            # a share of the steps is taken, and it must be one at least
+            arguments["num_inference_steps"] = max(steps or 1, math.ceil(1 / strength)) if steps else None
+        arguments = {key: value for key, value in arguments.items() if value is not None and key in self._takes}
+        with torch.inference_mode():
+            drawn = self._pipe(**arguments)
+        withheld = getattr(drawn, "nsfw_content_detected", None)
+        if withheld and withheld[0]:
+            return None
+        pixels = np.asarray(drawn.images[0].convert("RGB"), dtype=np.uint8)
+        return pixels if (pixels != pixels[0, 0]).any() else None
+
+    def _guide(self, request: GuideRequest, number: int, pixels: NDArray[np.uint8]) -> Guide:
+        provenance: dict[str, Any] = {
+            "version": self.version,
+            "model": self.model if not is_directory(self.model) else Path(self.model).name,
+            "prompt": request.prompt,
+            "seed": _seed(request.seed, number),
+            "steps": self._steps,
+            "guidance": self._guidance,
+        }
+        if self._options.init_image is not None:
+            provenance |= {"init_image": self._options.init_image.name, "strength": self._options.strength}
+        return Guide(f"{self.name}/{number}", self.name, 1.0, provenance, pixels=pixels)
+
+    @cached_property
+    def _start(self) -> Image.Image | None:
+        if self._options.init_image is None:
+            return None
+        from lodestone.imaging.decode import decode
+
+        return decode(self._options.init_image.expanduser(), min_side=_START_PX, max_decoded_bytes=_MAX_DECODED_BYTES).image
+
+    def _revision(self) -> str:
+        """Of the files that are (or would be) used: a directory's names, sizes and times, or the hub's commit."""
+        if is_directory(self.model):
+            folder = Path(self.model).expanduser()
+            files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
+            facts = [(str(f.relative_to(folder)), f.stat().st_size, f.stat().st_mtime_ns) for f in files]
+            return fingerprint(repr(facts))
+        if importlib.util.find_spec("huggingface_hub") is None:
+            return ""
+        from huggingface_hub import try_to_load_from_cache
+
+        found = try_to_load_from_cache(self.model, "model_index.json")
+        return Path(found).parent.name if isinstance(found, str) else ""
+
+    def _load(self) -> None:
+        with self._lock:
+            if self._pipe is not None:
+                return
+            import_library(
+                "diffusers",
+                "AutoPipelineForText2Image",
+                "AutoPipelineForImage2Image",
+                install=_INSTALL,
+                needed_by=f"the engine {self.name!r}",
+            )
+            _ = self._start
+            from lodestone.models.torch_device import choose_device
+
+            device = choose_device(self._options.device)
+            pipe = self._open(device.type).to(device)
+            pipe.set_progress_bar_config(disable=True)
+            self._takes = frozenset(inspect.signature(pipe.__call__).parameters)
+            self._pipe = pipe
+
+    def _open(self, device: str) -> Any:  # noqa: ANN401 - diffusers is untyped
+        import diffusers
+        import torch
+        import transformers
+
+        from lodestone.models.torch_device import half_precision
+
+        for library in (diffusers, transformers):  # their bars would be drawn into the service's log
+            library.utils.logging.disable_progress_bar()
+        preset, on_gpu = self._preset, device != "cpu"
+        dtype = half_precision(torch.device(device))
+        if on_gpu and preset and preset.bfloat16:
+            dtype = torch.bfloat16
+        variant = self._options.variant or (preset.variant if preset and on_gpu else None)
+        kind = diffusers.AutoPipelineForText2Image if self._start is None else diffusers.AutoPipelineForImage2Image
+        problem: Exception | None = None
+        for local in (True,) if is_directory(self.model) else (True, False):  # what is here already wins
+            for wanted in dict.fromkeys((variant, None)):  # not every copy has the variant
+                try:
+                    return _from_pretrained(kind, self.model, dtype=dtype, variant=wanted, local=local)
+                except CANNOT_LOAD as error:
+                    problem = error
+        raise ModelUnavailableError(
+            f"diffusers cannot load {self.model!r}: {(str(problem).strip() or type(problem).__name__).splitlines()[0]}",
+            hint="fetch it once with network access (and an account, where its licence asks for one), or set "
+            f"generators.{self.name}.model to a local directory; see docs/models.md",
+            model=self.model,
+        ) from problem
+
+
+class _Stopped(Exception):  # noqa: N818 - no error: the way out of a pipeline
+    """The deadline passed, or nobody waits any more."""
+
+
+def _from_pretrained(kind: Any, model: str, *, dtype: Any, variant: str | None, local: bool) -> Any:  # noqa: ANN401
+    """The pipeline: by its task, and where diffusers knows no such task for it, as what it says it is."""
+    import diffusers
+
+    where = str(Path(model).expanduser()) if is_directory(model) else model
+    load: list[Callable[..., Any]] = [kind.from_pretrained]
+    if kind is diffusers.AutoPipelineForText2Image:
+        load.append(diffusers.DiffusionPipeline.from_pretrained)
+    for attempt, loader in enumerate(load, 1):
+        try:
+            return loader(where, dtype=dtype, variant=variant, local_files_only=local)
+        except ValueError as error:
+            if attempt == len(load) or "AutoPipeline" not in str(error):
+                raise
+    raise AssertionError(model)
+
+
+def _seed(seed: int, number: int) -> int:
+    """Of one guide: the same whatever round it is drawn in; neighbours have nothing in common."""
+    return int(fingerprint(str(seed), str(number)), 16) % 2**63

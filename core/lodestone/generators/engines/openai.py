@@ -1,0 +1,60 @@
+"""How is an OpenAI-compatible service asked for pictures? `POST /v1/images/generations`, as many servers understand it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal
+
+import httpx
+from pydantic import Field
+
+from lodestone.generators.base import GuideRequest
+from lodestone.generators.engines.http import HttpGenerator, HttpOptions, unexpected
+
+_PATH: Final = "/v1/images/generations"
+_DECLINED: Final = frozenset({"content_policy_violation", "moderation_blocked"})
+
+
+class OpenAIOptions(HttpOptions):
+    """`options` of `kind = "openai"`."""
+
+    response_format: Literal["b64_json", "url", "none"] = Field(
+        "b64_json", description="What is asked for; none: not said, for models that take no such parameter (gpt-image)."
+    )
+    send_seed: bool = Field(False, description="Send `seed`: OpenAI knows none, several compatible servers do.")
+
+
+class OpenAIImages(HttpGenerator):
+    """`openai`. Without `send_seed` a guide can be repeated only through the guide cache."""
+
+    options_type = OpenAIOptions
+    default_url = "https://api.openai.com"
+
+    async def _ask(self, request: GuideRequest, deadline: float) -> Sequence[str]:
+        options = self._options
+        assert isinstance(options, OpenAIOptions)  # noqa: S101  (`options_type`)
+        body: dict[str, Any] = {"prompt": request.prompt, "n": request.n, "size": f"{request.size}x{request.size}"}
+        body |= {"model": self._settings.model} if self._settings.model else {}
+        body |= {"response_format": options.response_format} if options.response_format != "none" else {}
+        body |= {"seed": self._seed(request)} if options.send_seed else {}
+        reply = await self._http.post(endpoint(self._url), {**body, **options.extra}, deadline=deadline)
+        rows = reply.get("data") if isinstance(reply, Mapping) else None
+        if not isinstance(rows, list):
+            raise unexpected("a list at 'data'", reply)
+        pictures = [row.get("b64_json") or row.get("url") for row in rows if isinstance(row, Mapping)]
+        texts = [one for one in pictures if isinstance(one, str)]
+        if len(texts) != len(rows):
+            raise unexpected("'b64_json' or 'url' in every row of 'data'", reply)
+        return texts
+
+    def _declined(self, status: int, body: Any) -> bool:  # noqa: ANN401
+        error = body.get("error") if isinstance(body, Mapping) else None
+        return status == 400 and isinstance(error, Mapping) and error.get("code") in _DECLINED
+
+
+def endpoint(url: httpx.URL) -> httpx.URL:
+    """Where to POST to: `url` may be the server, its `/v1`, or the whole address."""
+    path = url.path.rstrip("/")
+    if path.endswith("/images/generations"):
+        return url
+    return url.copy_with(path=path.removesuffix("/v1") + _PATH)

@@ -1,0 +1,126 @@
+"""What might a picture of these words look like, as a vector? Draws from a learnt distribution over each space.
+
+No picture is drawn and no model is run: the query's text vector goes through a ridge map into each space, and seeded noise
+along the directions that words leave open makes several different guides (training/prior.py). A prior belongs to the versions of
+the spaces that it was fitted for; in a space whose version it does not know it draws nothing, and says so once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.errors import ModelUnavailableError
+from lodestone.generators.base import Generator, Guide, GuideRequest
+from lodestone.training.prior import PriorWeights, SpacePrior
+
+if TYPE_CHECKING:
+    from lodestone.generators.registry import GeneratorContext
+
+KIND: Final = "prior"  # of the artefact
+WEIGHT: Final = (
+    0.02  # of a guide: ten count .1 of the words, the most that cost nothing on validation (benchmarks/exemplars.py)
+)
+_NO_SPACES: Final = frozenset({"captions", "tags"})  # collections that hold no pictures' vectors
+_log = logging.getLogger(__name__)
+
+
+class Prior(Generator):
+    """`prior`: guides are vectors drawn for the query, the same for the same words, seed and number in every process.
+
+    Args:
+        source: A file written by `PriorWeights.save`, or the weights themselves; None for those that ship with the package.
+            Spaces that the file does not know are looked for among those that ship.
+        name: Under which the engine is configured.
+        weight: What a guide weighs, in (0, 1].
+    """
+
+    version = "1"
+
+    def __init__(self, source: Path | PriorWeights | None = None, *, name: str = KIND, weight: float = WEIGHT) -> None:
+        self.name = name
+        self._source = source
+        self._weight = weight
+        self._said: set[str] = set()
+
+    @classmethod
+    def from_context(cls, context: GeneratorContext) -> Self:
+        """With the prior that is in force in this home."""
+        learnt = None if context.models is None else context.models.artifacts.get(KIND)
+        return cls(learnt, name=context.name or KIND)
+
+    @cached_property
+    def weights(self) -> PriorWeights:
+        """The weights, read from their file at the first use.
+
+        Raises:
+            ConfigurationError: the file is missing or damaged.
+        """
+        shipped = PriorWeights.shipped()
+        if self._source is None:
+            return shipped
+        own = self._source if isinstance(self._source, PriorWeights) else PriorWeights.load(self._source)
+        return PriorWeights({**shipped.spaces, **own.spaces}, text_encoder=own.text_encoder, provenance=own.provenance)
+
+    async def warm_up(self) -> None:
+        """Read the weights (a megabyte)."""
+        await asyncio.to_thread(lambda: self.weights)
+
+    async def generate(self, request: GuideRequest) -> list[Guide]:
+        """See `Generator.generate`.
+
+        Raises:
+            ModelUnavailableError: the prior was fitted for none of the versions that are searched, or for another text encoder.
+        """
+        weights = await asyncio.to_thread(lambda: self.weights)
+        text = request.text_vectors.get(weights.text_encoder)
+        searched = {space: name for space, name in request.collections.items() if space not in _NO_SPACES}
+        if request.n < 1 or not searched:
+            return []
+        if text is None:
+            raise ModelUnavailableError(
+                f"the prior reads vectors of the text encoder {weights.text_encoder!r}, which this query was not encoded by",
+                hint="leave the generator `prior` out, or use a profile with that text encoder",
+            )
+        known = self._known(searched, weights)
+        return [self._guide(number, text, known, request) for number in range(request.first, request.first + request.n)]
+
+    def _known(self, searched: Mapping[str, str], weights: PriorWeights) -> dict[str, SpacePrior]:
+        known = {name: weights.spaces[name] for name in searched.values() if name in weights.spaces}
+        missing = sorted(set(searched.values()) - known.keys())
+        if not known:
+            raise ModelUnavailableError(
+                f"the prior was not fitted for {', '.join(missing)}",
+                hint="fit it with the bridge on captions of your own: lodestone train bridge",
+            )
+        for name in missing:
+            if name not in self._said:
+                self._said.add(name)
+                _log.warning("the prior was not fitted for %s and draws nothing there: lodestone train bridge", name)
+        return known
+
+    def _guide(self, number: int, text: NDArray[np.float32], known: Mapping[str, SpacePrior], request: GuideRequest) -> Guide:
+        return Guide(
+            guide_id=f"{self.name}/{number}",
+            engine=self.name,
+            weight=self._weight,
+            provenance={"version": self.version, "fitted": self.weights.version, "seed": request.seed, "number": number},
+            vectors={
+                name: prior.draw(text[None], np.random.default_rng(_seed(request, number, name)))[0]
+                for name, prior in known.items()
+            },
+        )
+
+
+def _seed(request: GuideRequest, number: int, collection: str) -> int:
+    """One for each (query, seed, number, space), the same in every process."""
+    what = "\0".join([request.query, str(request.seed), str(number), collection])
+    return int.from_bytes(hashlib.blake2b(what.encode("utf8", "surrogatepass"), digest_size=8).digest(), "big")

@@ -1,0 +1,120 @@
+"""What does an opened home keep, and where? Catalog, vector store, embeddings and thumbnails, each opened at first use."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from lodestone.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from lodestone.catalog.catalog import Catalog
+    from lodestone.config.home import Home
+    from lodestone.config.settings import Settings
+    from lodestone.files.area import FileArea
+    from lodestone.imaging.thumbnails import ThumbnailStore
+    from lodestone.store.base import VectorStore
+
+
+class HomeResources:
+    """The facts and files of one home.
+
+    Args:
+        settings: What the user configured.
+        home: The home's folders.
+        purpose: What this process does: told to others who find the store locked.
+    """
+
+    def __init__(self, settings: Settings, home: Home, *, purpose: str) -> None:
+        self.settings = settings
+        self.home = home
+        self.purpose = purpose
+
+    @cached_property
+    def embeddings(self) -> FileArea:
+        """Where the Parquet slices are: the home's folder, or what `index.embeddings` names."""
+        from lodestone.files.area import FileArea
+
+        return FileArea.at(self.settings.index.embeddings or self.home.embeddings)
+
+    @cached_property
+    def thumbnails(self) -> ThumbnailStore:
+        """Where the thumbnails are: the home's folder, or what `index.thumbnails` names."""
+        from lodestone.files.area import FileArea
+        from lodestone.imaging.thumbnails import ThumbnailStore
+
+        index = self.settings.index
+        return ThumbnailStore(FileArea.at(index.thumbnails or self.home.thumbnails), size=index.thumbnail_px)
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The catalog, migrated to this version; the home is made with it."""
+        from lodestone.catalog.catalog import Catalog
+
+        self.home.prepare()
+        catalog = Catalog.open(self.settings.catalog_url or self.home.catalog)
+        try:
+            self._agree_on_id(catalog)
+        except BaseException:
+            catalog.close()
+            raise
+        return catalog
+
+    def _agree_on_id(self, catalog: Catalog) -> None:
+        """A catalog on a server is the truth also about the home's id: folders on several machines share both."""
+        own = self.home.id if self.home.has_id() else None
+        offered = own or self.home.new_id()
+        agreed = offered if catalog.path is not None else catalog.home_id(otherwise=offered, only_if_new=own is None)
+        folder = str(self.home.path)
+        if agreed is None:  # an older Lodestone filled it: an id that is made up now would hide its collections
+            raise ConfigurationError(
+                f"the catalog {catalog.url!r} holds pictures, and not yet the id of its home; nor does the folder {folder!r}",
+                hint="run `lodestone status` once with LODESTONE_HOME on the folder that it was used with so far: the catalog "
+                f'takes that one\'s id; if the folder is lost, write `"id": "…"` into {str(self.home.marker)!r}: the beginning '
+                "of its collections' names on the Qdrant server, up to the dot (any letters and digits if there is none)",
+            )
+        settled = self.home.settle(agreed)
+        if catalog.path is None and settled != agreed:
+            raise ConfigurationError(
+                f"the folder {folder!r} belongs to the home {settled!r}, the catalog {catalog.url!r} to {agreed!r}",
+                hint="if the catalog is right, name another folder, also an empty one, as LODESTONE_HOME, or remove `id` from "
+                "this one's home.json; if the folder is (the collections on the Qdrant server begin with the right id), say "
+                "`DELETE FROM home_facts` in the catalog's database and run this again",
+            )
+
+    @cached_property
+    def store(self) -> VectorStore:
+        """The vector store; embedded, it is locked for this process from here on.
+
+        Raises:
+            StoreLockedError: another process owns it.
+        """
+        from lodestone.store.factory import open_store
+
+        wanted = self.settings.store
+        return open_store(
+            wanted.kind,
+            root=self.home.store,
+            aliases=self.catalog.alias_table(),
+            namespace=self.home.id,  # made with the catalog
+            lock_timeout=wanted.lock_timeout_s,
+            owner=self.purpose,
+            url=wanted.urls,
+            api_key=wanted.api_key.get_secret_value() if wanted.api_key else None,
+            grpc_port=wanted.grpc_ports,
+            timeout=wanted.timeout_s,
+            patience=wanted.patience_s,
+            writers=wanted.writers,
+            placement=wanted.placement,
+        )
+
+    def promoted(self) -> dict[str, str]:
+        """Alias -> collection that is searched. Does not take an embedded store."""
+        return self.catalog.alias_table().all() if self.settings.store.kind == "edge" else self.store.aliases()
+
+    def close(self) -> None:
+        """Flush and release whatever was opened. Idempotent."""
+        for name in ("store", "catalog"):
+            opened = self.__dict__.pop(name, None)
+            if opened is not None:
+                opened.close()

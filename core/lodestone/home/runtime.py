@@ -1,0 +1,354 @@
+"""How are the parts put together? A `Runtime` is one opened home: settings, catalog, store, models and the query engine.
+
+Everything is opened at first use, so that a command pays only for what it needs: the catalog without the store, the store
+without models. The store's lock is taken by the first use of `store` and released by `close`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Self
+
+from lodestone.config.home import Home, home_of
+from lodestone.config.own_profiles import choose_profile
+from lodestone.config.profiles import Profile
+from lodestone.config.settings import Settings
+from lodestone.home.resources import HomeResources
+from lodestone.observe import observer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from PIL import Image
+
+    from lodestone.backbones.base import Backbone
+    from lodestone.config.engines import EngineSettings
+    from lodestone.generators.engine_call import Engine, HubObserver
+    from lodestone.generators.hub import Hub
+    from lodestone.generators.registry import GeneratorContext
+    from lodestone.models.cache import ModelCache
+    from lodestone.models.context import ModelContext
+    from lodestone.query.encoder import LocalEncoder
+    from lodestone.query.engine import QueryEngine
+    from lodestone.query.gate import GateModel
+    from lodestone.query.learned_stages import LearnedModels
+    from lodestone.query.stages import RemoteStages
+    from lodestone.query_log.recorder import Recorder
+    from lodestone.spaces.base import Projection
+    from lodestone.tags.service import TagService
+    from lodestone.text_encoders.base import TextEncoder
+    from lodestone.trust.service import TrustService
+    from lodestone_schemas.api import FeedbackRequest, FeedbackResult
+
+LEARNT_KINDS = ("bridge", "prior")
+
+
+class Runtime(HomeResources):
+    """One opened home. Use `Runtime.open`, and `close` it (or use it as a context manager)."""
+
+    def __init__(self, settings: Settings, home: Home, profile: Profile, *, purpose: str = "lodestone") -> None:
+        super().__init__(settings, home, purpose=purpose)
+        self.configured = profile
+        self.recorder: Recorder | None = None  # has queries recorded behind their answers; set before the first engine
+        self.observer: HubObserver | None = None  # of guide engines; set before the first use of `hub`
+        self.remote_stages: RemoteStages | None = (
+            None  # stages in other processes; set before the first use of `engine` or `hub`
+        )
+
+    @classmethod
+    def open(cls, settings: Settings, *, purpose: str = "lodestone") -> Runtime:
+        """Check the home, if there is one, and the profile's name. Nothing is made or opened before it is used.
+
+        Args:
+            settings: What the user configured.
+            purpose: What this process does, e.g. `lodestone index`: told to others who find the store locked.
+
+        Raises:
+            HomeVersionError: a newer Lodestone wrote the home.
+            UnknownNameError: no such profile.
+        """
+        profile = choose_profile(settings.profile, settings.profiles)
+        home = home_of(settings)
+        if home.exists():
+            home.check()
+        return cls(settings, home, profile, purpose=purpose)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def profile(self) -> Profile:
+        """The configured profile, its spaces made of what model swaps put in force in this home. Read anew each time."""
+        from lodestone.home.space_definitions import overridden
+
+        return overridden(self.configured, self.catalog.overrides() if self.home.exists() else {})
+
+    def models(self) -> ModelContext:
+        """Where converted models are, how many threads they may use, and what was learnt in this home and is in force."""
+        from lodestone.models.context import ModelContext
+
+        active = {kind: self.catalog.active_artifact(kind) for kind in LEARNT_KINDS} if self.home.exists() else {}
+        return ModelContext(
+            cache=self._model_cache,
+            threads=self.settings.models.threads,
+            artifacts={kind: self.home.artifacts / artifact.path for kind, artifact in active.items() if artifact},
+        )
+
+    @cached_property
+    def _model_cache(self) -> ModelCache:
+        from lodestone.models.cache import ModelCache
+
+        return ModelCache(self.settings.models.cache.expanduser())
+
+    @cached_property
+    def text_encoder(self) -> TextEncoder:
+        """The profile's text encoder, not warmed up."""
+        from lodestone.text_encoders.registry import make_text_encoder
+
+        return make_text_encoder(self.configured.text_encoder, self.models())
+
+    def text_encoders(self, projections: Mapping[str, Projection]) -> dict[str, TextEncoder]:
+        """Name -> text encoder, not warmed up: the profile's, and those of spaces with a text tower of their own."""
+        from lodestone.text_encoders.registry import make_text_encoder
+
+        encoders = {self.configured.text_encoder: self.text_encoder}
+        for projection in projections.values():
+            name = projection.text_encoder
+            if name is not None and name not in encoders:
+                encoders[name] = make_text_encoder(name, self.models())
+        return encoders
+
+    def backbones(self) -> list[Backbone]:
+        """The profile's backbones, new and not warmed up."""
+        from lodestone.backbones.registry import make_backbone
+
+        context = self.models()
+        return [make_backbone(name, context) for name in self.profile.backbones]
+
+    def extra_backbones(self) -> list[Backbone]:
+        """Backbones that only the collections standing by need; new pictures go through them too."""
+        return self._backbones_of(self.standby_projections().values(), besides=self.profile.backbones)
+
+    def _backbones_of(self, projections: Iterable[Projection], *, besides: Collection[str]) -> list[Backbone]:
+        from lodestone.backbones.registry import make_backbone
+
+        context = self.models()
+        needed = dict.fromkeys(key.backbone for projection in projections for key in projection.requires)
+        return [make_backbone(name, context) for name in needed if name not in besides]
+
+    def projections(self) -> dict[str, Projection]:
+        """Space name -> projection in the version that is in force now. Light; not warmed up."""
+        from lodestone.spaces.registry import make_space
+
+        context, profile = self.models(), self.profile
+        return {name: make_space(name, context, direct=profile.direct, labels=profile.labels) for name in profile.spaces}
+
+    def standby_projections(self) -> dict[str, Projection]:
+        """Collection -> projection of what model swaps have filled beside the spaces in force. Light; not warmed up."""
+        from lodestone.home.space_standby import standby_projections
+
+        return standby_projections(self) if self.home.exists() else {}
+
+    def serving_projections(self) -> dict[str, Projection]:
+        """Space name -> projection of the version that is loaded and promoted, for searching.
+
+        It is the one in force, except between the moment another version was chosen and the end of its loading.
+        """
+        from lodestone.home.space_versions import version_in
+
+        aliases = self.promoted()
+        serving = self.projections()
+        for name, projection in serving.items():
+            promoted = aliases.get(name)
+            if promoted is not None and promoted != projection.collection:
+                serving[name] = version_in(self, name, promoted) or projection
+        return serving
+
+    def engine(self, projections: Mapping[str, Projection] | None = None, *, shadow: bool = False) -> QueryEngine:
+        """A query engine, not warmed up; takes the store.
+
+        Args:
+            projections: Space name -> the version to search; None for `serving_projections`. It is searched in its own
+                collection, promoted or not, as long as that is there.
+            shadow: For comparing versions: there are no guides, and queries are neither recorded nor leave tags.
+        """
+        from lodestone.query.engine import QueryEngine
+        from lodestone.query.space_weighting import make_weigher
+
+        if projections is None:
+            projections = self.serving_projections()
+        return QueryEngine(
+            store=self.store,
+            catalog=self.catalog,
+            encoder=self.local_encoder(projections) if self.remote_stages is None else self.remote_stages.encoder(projections),
+            profile=self.profile,
+            settings=self.settings.query,
+            hub=None if shadow else self.hub,
+            weigher=make_weigher(projections),
+            learnt=self._learnt(recording=not shadow),
+        )
+
+    def local_encoder(self, projections: Mapping[str, Projection], *, text_threads: int | None = None) -> LocalEncoder:
+        """All models of these versions (space -> projection), in this process, not warmed up; threads as in `LocalEncoder`."""
+        from lodestone.query.encoder import LocalEncoder
+
+        return LocalEncoder(
+            projections=projections,
+            text_encoders=self.text_encoders(projections),
+            backbones={backbone.name: backbone for backbone in self._backbones_of(projections.values(), besides=())},
+            threads=self.settings.models.threads,
+            text_threads=text_threads,
+        )
+
+    def engine_names(self) -> list[str]:
+        """Guide engines that the profile and the settings name. Opens nothing."""
+        asked = (*self.configured.generators, *(self.settings.query.generators or ()))
+        return list(dict.fromkeys([*asked, *self.configured.engines, *self.settings.generators]))
+
+    @cached_property
+    def hub(self) -> Hub:
+        """The guide engines of settings and profile. The store is taken when an engine first searches it."""
+        from lodestone.generators.assembly import make_hub
+
+        return make_hub(
+            self.settings.model_copy(update={"generators": self._engine_settings()}),
+            self.configured.generators,
+            lambda: self.catalog.engine_states() if self.home.exists() else {},
+            self._generator_context(),
+            self.home.guides,
+            observer=self.observer,
+            remote_stages=self.remote_stages,
+        )
+
+    def guide_engine(self, name: str) -> Engine:
+        """One guide engine of settings or profile, in this process, not warmed up. Opens nothing of a home that is not there.
+
+        Raises:
+            UnknownNameError: no such engine.
+            ConfigurationError: its settings cannot be used.
+        """
+        from lodestone.config.engines import EngineSettings
+        from lodestone.errors import UnknownNameError
+        from lodestone.generators.assembly import make_engine
+
+        if name not in self.engine_names():
+            raise UnknownNameError.among("generator", name, self.engine_names())
+        return make_engine(name, self._engine_settings().get(name) or EngineSettings(kind=name), self._generator_context())
+
+    def _engine_settings(self) -> dict[str, EngineSettings]:
+        size = {"size": self.configured.image_size}
+        return {
+            name: engine if "size" in engine.model_fields_set else engine.model_copy(update=size)
+            for name, engine in {**self.configured.engines, **self.settings.generators}.items()
+        }
+
+    def _generator_context(self) -> GeneratorContext:
+        from lodestone.generators.registry import GeneratorContext
+        from lodestone.store.deferred import deferred
+
+        return GeneratorContext(
+            store=deferred(lambda: self.store),
+            catalog=deferred(lambda: self.catalog),  # to look at the engines makes no home
+            models=self.models(),
+            text_encoder=self.configured.text_encoder,
+        )
+
+    async def close_hub(self) -> None:
+        """Release the connections of guide engines, if there are any."""
+        hub = self.__dict__.get("hub")
+        if hub is not None:
+            await hub.close()
+
+    def forget_hub(self) -> Hub | None:
+        """Have the next query engine get new guide engines, for what was learnt meanwhile; the former ones, to be closed."""
+        former: Hub | None = self.__dict__.pop("hub", None)
+        return former
+
+    @cached_property
+    def trust(self) -> TrustService:
+        """How far each space is trusted, by topic."""
+        from lodestone.trust.service import TrustService
+
+        return TrustService(self.catalog, self.settings.trust, priors=self.configured.space_priors)
+
+    @cached_property
+    def tags(self) -> TagService:
+        """The pictures' tags, in the catalog. What is changed here is found by searches after `deliver_tags`."""
+        from lodestone.tags.service import TagService
+
+        return TagService(self.catalog)
+
+    def deliver_tags(self) -> int:
+        """Bring the tags' collection up to date; returns how many pictures' tags changed. Takes the store.
+
+        Raises:
+            StoreLockedError: another process owns it.
+        """
+        from lodestone.tags.delivery import deliver
+
+        return deliver(self.catalog, self.store)
+
+    def learn(self, request: FeedbackRequest) -> FeedbackResult:
+        """Take feedback: trust changes, and pictures that were right are tagged with the query's words. See `deliver_tags`.
+
+        Raises:
+            NotFoundError: the query is not recorded.
+            InvalidRequestError: no picture is named, or one is both right and wrong.
+        """
+        from datetime import UTC, datetime
+
+        from lodestone.query_log.trace import load_trace
+        from lodestone.tags.implicit import feedback_tags
+
+        result = self.trust.learn(request)
+        if result.applied:
+            observer().judged(relevant=len(request.relevant), irrelevant=len(request.irrelevant))
+        if result.applied and request.relevant and self.settings.tags.implicit:
+            images = self.catalog.images(request.relevant)
+            trace = load_trace(self.catalog, request.query_id)
+            self.catalog.add_tags(feedback_tags(trace, request.relevant, images=images, now=datetime.now(UTC)))
+        return result
+
+    def gate(self) -> GateModel:
+        """The complexity gate's model: the one learnt in this home, or the one that ships."""
+        from lodestone.query.gate import GateModel
+
+        active = self.catalog.active_artifact("gate")
+        return GateModel.shipped() if active is None else GateModel.load(self.home.artifacts / active.path)
+
+    def _learnt(self, *, recording: bool) -> LearnedModels:
+        from lodestone.query.learned_stages import LearnedModels
+        from lodestone.query.memory import Memory
+        from lodestone.tags.search import TagSearch
+
+        memory = Memory(
+            self.catalog,
+            self.store,
+            history=self.settings.query.history,
+            tags=self.settings.tags,
+        )
+        tags = TagSearch(self.store)
+        return LearnedModels(
+            trust=self.trust, tags=tags, gate=self.gate(), memory=memory if recording else None, recorder=self.recorder
+        )
+
+    def decode(self, data: bytes | Path) -> Image.Image:
+        """A picture given by its bytes or its file -> upright RGB picture, within the same bounds as when indexing.
+
+        Raises:
+            ImageError: not a usable picture.
+        """
+        from lodestone.imaging.decode import decode
+
+        smallest = max(backbone.input_size for backbone in self.backbones())
+        return decode(data, min_side=smallest, max_decoded_bytes=self.settings.index.max_decoded_mb << 20).image
+
+    def close(self) -> None:
+        """Flush and release whatever was opened. Idempotent."""
+        for name in ("hub", "trust", "tags"):  # they hold the store or the catalog
+            self.__dict__.pop(name, None)
+        super().close()

@@ -1,0 +1,46 @@
+"""How is another definition of a space put in force? By an override in the catalog; a bridge is an active artefact besides."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from lodestone.home.space_definitions import BRIDGE, SHIPPED, SpaceDefinition
+
+if TYPE_CHECKING:
+    from lodestone.home.runtime import Runtime
+
+PRIOR: Final = "prior"
+
+
+def activate(runtime: Runtime, definition: SpaceDefinition, swap_id: str) -> None:
+    """Have a space made of something from now on. Its alias follows at the next sync."""
+    catalog = runtime.catalog
+    if definition.kind == BRIDGE:
+        _activate_bridge(runtime, definition.source)
+    configured = runtime.configured
+    as_configured = definition.kind != BRIDGE and _configured_source(runtime, definition) == definition.source
+    if as_configured or (definition.kind == BRIDGE and set(definition.backbones) <= set(configured.backbones)):
+        catalog.clear_override(definition.space)
+    else:
+        catalog.set_override(definition.space, definition.as_dict(), swap_id)
+
+
+def _configured_source(runtime: Runtime, definition: SpaceDefinition) -> str | None:
+    from lodestone.spaces.labels import BACKBONES
+
+    configured = runtime.configured
+    if definition.space in configured.direct:
+        return configured.direct[definition.space]
+    return "+".join(configured.labels or BACKBONES)
+
+
+def _activate_bridge(runtime: Runtime, version: str) -> None:
+    """Activate a version of the bridge, and the prior that was fitted for it, if one was."""
+    catalog = runtime.catalog
+    if version == SHIPPED:
+        catalog.deactivate_artifacts(BRIDGE)
+        return
+    catalog.activate_artifact(BRIDGE, version)
+    prior = next((one for one in catalog.artifacts(PRIOR) if one.metrics.get("bridge") == version), None)
+    if prior is not None:
+        catalog.activate_artifact(PRIOR, prior.version)

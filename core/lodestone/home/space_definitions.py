@@ -1,0 +1,210 @@
+"""What is a space made of, and what could it be made of instead?
+
+A definition is small and JSON: the space, its kind and its source. Overrides (definitions that a swap put in force) are kept in
+the catalog; a `Runtime`'s profile is the configured one with them laid over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from lodestone.errors import CatalogError, InvalidRequestError, UnknownNameError
+
+if TYPE_CHECKING:
+    from lodestone.config.profiles import Profile
+    from lodestone.home.runtime import Runtime
+    from lodestone.models.context import ModelContext
+    from lodestone.spaces.base import Projection
+
+LABELS: Final = "labels"
+BRIDGE: Final = "bridge"
+DIRECT: Final = "direct"
+SHIPPED: Final = "shipped"  # the source of the bridge that comes with the package
+_PROBABILITIES: Final = "probabilities"
+_CLASSES: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceDefinition:
+    """What a space is made of.
+
+    Attributes:
+        space: Its name.
+        kind: `labels`, `bridge` or `direct`.
+        source: For `labels` the classifiers joined by `+`, for `bridge` a version learnt here or `shipped`, for `direct` a
+            backbone (`NAME` or `NAME#OUTPUT`).
+        backbones: Whose outputs it is projected from.
+    """
+
+    space: str
+    kind: str
+    source: str
+    backbones: tuple[str, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-serialisable."""
+        return {**asdict(self), "backbones": list(self.backbones)}
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> Self:
+        """The inverse of `as_dict`.
+
+        Raises:
+            CatalogError: it is none.
+        """
+        try:
+            return cls(str(found["space"]), str(found["kind"]), str(found["source"]), tuple(map(str, found["backbones"])))
+        except (KeyError, TypeError) as error:
+            raise CatalogError(
+                f"the catalog's definition of a space cannot be read: {dict(found)!r}",
+                hint="a newer Lodestone may have written it: upgrade",
+            ) from error
+
+
+def overridden(profile: Profile, overrides: Mapping[str, Mapping[str, Any]]) -> Profile:
+    """The profile with some of its spaces made of something else. Spaces that it does not search are passed over."""
+    found = [SpaceDefinition.from_dict(one) for space, one in overrides.items() if space in profile.spaces]
+    if not found:
+        return profile
+    changed = {definition.space: definition for definition in found}
+    direct = {**profile.direct, **{name: one.source for name, one in changed.items() if one.kind == DIRECT}}
+    labels = tuple(changed[LABELS].source.split("+")) if LABELS in changed else profile.labels
+    return replace(profile, direct=direct, labels=labels, backbones=_backbones(profile, changed))
+
+
+def _backbones(profile: Profile, changed: Mapping[str, SpaceDefinition]) -> tuple[str, ...]:
+    """Those that spaces are still made of, in the profile's order, then new ones.
+
+    What spaces that are learnt, fixed or of other packages need is not known before they are loaded: all backbones of the
+    profile that no direct space names are kept for them.
+    """
+    named = {source.partition("#")[0] for source in profile.direct.values()}
+    needed = {source.partition("#")[0] for space, source in profile.direct.items() if space not in changed}
+    if any(space not in profile.direct and space not in changed for space in profile.spaces):
+        needed |= set(profile.backbones) - named
+    new = [backbone for definition in changed.values() for backbone in definition.backbones]
+    return tuple(dict.fromkeys([*(name for name in profile.backbones if name in needed or name in new), *new]))
+
+
+def in_force(runtime: Runtime, space: str) -> SpaceDefinition:
+    """What a space is made of now.
+
+    Raises:
+        UnknownNameError: the profile has no such space.
+        InvalidRequestError: it belongs to another package, which alone can change what it is made of.
+    """
+    profile = runtime.profile
+    if space not in profile.spaces:
+        raise UnknownNameError.among("space", space, list(profile.spaces))
+    if space == BRIDGE:
+        active = runtime.catalog.active_artifact(BRIDGE) if runtime.home.exists() else None
+        return _defined(runtime, space, BRIDGE, SHIPPED if active is None else active.version)
+    if space == LABELS:
+        from lodestone.spaces.labels import BACKBONES
+
+        return _defined(runtime, space, LABELS, "+".join(profile.labels or BACKBONES))
+    if space in profile.direct:
+        return _defined(runtime, space, DIRECT, profile.direct[space])
+    raise InvalidRequestError(
+        f"the space {space!r} belongs to an installed package, which says what it is made of",
+        hint=f"spaces that can be swapped: {', '.join(name for name in profile.spaces if _ours(profile, name)) or 'none'}",
+    )
+
+
+def _ours(profile: Profile, space: str) -> bool:
+    return space in {LABELS, BRIDGE} or space in profile.direct
+
+
+def target_of(runtime: Runtime, space: str, target: str) -> SpaceDefinition:
+    """What a space shall be made of, checked: the models are installed and give what the space needs. Loads none of them.
+
+    Args:
+        runtime: The opened home.
+        space: One of the profile's.
+        target: As a person writes it: a backbone, for `labels` several joined by `+` or `,`, for `bridge` a version or its
+            beginning, or `shipped`.
+
+    Raises:
+        UnknownNameError: no such space, backbone, output or version.
+        InvalidRequestError: the space cannot be made of that.
+        ModelUnavailableError: a model's package is not installed.
+    """
+    now = in_force(runtime, space)
+    words = target.strip()
+    if not words:
+        raise InvalidRequestError("the target is empty", hint=_EXAMPLES[now.kind])
+    if now.kind == BRIDGE:
+        words = _bridge_version(runtime, words)
+    elif now.kind == LABELS:
+        words = "+".join(dict.fromkeys(name.strip() for name in words.replace(",", "+").split("+") if name.strip()))
+        _check_classifiers(runtime.models(), words)
+    wanted = _defined(runtime, space, now.kind, words)
+    _ = projection_of(wanted, runtime).collection  # reads versions: names what is unknown or not installed
+    return wanted
+
+
+_EXAMPLES: Final = {
+    LABELS: "--to efficientnet-lite1",
+    BRIDGE: f"--to {SHIPPED}, or a version of `lodestone models list`",
+    DIRECT: "--to open_clip:/models/clip, or any backbone of docs/models.md",
+}
+
+
+def _bridge_version(runtime: Runtime, words: str) -> str:
+    versions = [artifact.version for artifact in runtime.catalog.artifacts(BRIDGE)]
+    found = [version for version in [SHIPPED, *versions] if version.startswith(words)]
+    if words in found:
+        return words
+    if len(found) != 1:
+        raise UnknownNameError.among("version of the bridge", words, [SHIPPED, *versions])
+    return found[0]
+
+
+def _check_classifiers(context: ModelContext, names: str) -> None:
+    from lodestone.backbones.registry import make_backbone
+
+    for name in names.split("+"):
+        backbone = make_backbone(name, context)
+        if not any(spec.name == _PROBABILITIES and spec.dim == _CLASSES for spec in backbone.outputs):
+            raise InvalidRequestError(
+                f"{name!r} does not classify pictures into the {_CLASSES:,} classes that label matching knows",
+                hint="name classifiers: efficientnet-lite0, efficientnet-lite1, efficientnet-lite2",
+            )
+
+
+def _defined(runtime: Runtime, space: str, kind: str, source: str) -> SpaceDefinition:
+    draft = SpaceDefinition(space, kind, source, ())
+    needed = dict.fromkeys(key.backbone for key in projection_of(draft, runtime).requires)
+    return replace(draft, backbones=tuple(needed))
+
+
+def projection_of(definition: SpaceDefinition, runtime: Runtime) -> Projection:
+    """The projection of a definition; light.
+
+    Raises:
+        ConfigurationError: the bridge's file is not there any more.
+    """
+    context = runtime.models()
+    if definition.kind == LABELS:
+        from lodestone.spaces.labels import LabelSpace
+
+        return LabelSpace(context, backbones=definition.source.split("+"))
+    if definition.kind == BRIDGE:
+        from lodestone.spaces.bridge import BridgeSpace
+
+        return BridgeSpace(context, weights=_bridge_file(runtime, definition.source))
+    from lodestone.spaces.direct import DirectSpace
+
+    return DirectSpace(definition.space, context, source=definition.source)
+
+
+def _bridge_file(runtime: Runtime, version: str) -> Path | None:
+    if version == SHIPPED:
+        return None
+    known = {artifact.version: artifact for artifact in runtime.catalog.artifacts(BRIDGE)}
+    if version not in known:
+        raise UnknownNameError.among("version of the bridge", version, [SHIPPED, *known])
+    return runtime.home.artifacts / known[version].path

@@ -1,0 +1,50 @@
+"""Which version of a space has its vectors in a given collection?"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from lodestone.errors import LodestoneError
+from lodestone.home.space_definitions import BRIDGE, projection_of
+from lodestone.home.space_standby import SwapVersions, has_versions
+
+if TYPE_CHECKING:
+    from lodestone.home.runtime import Runtime
+    from lodestone.spaces.base import Projection
+
+_log = logging.getLogger(__name__)
+
+
+def version_in(runtime: Runtime, space: str, collection: str) -> Projection | None:
+    """The version of a space whose vectors are in `collection`: of those that ship, were learnt here, or were swapped."""
+    learnt = _learnt(runtime) if space == BRIDGE else iter(())
+    known = chain(learnt, _swapped(runtime, space))
+    return next((projection for projection in known if projection.collection == collection), None)
+
+
+def _learnt(runtime: Runtime) -> Iterator[Projection]:
+    """Versions of the bridge."""
+    from lodestone.spaces.registry import make_space
+
+    context = runtime.models()
+    others = {kind: path for kind, path in context.artifacts.items() if kind != BRIDGE}
+    learnt = [runtime.home.artifacts / artifact.path for artifact in runtime.catalog.artifacts(BRIDGE)]
+    for artifacts in (others, *({**others, BRIDGE: path} for path in learnt if path.exists())):
+        yield make_space(BRIDGE, replace(context, artifacts=artifacts))
+
+
+def _swapped(runtime: Runtime, space: str) -> Iterator[Projection]:
+    """Both sides of all swaps of this home, newest swap first; those that can still be made."""
+    for swap in runtime.catalog.swaps(space=space):
+        for definition, _ in SwapVersions.of(swap) if has_versions(swap) else ():
+            try:
+                projection = projection_of(definition, runtime)
+                _ = projection.collection
+            except LodestoneError as error:
+                _log.warning("a version of the space %s is passed over: %s", space, error.message)
+                continue
+            yield projection

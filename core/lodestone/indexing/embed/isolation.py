@@ -1,0 +1,137 @@
+"""How are pictures decoded that may kill the process that decodes them? One at a time, in a child process that may die.
+
+Broken files can crash a decoder (there is no exception for that) or make the system kill whoever asked for so much memory.
+Where a worker died, the pictures of its slice are prepared here. The one that kills the child time and again becomes a
+failure row, `kills_worker`; the worker and the other pictures go on.
+
+The child runs `python -P -m lodestone.indexing.embed.isolation HANDLE`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import warnings
+from contextlib import suppress
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from lodestone.errors import LodestoneError
+from lodestone.indexing.tasks import RowFailure
+
+if TYPE_CHECKING:
+    from lodestone.indexing.embed.picture_inputs import PreparedPicture
+    from lodestone.indexing.tasks import EmbedSettings, SliceRow
+
+KILLS_WORKER: Final = "kills_worker"
+_DEATHS: Final = 2  # of a child at one picture; the worker's own death came before
+_STOP_SECONDS: Final = 5.0
+_FIRST_VICTIM: Final = "1000"  # oom_score_adj: when memory runs out the system kills the child, not the worker
+
+
+class IsolatedPictures:
+    """Prepares pictures in a child process. Thread-safe; one picture at a time.
+
+    Args:
+        settings: Of the worker.
+        backbones: Names of those whose inputs are wanted.
+    """
+
+    def __init__(self, settings: EmbedSettings, backbones: tuple[str, ...]) -> None:
+        self._settings = settings
+        self._backbones = backbones
+        self._lock = threading.Lock()
+        self._child: subprocess.Popen[bytes] | None = None
+        self._channel: Connection | None = None
+
+    def prepare(self, row: SliceRow) -> PreparedPicture | RowFailure:
+        """As `prepare_picture`, and a failure when the picture kills whoever looks at it.
+
+        Raises:
+            LodestoneError: as `prepare_picture`.
+        """
+        with self._lock:
+            for death in range(1, _DEATHS + 1):
+                try:
+                    return self._ask(row)
+                except (EOFError, OSError):
+                    how = self._buried()
+                    if death == _DEATHS:
+                        return RowFailure(
+                            row.image_id, row.uri, KILLS_WORKER, f"decoding it {how}, {_DEATHS} times out of {_DEATHS}"
+                        )
+        raise AssertionError("unreachable")
+
+    def close(self) -> None:
+        """End the child. Idempotent."""
+        with self._lock:
+            if self._channel is not None:
+                self._channel.close()
+            if self._child is not None:
+                try:
+                    self._child.wait(_STOP_SECONDS)
+                except subprocess.TimeoutExpired:
+                    self._child.kill()
+                    self._child.wait()
+            self._child = self._channel = None
+
+    def _ask(self, row: SliceRow) -> PreparedPicture | RowFailure:
+        channel = self._channel or self._start()
+        channel.send(row)
+        answer: PreparedPicture | RowFailure | LodestoneError = channel.recv()
+        if isinstance(answer, LodestoneError):
+            raise answer
+        return answer
+
+    def _start(self) -> Connection:
+        ours, theirs = Pipe()
+        handle = theirs.fileno()
+        command = [sys.executable, "-P", "-m", "lodestone.indexing.embed.isolation", str(handle)]
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=(handle,)
+        )
+        theirs.close()
+        self._channel = ours
+        ours.send((self._settings, self._backbones))
+        return ours
+
+    def _buried(self) -> str:
+        """Take leave of the dead child; says how it ended."""
+        if self._channel is not None:
+            self._channel.close()
+        code = 0 if self._child is None else self._child.wait()
+        self._child = self._channel = None
+        return f"ended the process with signal {signal.Signals(-code).name}" if code < 0 else f"ended the process ({code})"
+
+
+def _serve(channel: Connection) -> None:
+    from lodestone.indexing.embed.slice_embedder import preparer
+
+    settings, names = channel.recv()
+    prepare = preparer(settings, names)
+    while True:
+        row = channel.recv()
+        try:
+            answer: Any = prepare(row)
+        except LodestoneError as error:
+            answer = error
+        channel.send(answer)
+
+
+def main(arguments: list[str]) -> int:
+    """The child's side."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
+    with suppress(OSError):  # there is no such thing outside Linux
+        Path(f"/proc/{os.getpid()}/oom_score_adj").write_text(_FIRST_VICTIM)
+    with Connection(int(arguments[0])) as channel, suppress(EOFError):
+        _serve(channel)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

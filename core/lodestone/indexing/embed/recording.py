@@ -1,0 +1,96 @@
+"""How does a finished slice enter the catalog? From its own `meta` file, so that fresh and adopted slices take the same path.
+
+Pictures first; then the receipts and the end of the try, at once: killed in between, the slice still counts as unfinished, its
+files are adopted, and the same rows are written again. So the tries of a run tell what it finished, however it ended.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.records import AttemptState, CaptionRecord, Failure, ImageRecord, ImageState, Receipt
+from lodestone.embeddings.slices import read_part
+from lodestone.errors import LodestoneError, WorkerDiedError
+from lodestone.files.area import FileArea
+from lodestone.indexing.tasks import EMBEDDED_SOURCES, META_PART, SliceReceipt
+
+_READ = (
+    *("image_id", "width", "height", "format", "taken_at", "latitude", "longitude"),
+    *("captions", "error_code", "error_message"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedSlice:
+    """What one slice brought: pictures that can be found now, and pictures that cannot be used."""
+
+    active: int = 0
+    failed: int = 0
+
+
+def record_slice(catalog: Catalog, embeddings: FileArea, receipt: SliceReceipt, *, run_id: str, attempt: int) -> RecordedSlice:
+    """Write what a worker brought back from a try at a slice to the catalog. Doing it twice changes nothing.
+
+    Args:
+        catalog: Written.
+        embeddings: Where the worker left its files.
+        receipt: What it brought.
+        run_id: The run that tried.
+        attempt: The try's number.
+    """
+    meta = next((part for part in receipt.receipts if part.part == META_PART), None)
+    recorded = RecordedSlice() if meta is None else _record_meta(catalog, embeddings, meta, run_id)
+    catalog.end_attempt(
+        receipt.slice_id,
+        attempt,
+        _state(receipt.error),
+        worker=receipt.worker,
+        embedded=receipt.embedded,
+        failed=recorded.failed,
+        seconds=receipt.seconds,
+        error="" if receipt.error is None else receipt.error.message,
+        receipts=receipt.receipts,
+    )
+    return recorded
+
+
+def _record_meta(catalog: Catalog, embeddings: FileArea, meta: Receipt, run_id: str) -> RecordedSlice:
+    rows: dict[str, dict[str, Any]] = {row["image_id"]: row for row in read_part(embeddings, meta, columns=_READ).to_pylist()}
+    states = (ImageState.PENDING, ImageState.ACTIVE, ImageState.FAILED)
+    members = [m for m in catalog.slice_images(meta.slice_id, states=states) if m.image_id in rows]
+    updates = [_updated(member, rows[member.image_id]) for member in members]
+    captions: dict[str, list[CaptionRecord]] = {}
+    failures: list[Failure] = []
+    fine: defaultdict[str, list[str]] = defaultdict(list)
+    for image in updates:
+        row = rows[image.image_id]
+        if image.state is ImageState.FAILED:
+            failures.append(
+                Failure(run_id, image.root_id, image.uri, row["error_code"], row["error_message"] or "", image.image_id)
+            )
+            continue
+        fine[image.root_id].append(image.uri)
+        inside = [caption for caption in row["captions"] or () if caption["source"] in EMBEDDED_SOURCES]
+        captions[image.image_id] = [CaptionRecord(image.image_id, c["source"], c["text"]) for c in inside]
+    catalog.set_captions(captions, sources=EMBEDDED_SOURCES)
+    for root_id, uris in fine.items():
+        catalog.clear_failures(root_id, uris)
+    catalog.add_failures(failures)
+    catalog.update_images(updates)
+    return RecordedSlice(active=len(updates) - len(failures), failed=len(failures))
+
+
+def _updated(image: ImageRecord, row: dict[str, Any]) -> ImageRecord:
+    if row["error_code"] is not None:
+        return replace(image, state=ImageState.FAILED)
+    found = {name: row[name] for name in ("width", "height", "format", "taken_at", "latitude", "longitude")}
+    return replace(image, state=ImageState.ACTIVE, **found)
+
+
+def _state(error: LodestoneError | None) -> AttemptState:
+    if error is None:
+        return AttemptState.DONE
+    return AttemptState.DIED if isinstance(error, WorkerDiedError) else AttemptState.FAILED

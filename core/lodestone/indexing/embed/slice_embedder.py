@@ -1,0 +1,283 @@
+"""How is one slice embedded? `EmbedSlice`: plain Python, the same object inline and inside a Ray actor.
+
+A pool of threads reads and decodes ahead while the models run over the batch before (double buffering). Each part of the
+slice becomes one Parquet file, `meta` last. Parts that a killed run left on disk, complete but without a receipt, are
+adopted, not computed again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.backbones.base import Backbone, Outputs
+from lodestone.backbones.registry import make_backbone
+from lodestone.catalog.records import Receipt
+from lodestone.errors import LodestoneError
+from lodestone.imaging.thumbnails import ThumbnailStore
+from lodestone.indexing.embed.isolation import IsolatedPictures
+from lodestone.indexing.embed.picture_inputs import PreparedPicture, prepare_picture, require_some_readable
+from lodestone.indexing.embed.slice_files import PartFiles
+from lodestone.indexing.faults import Faults
+from lodestone.indexing.tasks import (
+    META_PART,
+    EmbedSettings,
+    RowFailure,
+    SliceParts,
+    SliceReceipt,
+    SliceRow,
+    SliceTask,
+    this_worker,
+)
+from lodestone.models.cache import ModelCache
+from lodestone.models.context import ModelContext
+from lodestone.sources.reading import Reader
+from lodestone.text_encoders.base import TextEncoder
+from lodestone.text_encoders.registry import make_text_encoder
+
+Captions = list[tuple[str, str, str]]  # image id, source, text
+Prepare = Callable[[SliceRow], PreparedPicture | RowFailure]
+
+
+@dataclass(slots=True)
+class _Looked:
+    """What looking at a slice's pixels gave."""
+
+    prepared: list[PreparedPicture] = field(default_factory=list)  # without their inputs, once embedded
+    failures: list[RowFailure] = field(default_factory=list)
+    outputs: dict[str, list[Outputs]] = field(default_factory=dict)
+
+
+class EmbedSlice:
+    """Embeds slices, one call each. Light to construct; `warm_up` loads the models once.
+
+    Args:
+        settings: Models, folders and sizes.
+    """
+
+    def __init__(self, settings: EmbedSettings) -> None:
+        self._settings = settings
+        context = ModelContext(ModelCache(settings.models), threads=settings.model_threads)
+        self._backbones: list[Backbone] = [make_backbone(name, context) for name in settings.backbones]
+        self._encoder: TextEncoder = make_text_encoder(settings.text_encoder, context)
+        self.parts = SliceParts.of(self._backbones, self._encoder)
+        self._files = PartFiles(settings.embeddings)
+        self._faults = Faults.from_environment()
+        self._pool: ThreadPoolExecutor | None = None
+        self._reader = Reader()
+
+    def warm_up(self) -> None:
+        """Load the image models. The text encoder waits for the first caption.
+
+        Raises:
+            ModelUnavailableError: a model's package is not installed.
+        """
+        for backbone in self._backbones:
+            backbone.warm_up(threads=self._settings.model_threads)
+
+    def close(self) -> None:
+        """Stop the decoding threads. Idempotent."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=True, cancel_futures=True)
+            self._pool = None
+
+    def prepare(self, task: SliceTask) -> list[PreparedPicture | RowFailure] | None:
+        """Read and decode the task's pictures and no more, for models elsewhere; None where no pixel is needed.
+
+        Needs no loaded model.
+        """
+        adopted = self._files.adopt(task)
+        missing = [part for part in task.parts if part not in adopted]
+        backbones = [b for b in self._backbones if self.parts.backbones[b.name] in missing]
+        if not backbones and META_PART not in missing:
+            return None
+        rows = self._files.usable(task, adopted[META_PART])[0] if META_PART in adopted else task.rows
+        pictures = list(self._prepared(rows, backbones, isolate=task.isolate))
+        require_some_readable([one for one in pictures if isinstance(one, RowFailure)], len(rows), self._reader)
+        return pictures
+
+    def __call__(self, task: SliceTask, prepared: Sequence[PreparedPicture | RowFailure] | None = None) -> SliceReceipt:
+        """Write every part that the task asks for.
+
+        `prepared` is what `prepare` gave for the task, here or in another process; without it pictures are read here.
+
+        An error that ends the work as a whole (no space left, say) comes back inside the receipt, beside what was finished
+        before it.
+        """
+        started = time.perf_counter()
+        progress = _Written()
+        try:
+            self._work(task, progress, prepared)
+        except LodestoneError as error:
+            progress.error = error
+        return SliceReceipt(
+            slice_id=task.slice_id,
+            receipts=tuple(progress.receipts),
+            failures=tuple(progress.failures),
+            embedded=progress.embedded,
+            adopted=tuple(progress.adopted),
+            seconds=time.perf_counter() - started,
+            error=progress.error,
+            worker=this_worker(),
+        )
+
+    def _work(self, task: SliceTask, written: _Written, prepared: Sequence[PreparedPicture | RowFailure] | None) -> None:
+        adopted = self._files.adopt(task)
+        for part, receipt in adopted.items():
+            written.receipts.append(receipt)
+            written.adopted.append(part)
+        missing = [part for part in task.parts if part not in adopted]
+        backbones = [b for b in self._backbones if self.parts.backbones[b.name] in missing]
+        rows = task.rows
+        if META_PART in adopted:
+            rows, failures = self._files.usable(task, adopted[META_PART])
+            written.failures.extend(failures)
+        captions: Captions = [(row.image_id, source, text) for row in rows for source, text in row.captions]
+        looked = _Looked()
+        if backbones or META_PART in missing:
+            given = prepared if prepared is not None and _fits(prepared, rows, backbones) else None
+            pictures = self._prepared(rows, backbones, isolate=task.isolate) if given is None else iter(given)
+            looked = self._look(pictures, backbones)
+            if given is None:
+                require_some_readable(looked.failures, len(rows), self._reader)
+            written.failures.extend(looked.failures)
+            written.embedded = len(looked.prepared) if backbones else 0
+        if META_PART in missing:
+            captions = [(p.row.image_id, *pair) for p in looked.prepared for pair in p.captions]
+        for backbone in backbones:
+            outputs = _joined(looked.outputs[backbone.name], backbone)
+            embedded = [p.row for p in looked.prepared]
+            self._keep(written, self._files.write_outputs(task, self.parts.backbones[backbone.name], embedded, outputs))
+        if self.parts.captions in missing:
+            vectors = self._encode([text for _, _, text in captions])
+            self._keep(written, self._files.write_captions(task, self.parts.captions, captions, vectors))
+        if META_PART in missing:
+            self._keep(written, self._files.write_meta(task, looked.prepared, looked.failures))
+
+    def _keep(self, written: _Written, receipt: Receipt) -> None:
+        self._faults.reach("after-rename")
+        written.receipts.append(receipt)
+
+    def _look(self, pictures: Iterator[PreparedPicture | RowFailure], backbones: Sequence[Backbone]) -> _Looked:
+        looked = _Looked(outputs={backbone.name: [] for backbone in backbones})
+        batch: list[PreparedPicture] = []
+        for result in pictures:
+            if isinstance(result, RowFailure):
+                looked.failures.append(result)
+                continue
+            batch.append(result)
+            if len(batch) == self._settings.batch_size:
+                self._embed(batch, backbones, looked)
+                batch = []
+        if batch:
+            self._embed(batch, backbones, looked)
+        return looked
+
+    def _embed(self, batch: list[PreparedPicture], backbones: Sequence[Backbone], looked: _Looked) -> None:
+        for backbone in backbones:
+            looked.outputs[backbone.name].append(backbone.embed(np.stack([p.inputs[backbone.name] for p in batch])))
+        for picture in batch:
+            picture.inputs.clear()  # the pixels are done with; what was learnt about the picture is kept
+        looked.prepared.extend(batch)
+        self._faults.reach("embedding")
+
+    def _prepared(
+        self, rows: Sequence[SliceRow], backbones: Sequence[Backbone], *, isolate: bool
+    ) -> Iterator[PreparedPicture | RowFailure]:
+        """Prepared pictures in the order of `rows`, at most two batches ahead of the models."""
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self._settings.decode_threads, thread_name_prefix="decode")
+        names = tuple(backbone.name for backbone in backbones)
+        isolated = IsolatedPictures(self._settings, names) if isolate else None
+        prepare = preparer(self._settings, names, self._backbones, self._reader) if isolated is None else isolated.prepare
+        ahead: deque[Future[PreparedPicture | RowFailure]] = deque()
+        try:
+            for row in rows:
+                ahead.append(self._pool.submit(prepare, row))
+                if len(ahead) > 2 * self._settings.batch_size:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            for future in ahead:
+                future.cancel()
+            if isolated is not None:
+                isolated.close()
+
+    def _encode(self, texts: list[str]) -> NDArray[np.float32]:
+        if not texts:
+            return np.empty((0, self._encoder.dim), np.float32)
+        self._encoder.warm_up(threads=self._settings.model_threads)
+        return self._encoder.encode(texts)
+
+
+@dataclass(slots=True)
+class _Written:
+    receipts: list[Receipt] = field(default_factory=list)
+    failures: list[RowFailure] = field(default_factory=list)
+    adopted: list[str] = field(default_factory=list)
+    embedded: int = 0
+    error: LodestoneError | None = None
+
+
+def _fits(prepared: Sequence[PreparedPicture | RowFailure], rows: Sequence[SliceRow], backbones: Sequence[Backbone]) -> bool:
+    """Whether pictures prepared elsewhere are these rows, with inputs for these backbones: files may have come since."""
+    ids = [one.image_id if isinstance(one, RowFailure) else one.row.image_id for one in prepared]
+    names = {backbone.name for backbone in backbones}
+    complete = all(isinstance(one, RowFailure) or names <= one.inputs.keys() for one in prepared)
+    return complete and ids == [row.image_id for row in rows]
+
+
+def _joined(batches: list[Outputs], backbone: Backbone) -> dict[str, NDArray[Any]]:
+    if not batches:
+        return {spec.name: np.empty((0, spec.dim), np.float16) for spec in backbone.outputs}
+    return {spec.name: np.concatenate([batch[spec.name] for batch in batches]) for spec in backbone.outputs}
+
+
+def preparer(
+    settings: EmbedSettings, names: Sequence[str], made: Sequence[Backbone] | None = None, reader: Reader | None = None
+) -> Prepare:
+    """`prepare_picture` with a worker's settings.
+
+    Args:
+        settings: The worker's.
+        names: Backbones whose inputs are wanted.
+        made: All the worker's backbones; None to make them, which loads nothing.
+        reader: Reads the pictures; None: one of its own.
+    """
+    if made is None:
+        context = ModelContext(ModelCache(settings.models), threads=settings.model_threads)
+        made = [make_backbone(name, context) for name in settings.backbones]
+    return partial(
+        _prepare,
+        backbones=[backbone for backbone in made if backbone.name in names],
+        min_side=max(backbone.input_size for backbone in made),
+        max_decoded_bytes=settings.max_decoded_bytes,
+        thumbnails=ThumbnailStore(settings.thumbnails, size=settings.thumbnail_px),
+        faults=Faults.from_environment(),
+        reader=reader or Reader(),
+    )
+
+
+def _prepare(
+    row: SliceRow,
+    *,
+    backbones: Sequence[Backbone],
+    min_side: int,
+    max_decoded_bytes: int,
+    thumbnails: ThumbnailStore,
+    faults: Faults,
+    reader: Reader,
+) -> PreparedPicture | RowFailure:
+    faults.reach_picture(row.uri)
+    return prepare_picture(
+        row, backbones, min_side=min_side, max_decoded_bytes=max_decoded_bytes, thumbnails=thumbnails, reader=reader
+    )

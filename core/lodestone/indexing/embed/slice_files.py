@@ -1,0 +1,165 @@
+"""How do a slice's results become its Parquet files, and which files of a killed run can be kept?
+
+A file under its final name is complete (it was renamed there). It is adopted when it can be read and holds the rows that the
+task expects; otherwise it is made again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lodestone.catalog.records import Receipt
+from lodestone.embeddings.slices import find_part, fingerprint, read_part, write_part
+from lodestone.embeddings.tables import captions_table, meta_table, outputs_table
+from lodestone.files.area import FileArea
+from lodestone.imaging.decode import DECODER_VERSION
+from lodestone.indexing.embed.picture_inputs import PreparedPicture
+from lodestone.indexing.tasks import EMBEDDED_SOURCES, META_PART, RowFailure, SliceRow, SliceTask
+
+CAPTIONS_PREFIX = "captions-"
+
+
+class PartFiles:
+    """The Parquet files of slices in one area.
+
+    Args:
+        area: Where the embeddings are.
+    """
+
+    def __init__(self, area: FileArea) -> None:
+        self._area = area
+
+    def adopt(self, task: SliceTask) -> dict[str, Receipt]:
+        """Receipts of the task's parts that lie on disk already and fit it, by part.
+
+        Outputs fit when they have a row for each picture that they must have: all of the task, or where `meta` is there too,
+        those that it calls fine. Captions fit by their file's name, which depends on the texts.
+        """
+        found: dict[str, Receipt] = {}
+        for part in task.parts:
+            receipt = find_part(self._area, task.corpus_id, self._name(task, part), part, slice_id=task.slice_id)
+            if receipt is not None:
+                found[part] = receipt
+        planned = {row.image_id: row.hash for row in task.rows}
+        needed = planned
+        if META_PART in found:
+            hashes, failures = self._looked_at(found[META_PART])
+            if all(hashes.get(image_id) == content for image_id, content in planned.items()):
+                needed = {image_id: content for image_id, content in planned.items() if image_id not in failures}
+            else:
+                del found[META_PART]
+        for part in [part for part in found if part != META_PART and not part.startswith(CAPTIONS_PREFIX)]:
+            table = self._read(found[part], ("image_id", "hash"))
+            rows = dict(zip(table.column("image_id").to_pylist(), table.column("hash").to_pylist(), strict=True))
+            if any(rows.get(image_id) != content for image_id, content in needed.items()):
+                del found[part]
+        return found
+
+    def usable(self, task: SliceTask, meta: Receipt) -> tuple[tuple[SliceRow, ...], tuple[RowFailure, ...]]:
+        """The task's pictures that an adopted `meta` calls fine, with the captions it found, and its failures."""
+        table = self._read(meta, ("image_id", "uri", "captions", "error_code", "error_message"))
+        inside: dict[str, tuple[tuple[str, str], ...]] = {}
+        failures: list[RowFailure] = []
+        for row in table.to_pylist():
+            if row["error_code"] is not None:
+                failures.append(RowFailure(row["image_id"], row["uri"], row["error_code"], row["error_message"] or ""))
+                continue
+            pairs = ((caption["source"], caption["text"]) for caption in row["captions"] or ())
+            inside[row["image_id"]] = tuple(pair for pair in pairs if pair[0] in EMBEDDED_SOURCES)
+        rows = tuple(
+            SliceRow(
+                image_id=row.image_id,
+                hash=row.hash,
+                path=row.path,
+                uri=row.uri,
+                size=row.size,
+                mtime_ns=row.mtime_ns,
+                captions=tuple(dict.fromkeys((*known_captions(row), *inside[row.image_id]))),
+            )
+            for row in task.rows
+            if row.image_id in inside
+        )
+        return rows, tuple(failures)
+
+    def write_outputs(
+        self, task: SliceTask, part: str, rows: Sequence[SliceRow], outputs: Mapping[str, NDArray[np.float16]]
+    ) -> Receipt:
+        """One backbone's outputs for `rows`."""
+        table = outputs_table([row.image_id for row in rows], [row.hash for row in rows], outputs, metadata={"part": part})
+        return self._write(task, part, table)
+
+    def write_captions(
+        self, task: SliceTask, part: str, captions: Sequence[tuple[str, str, str]], vectors: NDArray[np.float32]
+    ) -> Receipt:
+        """(image id, source, text) rows with their vectors."""
+        return self._write(task, part, captions_table(captions, vectors, metadata={"part": part}))
+
+    def write_meta(self, task: SliceTask, pictures: Sequence[PreparedPicture], failures: Sequence[RowFailure]) -> Receipt:
+        """What was found out about each picture of the task, in its order."""
+        fine = {picture.row.image_id: _meta(picture) for picture in pictures}
+        failed = {f.image_id: {"error_code": f.code, "error_message": f.message} for f in failures}
+        rows = [_planned(row) | (fine.get(row.image_id) or failed[row.image_id]) for row in task.rows]
+        return self._write(task, META_PART, meta_table(rows, metadata={"decoder": DECODER_VERSION}))
+
+    def _write(self, task: SliceTask, part: str, table: pa.Table) -> Receipt:
+        started = time.perf_counter()
+        written = write_part(self._area, task.corpus_id, self._name(task, part), part, table)
+        return Receipt(
+            slice_id=task.slice_id,
+            part=part,
+            path=written.path,
+            rows=written.rows,
+            size=written.size,
+            checksum=written.checksum,
+            seconds=time.perf_counter() - started,
+        )
+
+    def _name(self, task: SliceTask, part: str) -> str:
+        """The fingerprint in the file's name: the slice's; for captions, which may change alone, one of their texts as well."""
+        if not part.startswith(CAPTIONS_PREFIX):
+            return task.fingerprint
+        pixels = META_PART in task.parts
+        texts = [
+            (row.image_id, "\n".join(f"{source}\t{text}" for source, text in (known_captions(row) if pixels else row.captions)))
+            for row in task.rows
+        ]
+        return fingerprint(texts, f"{task.fingerprint}{'' if pixels else '+'}")
+
+    def _looked_at(self, meta: Receipt) -> tuple[dict[str, str], set[str]]:
+        table = self._read(meta, ("image_id", "hash", "error_code"))
+        ids = table.column("image_id").to_pylist()
+        hashes = dict(zip(ids, table.column("hash").to_pylist(), strict=True))
+        codes = table.column("error_code").to_pylist()
+        return hashes, {image_id for image_id, code in zip(ids, codes, strict=True) if code is not None}
+
+    def _read(self, receipt: Receipt, columns: Sequence[str]) -> pa.Table:
+        return read_part(self._area, receipt, columns=columns)
+
+
+def known_captions(row: SliceRow) -> tuple[tuple[str, str], ...]:
+    """Captions that do not come from inside the picture's own file."""
+    return tuple(pair for pair in row.captions if pair[0] not in EMBEDDED_SOURCES)
+
+
+def _planned(row: SliceRow) -> dict[str, Any]:
+    return {"image_id": row.image_id, "uri": row.uri, "hash": row.hash, "size": row.size, "mtime_ns": row.mtime_ns}
+
+
+def _meta(picture: PreparedPicture) -> dict[str, Any]:
+    about = picture.metadata
+    return {
+        "width": picture.width,
+        "height": picture.height,
+        "format": picture.format,
+        "taken_at": about.taken_at,
+        "latitude": about.latitude,
+        "longitude": about.longitude,
+        "camera": " ".join(part for part in (about.camera_make, about.camera_model) if part) or None,
+        "captions": [{"source": source, "text": text} for source, text in picture.captions],
+    }

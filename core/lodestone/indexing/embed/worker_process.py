@@ -1,0 +1,112 @@
+"""What does an embedding worker process do? Load the models, embed the slices it is sent, answer each with a receipt.
+
+Run as `python -P -m lodestone.indexing.embed.worker_process HANDLE` by the `processes` executor, HANDLE being the descriptor of a pipe. It
+ends when told to, and at once when the process at the other end is gone: nobody would read what it goes on to do.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import sys
+import threading
+import warnings
+from multiprocessing.connection import Connection
+from typing import TYPE_CHECKING, Any, Final
+
+from lodestone.errors import LodestoneError, RunFailedError
+
+if TYPE_CHECKING:
+    from lodestone.indexing.embed.slice_embedder import EmbedSlice
+    from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
+
+_ABANDONED: Final = 3
+
+
+def serve(channel: Connection) -> None:
+    """Take settings, then tasks, until there is a None; answer each task with its receipt."""
+    inbox: queue.SimpleQueue[SliceTask | None] = queue.SimpleQueue()
+    settings: EmbedSettings = channel.recv()
+    threading.Thread(target=_listen, args=(channel, inbox), name="listen", daemon=True).start()
+    embed, broken = _ready(settings)
+    while (task := inbox.get()) is not None:
+        channel.send(_refused(task, broken) if broken is not None or embed is None else _embedded(embed, task))
+    if embed is not None:
+        embed.close()
+
+
+def _listen(channel: Connection, inbox: queue.SimpleQueue[SliceTask | None]) -> None:
+    try:
+        while (task := channel.recv()) is not None:
+            inbox.put(task)
+    except (EOFError, OSError):
+        os._exit(_ABANDONED)  # the driver is gone: whatever lies on disk by now is adopted by the next run
+    inbox.put(None)
+
+
+def _ready(settings: EmbedSettings) -> tuple[EmbedSlice | None, LodestoneError | None]:
+    from lodestone.indexing.embed.slice_embedder import EmbedSlice
+
+    try:
+        embed = EmbedSlice(settings)
+        embed.warm_up()
+    except LodestoneError as error:  # told with the first receipt: a worker that does not start is started again
+        return None, error
+    return embed, None
+
+
+def _embedded(embed: EmbedSlice, task: SliceTask) -> SliceReceipt:
+    try:
+        return embed(task)
+    except Exception as error:  # noqa: BLE001 - it crosses to the driver, which tries again and then raises it
+        return _refused(
+            task,
+            RunFailedError(
+                f"embedding the slice from {task.rows[0].uri!r} failed: {type(error).__name__}: {error}"
+                if task.rows
+                else f"embedding a slice without pictures failed: {type(error).__name__}: {error}",
+                hint="what is finished is kept; run the same command again",
+            ),
+        )
+
+
+def _refused(task: SliceTask, error: LodestoneError | None) -> SliceReceipt:
+    from lodestone.indexing.tasks import SliceReceipt, this_worker
+
+    return SliceReceipt(task.slice_id, (), error=error, worker=this_worker())
+
+
+class _NoPandas:
+    """Finds no pandas."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+
+
+def _keep_arrow_from_pandas() -> None:
+    """Spare every worker the 0.3 s and 50 MB of pandas, which pyarrow looks for once, at its first array, to no use here."""
+    import pyarrow as pa
+
+    finder: Any = _NoPandas
+    sys.meta_path.insert(0, finder)
+    try:
+        pa.array([""])
+    finally:
+        sys.meta_path.remove(finder)
+
+
+def main(arguments: list[str]) -> int:
+    """The child's side of `ProcessExecutor`."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the driver decides what it means
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in metadata
+    _keep_arrow_from_pandas()
+    with Connection(int(arguments[0])) as channel:
+        serve(channel)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

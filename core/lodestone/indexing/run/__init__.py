@@ -1,0 +1,1 @@
+"""Index runs: scan, embed and synchronise one corpus, resumable at every point."""

@@ -1,0 +1,42 @@
+"""How is a corpus's compaction run? Under the corpus's lock, recorded as a run of its own."""
+
+from __future__ import annotations
+
+from lodestone.catalog.records import RunState
+from lodestone.embeddings.compaction import KIND, CompactionReport, Compactor
+from lodestone.indexing.heartbeat import Heartbeat
+from lodestone.indexing.locking import corpus_lock
+from lodestone.indexing.progress import Progress, ProgressEvent, RunStage, silent
+from lodestone.indexing.sync.collections import SyncResources
+
+
+def compact_corpus(
+    resources: SyncResources, name: str, *, dry_run: bool = False, progress: Progress = silent
+) -> CompactionReport:
+    """Compact the slices of the corpus `name`; see `embeddings.compaction`. The store is not opened.
+
+    Raises:
+        UnknownNameError: there is no such corpus.
+        StoreLockedError: the corpus is being indexed or removed.
+        OutOfSpaceError: no space for the new files; what is finished is kept.
+    """
+    catalog = resources.catalog
+    corpus = catalog.corpus(name)
+
+    def told(done: int, total: int) -> None:
+        progress(ProgressEvent(RunStage.DISCOVER, done=done, total=total, detail=f"compacting {name}"))
+
+    compactor = Compactor(catalog, resources.embeddings, slice_size=resources.settings.index.slice_size, told=told)
+    if dry_run:
+        return compactor.run(corpus.corpus_id, dry_run=True)
+    with corpus_lock(resources.home, corpus, catalog=catalog):
+        run = catalog.start_run(KIND, corpus.corpus_id)
+        try:
+            with Heartbeat(catalog, run.run_id):
+                report = compactor.run(corpus.corpus_id)
+        except BaseException as error:
+            catalog.finish_run(run.run_id, RunState.FAILED, f"{type(error).__name__}: {error}")
+            raise
+        catalog.update_run(run.run_id, stage="done", counts={"replaced": report.replaced, "written": report.written})
+        catalog.finish_run(run.run_id, RunState.DONE)
+    return report

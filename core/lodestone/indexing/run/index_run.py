@@ -1,0 +1,309 @@
+"""How does one index run go? discover -> embed -> load -> verify -> promote, resumable at every point.
+
+Each stage leaves its results in the catalog or on disk as it goes; a run that is killed, cancelled, interrupted or out of space
+is continued by the next run of the same corpus, which does only what is unfinished (`IndexRequest.resume`: without looking for
+files again). Runs of one corpus exclude each other.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Final
+
+from lodestone.catalog.records import Corpus, ImageState, Run, RunState
+from lodestone.embeddings.audit import forget_damaged
+from lodestone.embeddings.slices import remove_leftovers
+from lodestone.errors import EmbeddingsDamagedError, InvalidRequestError, LodestoneError, RunCancelledError, RunFailedError
+from lodestone.indexing.embed.executors import ExecutorFactory, worker_count
+from lodestone.indexing.embed.slice_batches import SliceBatches, SliceBatchLimits
+from lodestone.indexing.embed.slicing import plan_slices
+from lodestone.indexing.faults import Faults
+from lodestone.indexing.heartbeat import Heartbeat
+from lodestone.indexing.locking import corpus_lock
+from lodestone.indexing.progress import Meter, Progress, ProgressEvent, RunStage, silent
+from lodestone.indexing.run.executor_lifecycle import ExecutorLifecycle, IndexResources
+from lodestone.indexing.run.history import KIND, Everything, RunRequestRecord, recall
+from lodestone.indexing.run.report import IndexReport, IndexRequest
+from lodestone.indexing.scan import mounts
+from lodestone.indexing.scan.caption_changes import Recaptioner
+from lodestone.indexing.scan.changes import ChangeFinder
+from lodestone.indexing.scan.mounts import Mounts
+from lodestone.indexing.scan.scan_scopes import Candidate, examine, scopes_of, uris_of
+from lodestone.indexing.scan.scope import ScanScope
+from lodestone.indexing.scan.source_scopes import SourceCandidate
+from lodestone.indexing.sync.catching_up import CatchingUp, SyncCall
+from lodestone.indexing.sync.collections import SyncReport
+from lodestone.indexing.sync.thumbnail_cleanup import discard_thumbnails
+from lodestone.indexing.tasks import SliceParts, this_worker
+from lodestone.sources.captions import CaptionTable
+
+_UNMATCHED_SHOWN: Final = 3
+_HEALINGS: Final = 10  # damaged files that one run makes again while loading
+_log = logging.getLogger(__name__)
+
+
+def index_paths(
+    resources: IndexResources,
+    request: IndexRequest,
+    *,
+    pool: ExecutorFactory | None = None,
+    synchronise: SyncCall | None = None,
+    progress: Progress = silent,
+) -> IndexReport:
+    """Make the pictures below some paths searchable.
+
+    Args:
+        resources: An opened home.
+        request: What to index.
+        pool: Makes the executor where `index.executor` comes to `ray`; None: this machine's processes instead.
+        synchronise: Who brings the collections in line; None: this process.
+        progress: Told of every step.
+
+    Raises:
+        NotFoundError: none of the paths exists.
+        InvalidRequestError: none of the paths holds a picture, or the table of captions cannot be read.
+        StoreLockedError: the corpus is being indexed already, or another process owns the store.
+        OutOfSpaceError: the disk is full; what is finished is kept, and the next run goes on from there.
+        RunCancelledError: somebody cancelled the run.
+        RunFailedError: slices failed again and again. The others are embedded and can be found.
+    """
+    started = time.perf_counter()
+    catalog = resources.catalog
+    left = recall(catalog, request.resume, corpus=request.corpus) if request.resume is not None else RunRequestRecord(request)
+    request = left.request
+    problems: list[LodestoneError] = []
+    candidates: list[Candidate | SourceCandidate] = []
+    table: CaptionTable | None = None
+    if left.discover:
+        candidates, problems = examine(request.paths, follow_symlinks=resources.settings.index.follow_symlinks)
+        if not candidates:
+            raise problems[0] if problems else InvalidRequestError("nothing to index", hint="name a folder with pictures")
+        table = CaptionTable.load(request.captions) if request.captions else None
+    corpus = left.corpus or catalog.ensure_corpus(request.corpus)
+    with corpus_lock(resources.home, corpus, catalog=catalog):
+        catalog.interrupt_runs(KIND, corpus.corpus_id)  # whoever held the lock before is dead
+        remove_leftovers(resources.embeddings, corpus.corpus_id)
+        run = catalog.start_run(KIND, corpus.corpus_id, request=request.as_dict(), worker=this_worker())
+        with Heartbeat(catalog, run.run_id) as heartbeat:
+            catching_up = CatchingUp(resources, run.run_id, synchronise, heartbeat)
+            job = _Job(
+                resources,
+                request,
+                corpus,
+                run,
+                heartbeat.watching(progress),
+                heartbeat,
+                ExecutorLifecycle(resources, pool),
+                catching_up,
+            )
+            try:
+                if left.discover:
+                    catalog.mend_parts(corpus.corpus_id)
+                    job.counts.update(damaged=forget_damaged(catalog, resources.embeddings, corpus.corpus_id))
+                    problems += job.discover(candidates, table)
+                job.embed(planned=left.planned)
+                synced = job.synchronise()
+                job.discard()
+                job.complain()
+            except KeyboardInterrupt:
+                _finish(resources, run, RunState.INTERRUPTED, "interrupted by the user")
+                raise
+            except SystemExit as error:  # a signal
+                _finish(resources, run, RunState.INTERRUPTED, f"stopped with exit code {error.code}")
+                raise
+            except RunCancelledError as error:
+                _finish(resources, run, RunState.CANCELLED, error.message)
+                raise
+            except BaseException as error:
+                _finish(resources, run, RunState.FAILED, f"{type(error).__name__}: {error}")
+                raise
+            finally:
+                job.close()
+        catalog.update_run(run.run_id, stage=RunStage.DONE.value, counts=dict(job.counts))
+        catalog.finish_run(run.run_id, RunState.DONE)
+    report = IndexReport(
+        run_id=run.run_id,
+        corpus=corpus.name,
+        counts=dict(job.counts),
+        images=catalog.count_images(corpus.corpus_id, ImageState.ACTIVE),
+        seconds=time.perf_counter() - started,
+        embed_seconds=job.embed_seconds,
+        executor=job.lifecycle.kind,
+        adopted=job.slice_batches.adopted if job.slice_batches else 0,
+        completed=job.completed,
+        resumed=left.run_id,
+        retries=job.slice_batches.retries if job.slice_batches else 0,
+        deaths=job.slice_batches.deaths if job.slice_batches else 0,
+        problems=tuple(problems),
+        warnings=tuple(job.warnings),
+        sync=synced,
+    )
+    progress(ProgressEvent(RunStage.DONE, done=report.images, total=report.images, failures=job.counts["failed"]))
+    return report
+
+
+@dataclass(slots=True)
+class _Job:
+    resources: IndexResources
+    request: IndexRequest
+    corpus: Corpus
+    run: Run
+    progress: Progress
+    heartbeat: Heartbeat
+    lifecycle: ExecutorLifecycle
+    catching_up: CatchingUp
+    counts: Counter[str] = field(default_factory=Counter)
+    warnings: list[str] = field(default_factory=list)
+    embed_seconds: float = 0.0
+    completed: int = 0
+    slice_batches: SliceBatches | None = None
+    _given_up: dict[str, LodestoneError] = field(default_factory=dict)
+    _left: set[str] = field(default_factory=set)
+    _parts: SliceParts | None = None
+
+    @property
+    def parts(self) -> SliceParts:
+        if self._parts is None:
+            resources = self.resources
+            self._parts = SliceParts.of(resources.backbones(), resources.text_encoder, extra=resources.extra_backbones())
+        return self._parts
+
+    def discover(self, candidates: list[Candidate | SourceCandidate], table: CaptionTable | None) -> list[LodestoneError]:
+        """Returns what is wrong with roots inside the candidates; they keep what was indexed from them."""
+        catalog, index = self.resources.catalog, self.resources.settings.index
+        self._stage(RunStage.DISCOVER)
+        recaptioner = Recaptioner(catalog, self.parts.captions)
+        finder = ChangeFinder(
+            catalog,
+            self.run.run_id,
+            recaptioner,
+            Faults.from_environment(),
+            retry_failed=self.request.retry_failed,
+            follow_symlinks=index.follow_symlinks,
+            mounts=Mounts(self.resources.home.path / mounts.NAME),
+        )
+        meter = Meter(self.progress, RunStage.DISCOVER)
+        scopes: list[ScanScope] = []
+        problems: list[LodestoneError] = []
+        for candidate in candidates:
+            found, wrong = scopes_of(candidate, catalog, self.corpus, follow_symlinks=index.follow_symlinks)
+            scopes += found
+            problems += wrong
+        finder.update(scopes, meter, self.lifecycle.expect)
+        if table is not None:
+            self._apply(table, scopes, recaptioner)
+        self.counts.update(finder.changes.counts)
+        self.warnings += [
+            f"{count:,} pictures are not there, and kept: the disk of {point!r}, on which they lay, is not mounted "
+            f"(if it never will be again, delete its line from {str(finder.mounts.record)!r})"
+            for point, count in finder.changes.away.items()
+        ]
+        self.counts["found"] = meter.done
+        self.counts["recaptioned"] = recaptioner.changed
+        self._left = finder.changes.left
+        for scope in scopes:
+            if scope.is_whole:
+                catalog.set_root(scope.root.root_id, scanned_at=self.run.started_at)
+        return problems
+
+    def _apply(self, table: CaptionTable, scopes: list[ScanScope], recaptioner: Recaptioner) -> None:
+        catalog = self.resources.catalog
+        unique = table.with_unique_names(uris_of(catalog, scopes))
+        for scope in {scope.root.root_id: scope for scope in scopes}.values():
+            living = (i for i in catalog.images_of_root(scope.root.root_id) if i.state is not ImageState.GONE)
+            recaptioner.apply(unique, living)
+        unmatched = table.unmatched(uris_of(catalog, scopes))
+        if unmatched:
+            shown = ", ".join(repr(name) for name in unmatched[:_UNMATCHED_SHOWN])
+            more = f" and {len(unmatched) - _UNMATCHED_SHOWN} more" if len(unmatched) > _UNMATCHED_SHOWN else ""
+            self.warnings.append(f"the table of captions names files that were not found: {shown}{more}")
+
+    def embed(self, *, planned: bool) -> None:
+        """Embed every slice that is unfinished; `planned` says that no picture can be waiting outside of them."""
+        catalog, index = self.resources.catalog, self.resources.settings.index
+        corpus_id = self.corpus.corpus_id
+        if not planned:
+            plan_slices(
+                catalog,
+                corpus_id,
+                size=index.slice_size,
+                workers=worker_count(self.resources.settings),
+                again=Everything() if self.request.retry_failed else (),
+                run_id=self.run.run_id,
+            )
+        slices, rows = catalog.count_unfinished(self.parts.names(), corpus_id)
+        self._stage(RunStage.EMBED)
+        if not slices:
+            return
+        started = time.perf_counter()
+        self.progress(ProgressEvent(RunStage.START))
+        self.slice_batches = SliceBatches(
+            catalog,
+            self.resources.embeddings,
+            corpus_id,
+            self.run.run_id,
+            self.parts,
+            self.heartbeat,
+            self.progress,
+            SliceBatchLimits(index.wave_slices, index.wave_s, index.attempts, index.backoff_s),
+        )
+        try:
+            self.slice_batches.run(self.lifecycle.executor(slices), rows=rows, after_wave=self._between_waves)
+        finally:
+            self.counts["embedded"] += self.slice_batches.embedded
+            self.counts["failed"] += self.slice_batches.failed
+            self.completed += self.slice_batches.completed
+            self._given_up |= self.slice_batches.given_up
+            self.embed_seconds = time.perf_counter() - started
+
+    def _between_waves(self) -> None:
+        self._stage(RunStage.EMBED)
+        self.catching_up.begin()
+
+    def synchronise(self) -> SyncReport | None:
+        """Bring the collections in line, once and for all of this run; what turns out to be damaged is embedded again."""
+        for remaining in reversed(range(_HEALINGS)):
+            try:
+                self._stage(RunStage.LOAD)
+                return self.catching_up.finish(self.progress)
+            except EmbeddingsDamagedError as error:  # its receipt is forgotten by now
+                if not remaining:
+                    raise
+                _log.warning("%s: it is embedded again", error.message)
+                self.counts["damaged"] += 1
+                self.embed(planned=True)
+        return None
+
+    def complain(self) -> None:
+        """Say so if slices failed to the end; everything else is done by now."""
+        given_up = self._given_up
+        if given_up:
+            last = next(iter(given_up.values()))
+            raise RunFailedError(
+                f"{len(given_up)} slices could not be embedded: {last.message}",
+                hint="all others can be found; `lodestone index --resume` tries again; `lodestone runs show` has the tries",
+                slices=sorted(given_up),
+            ) from last
+
+    def discard(self) -> None:
+        """Remove the thumbnails of contents that this run found gone or changed, where no picture has them any more."""
+        resources = self.resources
+        discard_thumbnails(resources.catalog, resources.thumbnails, self._left)
+
+    def close(self) -> None:
+        self.lifecycle.close()
+        self.catching_up.close()
+
+    def _stage(self, stage: RunStage) -> None:
+        self.resources.catalog.update_run(self.run.run_id, stage=stage.value, counts=dict(self.counts))
+
+
+def _finish(resources: IndexResources, run: Run, state: RunState, why: str) -> None:
+    """End the run's row. What ended the run is about to be raised; that the row cannot be written must not hide it."""
+    try:
+        resources.catalog.finish_run(run.run_id, state, why)
+    except LodestoneError as error:
+        _log.warning("the end of run %s could not be recorded: %s", run.run_id, error)

@@ -1,0 +1,124 @@
+"""What does an index run ask for, and what does it answer?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from lodestone.errors import LodestoneError
+from lodestone.files.urls import is_url
+from lodestone.indexing.sync.collections import SyncReport
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRequest:
+    """What to index.
+
+    Attributes:
+        paths: Folders, single files, tables, archives, patterns of these; URLs (as text).
+        corpus: Name that the pictures are indexed under; made when new.
+        captions: Table of captions (see `CaptionTable.load`).
+        retry_failed: Try unchanged pictures again that failed before.
+        resume: Finish what a run of the corpus left instead, as it was asked for: the run's id, or "" for the last one.
+    """
+
+    paths: tuple[Path | str, ...] = ()
+    corpus: str = "default"
+    captions: Path | None = None
+    retry_failed: bool = False
+    resume: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """What a run's row remembers of it, JSON-serialisable. Paths are absolute: it may be asked again from elsewhere."""
+        return {
+            "paths": [_absolute(path) for path in self.paths],
+            "corpus": self.corpus,
+            "captions": None if self.captions is None else _absolute(self.captions),
+            "retry_failed": self.retry_failed,
+        }
+
+    @classmethod
+    def remembered(cls, row: Mapping[str, Any]) -> Self:
+        """The request out of a run's row."""
+        captions = row.get("captions")
+        return cls(
+            paths=tuple(path if is_url(path) else Path(path) for path in row.get("paths", ())),
+            corpus=str(row.get("corpus", "default")),
+            captions=Path(captions) if captions else None,
+            retry_failed=bool(row.get("retry_failed", False)),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """What an index run did.
+
+    Attributes:
+        run_id: Its row in the catalog.
+        corpus: Name of the corpus.
+        counts: Files by what became of them: found, new, changed, moved, touched, back, unchanged, retried, unreadable, gone,
+            recaptioned; embedded (pictures that went through the models), failed (pictures that could not be used).
+        images: Pictures of the corpus that can be found now.
+        seconds: Of the whole run.
+        embed_seconds: Of the embedding stage, start-up of workers included.
+        executor: Who embedded: inline, processes, ray, or none.
+        adopted: Parts that a killed run had left on disk and that were kept.
+        completed: Pictures that it embedded, or whose files a killed run had left complete on disk.
+        resumed: The run that this one finished, "" for none.
+        retries: Slices that were tried again.
+        deaths: Workers that died.
+        problems: Paths that could not be indexed at all; the others were.
+        warnings: Things that the user should know.
+        sync: What happened to the collections; None when the service did it.
+    """
+
+    run_id: str
+    corpus: str
+    counts: Mapping[str, int]
+    images: int
+    seconds: float
+    embed_seconds: float = 0.0
+    executor: str = "none"
+    adopted: int = 0
+    completed: int = 0
+    resumed: str = ""
+    retries: int = 0
+    deaths: int = 0
+    problems: tuple[LodestoneError, ...] = ()
+    warnings: tuple[str, ...] = ()
+    sync: SyncReport | None = field(default=None, repr=False)
+
+    @property
+    def rate(self) -> float:
+        """Pictures embedded a second, over the whole run."""
+        return self.counts.get("embedded", 0) / self.seconds if self.seconds > 0 else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-serialisable."""
+        return {
+            "run_id": self.run_id,
+            "corpus": self.corpus,
+            "images": self.images,
+            "counts": dict(self.counts),
+            "seconds": round(self.seconds, 3),
+            "embed_seconds": round(self.embed_seconds, 3),
+            "images_per_second": round(self.rate, 2),
+            "executor": self.executor,
+            "adopted_parts": self.adopted,
+            "completed": self.completed,
+            "resumed": self.resumed,
+            "retries": self.retries,
+            "worker_deaths": self.deaths,
+            "problems": [{"code": p.code, "message": p.message, "hint": p.hint} for p in self.problems],
+            "warnings": list(self.warnings),
+        }
+
+
+def _absolute(path: Path | str) -> str:
+    if is_url(str(path)):
+        return str(path)
+    # not resolve(): a root that is itself a link keeps its name
+    return os.path.abspath(path)  # noqa: PTH100

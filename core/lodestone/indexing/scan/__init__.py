@@ -1,0 +1,1 @@
+"""Scanning: compare what a source lists with what the catalog knows."""

@@ -1,0 +1,82 @@
+"""Which pictures have other captions than the catalog says? Sidecar files and tables, compared without reading a pixel.
+
+A picture that is embedded and whose captions changed has its slice's captions part declared unfinished: texts alone are
+encoded again. (Captions inside a picture's own file change with its content, so they are read when its pixels are.)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Final
+
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.records import CaptionRecord, ImageRecord
+from lodestone.sources.base import FoundFile
+from lodestone.sources.captions import Caption, CaptionSource, CaptionTable, read_sidecars
+
+_BATCH: Final = 1000
+_SIDECAR_SUFFIX: Final = ".txt"
+
+
+@dataclass(slots=True)
+class Recaptioner:
+    """Brings the catalog's sidecar and table captions up to date.
+
+    Attributes:
+        catalog: Read and written.
+        part: Name of the captions part.
+        changed: Pictures whose captions were changed by this run.
+    """
+
+    catalog: Catalog
+    part: str
+    changed: int = 0
+    _folders: dict[str, bool] = field(default_factory=dict)
+
+    def compare(self, files: Sequence[tuple[ImageRecord, FoundFile]]) -> None:
+        """Compare a batch of files with their sidecars."""
+        found = {image.image_id: self._beside(file) for image, file in files}
+        self._set({image.image_id: image for image, _ in files}, found, CaptionSource.SIDECAR)
+
+    def apply(self, table: CaptionTable, images: Iterable[ImageRecord]) -> None:
+        """Set the captions that the table has for these pictures; the others keep what they had from earlier tables."""
+        remaining = iter(images)
+        while batch := list(islice(remaining, _BATCH)):
+            found = {image.image_id: table.for_uri(image.uri) for image in batch}
+            matched = {image_id: captions for image_id, captions in found.items() if captions}
+            self._set({image.image_id: image for image in batch if image.image_id in matched}, matched, CaptionSource.TABLE)
+
+    def _set(self, images: dict[str, ImageRecord], found: dict[str, tuple[Caption, ...]], source: CaptionSource) -> None:
+        known = self.catalog.captions(images)
+        changed: dict[str, list[CaptionRecord]] = {}
+        for image_id, captions in found.items():
+            before = [record.text for record in known.get(image_id, ()) if record.source == source.value]
+            after = [caption.text for caption in captions]
+            if before != after:
+                changed[image_id] = [CaptionRecord(image_id, source.value, text) for text in after]
+        if not changed:
+            return
+        # first the receipts: killed in between, the next run finds the same difference again
+        for slice_id in {images[image_id].slice_id for image_id in changed} - {None}:
+            self.catalog.forget_receipts(str(slice_id), [self.part])
+        self.catalog.set_captions(changed, sources=[source.value])
+        self.changed += len(changed)
+
+    def _beside(self, file: FoundFile) -> tuple[Caption, ...]:
+        if file.captions is not None:
+            return tuple(Caption(text, CaptionSource.SIDECAR) for text in file.captions)
+        return read_sidecars(file.locator) if self._has_texts(os.path.dirname(file.locator)) else ()  # noqa: PTH120
+
+    def _has_texts(self, folder: str) -> bool:
+        """Whether the folder holds any text file at all: most hold none, and looking for two beside each picture costs more."""
+        if folder not in self._folders:
+            self._folders.clear()  # files come folder by folder: one answer is enough
+            try:
+                with os.scandir(folder) as listing:
+                    self._folders[folder] = any(entry.name.endswith(_SIDECAR_SUFFIX) for entry in listing)
+            except OSError:
+                self._folders[folder] = True  # cannot be listed: ask for each file
+        return self._folders[folder]

@@ -1,0 +1,344 @@
+"""What changed below a folder since the catalog last looked, and what becomes of each file's picture?
+
+Files with the size and time of an embedded picture are left alone; others are hashed. The same content at the same place only
+gets its new time; content that a vanished picture had is that picture, moved: it keeps its id; so does one that changed places
+with others (exchanges.py); any other content makes the picture pending again. New files get ids. All decisions are written to
+the catalog batch by batch, so a killed run loses nothing but its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.records import Failure, ImageRecord, ImageState, Root
+from lodestone.errors import ImageError, LodestoneError, ManifestChangedError, SourceError
+from lodestone.indexing.faults import Faults
+from lodestone.indexing.progress import Meter
+from lodestone.indexing.run.history import cut_short_since
+from lodestone.indexing.scan.caption_changes import Recaptioner
+from lodestone.indexing.scan.listing import Survey
+from lodestone.indexing.scan.mounts import Mounts, vanished
+from lodestone.indexing.scan.move_detection import ChangedFile, Exchanges, edited_picture, likeliest, moved_over, put, revived
+from lodestone.indexing.scan.scan_scopes import distinct
+from lodestone.indexing.scan.scope import ScanScope
+from lodestone.indexing.scan.tally import Changes, all_denied
+from lodestone.sources.base import FoundFile, Inode, UnreadablePath
+from lodestone.sources.folders import discover
+from lodestone.sources.reading import Reader
+from lodestone.sources.uris import path_of, relative_path_of, uri_of
+
+BATCH: Final = 1000  # files that are compared with the catalog at a time
+
+
+@dataclass(slots=True)
+class ChangeFinder:
+    """Brings the catalog's pictures of a scope in line with the disk.
+
+    Attributes:
+        catalog: Read and written.
+        run_id: Named in failure rows.
+        recaptioner: Compares captions beside the pictures with the catalog's.
+        faults: Testing aid.
+        retry_failed: Also try pictures again that failed and have not changed.
+        follow_symlinks: As in `discover`.
+        threads: Files hashed at once.
+        reader: Asks object stores.
+        mounts: Disks that were seen inside directories.
+    """
+
+    catalog: Catalog
+    run_id: str
+    recaptioner: Recaptioner
+    faults: Faults
+    retry_failed: bool = False
+    follow_symlinks: bool = True
+    threads: int = 2
+    reader: Reader = field(default_factory=Reader)
+    mounts: Mounts = field(default_factory=Mounts)
+    changes: Changes = field(default_factory=Changes)
+    _denied: int = 0
+    _readable: int = 0
+    _exchanges: Exchanges = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._exchanges = Exchanges(self.catalog, since=cut_short_since(self.catalog, self.run_id))
+
+    def update(self, scopes: Sequence[ScanScope], meter: Meter, expect: Callable[[int], None]) -> None:
+        """Bring the catalog in line with all scopes of a run: list them, mark what vanished, enter what is there.
+
+        Where a listing breaks off, what was listed is entered and nothing of that scope is called gone.
+
+        Args:
+            scopes: Parts of roots; of those that overlap, the outer ones are looked at.
+            meter: Told of every batch.
+            expect: Told after every batch how many pictures of this run will have to be embedded.
+
+        Raises:
+            SourceError: a source cannot be listed to its end, or every read of one is denied.
+            ManifestChangedError: a table or archive changed while it was read.
+        """
+        scopes = distinct(scopes)
+        broken: list[LodestoneError] = []
+        with ExitStack() as stack:
+            surveys: list[tuple[ScanScope, Survey, bool]] = []
+            for scope in scopes:
+                survey = stack.enter_context(Survey())
+                whole = True
+                try:
+                    around = next((other.path for other in scopes if scope.path in other.others), Path(scope.root.path))
+                    survey.take(self.walk(scope, around=around), scope.uri, step=lambda _: meter.add(0))
+                except (SourceError, ManifestChangedError) as error:
+                    broken.append(error)
+                    whole = False
+                surveys.append((scope, survey, whole))
+            for scope, survey, whole in surveys:
+                if whole:
+                    self.bury(scope, survey)
+            for scope, survey, _ in surveys:
+                self._denied = self._readable = 0
+                self.scan(scope, survey, meter, expect)
+                if self._denied and not self._readable:
+                    broken.append(all_denied(scope, self._denied))
+        if self._exchanges.waiting:
+            self._exchange(scopes[0].root.corpus_id)
+            expect(self._expected())
+        for scope in (scope for scope, _, whole in surveys if whole):  # last: what a killed run left is looked at again
+            meter.add(self._settle(scope))
+        if broken:
+            raise broken[0]
+
+    def scan(self, scope: ScanScope, survey: Survey, meter: Meter, expect: Callable[[int], None]) -> None:
+        """Enter the scope's files in the catalog, after `bury` of all the run's scopes: so moved files are recognised."""
+        for batch in survey.batches(BATCH):
+            failures = self._enter(scope, batch)
+            self.faults.reach("discovering")
+            meter.add(len(batch), failures=failures)
+            expect(self._expected())
+
+    def _expected(self) -> int:
+        return sum(self.changes.counts[kind] for kind in ("new", "changed", "retried")) + len(self._exchanges.waiting)
+
+    def walk(self, scope: ScanScope, *, around: Path) -> Iterator[FoundFile]:
+        """The scope's files; folders that cannot be read become failure rows. `around` is the directory that it lies in."""
+        if scope.vanished:
+            return iter(())
+        if scope.source is not None:
+            return scope.source.items(
+                lambda found: self._fail(scope.root, found.uri, found.code, found.message), reread=self.retry_failed
+            )
+
+        def report(unreadable: UnreadablePath) -> None:
+            relative = relative_path_of(unreadable.uri)
+            uri = uri_of(f"{scope.prefix}/{relative}" if scope.prefix else relative)
+            self._fail(scope.root, uri, "unreadable", unreadable.message)
+
+        skip = [inode for other in scope.others if (inode := _inode(other)) is not None]
+        found = discover(scope.path, follow_symlinks=self.follow_symlinks, on_unreadable=report, skip=skip)
+        return self.mounts.watching(found, scope.path, around=around)
+
+    def bury(self, scope: ScanScope, survey: Survey) -> None:
+        """Mark the scope's pictures that vanished, or that belong to another root by now."""
+        if scope.is_file:
+            return
+        images = self.catalog.images_of_root(scope.root.root_id)
+        while batch := list(islice(images, BATCH)):
+            covered = [image for image in batch if image.state is not ImageState.GONE and scope.covers(image.uri)]
+            seen = survey.saw([image.uri for image in covered])
+            unseen = [image for image, listed in zip(covered, seen, strict=True) if not listed]
+            self._bury_some(scope, [image for image in unseen if self._is_gone(scope, image.uri)])
+
+    def _is_gone(self, scope: ScanScope, uri: str) -> bool:
+        """Whether a picture that was not listed is not there. On disk it may be hidden behind a folder that cannot be read."""
+        if scope.source is not None:
+            return not scope.source.settled.keeps(uri)
+        path = path_of(Path(scope.root.path), uri)
+        if scope.leaves(path):
+            return True
+        if not vanished(path):
+            return False
+        if (point := self.mounts.missing(path)) is not None:
+            self.changes.away[point] += 1
+            self.changes.counts["away"] += 1
+            return False
+        return True
+
+    def _settle(self, scope: ScanScope) -> int:
+        """Remember the archives and tables that were listed completely, forget those that are gone.
+
+        Returns how many pictures are in those that were not listed again.
+        """
+        source, root_id = scope.source, scope.root.root_id
+        if source is None:
+            return 0
+        settled = source.settled
+        self.catalog.put_containers([replace(container, root_id=root_id) for container in settled.listed])
+        self.catalog.remove_containers(root_id, source.vanished_containers(self.catalog.containers(root_id)))
+        unchanged = sum(container.items for container in settled.unchanged)
+        self.changes.counts["unchanged"] += unchanged
+        return unchanged
+
+    def _bury_some(self, scope: ScanScope, gone: Sequence[ImageRecord]) -> None:
+        if not gone:
+            return
+        self.catalog.mark_gone([image.image_id for image in gone])
+        self._exchanges.vanished(image.image_id for image in gone)
+        self.catalog.clear_failures(scope.root.root_id, [image.uri for image in gone])
+        self.changes.counts["gone"] += len(gone)
+        self.changes.left.update(image.hash for image in gone)
+
+    def _enter(self, scope: ScanScope, batch: Sequence[FoundFile]) -> int:
+        uris = [scope.uri(found) for found in batch]
+        known = self.catalog.images_by_uri(scope.root.root_id, uris)
+        updates: dict[str, ImageRecord] = {}
+        to_hash: list[tuple[str, FoundFile]] = []
+        for uri, found in zip(uris, batch, strict=True):
+            image = known.get(uri)
+            if image is None or image.state is ImageState.GONE or not _same_stat(image, found):
+                to_hash.append((uri, found))
+            elif image.state is ImageState.FAILED and self.retry_failed:
+                updates[image.image_id] = replace(image, state=ImageState.PENDING, slice_id=None)
+                self.changes.fresh.add(image.image_id)
+                self.changes.counts["retried"] += 1
+            else:
+                self.changes.counts["unchanged"] += 1
+        self._readable += len(batch) - len(to_hash)
+        hashed: list[tuple[str, FoundFile, str]] = []
+        failed = 0
+        hashes = self.reader.identify([found for _, found in to_hash], threads=self.threads) if to_hash else iter(())
+        for (uri, found), result in zip(to_hash, hashes, strict=True):
+            if isinstance(result, ImageError):
+                failed += 1
+                self._denied += result.details.get("reason") == "denied"
+                self.changes.counts["unreadable"] += 1
+                self._fail(scope.root, uri, str(result.details.get("reason", result.code)), result.message, known.get(uri))
+            else:
+                self._readable += 1
+                hashed.append((uri, found, result))
+        waited = len(self._exchanges.waiting)
+        new = self._decide(scope, hashed, known, updates)
+        before = {image.image_id: image.hash for image in known.values()}
+        edited = [i for i, new in updates.items() if before.get(i, new.hash) != new.hash]
+        self.catalog.update_images(list(updates.values()), edited=edited)
+        self.catalog.add_images(new)
+        living = {image.uri: image for image in (*known.values(), *updates.values(), *new)}
+        waiting = {one.uri for one in self._exchanges.waiting[waited:]}
+        self.recaptioner.compare(
+            [(living[uri], found) for uri, found in zip(uris, batch, strict=True) if uri in living and uri not in waiting]
+        )
+        return failed
+
+    def _decide(
+        self,
+        scope: ScanScope,
+        hashed: Sequence[tuple[str, FoundFile, str]],
+        known: dict[str, ImageRecord],
+        updates: dict[str, ImageRecord],
+    ) -> list[ImageRecord]:
+        """Fill `updates` with known pictures' new rows; returns the rows of new ones."""
+        root, counts = scope.root, self.changes.counts
+        unknown = [h for uri, _, h in hashed if uri not in known or known[uri].state is ImageState.GONE]
+        movable = self.catalog.gone_by_hash(root.corpus_id, unknown) if unknown else {}
+        just_gone = self._exchanges.just_gone(root.corpus_id, movable) if movable else {}
+        fresh: list[tuple[str, FoundFile, str]] = []
+        for uri, found, content in hashed:
+            image = known.get(uri)
+            if image is not None and image.hash == content:
+                if image.image_id in updates:  # it moved elsewhere a moment ago, and a copy stands in its old place
+                    fresh.append((uri, found, content))
+                    continue
+                kept = replace(image, size=found.size, mtime_ns=found.mtime_ns, position=found.position)
+                candidate = moved_over(image, just_gone.get(content, ()), updates, found)
+                if candidate is not None:
+                    counts["moved"] += 1
+                    updates[candidate.image_id] = put(candidate, root.root_id, uri, found)
+                    continue
+                if image.state is ImageState.GONE:
+                    counts["back"] += 1
+                    kept = revived(kept)
+                else:
+                    counts["touched"] += 1
+                updates[image.image_id] = kept
+                continue
+            if image is not None and image.state is not ImageState.GONE:
+                self._alter(ChangedFile(root, uri, found, content, image), updates)
+                continue
+            candidates = [c for c in movable.get(content, ()) if c.image_id not in updates]
+            if (candidate := likeliest(candidates, uri, found)) is not None:
+                counts["moved"] += 1
+                updates[candidate.image_id] = put(candidate, root.root_id, uri, found)
+            elif image is not None and image.image_id not in updates:  # other content where a vanished picture was
+                self._alter(ChangedFile(root, uri, found, content, image), updates)
+            else:
+                fresh.append((uri, found, content))
+        return self._mint(root, fresh)
+
+    def _alter(self, here: ChangedFile, updates: dict[str, ImageRecord]) -> None:
+        """Let a file wait that has other content than its picture; where too many do, the picture was edited."""
+        if not self._exchanges.take(here):
+            self.changes.counts["changed"] += 1
+            self.changes.left.add(here.image.hash)
+            updates[here.image.image_id] = edited_picture(here.image, here.found, here.content)
+
+    def _mint(self, root: Root, fresh: Sequence[tuple[str, FoundFile, str]]) -> list[ImageRecord]:
+        """Rows for files that no picture is known of."""
+        self.changes.counts["new"] += len(fresh)
+        minted = self.catalog.mint_image_ids(root.corpus_id, root.name, [uri for uri, _, _ in fresh])
+        self._exchanges.entered(minted.values())
+        return [
+            ImageRecord(
+                image_id=minted[uri],
+                corpus_id=root.corpus_id,
+                root_id=root.root_id,
+                uri=uri,
+                hash=content,
+                size=found.size,
+                mtime_ns=found.mtime_ns,
+                state=ImageState.PENDING,
+                position=found.position,
+            )
+            for uri, found, content in fresh
+        ]
+
+    def _exchange(self, corpus_id: str) -> None:
+        """Write what became of the files whose content is another one."""
+        done = self._exchanges.settle(corpus_id)
+        counts = self.changes.counts
+        self.catalog.update_images(done.updates, gone=[image.image_id for image in done.lost], edited=done.edited)
+        files = list(done.files)
+        for root in {here.root.root_id: here.root for here in done.fresh}.values():
+            fresh = {here.uri: (here.uri, here.found, here.content) for here in done.fresh if here.root.root_id == root.root_id}
+            made = self._mint(root, list(fresh.values()))
+            self.catalog.add_images(made)
+            files += [(image, fresh[image.uri][1]) for image in made]
+        for start in range(0, len(files), BATCH):
+            self.recaptioner.compare(files[start : start + BATCH])
+        counts["moved"] += done.moved
+        counts["changed"] += len(done.edited)
+        counts["new"] -= done.unmade
+        counts["unchanged"] -= done.recognised
+        counts["gone"] += len(done.lost) - done.unmade - done.recognised
+        self.changes.left.update(done.left)
+
+    def _fail(self, root: Root, uri: str, code: str, message: str, image: ImageRecord | None = None) -> None:
+        self.catalog.add_failures(
+            [Failure(self.run_id, root.root_id, uri, code, message, image_id=image.image_id if image else None)]
+        )
+        self.changes.counts["failures"] += 1
+
+
+def _same_stat(image: ImageRecord, found: FoundFile) -> bool:
+    return image.size == found.size and image.mtime_ns == found.mtime_ns
+
+
+def _inode(path: Path) -> Inode | None:
+    try:
+        status = path.stat()
+    except OSError:  # nothing there that a walk could meet
+        return None
+    return status.st_dev, status.st_ino

@@ -1,0 +1,230 @@
+"""Which root does a path that is to be indexed belong to?
+
+A folder becomes a root, unless it lies inside a root of the corpus already: then only that part of the root is looked at. A
+single file belongs to the root that holds it, else to its folder. Roots of the corpus that lie inside the folder keep their
+pictures: they are looked at in the same run, each as a scope of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.records import Corpus, Root
+from lodestone.errors import ImageError, InvalidRequestError, LodestoneError, NotFoundError
+from lodestone.files.filesystems import FileSystems
+from lodestone.imaging.failures import unreadable
+from lodestone.imaging.sniff import HEAD_BYTES
+from lodestone.indexing.scan.scope import ScanScope
+from lodestone.indexing.scan.source_scopes import SourceCandidate, require_pictures
+from lodestone.sources.folders import discover, is_picture_name
+from lodestone.sources.locate import Named, locate, together
+from lodestone.sources.locators import FOLDER
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A path with at least one picture file below it. The root is made only when it is really indexed."""
+
+    path: Path
+    is_file: bool
+
+    @property
+    def folder(self) -> Path:
+        """The root that it would be."""
+        return self.path.parent if self.is_file else self.path
+
+    def scope(self, catalog: Catalog, corpus: Corpus) -> ScanScope:
+        """The part of a root that this is; makes the root where there is none."""
+        folders = [root for root in catalog.roots(corpus.corpus_id) if root.kind == FOLDER]
+        path = self._known_path(folders)
+        root = _holder(folders, path) or catalog.ensure_root(corpus.corpus_id, str(self.folder))
+        prefix = os.path.relpath(path, root.path)
+        return ScanScope(
+            root,
+            path,
+            prefix="" if prefix == os.curdir else prefix,
+            is_file=self.is_file,
+            others=() if self.is_file else tuple(Path(r.path) for r in _roots_inside(catalog, corpus.corpus_id, path)),
+        )
+
+    def _known_path(self, roots: Sequence[Root]) -> Path:
+        """The path by which a root leads there, where another one was given: no picture is indexed twice."""
+        if _holder(roots, self.path) is not None:
+            return self.path
+        real = Path(os.path.realpath(self.folder))
+        for root in sorted(roots, key=lambda root: -len(root.path)):
+            there = Path(os.path.realpath(root.path))
+            if there == real or there in real.parents:
+                inside = Path(root.path) / real.relative_to(there)
+                return inside / self.path.name if self.is_file else inside
+        return self.path
+
+
+def examine(
+    paths: Sequence[Path | str], *, follow_symlinks: bool
+) -> tuple[list[Candidate | SourceCandidate], list[LodestoneError]]:
+    """Split paths, URLs and patterns into those that hold pictures, outer folders first, and what is wrong with the others.
+
+    Nothing is changed: a folder that is empty today (an unmounted disk, say) does not cost what was indexed from it.
+    """
+    folders: list[Path] = []
+    named: list[Named] = []
+    problems: list[LodestoneError] = []
+    filesystems = FileSystems()
+    for path in paths:
+        try:
+            found = locate(path, filesystems=filesystems)
+        except LodestoneError as error:
+            problems.append(error)
+            continue
+        if found.kind == FOLDER:
+            folders.append(Path(found.base))
+        else:
+            named.append(found)
+    candidates, wrong = _examine_folders(folders, follow_symlinks=follow_symlinks)
+    others: list[SourceCandidate] = []
+    for one in together(named):
+        try:
+            require_pictures(one, filesystems)
+        except LodestoneError as error:
+            problems.append(error)
+        else:
+            others.append(SourceCandidate(one, filesystems))
+    return [*candidates, *others], [*problems, *wrong]
+
+
+def scopes_of(
+    candidate: Candidate | SourceCandidate, catalog: Catalog, corpus: Corpus, *, follow_symlinks: bool
+) -> tuple[list[ScanScope], list[LodestoneError]]:
+    """The parts of roots that a candidate is, roots inside it included, and what is wrong with those that are left."""
+    if isinstance(candidate, SourceCandidate):
+        return candidate.scopes(catalog, corpus), []
+    scope = candidate.scope(catalog, corpus)
+    inner, wrong = inner_scopes(catalog, scope, follow_symlinks=follow_symlinks)
+    return [scope, *inner], wrong
+
+
+def distinct(scopes: Sequence[ScanScope]) -> list[ScanScope]:
+    """The scopes without those that others hold: several paths (links, say) may lead to one part of a root.
+
+    Each file is then looked at once, as all that a run decides takes for granted.
+    """
+    kept: list[ScanScope] = []
+    for scope in scopes:
+        if not any(_holds(other, scope) for other in kept):
+            kept = [*(other for other in kept if not _holds(scope, other)), scope]
+    return kept
+
+
+def _examine_folders(paths: Sequence[Path], *, follow_symlinks: bool) -> tuple[list[Candidate], list[LodestoneError]]:
+    candidates: list[Candidate] = []
+    problems: list[LodestoneError] = []
+    absolute = {Path(os.path.abspath(path)) for path in paths}  # noqa: PTH100 - not resolve(): a linked root keeps its name
+    for path in sorted(absolute, key=lambda path: (len(path.parts), str(path))):
+        try:
+            _require_pictures(path, follow_symlinks=follow_symlinks)
+        except LodestoneError as error:
+            problems.append(error)
+            continue
+        if any(_is_inside(path, outer.path) for outer in candidates if not outer.is_file):
+            continue  # covered already
+        candidate = Candidate(path, is_file=path.is_file())
+        if not _is_text(str(candidate.folder)):
+            problems.append(
+                InvalidRequestError(
+                    f"the name of the folder {str(candidate.folder)!r} is not valid UTF-8",
+                    hint="index the folder around it: names inside a root may be anything",
+                )
+            )
+            continue
+        candidates.append(candidate)
+    return candidates, problems
+
+
+def inner_scopes(catalog: Catalog, scope: ScanScope, *, follow_symlinks: bool) -> tuple[list[ScanScope], list[LodestoneError]]:
+    """The roots of the same corpus that lie inside a scope, and what is wrong with those that are left as they were."""
+    found: list[ScanScope] = []
+    problems: list[LodestoneError] = []
+    roots = {Path(root.path): root for root in catalog.roots(scope.root.corpus_id)}
+    for path in scope.others:
+        root = roots[path]
+        others = tuple(other for other in scope.others if path in other.parents)
+        try:
+            _require_pictures(path, follow_symlinks=follow_symlinks)
+        except NotFoundError:
+            found.append(
+                ScanScope(root, path, others=others, vanished=True)
+            )  # the folder around it is there: this one is deleted
+        except LodestoneError as error:
+            problems.append(error)
+        else:
+            found.append(ScanScope(root, path, others=others))
+    return found, problems
+
+
+def _require_pictures(path: Path, *, follow_symlinks: bool) -> None:
+    first = next(iter(discover(path, follow_symlinks=follow_symlinks)), None)
+    if first is None:
+        raise InvalidRequestError(
+            f"nothing to index: there are no pictures below {str(path)!r}",
+            hint="give a folder with pictures; what was indexed from there before is kept",
+            path=str(path),
+        )
+    if first.path == path and not is_picture_name(path.name):  # a file that was named itself: its extension says nothing
+        _require_picture(path)
+
+
+def _require_picture(path: Path) -> None:
+    from lodestone.imaging.decode import supported_format
+
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD_BYTES)
+    except OSError as error:
+        raise unreadable(error) from error
+    try:
+        supported_format(head)
+    except ImageError as error:
+        hint = "give a picture file, or a folder with pictures"
+        raise ImageError(f"cannot index {str(path)!r}: {error.message}", hint=hint, **error.details) from error
+
+
+def _roots_inside(catalog: Catalog, corpus_id: str, path: Path) -> list[Root]:
+    return [root for root in catalog.roots(corpus_id) if root.kind == FOLDER and _is_inside(Path(root.path), path)]
+
+
+def _holds(outer: ScanScope, inner: ScanScope) -> bool:
+    """Whether one scope of a folder on disk is another one, or around it."""
+    if outer.root.root_id != inner.root.root_id or outer.source is not None or inner.source is not None:
+        return False
+    if outer.is_file or outer.prefix == inner.prefix:
+        return (outer.is_file, outer.prefix) == (inner.is_file, inner.prefix)
+    return not outer.prefix or inner.prefix.startswith(outer.prefix + os.sep)
+
+
+def _holder(roots: Sequence[Root], path: Path) -> Root | None:
+    holders = [root for root in roots if path == Path(root.path) or _is_inside(path, Path(root.path))]
+    return max(holders, key=lambda root: len(root.path), default=None)
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:  # surrogates: bytes that are not UTF-8, and the catalog holds text
+        return False
+    return True
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    return folder in path.parents
+
+
+def uris_of(catalog: Catalog, scopes: Sequence[ScanScope]) -> Iterator[str]:
+    """Uris of all pictures of the scopes' roots."""
+    for root_id in dict.fromkeys(scope.root.root_id for scope in scopes):
+        for image in catalog.images_of_root(root_id):
+            yield image.uri

@@ -1,0 +1,102 @@
+"""Which root does a bucket's prefix, a table or an archive that is to be indexed belong to, and what lists it?
+
+As with folders: it becomes a root, unless it lies inside one of the same kind; roots of the same kind that lie inside a prefix
+keep their pictures and are looked at in the same run. Archives (and tables) of one folder share a root, however many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.records import Corpus, Root
+from lodestone.errors import InvalidRequestError, SourceError
+from lodestone.files.filesystems import FileSystems
+from lodestone.files.urls import Url, is_url
+from lodestone.indexing.scan.scope import ScanScope
+from lodestone.sources.base import UnreadablePath
+from lodestone.sources.containers import ContainerSource
+from lodestone.sources.locate import Named, source_of
+from lodestone.sources.locators import OBJECT, base_of
+from lodestone.sources.objects import ObjectSource
+from lodestone.sources.patterns import Pattern
+
+
+@dataclass(frozen=True, slots=True)
+class SourceCandidate:
+    """Something that is no folder on disk and has at least one picture. The root is made only when it is really indexed."""
+
+    named: Named
+    filesystems: FileSystems = field(default_factory=FileSystems, repr=False)
+
+    def scopes(self, catalog: Catalog, corpus: Corpus) -> list[ScanScope]:
+        """The parts of roots that this is; makes the root where there is none."""
+        same = [root for root in catalog.roots(corpus.corpus_id) if root.kind == self.named.kind]
+        holder = max(
+            (root for root in same if below(self.named.base, base_of(root)) is not None),
+            key=lambda root: len(base_of(root)),
+            default=None,
+        )
+        root = holder or catalog.ensure_root(corpus.corpus_id, self.named.root_path, kind=self.named.kind)
+        prefix = below(self.named.base, base_of(root)) or ""
+        if self.named.kind != OBJECT:
+            return [self._of_containers(catalog, root, prefix)]
+        inner = [other for other in same if other != root and below(base_of(other), self.named.base)]
+        scopes = [self._of_objects(root, prefix, self.named.pattern, inner)]
+        if not self.named.names:
+            scopes += [self._of_objects(one, "", Pattern(""), [o for o in inner if o != one]) for one in inner]
+        return scopes
+
+    def _of_objects(self, root: Root, prefix: str, pattern: Pattern, inner: Sequence[Root]) -> ScanScope:
+        base = base_of(root)
+        others = [found for other in inner if (found := below(base_of(other), base))]
+        if pattern.text and prefix:
+            pattern = replace(pattern, text="\n".join(f"{prefix}/{line}" for line in pattern.text.split("\n")))
+        source = ObjectSource(Url.stored(base), self.filesystems, prefix=prefix, pattern=pattern, others=others)
+        return ScanScope(root, Path(), prefix=prefix or pattern.text, source=source)
+
+    def _of_containers(self, catalog: Catalog, root: Root, prefix: str) -> ScanScope:
+        text = self.named.names
+        if prefix:
+            text = "\n".join(f"{prefix}/{line}" for line in (text or "**").split("\n"))
+        pattern = Pattern(text, literal=self.named.literal)
+        source = ContainerSource(
+            base_of(root), root.kind, self.filesystems, pattern=pattern, known=catalog.containers(root.root_id)
+        )
+        return ScanScope(root, Path(), prefix=text, source=source)
+
+
+def require_pictures(named: Named, filesystems: FileSystems) -> None:
+    """Return at the first picture.
+
+    Raises:
+        SourceError: it cannot be listed or read.
+        InvalidRequestError: there is no picture.
+    """
+    troubles: list[UnreadablePath] = []
+    if next(iter(source_of(named, filesystems).items(troubles.append)), None) is not None:
+        return
+    shown = Url.stored(named.base).shown if is_url(named.base) else repr(named.base)
+    which = f"{shown}, {named.names.splitlines()[0]}" if named.names else shown
+    if troubles:
+        first = troubles[0]
+        raise SourceError(f"no picture of {which} can be read: {first.message}", hint="see docs/sources.md", reason=first.code)
+    raise InvalidRequestError(
+        f"nothing to index: there are no pictures in {which}",
+        hint="give a prefix, a table or an archive with pictures; what was indexed from there before is kept",
+        path=which,
+    )
+
+
+def below(place: str, around: str) -> str | None:
+    """A folder or prefix relative to another, "" for itself; None where it lies elsewhere."""
+    if is_url(place) != is_url(around):
+        return None
+    if is_url(place):
+        return Url.stored(place).below(Url.stored(around))
+    inner, outer = Path(place), Path(around)
+    if inner == outer:
+        return ""
+    return inner.relative_to(outer).as_posix() if outer in inner.parents else None

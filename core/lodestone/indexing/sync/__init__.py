@@ -1,0 +1,1 @@
+"""Synchronising: bring the vector collections in line with catalog and Parquet files."""

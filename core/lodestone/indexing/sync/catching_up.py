@@ -1,0 +1,91 @@
+"""How do a run's pictures become searchable while it still embeds others? The collections catch up in a thread."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol
+
+from lodestone.errors import LodestoneError, RunCancelledError
+from lodestone.indexing.progress import Progress, silent
+from lodestone.indexing.sync.collections import SyncReport, SyncResources, sync
+
+if TYPE_CHECKING:
+    from lodestone.indexing.heartbeat import Heartbeat
+
+_log = logging.getLogger(__name__)
+
+
+class SyncCall(Protocol):
+    """Brings the collections in line for a run, here or in the service."""
+
+    def __call__(self, run_id: str, progress: Progress, /, *, build: bool = True) -> SyncReport | None:
+        """See `sync`; None when somebody else did it."""
+
+
+class CatchingUp:
+    """Brings the collections in line for one run.
+
+    Args:
+        resources: The opened home.
+        run_id: The run.
+        through: Who does it; None: this process.
+        pulse: Looked at by what goes on in the background.
+    """
+
+    def __init__(self, resources: SyncResources, run_id: str, through: SyncCall | None, heartbeat: Heartbeat) -> None:
+        self._resources = resources
+        self._run_id = run_id
+        self._through = through
+        self._heartbeat = heartbeat
+        self._pool: ThreadPoolExecutor | None = None
+        self._going_on: Future[SyncReport | None] | None = None
+
+    def begin(self) -> None:
+        """Have what is embedded so far loaded in the background, without graphs: more is on its way.
+
+        Left out while the last time still goes on, and where it would switch a space to a new version before everything is
+        embedded in that.
+
+        Raises:
+            LodestoneError: what the last time failed with.
+        """
+        if (self._going_on is not None and not self._going_on.done()) or self._would_switch():
+            return
+        self._wait()
+        self._pool = self._pool or ThreadPoolExecutor(1, thread_name_prefix="sync")
+        self._going_on = self._pool.submit(self._sync, self._heartbeat.watching(silent), build=False)
+
+    def finish(self, progress: Progress) -> SyncReport | None:
+        """Bring everything in line, now; None when somebody else did it."""
+        self._wait()
+        return self._sync(progress, build=True)
+
+    def close(self) -> None:
+        """Have what goes on in the background stop where it can. Idempotent."""
+        if self._pool is not None:
+            self._heartbeat.abandon()
+            self._pool.shutdown(wait=True)
+            self._pool = None
+        try:
+            self._wait()
+        except RunCancelledError:
+            return
+        except LodestoneError as error:  # the run ends with an error of its own, which comes first
+            _log.warning("loading vectors during run %s failed: %s", self._run_id, error)
+
+    def _sync(self, progress: Progress, *, build: bool) -> SyncReport | None:
+        if self._through is not None:
+            return self._through(self._run_id, progress, build=build)
+        return sync(self._resources, progress=progress, build=build)
+
+    def _would_switch(self) -> bool:
+        served = self._through is not None and self._resources.settings.store.kind == "edge"  # the service has the store
+        aliases = self._resources.catalog.alias_table().all() if served else self._resources.store.aliases()
+        wanted = {name: projection.collection for name, projection in self._resources.projections().items()}
+        return any(aliases.get(name, collection) != collection for name, collection in wanted.items())
+
+    def _wait(self) -> None:
+        if self._going_on is not None:
+            going_on, self._going_on = self._going_on, None
+            going_on.result()

@@ -1,0 +1,269 @@
+"""How do the vector collections come in line with catalog and Parquet files?
+
+create -> delete what is gone -> load -> verify -> build -> promote, for every space and for the captions, then the tags, in any
+state that a killed run, a retrained projection or a lost store left behind. Nothing here runs a model or reads a picture:
+vectors are projected from the stored outputs. Doing it twice changes nothing. Run by whoever owns the store: the index command,
+or the service.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Final, Protocol
+
+from lodestone.errors import EmbeddingsDamagedError
+from lodestone.home.space_definitions import BRIDGE
+from lodestone.home.space_standby import retained_collections
+from lodestone.indexing.faults import Faults
+from lodestone.indexing.progress import Meter, Progress, ProgressEvent, RunStage, silent
+from lodestone.indexing.resources import StoredHome
+from lodestone.indexing.sync.loading import load
+from lodestone.indexing.sync.targets import CaptionTarget, SpaceTarget, Target
+from lodestone.indexing.sync.verify import delete_orphan_points, verify
+from lodestone.indexing.tasks import SliceParts
+from lodestone.tags.delivery import deliver
+
+if TYPE_CHECKING:
+    from lodestone.backbones.base import Backbone
+    from lodestone.catalog.catalog import Catalog
+    from lodestone.config.profiles import Profile
+    from lodestone.config.store import StoreSettings
+    from lodestone.errors import StoreError
+    from lodestone.spaces.base import Projection
+    from lodestone.store.base import VectorStore
+    from lodestone.text_encoders.base import TextEncoder
+
+_log = logging.getLogger(__name__)
+_UNINDEXED_SHARE: Final = 0.2  # a graph is made again when more of the points than this lie outside it
+_DELETE_BATCH: Final = 1000
+_ROUNDS: Final = 10  # of catching up with other runs; each is as long as what they recorded during the last
+
+
+class SyncResources(StoredHome, Protocol):
+    """What a sync works on; a `Runtime` has it all."""
+
+    @property
+    def profile(self) -> Profile:
+        """Graph parameters where the settings name none."""
+
+    @property
+    def store(self) -> VectorStore:
+        """The collections, owned by this process."""
+
+    @property
+    def text_encoder(self) -> TextEncoder:
+        """Whose vectors captions have; is not loaded."""
+
+    def backbones(self) -> list[Backbone]:
+        """Whose outputs are stored; are not loaded."""
+
+    def extra_backbones(self) -> list[Backbone]:
+        """Of `standby_projections` alone; are not loaded."""
+
+    def projections(self) -> dict[str, Projection]:
+        """Space -> projection, in the versions in force now."""
+
+    def standby_projections(self) -> dict[str, Projection]:
+        """Collection -> projection of what model swaps keep beside them: loaded, and not promoted."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectionReport:
+    """What happened to one collection."""
+
+    alias: str
+    collection: str
+    loaded: int
+    deleted: int
+    points: int
+    built: bool
+    promoted: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SyncReport:
+    """What a sync did. `dropped` are retired collections that were removed."""
+
+    collections: tuple[CollectionReport, ...] = ()
+    dropped: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+
+def sync(resources: SyncResources, *, progress: Progress = silent, build: bool = True) -> SyncReport:
+    """Bring every collection in line; see the module's docstring.
+
+    A collection that this sync retires stays until the next one, for queries that resolved its alias before.
+
+    Args:
+        resources: The opened home.
+        progress: Told of every step.
+        build: Make the graphs of large collections. False while many more points are on their way: what is loaded is found
+            all the same, more slowly.
+
+    Raises:
+        StoreError: the store failed, or differs from the catalog even after one repair.
+        EmbeddingsDamagedError: a stored file is missing or damaged; the next index run makes it again.
+        OutOfSpaceError: no space left for the store.
+    """
+    with resources.store.patient():
+        return _sync(resources, progress, build=build)
+
+
+def _sync(resources: SyncResources, progress: Progress, *, build: bool) -> SyncReport:
+    started = time.perf_counter()
+    faults = Faults.from_environment()
+    chosen = _chosen(resources.catalog)
+    targets = make_targets(resources)
+    before = resources.store.aliases()
+    reports: list[CollectionReport] = []
+    ready: list[Target] = []
+    try:
+        for target in targets:
+            reports.append(_bring_in_line(resources, target, before, progress, faults, build=build))
+            ready.append(target)
+    except EmbeddingsDamagedError as error:
+        slice_id, part = error.details.get("slice_id"), error.details.get("part")
+        if slice_id and part:  # so that the next index run makes it again
+            resources.catalog.forget_receipts(str(slice_id), [str(part)])
+        raise
+    faults.reach("before-promotion")
+    dropped: list[str] = []
+    if _chosen(resources.catalog) == chosen:  # else whoever chose other versions of spaces meanwhile promotes those
+        for target in ready:
+            progress(ProgressEvent(RunStage.PROMOTE, detail=target.collection))
+            if target.promoted and before.get(target.alias) != target.collection:
+                resources.store.set_alias(target.alias, target.collection)
+        dropped = _drop_retired(resources, targets, keep=set(before.values()) | retained_collections(resources.catalog))
+        _drop_dangling(resources.store)
+    deliver(resources.catalog, resources.store)
+    return SyncReport(tuple(reports), tuple(dropped), time.perf_counter() - started)
+
+
+def _chosen(catalog: Catalog) -> tuple[object, ...]:
+    """What says which versions of spaces are in force."""
+    return catalog.overrides(), catalog.active_artifact(BRIDGE)
+
+
+def make_targets(resources: SyncResources) -> list[Target]:
+    """All collections that the home should have now, and how their points are made."""
+    standby_projections = resources.standby_projections()
+    extra = resources.extra_backbones() if standby_projections else []
+    parts = SliceParts.of([*resources.backbones(), *extra], resources.text_encoder)
+    embeddings, catalog = resources.embeddings, resources.catalog
+    targets: list[Target] = [
+        SpaceTarget(catalog=catalog, embeddings=embeddings, parts=parts, projection=projection)
+        for projection in resources.projections().values()
+    ]
+    targets += [
+        SpaceTarget(catalog=catalog, embeddings=embeddings, parts=parts, projection=projection, promoted=False)
+        for projection in standby_projections.values()
+    ]
+    return [*targets, CaptionTarget(catalog=catalog, embeddings=embeddings, parts=parts, encoder=resources.text_encoder)]
+
+
+def _bring_in_line(
+    resources: SyncResources, target: Target, aliases: dict[str, str], progress: Progress, faults: Faults, *, build: bool
+) -> CollectionReport:
+    started = time.perf_counter()
+    catalog, store = resources.catalog, resources.store
+    if target.collection not in store.collections():
+        catalog.forget_loads(target.collection)  # the catalog may remember a store that was deleted
+    settings = resources.settings.store
+    store.create(settings.specify(target.collection, dim=target.dim, fields=target.fields, profile=resources.profile))
+    loaded, deleted, problem = _catch_up(resources, target, progress, faults)
+    if problem is not None:
+        _repair(resources, target)
+        more, gone, problem = _catch_up(resources, target, progress, faults)
+        loaded, deleted = loaded + more, deleted + gone
+    if problem is not None:
+        raise problem
+    built = build and _build_if_large(store, target, settings, progress)
+    return CollectionReport(
+        alias=target.alias,
+        collection=target.collection,
+        loaded=loaded,
+        deleted=deleted,
+        points=store.count(target.collection),
+        built=built,
+        promoted=target.promoted and aliases.get(target.alias) != target.collection,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _catch_up(
+    resources: SyncResources, target: Target, progress: Progress, faults: Faults
+) -> tuple[int, int, StoreError | None]:
+    """Carry out what the catalog asks for until the collection holds it: (points loaded, pictures deleted, what is wrong).
+
+    Runs of other corpora go on writing to the catalog. What they record between loading and verifying looks like a loss and is
+    none: as long as there is something new to carry out, it is carried out and compared again.
+    """
+    loaded = deleted = 0
+    problem: StoreError | None = None
+    for _ in range(_ROUNDS):
+        gone = _apply_tombstones(resources, target)
+        new = load(resources.store, target, progress=progress, faults=faults)
+        loaded, deleted = loaded + new, deleted + gone
+        before, problem = problem, verify(resources.store, target, progress=progress)
+        if problem is None or (before is not None and new == gone == 0):
+            break
+    return loaded, deleted, problem
+
+
+def _apply_tombstones(resources: SyncResources, target: Target) -> int:
+    deleted = 0
+    for ids in _batches(resources.catalog.tombstones(target.collection)):
+        target.delete(resources.store, ids)
+        resources.catalog.mark_deleted(target.collection, ids)
+        deleted += len(ids)
+    return deleted
+
+
+def _batches(ids: Iterable[str]) -> Iterator[list[str]]:
+    remaining = iter(ids)
+    while batch := list(islice(remaining, _DELETE_BATCH)):
+        yield batch
+
+
+def _repair(resources: SyncResources, target: Target) -> None:
+    """Have everything loaded again, and delete what the catalog does not know: a lost disk, or hands in the store's folder."""
+    resources.catalog.forget_loads(target.collection)
+    delete_orphan_points(resources.store, target)
+
+
+def _build_if_large(store: VectorStore, target: Target, settings: StoreSettings, progress: Progress) -> bool:
+    info = store.info(target.collection)
+    outside = info.points - info.indexed
+    if info.points < settings.build_threshold or outside <= _UNINDEXED_SHARE * info.points:
+        return False
+    meter = Meter(progress, RunStage.BUILD, total=info.points, detail=target.collection)
+    store.build(target.collection)
+    meter.add(info.points)
+    return True
+
+
+def _drop_dangling(store: VectorStore) -> None:
+    """Forget aliases of collections that are not there: by now every space in use has its own."""
+    there = set(store.collections())
+    for alias, collection in store.aliases().items():
+        if collection not in there:
+            _log.warning("alias %s pointed at collection %s, which is not there; forgotten", alias, collection)
+            store.drop_alias(alias)
+
+
+def _drop_retired(resources: SyncResources, targets: Iterable[Target], *, keep: set[str]) -> list[str]:
+    """Drop other versions of the targets' collections, but for those that had an alias when the sync began."""
+    current = {target.alias: target.collection for target in targets if target.promoted}
+    dropped: list[str] = []
+    for name in resources.store.collections():
+        alias = name.rpartition("-")[0]
+        if alias in current and name != current[alias] and name not in keep:
+            resources.store.drop(name)
+            resources.catalog.forget_loads(name)
+            dropped.append(name)
+    return dropped

@@ -1,0 +1,243 @@
+"""Do files, catalog, embeddings and store still tell the same story, and what brings them back together?
+
+Looked at when the service starts and by `lodestone doctor`. Looking changes nothing. What is wrong has one of two remedies:
+a sync, which loads stored outputs and runs no model, or an index run, which embeds what has no stored outputs. Folders that
+cannot be reached (an unplugged disk) are reported and left alone.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from lodestone.catalog.records import ImageRecord, ImageState, Root, SliceRecord
+from lodestone.errors import EmbeddingsDamagedError, LodestoneError, StoreError
+from lodestone.indexing.progress import silent
+from lodestone.indexing.scan import mounts
+from lodestone.indexing.scan.mounts import Mounts
+from lodestone.indexing.sync.collections import SyncResources, make_targets
+from lodestone.indexing.sync.targets import Target
+from lodestone.indexing.sync.verify import verify
+from lodestone.indexing.tasks import SliceParts
+from lodestone.sources.uris import path_of
+
+if TYPE_CHECKING:
+    from lodestone.catalog.catalog import Catalog
+
+FOLDER: Final = "folder"
+_STATS_A_ROOT: Final = 20_000  # pictures of one directory whose files are looked at; of more, those of some slices
+_SLICES_SAMPLED: Final = 80
+_REMOTE_SLICES: Final = 200  # slices whose files are looked for where that takes a request each
+_SHOWN: Final = 3
+
+Remedy = Literal["sync", "resume", "index", "none"]
+"""A sync; an index run that finishes what is planned; one that looks for files as well; nothing but the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that does not fit.
+
+    Attributes:
+        part: Where: files, work, embeddings or store.
+        what: In a sentence.
+        remedy: What puts it right.
+        corpus_id: Of the pictures concerned, where there is one corpus.
+        root_id: Of the directory concerned, where there is one.
+    """
+
+    part: Literal["files", "work", "embeddings", "store"]
+    what: str
+    remedy: Remedy
+    corpus_id: str = ""
+    root_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Consistency:
+    """What was found, and in how many seconds."""
+
+    findings: tuple[Finding, ...] = ()
+    damaged: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # (slice id, part) whose files are missing or cut
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.findings
+
+    def needs(self, remedy: Remedy) -> bool:
+        """Whether anything has this remedy."""
+        return any(finding.remedy == remedy for finding in self.findings)
+
+
+def examine_home(
+    resources: SyncResources, *, files: bool = True, store: bool = True, stopped: Callable[[], bool] = lambda: False
+) -> Consistency:
+    """Compare everything with everything, without changing anything.
+
+    Args:
+        resources: An opened home.
+        files: Also look at the pictures' own files.
+        store: Also look at the collections; takes the store.
+        stopped: Asked again and again; once it is true, what was found so far is returned.
+
+    Raises:
+        CatalogError: what all is compared with cannot be read.
+        StoreLockedError: another process owns the store.
+    """
+    started = time.perf_counter()
+    findings: list[Finding] = []
+    damaged: list[tuple[str, str]] = []
+    for slice_id, part, finding in _embeddings(resources, stopped):
+        damaged.append((slice_id, part))
+        if len(damaged) <= _SHOWN:
+            findings.append(finding)
+    if len(damaged) > _SHOWN:
+        findings.append(Finding("embeddings", f"and {len(damaged) - _SHOWN} more stored files are missing or cut", "index"))
+    findings += _unfinished(resources)
+    if files:
+        for root in resources.catalog.roots(None):
+            findings += _files(resources, root, stopped)
+    if store and not stopped():
+        for target in make_targets(resources):
+            findings += [] if stopped() else _collection(resources, target)
+    return Consistency(tuple(findings), tuple(damaged), time.perf_counter() - started)
+
+
+def make_missing_collections(resources: SyncResources) -> list[str]:
+    """Make collections again, empty, that an alias promises and the store lost; returns their names.
+
+    So that queries find less for a while, instead of failing, until a sync has loaded them.
+    """
+    aliases = resources.catalog.alias_table().all() if resources.settings.store.kind == "edge" else resources.store.aliases()
+    there, lost = set(resources.store.collections()), []
+    for target in make_targets(resources):
+        if aliases.get(target.alias) == target.collection and target.collection not in there:
+            resources.catalog.forget_loads(target.collection)
+            wanted = resources.settings.store.specify(
+                target.collection, dim=target.dim, fields=target.fields, profile=resources.profile
+            )
+            resources.store.create(wanted)
+            lost.append(target.collection)
+    return lost
+
+
+def forget_damaged(resources: SyncResources, found: Consistency) -> int:
+    """Have the next index run make again what the catalog believes is on disk and is not; returns how many files."""
+    for slice_id, part in found.damaged:
+        resources.catalog.forget_receipts(slice_id, [part])
+    return len(found.damaged)
+
+
+def _embeddings(resources: SyncResources, stopped: Callable[[], bool]) -> Iterator[tuple[str, str, Finding]]:
+    """Receipts of slices in use whose file is not there, or is of another size."""
+    catalog, area = resources.catalog, resources.embeddings
+    parts = set(SliceParts.of(resources.backbones(), resources.text_encoder).names())
+    for number, record in enumerate(catalog.slices()):
+        if stopped() or (area.folder is None and number >= _REMOTE_SLICES):
+            return
+        receipts = [receipt for part, receipt in catalog.receipts(record.slice_id).items() if part in parts]
+        wrong = [receipt for receipt in receipts if area.size(receipt.path) != receipt.size]
+        if wrong and catalog.slice_images(record.slice_id):  # superseded slices are never read again
+            for receipt in wrong:
+                what = f"the stored file {receipt.path!r} of {receipt.rows} rows is missing or cut"
+                yield record.slice_id, receipt.part, Finding("embeddings", what, "index", corpus_id=record.corpus_id)
+
+
+def _unfinished(resources: SyncResources) -> Iterator[Finding]:
+    catalog = resources.catalog
+    parts = SliceParts.of(resources.backbones(), resources.text_encoder).names()
+    offset = 0
+    while page := catalog.corpora(offset):
+        offset += len(page)
+        for corpus in page:
+            waiting = catalog.count_images(corpus.corpus_id, ImageState.PENDING)
+            slices, rows = catalog.count_unfinished(parts, corpus.corpus_id)
+            if waiting or slices:
+                what = f"{max(waiting, rows):,} pictures of the corpus {corpus.name!r} are not embedded yet"
+                planned = waiting <= rows  # a run that was cut short before it had planned all leaves pictures without a slice
+                yield Finding("work", what, "resume" if planned else "index", corpus_id=corpus.corpus_id)
+            if misnoted := len(catalog.misnoted_slices(corpus.corpus_id)):
+                what = f"what {misnoted:,} slices of the corpus {corpus.name!r} have is noted otherwise than their receipts say"
+                yield Finding("work", what, "index", corpus_id=corpus.corpus_id)
+
+
+def _files(resources: SyncResources, root: Root, stopped: Callable[[], bool]) -> Iterator[Finding]:
+    if root.kind != FOLDER:
+        return  # looking at each object would cost a request each: `lodestone index` lists them
+    folder = Path(root.path)
+    if not folder.is_dir():
+        what = f"the directory {root.name!r} is not there: {root.path!r}"
+        yield Finding("files", what, "none", root.corpus_id, root.root_id)
+        return
+    sampled = sum(resources.catalog.count_of_root(root.root_id).values()) > _STATS_A_ROOT
+    images = _sample(resources.catalog, root) if sampled else resources.catalog.images_of_root(root.root_id)
+    living = (image for image in images if image.state is not ImageState.GONE)
+    disks = Mounts(resources.home.path / mounts.NAME)
+    states = Counter(_state_of(folder, image, disks) for image in takewhile(lambda _: not stopped(), living))
+    looked, vanished, changed = states.total(), states["vanished"], states["changed"]
+    if stopped():
+        return
+    if states["away"]:
+        what = f"{states['away']:,} of {looked:,} files looked at below {root.path!r} lie on a disk that is not mounted"
+        yield Finding("files", what, "none", root.corpus_id, root.root_id)
+    if looked and vanished == looked:
+        what = f"none of the {looked:,} files looked at below {root.path!r} is there: is a disk missing?"
+        yield Finding("files", what, "none", root.corpus_id, root.root_id)
+    elif vanished or changed:
+        of = f"of {looked:,} files looked at" if sampled else f"of {looked:,} files"
+        what = f"{vanished:,} {of} of the directory {root.name!r} are gone, {changed:,} have changed"
+        yield Finding("files", what, "index", root.corpus_id, root.root_id)
+
+
+def _state_of(folder: Path, image: ImageRecord, disks: Mounts) -> str:
+    path = path_of(folder, image.uri)
+    try:
+        status = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return "vanished" if disks.missing(path) is None else "away"
+    except OSError:
+        return "unknown"  # what cannot be looked at has neither vanished nor changed
+    return "same" if (status.st_size, status.st_mtime_ns) == (image.size, image.mtime_ns) else "changed"
+
+
+def _sample(catalog: Catalog, root: Root) -> Iterator[ImageRecord]:
+    """Pictures of a few slices, chosen evenly by one pass over their records: a large directory has too many rows to read."""
+    draw = random.Random(root.root_id)  # noqa: S311 - a sample, not a secret
+    chosen: list[SliceRecord] = []
+    for number, record in enumerate(catalog.slices(root.corpus_id)):
+        if len(chosen) < _SLICES_SAMPLED:
+            chosen.append(record)
+        elif (place := draw.randrange(number + 1)) < _SLICES_SAMPLED:
+            chosen[place] = record
+    for record in chosen:
+        yield from (image for image in catalog.slice_images(record.slice_id) if image.root_id == root.root_id)
+
+
+def _collection(resources: SyncResources, target: Target) -> Iterator[Finding]:
+    store = resources.store
+    if target.collection not in store.collections():
+        count, rows = resources.catalog.count_unloaded(f"{target.collection} (lost)", parts=target.required)
+        if count:  # nothing indexed yet is nothing lost
+            yield Finding("store", f"the collection {target.collection!r} is not there: {rows:,} pictures to load", "sync")
+        return
+    _, rows = resources.catalog.count_unloaded(target.collection, parts=target.required)
+    if rows:
+        yield Finding("store", f"{rows:,} embedded pictures are not in the collection {target.collection!r} yet", "sync")
+        return
+    try:
+        problem: LodestoneError | None = verify(store, target, progress=silent)
+    except EmbeddingsDamagedError as error:
+        yield Finding("embeddings", error.message, "index")
+        return
+    except StoreError as error:
+        problem = error
+    if problem is not None:
+        yield Finding("store", problem.message, "sync")

@@ -1,0 +1,96 @@
+"""How do guides become searches? Fit them into the time left, embed their pixels, share out their weight."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.generators.base import Guide
+from lodestone.query.stages import Encoder
+from lodestone.retrieval.rescoring import ListSearch
+
+GuideVectors = dict[str, NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class FusionSettings:
+    """Fitted numbers of the fusion (benchmarks/exemplars.py).
+
+    Attributes:
+        guide_weight: What all guides together count at most, the query's own words counting 1.
+        guide_depth: Candidates taken from each guide's list, the same for every page. What stands far down a guide's list is
+            like the guide, not like the query; and every candidate is scored in every space anyway.
+    """
+
+    guide_weight: float = 0.5
+    guide_depth: int = 25
+
+
+def fit(guides: int, spaces: int, *, seconds_a_list: float, left: float) -> tuple[int, int]:
+    """How many guides in how many spaces fit into the time left: fewer guides first, then fewer spaces. (0, 0): none.
+
+    Args:
+        guides: How many there are.
+        spaces: How many can be searched.
+        seconds_a_list: What one (guide, space) search costs, as the text pass measured it.
+        left: Seconds.
+    """
+    lists = int(left / seconds_a_list) if seconds_a_list > 0 else guides * spaces
+    for kept_spaces in range(spaces, 0, -1):
+        kept_guides = min(guides, lists // kept_spaces)
+        if kept_guides:
+            return kept_guides, kept_spaces
+    return 0, 0
+
+
+async def embed_guides(
+    guides: Sequence[Guide], *, encoder: Encoder, collections: Collection[str], deadline: float | None = None
+) -> dict[str, GuideVectors]:
+    """Guide id -> collection -> (dim,) float32; the pixels of all guides are embedded in one call.
+
+    Args:
+        guides: With vectors for some of `collections`, or with pixels.
+        encoder: Embeds pixels.
+        collections: Where they will be searched.
+        deadline: Of the query, absolute.
+    """
+    vectors: dict[str, GuideVectors] = {guide.guide_id: dict(guide.vectors) for guide in guides}
+    blank = [guide for guide in guides if guide.pixels is not None and not set(collections) <= guide.vectors.keys()]
+    if blank:
+        pictures = [guide.pixels for guide in blank if guide.pixels is not None]
+        embedded = await encoder.embed_pictures(pictures, deadline=deadline)
+        for row, guide in enumerate(blank):
+            for collection, rows in embedded.items():
+                vectors[guide.guide_id].setdefault(collection, rows[row])
+    return vectors
+
+
+def searches_of(
+    guides: Sequence[Guide],
+    vectors: Mapping[str, Mapping[str, NDArray[np.float32]]],
+    *,
+    spaces: Mapping[str, str],
+    space_weights: Mapping[str, float],
+    settings: FusionSettings,
+) -> list[ListSearch]:
+    """The (guide, space) lists to search, weighted.
+
+    Args:
+        guides: Those that count together.
+        vectors: Guide id -> collection -> vector.
+        spaces: Space -> collection.
+        space_weights: As in the text pass.
+        settings: What the guides' weights add up to at most, and how many candidates each list gives.
+    """
+    share = settings.guide_weight / max(1.0, sum(guide.weight for guide in guides))
+    return [
+        ListSearch(
+            guide.guide_id, space, collection, share * guide.weight * space_weights[space], vector, depth=settings.guide_depth
+        )
+        for guide in guides
+        for space, collection in spaces.items()
+        if (vector := vectors[guide.guide_id].get(collection)) is not None and share * guide.weight * space_weights[space] > 0
+    ]

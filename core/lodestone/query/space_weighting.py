@@ -1,0 +1,46 @@
+"""Who says how much each space counts? Label trust where label matching and the bridge are both searched, else equal ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from lodestone.query.stages import EqualWeights, SpaceWeigher, Vectors
+from lodestone.query.weights import BRIDGE, LABELS, SpaceWeights
+from lodestone.spaces.base import Projection
+from lodestone.spaces.bridge import BridgeSpace
+from lodestone.spaces.labels import LabelSpace
+
+
+class SpaceWeighting:
+    """Weights by the query's closeness to a class name and to what the bridge knows; the parameters are in the bridge's file.
+
+    Args:
+        labels: Knows the class names; warm by the time of the first query.
+        bridge: Its file holds the fitted parameters.
+    """
+
+    def __init__(self, labels: LabelSpace, bridge: BridgeSpace) -> None:
+        self._labels = labels
+        self._bridge = bridge
+
+    @cached_property
+    def _parameters(self) -> SpaceWeights:
+        return SpaceWeights.from_header(self._bridge.weights.query_weights)
+
+    def weights(
+        self, encoded: Mapping[str, Vectors], spaces: Sequence[str], *, best: Mapping[str, float] | None = None
+    ) -> Mapping[str, float]:
+        """See `SpaceWeigher.weights`."""
+        words = encoded[self._labels.text_encoder]
+        similarity = float(self._labels.label_similarity(words)[0])
+        familiarity = float(self._bridge.weights.familiarity(words)[0])
+        return self._parameters.weigh(similarity, familiarity, spaces, evidence=(best or {}).get(LABELS, 1.0))
+
+
+def make_weigher(projections: Mapping[str, Projection]) -> SpaceWeigher:
+    """The weigher for these spaces. Light: the bridge's file is read at the first query."""
+    labels, bridge = projections.get(LABELS), projections.get(BRIDGE)
+    if isinstance(labels, LabelSpace) and isinstance(bridge, BridgeSpace):
+        return SpaceWeighting(labels, bridge)
+    return EqualWeights()

@@ -1,0 +1,33 @@
+"""What do fitted weights become once feedback has taught trust? Their product, with the same sum as before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+
+def apply_trust(weights: Mapping[str, float], trust: Mapping[str, float]) -> dict[str, float]:
+    """Space -> weight times trust (1 where nothing was learnt), scaled so that the sum stays (NEEDLE, E.1).
+
+    Args:
+        weights: Space -> weight, >= 0, as fitted for the query's words.
+        trust: Space -> trust, >= 0, 1 being neutral.
+    """
+    if not trust:
+        return dict(weights)
+    product = {space: weight * trust.get(space, 1.0) for space, weight in weights.items()}
+    before, after = sum(weights.values()), sum(product.values())
+    return {space: weight * before / after for space, weight in product.items()} if after > 0 else dict(weights)
+
+
+def prior_trust(priors: Mapping[str, float], spaces: Sequence[str]) -> dict[str, float]:
+    """Space -> trust before any feedback, of mean 1; empty where the profile says nothing of these spaces.
+
+    Args:
+        priors: Of the profile: space -> number > 0, of which ratios count; 1 where it names none.
+        spaces: What is searched.
+    """
+    if not any(space in priors for space in spaces):
+        return {}
+    found = {space: priors.get(space, 1.0) for space in spaces}
+    mean = sum(found.values()) / len(found)
+    return {space: prior / mean for space, prior in found.items()}

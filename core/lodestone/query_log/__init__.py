@@ -1,0 +1,1 @@
+"""The query log: recorded queries, their explanation and their replay."""

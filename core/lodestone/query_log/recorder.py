@@ -1,0 +1,158 @@
+"""How is a query recorded without its answer waiting for that? Behind the answer, by one thread, from a bounded queue.
+
+The thread writes whatever has come together in one transaction, so that a busy service commits seldom. What is still in the
+queue when the process is killed is lost: records are for looking back, and nothing that people said is among them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from lodestone.query_log.trace import Trace
+
+MOST_WAITING: Final = 128
+AT_ONCE: Final = 32  # records of one transaction
+_log = logging.getLogger(__name__)
+
+
+class Keeper(Protocol):
+    """Keeps several queries at once: `memory.Memory`."""
+
+    def keep_all(self, traces: list[Trace]) -> list[str]:
+        """Record them and learn from them; what went wrong. Blocking; raises nothing."""
+
+
+class RecordObserver(Protocol):
+    """Is told how recording goes. Must not wait, must not raise."""
+
+    def waiting(self, records: int) -> None:
+        """So many are queued."""
+
+    def lost(self, records: int) -> None:
+        """So many more were not recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    query_id: str
+    keeper: Keeper
+    trace: Callable[[], Trace]
+
+
+class Recorder:
+    """A queue of answered queries and the thread that records them. Thread-safe.
+
+    Args:
+        most: Queries in the queue at most.
+        observer: Told how long the queue is.
+    """
+
+    def __init__(self, *, most: int = MOST_WAITING, observer: RecordObserver | None = None) -> None:
+        self._most = most
+        self._observer = observer
+        self._jobs: deque[_Job] = deque()
+        self._pending: set[str] = set()  # queued, or being written
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def offer(self, query_id: str, keeper: Keeper, trace: Callable[[], Trace]) -> bool:
+        """Queue a query; False when there is no room now. Does not block.
+
+        Args:
+            query_id: Its name, for `settle`.
+            keeper: Takes it.
+            trace: Makes its record, in the thread.
+        """
+        with self._changed:
+            if self._closing or len(self._jobs) >= self._most:
+                return False
+            self._jobs.append(_Job(query_id, keeper, trace))
+            self._pending.add(query_id)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="lodestone-recorder", daemon=True)
+                self._thread.start()
+            self._tell()
+        return True
+
+    def lose(self, query_id: str) -> None:
+        """Count a query for which there was no room."""
+        _log.warning("query %s was not recorded: the catalog does not keep up", query_id)
+        if self._observer is not None:
+            self._observer.lost(1)
+
+    def pending(self, query_id: str | None = None) -> bool:
+        """Whether the query, or any, is still to be recorded."""
+        with self._changed:
+            return bool(self._pending) if query_id is None else query_id in self._pending
+
+    def settle(self, query_id: str | None = None, *, timeout_s: float = 10.0) -> bool:
+        """Wait until the query, or every one of now, is recorded or lost; False when that takes longer. Blocking."""
+        with self._changed:
+            wanted = set(self._pending) if query_id is None else {query_id}
+            return self._changed.wait_for(lambda: not wanted & self._pending, timeout_s)
+
+    def close(self, *, timeout_s: float = 10.0) -> bool:
+        """Record what is queued, and stop; False when that takes longer. Idempotent."""
+        with self._changed:
+            self._closing = True
+            self._tell()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        left = len(self._pending)
+        if left:
+            _log.warning("%d queries were not recorded: the catalog does not keep up", left)
+        return not left
+
+    def _work(self) -> None:
+        while jobs := self._next():
+            lost = 0
+            try:
+                lost = _keep(jobs)
+            except Exception:  # noqa: BLE001  (the thread must live)
+                lost = len(jobs)
+                _log.exception("%d queries were not recorded", lost)
+            with self._changed:
+                self._pending -= {job.query_id for job in jobs}
+                self._tell()
+            if lost and self._observer is not None:
+                self._observer.lost(lost)
+
+    def _next(self) -> list[_Job]:
+        """Jobs of one keeper; none at the end."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._jobs or self._closing)
+            jobs: list[_Job] = []
+            while self._jobs and len(jobs) < AT_ONCE and (not jobs or self._jobs[0].keeper is jobs[0].keeper):
+                jobs.append(self._jobs.popleft())
+            self._tell()
+            return jobs
+
+    def _tell(self) -> None:
+        self._changed.notify_all()
+        if self._observer is not None:
+            self._observer.waiting(len(self._jobs))
+
+
+def _keep(jobs: list[_Job]) -> int:
+    """How many were lost."""
+    traces: list[Trace] = []
+    lost = 0
+    for job in jobs:
+        try:
+            traces.append(job.trace())
+        except Exception:  # noqa: BLE001  (of one query: the others are kept)
+            _log.exception("query %s was not recorded", job.query_id)
+            lost += 1
+    started = time.monotonic()
+    for warning in jobs[0].keeper.keep_all(traces):
+        _log.warning(warning)
+        lost += 1
+    _log.debug("recorded %d queries in %.1f ms", len(traces), (time.monotonic() - started) * 1000)
+    return lost

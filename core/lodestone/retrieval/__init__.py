@@ -1,0 +1,1 @@
+"""Retrieval: ranked lists, fusion, exact rescoring and score calibration."""

@@ -1,0 +1,32 @@
+"""How does a ranking look when copies of a picture count as one? The best of each group stands for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from lodestone.retrieval.fusion import FusedList
+from lodestone.retrieval.searcher import Ranking
+
+
+def collapsed(ranking: Ranking, groups: Mapping[str, str]) -> tuple[Ranking, dict[str, int]]:
+    """The ranking with the best of each group alone, and for each that stands for others how many were folded into it.
+
+    Args:
+        ranking: All candidates.
+        groups: Image id -> group, for pictures that have copies.
+    """
+    kept: list[int] = []
+    first: dict[str, str] = {}  # group -> who stands for it
+    folded: dict[str, int] = {}
+    for place, image_id in enumerate(ranking.fused.ids):
+        best = first.setdefault(groups[image_id], image_id) if image_id in groups else image_id
+        if best == image_id:
+            kept.append(place)
+        else:
+            folded[best] = folded.get(best, 0) + 1
+    ids = tuple(ranking.fused.ids[place] for place in kept)
+    scores = ranking.fused.scores[np.array(kept, np.intp)]
+    return replace(ranking, fused=FusedList(ids, scores)), folded

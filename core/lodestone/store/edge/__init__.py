@@ -1,0 +1,1 @@
+"""The embedded vector store: the adapter over qdrant-edge."""

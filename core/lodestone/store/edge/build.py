@@ -1,0 +1,101 @@
+"""Who builds an embedded collection's graph? This child process: the engine's `optimize()` holds the GIL from start to end.
+
+Run as `python -m lodestone.store.edge.build SHARD SPEC.json THREADS`; exit status 0 says that the graph is on disk. The
+parent's side, `run_build_child`, waits for it and turns a failure into a `StoreError`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from lodestone.errors import LodestoneError, OutOfSpaceError, StoreError
+from lodestone_schemas.collections import CollectionSpec
+
+EXIT_FAILED = 1
+EXIT_NO_SPACE = 28
+_PR_SET_PDEATHSIG = 1
+_POLL_SECONDS = 0.2
+
+
+def run_build_child(shard: Path, spec: CollectionSpec, stop: threading.Event, *, threads: int = 0) -> None:
+    """Build the graph of the shard in a child process and wait for it.
+
+    Args:
+        shard: Engine directory that no process has open.
+        spec: Graph and quantization parameters.
+        stop: When set, the child is killed.
+        threads: Of the build; 0 for one a core.
+
+    Raises:
+        StoreError: The child failed, was killed, or was stopped.
+        OutOfSpaceError: The disk filled up.
+    """
+    from lodestone.store.edge.spec import SPEC_FILE, dump_spec
+    from lodestone.store.files import out_of_space
+
+    spec_path = shard.parent / SPEC_FILE
+    spec_path.write_text(dump_spec(spec), encoding="utf-8")
+    # -P: a user's own lodestone.py in the working directory must not take our place.
+    command = [sys.executable, "-P", "-m", "lodestone.store.edge.build", str(shard), str(spec_path.parent), str(threads)]
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    ) as child:
+        while True:
+            try:
+                _, complaint = child.communicate(timeout=_POLL_SECONDS)
+                break
+            except subprocess.TimeoutExpired:
+                if stop.is_set():
+                    child.kill()
+    if child.returncode == EXIT_NO_SPACE:
+        raise out_of_space(shard)
+    if child.returncode != 0:
+        ended = f"was killed by signal {-child.returncode}" if child.returncode < 0 else f"exited with {child.returncode}"
+        last = complaint.strip().splitlines()[-1:] or ["it said nothing"]
+        raise StoreError(
+            f"the build of collection {spec.name!r} {ended}: {last[0]}",
+            hint="the collection is unchanged and searchable; free memory or disk if short of it, and build again",
+            returncode=child.returncode,
+        )
+
+
+def main(arguments: list[str]) -> int:
+    """The child's side: open, optimize, flush, close."""
+    _die_with_parent()
+    import qdrant_edge as qe
+
+    from lodestone.store.edge.engine import engine_config, engine_errors
+    from lodestone.store.edge.spec import read_spec
+
+    shard_path, spec_path, threads = Path(arguments[0]), Path(arguments[1]), int(arguments[2])
+    try:
+        with engine_errors("building the graph", shard_path):
+            shard = qe.EdgeShard.load(str(shard_path), engine_config(read_spec(spec_path), threads=threads))
+            shard.optimize()
+            shard.flush()
+            shard.close()
+    except OutOfSpaceError:
+        return EXIT_NO_SPACE
+    except LodestoneError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - the parent reads the last line
+        return EXIT_FAILED
+    return 0
+
+
+def _die_with_parent() -> None:
+    # Elsewhere than on Linux an orphan finishes its build in a directory that nobody names; the next opening sweeps it.
+    if sys.platform == "linux":
+        parent = os.getppid()
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""The vector store on a Qdrant server or cluster: the adapter over qdrant-client."""

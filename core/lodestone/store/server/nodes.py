@@ -1,0 +1,122 @@
+"""Which node of a Qdrant cluster is asked, and which when that one does not answer?
+
+Questions go to the first node that answers, so that what one call did is seen by the next; upserts go round, because the node
+that takes one has the work of handing its points on. A node that does not answer is left alone for a while.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from qdrant_client import QdrantClient, grpc
+
+from lodestone.store.server.engine import CLIENT_ERRORS, is_busy, is_transient
+
+# Left alone, a channel that failed once refuses calls without trying for up to two minutes; a machine that is gone without a
+# word is noticed by pings only.
+_CHANNEL = {
+    "grpc.initial_reconnect_backoff_ms": 100,
+    "grpc.max_reconnect_backoff_ms": 1_000,
+    "grpc.keepalive_time_ms": 10_000,
+    "grpc.keepalive_timeout_ms": 5_000,
+}
+_LEFT_ALONE_SECONDS = 5.0
+_SPREAD = frozenset({"upsert"})
+
+
+class Nodes:
+    """Clients of all nodes behind the face of one `QdrantClient`: each call picks its node when it is made.
+
+    Args:
+        urls: Of the nodes' HTTP ports.
+        grpc_ports: Of each node.
+        api_key: If they ask for one.
+        prefer_grpc: Use gRPC.
+        timeout: Seconds of one call.
+    """
+
+    def __init__(
+        self, urls: Sequence[str], grpc_ports: Sequence[int], *, api_key: str | None, prefer_grpc: bool, timeout: float
+    ) -> None:
+        # The client warns when its minor version is more than one from the server's; the connection decides instead.
+        self._nodes = [
+            _Node(
+                QdrantClient(
+                    url=url,
+                    api_key=api_key,
+                    prefer_grpc=prefer_grpc,
+                    grpc_port=port,
+                    timeout=math.ceil(timeout),
+                    check_compatibility=False,
+                    grpc_options=dict(_CHANNEL),
+                )
+            )
+            for url, port in zip(urls, grpc_ports, strict=True)
+        ]
+        self._timeout = math.ceil(timeout)
+        self._lock = threading.Lock()
+        self._turn = 0
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    @property
+    def one_is_left(self) -> bool:
+        """Whether a node is not known to be away: a call that failed is worth repeating at once."""
+        now = time.monotonic()
+        return any(node.away_until <= now for node in self._nodes)
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        """The client's method of that name, of the node whose turn it is by then."""
+
+        def ask(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401 - the client's
+            with self._node(spread=method in _SPREAD) as client:
+                return getattr(client, method)(*arguments, **keywords)
+
+        return ask
+
+    def upsert_message(self, request: grpc.UpsertPoints) -> None:
+        """`upsert` of a request that is in gRPC's form already."""
+        with self._node(spread=True) as client:
+            client.grpc_points.Upsert(request, timeout=self._timeout)
+
+    def close(self) -> None:
+        """Let all connections go."""
+        for node in self._nodes:
+            node.client.close()
+
+    @contextmanager
+    def _node(self, *, spread: bool) -> Iterator[QdrantClient]:
+        """A node's client; if it does not answer inside the block, the node is left alone for a while."""
+        node = self._choose(spread=spread)
+        try:
+            yield node.client
+        except CLIENT_ERRORS as error:
+            if is_transient(error) and not is_busy(error):
+                node.away_until = time.monotonic() + _LEFT_ALONE_SECONDS
+            raise
+        node.away_until = 0.0
+
+    def _choose(self, *, spread: bool) -> _Node:
+        now = time.monotonic()
+        present = [node for node in self._nodes if node.away_until <= now]
+        if not present:
+            return min(self._nodes, key=lambda node: node.away_until)
+        if not spread:
+            return present[0]
+        with self._lock:
+            self._turn += 1
+            return present[self._turn % len(present)]
+
+
+class _Node:
+    """A node's client, and until when (monotonic seconds) it is not asked if another can be."""
+
+    def __init__(self, client: QdrantClient) -> None:
+        self.client = client
+        self.away_until = 0.0

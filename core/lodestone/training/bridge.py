@@ -1,0 +1,295 @@
+"""How is a bridge trained on captions, from nothing or as an update of one that exists?
+
+From nothing: principal components of the pictures' outputs, a ridge regression onto text vectors, two towers, and the
+averages that make later updates possible. As an update: the components stay; the ridge is solved again from the old
+sums and the new pairs, exactly as if all pairs were there; the towers learn the new pairs while they are held to what
+they knew (training/towers.py). Which of the two: an update, unless the captions are thousands; the defaults were measured
+(docs/quality.md).
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.backbones.base import BackboneOutputs
+from lodestone.errors import InvalidRequestError
+from lodestone.spaces.bridge_arrays import Array, Statistics, Tower, picture_columns, standardised
+from lodestone.spaces.bridge_weights import BridgeWeights
+from lodestone.training.classes import ClassPairs
+from lodestone.training.extend import extend_components, principal
+from lodestone.training.rehearsal import group_pairs, merge
+from lodestone.training.towers import Pairs, TowerSettings, train_towers, update_towers
+
+MINIMUM_FROM_NOTHING: Final = 50  # pictures; below, principal components and towers are noise
+_FLOOR: Final = 1e-3  # least standard deviation of a column: classes that never occur must not explode
+_CENTRE_PRIOR: Final = 50.0  # new pictures that it takes for their own mean text to count as much as the old one
+
+
+@dataclass(frozen=True, slots=True)
+class BridgeSettings:
+    """What training a bridge takes; the defaults were chosen on the validation part (docs/quality.md).
+
+    Attributes:
+        components: Principal components kept.
+        penalty: The ridge's, as if pictures counted 1 and components had variance 1 before rotation.
+        class_weight: What a synthetic picture of a class counts in the ridge, where a real one counts 1.
+        ridge_share: Weight of the ridge in the joint cosine.
+        text_gain: Brings centred text vectors (length about 1 over 384 dimensions) to unit size.
+        groups: Most groups kept for rehearsal.
+        update_weight: What a new picture counts in the ridge's update, at most; all new ones together at most half of
+            the old.
+        more_components: Components that an update may add (training/extend.py).
+        members: How many pairs of towers stand side by side; given by the base in an update.
+        towers: See `TowerSettings`.
+    """
+
+    components: int = 512
+    penalty: float = 1e4
+    class_weight: float = 1 / 3
+    ridge_share: float = 0.5
+    text_gain: float = 10.0
+    groups: int = 512
+    update_weight: float = 6.0
+    more_components: int = 256
+    members: int = 2
+    towers: TowerSettings = field(default_factory=TowerSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingReport:
+    """What happened; JSON-serialisable through `dataclasses.asdict`.
+
+    Attributes:
+        pictures: That had a caption. texts: Captions used. seconds: Wall clock. loss: Mean over the last tenth of the
+            steps.
+        updated_from: Version of the base, "" when trained from nothing. version: Of the result.
+        held_out: Pictures set aside to measure, 0 for none. queries: Their captions. gallery: Pictures searched.
+        before: R@10 of the base on the held-out captions, None without base or held-out pictures. after: The same, of
+            the result.
+    """
+
+    pictures: int
+    texts: int
+    seconds: float
+    loss: float
+    updated_from: str
+    version: str
+    held_out: int = 0
+    queries: int = 0
+    gallery: int = 0
+    before: float | None = None
+    after: float | None = None
+
+
+def train_bridge(
+    outputs: BackboneOutputs,
+    texts: Array,
+    owner: NDArray[np.intp],
+    *,
+    base: BridgeWeights | None = None,
+    classes: ClassPairs | None = None,
+    seed: int = 0,
+    settings: BridgeSettings | None = None,
+    provenance: dict[str, Any] | None = None,
+) -> tuple[BridgeWeights, TrainingReport]:
+    """Train on captioned pictures. Deterministic for a seed on one machine and number of threads.
+
+    Args:
+        outputs: n pictures' outputs; pictures without a text are not used.
+        texts: (m, d) float32 vectors of the captions, L2-normalised, any number a picture, duplicates allowed.
+        owner: (m,) row of the picture that each text belongs to.
+        base: The bridge to update; None to train from nothing.
+        classes: Synthetic pictures of named classes to mix in when training from nothing (training/classes.py).
+        seed: For everything that is drawn.
+        settings: None for the defaults.
+        provenance: JSON-serialisable, goes into the file's header.
+
+    Returns:
+        The weights, and a report without held-out figures (`learn.captions.fit_bridge` measures).
+
+    Raises:
+        InvalidRequestError: no pairs, pairs out of range or not finite, or too few to start from nothing.
+    """
+    chosen = settings or BridgeSettings()
+    started = time.perf_counter()
+    _check(outputs, texts, owner, base)
+    rows, packed = np.unique(owner, return_inverse=True)
+    used, texts = outputs.take(rows), np.ascontiguousarray(texts, np.float32)
+    if base is None:
+        weights, loss = _from_nothing(used, texts, packed, classes=classes, seed=seed, settings=chosen)
+    else:
+        weights, loss = _update(base, used, texts, packed, seed=seed, settings=chosen)
+    # an update keeps its base's provenance: the licence notice of what was learnt first stays with it
+    inherited = {**base.provenance, "updated_from": base.version} if base is not None else {}
+    weights = replace(weights, provenance={**inherited, **(provenance or {})})
+    report = TrainingReport(
+        pictures=len(rows),
+        texts=len(texts),
+        seconds=time.perf_counter() - started,
+        loss=loss,
+        updated_from=base.version if base is not None else "",
+        version=weights.version,
+    )
+    return weights, report
+
+
+def _from_nothing(
+    outputs: BackboneOutputs,
+    texts: Array,
+    owner: NDArray[np.intp],
+    *,
+    classes: ClassPairs | None,
+    seed: int,
+    settings: BridgeSettings,
+) -> tuple[BridgeWeights, float]:
+    columns = picture_columns(outputs)
+    mean, spread = columns.mean(0), columns.std(0) + np.float32(_FLOOR)
+    mean, spread = _half(mean), _half(spread)
+    scaled = standardised(columns, mean, spread)
+    basis = _half(principal(scaled, min(settings.components, len(scaled) - 1)))
+    pictures = scaled @ basis
+    targets = _mean_texts(texts, owner, outputs.rows)
+    centre = _half(targets.mean(0))
+    gain = np.float32(settings.text_gain)
+    statistics = Statistics.of(pictures, targets)
+    rehearsal = group_pairs(pictures, targets, groups=settings.groups, seed=seed)
+    class_towers = None
+    if classes is not None:
+        made = standardised(picture_columns(classes.outputs), mean, spread) @ basis
+        named = classes.texts.mean(0)
+        # names relative to the mean name, as captions are to the mean caption: what all names share is not in a picture
+        aims = (named - named.mean(0) + centre)[classes.classes]
+        statistics += Statistics.of(made, aims, np.full(len(made), settings.class_weight, np.float32))
+        class_towers = _class_pairs(made, classes, centre, gain)
+    ridge, bias = solve(statistics, centre, settings.penalty)
+    pairs = Pairs(pictures, (texts - centre) * gain, owner)
+    members = [
+        train_towers(pairs, class_towers, seed=seed * settings.members + i, settings=settings.towers)
+        for i in range(settings.members)
+    ]
+    picture, text, loss = _together(members)
+    weights = BridgeWeights(
+        mean=mean,
+        spread=spread,
+        basis=basis,
+        residual=((scaled - pictures @ basis.T) ** 2).mean(0),
+        text_centre=centre,
+        ridge=ridge,
+        ridge_bias=bias,
+        picture=picture,
+        text=text,
+        ridge_share=settings.ridge_share,
+        text_gain=settings.text_gain,
+        statistics=statistics,
+        rehearsal=rehearsal,
+    )
+    return weights, loss
+
+
+def _update(
+    base: BridgeWeights,
+    outputs: BackboneOutputs,
+    texts: Array,
+    owner: NDArray[np.intp],
+    *,
+    seed: int,
+    settings: BridgeSettings,
+) -> tuple[BridgeWeights, float]:
+    base = extend_components(base, outputs, most=settings.more_components)
+    pictures = base.components(outputs)
+    targets = _mean_texts(texts, owner, outputs.rows)
+    n = outputs.rows
+    # names of drawings and captions of photos have different means: a difference of style, which no query should have to meet
+    own = (targets.sum(0) + _CENTRE_PRIOR * base.text_centre) / (n + _CENTRE_PRIOR)
+    weight = min(settings.update_weight, max(1.0, base.statistics.weight / (2 * n)))
+    new = Statistics.of(pictures, targets - own + base.text_centre, np.full(n, weight, np.float32))
+    statistics = base.statistics + new
+    ridge, bias = solve(statistics, base.text_centre, settings.penalty)
+    gain = np.float32(base.text_gain)
+
+    def as_read(rows: Array) -> Array:
+        return (rows - base.text_centre) * gain
+
+    pairs = Pairs(pictures, as_read(texts), owner)
+    members = [
+        update_towers(
+            towers, pairs, base.rehearsal, as_read=as_read, seed=seed * len(base.picture) + i, settings=settings.towers
+        )
+        for i, towers in enumerate(zip(base.picture, base.text, strict=True))
+    ]
+    picture, text, loss = _together(members)
+    rehearsal = merge(base.rehearsal, group_pairs(pictures, targets, groups=settings.groups, seed=seed))
+    weights = replace(
+        base, ridge=ridge, ridge_bias=bias, picture=picture, text=text, statistics=statistics, rehearsal=rehearsal
+    )
+    return weights, loss
+
+
+def solve(statistics: Statistics, centre: Array, penalty: float) -> tuple[Array, Array]:
+    """The ridge map and its bias from sums: (k, d) and (d,), both for targets relative to `centre`.
+
+    The bias is not penalised. Solved in float64: the sums of thousands of pictures span many magnitudes.
+    """
+    gram, cross = statistics.gram.astype(np.float64), statistics.cross.astype(np.float64)
+    total = gram[-1, -1]
+    x_mean, y_mean = gram[-1, :-1] / total, cross[-1] / total
+    inner = gram[:-1, :-1] - total * np.outer(x_mean, x_mean)
+    ridge = np.linalg.solve(inner + penalty * np.eye(len(inner)), cross[:-1] - total * np.outer(x_mean, y_mean))
+    bias = y_mean - centre - x_mean @ ridge
+    return ridge.astype(np.float32), bias.astype(np.float32)
+
+
+def _together(
+    members: list[tuple[Tower, Tower, float]],
+) -> tuple[tuple[Tower, ...], tuple[Tower, ...], float]:
+    pictures, texts, losses = zip(*members, strict=True)
+    return pictures, texts, float(np.mean(losses))
+
+
+def _class_pairs(made: Array, classes: ClassPairs, centre: Array, gain: np.float32) -> Pairs:
+    templates, count, d = classes.texts.shape
+    # one text a (picture, template): a synthetic picture of class c goes with every template of c's name
+    owner = np.tile(np.arange(len(made)), templates)
+    texts = classes.texts.reshape(templates * count, d)
+    which = np.concatenate([t * count + classes.classes for t in range(templates)])
+    return Pairs(made, ((texts - centre) * gain)[which], owner)
+
+
+def _mean_texts(texts: Array, owner: NDArray[np.intp], n: int) -> Array:
+    sums = np.zeros((n, texts.shape[1]), np.float32)
+    np.add.at(sums, owner, texts)
+    means: Array = (sums / np.bincount(owner, minlength=n)[:, None]).astype(np.float32)
+    return means
+
+
+def _half(array: Array) -> Array:
+    """Rounded to half precision, so that what is trained on top sees the values that will be stored."""
+    rounded: Array = array.astype(np.float16).astype(np.float32)
+    return rounded
+
+
+def _check(outputs: BackboneOutputs, texts: Array, owner: NDArray[np.intp], base: BridgeWeights | None) -> None:
+    if len(texts) == 0:
+        raise InvalidRequestError(
+            "there are no captions to train on", hint="give a --captions table, sidecar .txt files or XMP"
+        )
+    if texts.ndim != 2 or len(owner) != len(texts) or owner.min() < 0 or owner.max() >= outputs.rows:
+        raise InvalidRequestError(
+            f"{len(texts)} texts with {len(owner)} owners do not fit {outputs.rows} pictures",
+            hint="every text needs the row of its picture",
+        )
+    if not np.isfinite(texts).all() or not all(np.isfinite(outputs[key]).all() for key in outputs):
+        raise InvalidRequestError("a picture's outputs or a text's vector are not finite", hint="index them again")
+    pictures = len(np.unique(owner))
+    if base is None and pictures < MINIMUM_FROM_NOTHING:
+        raise InvalidRequestError(
+            f"{pictures} captioned pictures are too few to train a bridge from nothing: it takes {MINIMUM_FROM_NOTHING}",
+            hint="update the bridge that ships with Lodestone instead: one captioned picture is enough",
+            pictures=pictures,
+            minimum=MINIMUM_FROM_NOTHING,
+        )

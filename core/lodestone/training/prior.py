@@ -1,0 +1,221 @@
+"""What do pictures that the words describe look like, as vectors? A prior: text vector -> Gaussian over one space's vectors.
+
+The reverse of the bridge: a ridge regression from text vectors to a space's picture vectors gives the mean, and what it leaves
+unexplained a covariance of low rank. Draws are scaled to length 1 like every vector of the space. A prior belongs to one
+version of a space (its collection): vectors of two versions are never compared. In the file arrays are float16; arithmetic is
+float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.errors import InvalidRequestError
+from lodestone.models.weights_file import WeightsFile, digest_of
+from lodestone.spaces.bridge_arrays import Array, unit
+from lodestone.training.towers import sample
+
+if TYPE_CHECKING:
+    from lodestone.backbones.base import BackboneOutputs
+    from lodestone.spaces.base import Projection
+    from lodestone.spaces.bridge_weights import BridgeWeights
+
+FILE: Final = WeightsFile("prior", format=1)
+FEWEST_ALONE: Final = 200  # captioned pictures; of fewer, a space without memory of earlier ones gets no prior
+REHEARSED: Final = 4096  # pairs drawn from what a bridge remembers
+
+
+@dataclass(frozen=True, slots=True)
+class PriorSettings:
+    """What fitting takes; chosen on the validation part (benchmarks/prior.py).
+
+    Attributes:
+        penalty: The ridge's, in pairs: how many pairs of unit variance the assumption of no relation is worth.
+        rank: Directions of the residual covariance that are kept.
+        temperature: What their standard deviations are multiplied by when drawing.
+    """
+
+    penalty: float = 100.0
+    rank: int = 64
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class SpacePrior:
+    """The prior of one version of a space; immutable.
+
+    Attributes:
+        centre: (d,) mean text vector. slope: (d, dim) ridge map of centred text vectors. bias: (dim,) mean picture vector.
+        spread: (rank, dim) directions of the residual, each as long as its standard deviation times the temperature.
+    """
+
+    centre: Array
+    slope: Array
+    bias: Array
+    spread: Array
+
+    def means(self, texts: Array) -> Array:
+        """(n, d) text vectors -> (n, dim) float32 means, not normalised."""
+        means: Array = ((texts - self.centre) @ self.slope + self.bias).astype(np.float32, copy=False)
+        return means
+
+    def draw(self, texts: Array, rng: np.random.Generator) -> Array:
+        """One vector for each text: (n, d) -> (n, dim) float32, L2-normalised."""
+        noise = rng.standard_normal((len(texts), len(self.spread)), np.float32)
+        return unit(self.means(texts) + noise @ self.spread)
+
+
+@dataclass(frozen=True, slots=True)
+class PriorWeights:
+    """Priors of several spaces.
+
+    Attributes:
+        spaces: Collection (space and version) -> its prior.
+        text_encoder: Whose vectors they read.
+        provenance: JSON-serialisable: data, licence, settings.
+    """
+
+    spaces: Mapping[str, SpacePrior]
+    text_encoder: str = "minilm"
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def version(self) -> str:
+        """12 hex characters over all arrays as they are stored: weights before and after `save` have one version."""
+        return digest_of([FILE.format, self.text_encoder], self._arrays())
+
+    def save(self, directory: Path) -> Path:
+        """Write `prior-<version>.safetensors` into `directory` (made if needed), by temporary name and rename."""
+        return FILE.save(directory, self._arrays(), self._header(), version=self.version)
+
+    def save_as(self, path: Path) -> Path:
+        """Write to exactly `path`, by temporary name and rename."""
+        return FILE.save_as(path, self._arrays(), self._header())
+
+    @classmethod
+    def shipped(cls) -> PriorWeights:
+        """The priors inside the package: `data/prior/`, beside their model card."""
+        return cls._from_arrays(*FILE.shipped())
+
+    @classmethod
+    def load(cls, path: Path) -> PriorWeights:
+        """Read a file that `save` wrote.
+
+        Raises:
+            ConfigurationError: the file is missing, damaged, or of another format.
+        """
+        return cls._from_arrays(*FILE.load(path))
+
+    @classmethod
+    def _from_arrays(cls, arrays: Mapping[str, NDArray[Any]], header: Mapping[str, Any]) -> PriorWeights:
+        try:
+            parts: dict[str, dict[str, Array]] = {}
+            for name, array in arrays.items():
+                collection, part = name.rsplit(".", 1)
+                parts.setdefault(collection, {})[part] = array.astype(np.float32)
+            spaces = {collection: SpacePrior(**found) for collection, found in parts.items()}
+            return cls(spaces, text_encoder=header["text_encoder"], provenance=header["provenance"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise FILE.other_arrays(error) from error
+
+    def _header(self) -> dict[str, Any]:
+        return {"text_encoder": self.text_encoder, "provenance": dict(self.provenance)}
+
+    def _arrays(self) -> dict[str, NDArray[np.float16]]:
+        return {
+            f"{collection}.{part}": np.ascontiguousarray(getattr(prior, part), np.float16)
+            for collection, prior in self.spaces.items()
+            for part in SpacePrior.__slots__
+        }
+
+
+def fit_space(
+    texts: Array, pictures: Array, *, weights: Array | None = None, settings: PriorSettings | None = None
+) -> SpacePrior:
+    """The prior of one space. Deterministic.
+
+    Args:
+        texts: (n, d) float32 text vectors, one a pair.
+        pictures: (n, dim) float32 vectors in the space of the pictures that they describe, L2-normalised.
+        weights: (n,) what each pair counts; None for 1.
+        settings: None for the defaults.
+
+    Raises:
+        InvalidRequestError: no pairs, or vectors that do not fit each other or are not finite.
+    """
+    chosen = settings or PriorSettings()
+    if not len(texts) or len(texts) != len(pictures):
+        raise InvalidRequestError(
+            f"{len(texts)} texts and {len(pictures)} pictures make no pairs to fit a prior on",
+            hint="give a --captions table, sidecar .txt files or XMP",
+        )
+    if not np.isfinite(texts).all() or not np.isfinite(pictures).all():
+        raise InvalidRequestError("a picture's or a text's vector is not finite", hint="index them again")
+    share = np.ones(len(texts)) if weights is None else weights.astype(np.float64)
+    total = share.sum()
+    x, y = texts.astype(np.float64), pictures.astype(np.float64)
+    centre, bias = share @ x / total, share @ y / total
+    x, y = x - centre, y - bias
+    gram = (x * share[:, None]).T @ x
+    # text vectors have length 1 over d dimensions: a component's variance is about 1 / d, and the penalty is in such pairs
+    slope = np.linalg.solve(gram + chosen.penalty / x.shape[1] * np.eye(len(gram)), (x * share[:, None]).T @ y)
+    left = y - x @ slope
+    values, vectors = np.linalg.eigh((left * share[:, None]).T @ left / total)
+    rank = min(chosen.rank, len(texts), len(values))
+    kept, directions = np.maximum(values[::-1][:rank], 0), vectors[:, ::-1][:, :rank]
+    largest = np.abs(directions).argmax(0)
+    directions = directions * np.sign(directions[largest, np.arange(rank)])  # eigenvectors have no sign of their own
+    spread = chosen.temperature * np.sqrt(kept)[:, None] * directions.T
+    return SpacePrior(*(_half(array) for array in (centre, slope, bias, spread)))
+
+
+def _half(array: NDArray[np.float64]) -> Array:
+    """As it will be stored; in row order, which safetensors takes for granted."""
+    rounded: Array = np.ascontiguousarray(array, np.float16).astype(np.float32)
+    return rounded
+
+
+def refit(
+    weights: BridgeWeights,
+    projections: Mapping[str, Projection],
+    outputs: BackboneOutputs,
+    texts: Array,
+    owner: NDArray[np.intp],
+) -> PriorWeights:
+    """The priors that go with a bridge that was just trained.
+
+    The bridge's own is fitted on its pairs and on what it keeps of earlier ones, so that a few captions do not make it
+    forget. A space without such memory is fitted when there are `FEWEST_ALONE` captioned pictures, and their outputs.
+
+    Args:
+        weights: The bridge.
+        projections: Collection -> projection of every space that has no prior yet, the bridge's among them.
+        outputs: Of the captioned pictures.
+        texts: (m, d) vectors of their captions.
+        owner: (m,) row of the picture that each describes.
+    """
+    spaces = {}
+    for collection, projection in projections.items():
+        if projection.name == "bridge":
+            spaces[collection] = _fit_with_memory(weights, outputs, texts, owner)
+        elif len(np.unique(owner)) >= FEWEST_ALONE and set(projection.requires) <= set(outputs):
+            projection.warm_up()
+            spaces[collection] = fit_space(texts, projection.project(outputs)[owner])
+    return PriorWeights(spaces, weights.text_encoder, {**weights.provenance, "fitted_with": weights.version})
+
+
+def _fit_with_memory(weights: BridgeWeights, outputs: BackboneOutputs, texts: Array, owner: NDArray[np.intp]) -> SpacePrior:
+    # the rehearsal holds the new pairs too, as averages: what was there before is their count less that of the new pictures
+    memory = weights.rehearsal
+    pictures, remembered = sample(memory, REHEARSED, np.random.default_rng(0), memory.counts)
+    described = len(np.unique(owner))
+    before = max(float(memory.counts.sum()) - described, 0.0)
+    share = np.concatenate([np.full(len(owner), described / len(owner)), np.full(REHEARSED, before / REHEARSED)])
+    vectors = np.vstack([weights.pictures(outputs)[owner], weights.from_components(pictures)])
+    return fit_space(np.vstack([texts, unit(remembered)]), vectors, weights=share.astype(np.float32))

@@ -1,0 +1,154 @@
+"""What does `lodestone train bridge` do in a home? Train, keep the result, re-project what is stored, promote.
+
+A prior belongs to the version of a space, so the one of the new bridge is fitted and put in force along with it.
+
+No picture of the collection is read: its vectors are projected again from the stored outputs. The new version serves once all
+of it is loaded and verified; until then, and if anything fails on the way, queries use the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from lodestone.catalog.records import RunState
+from lodestone.indexing.progress import Progress, silent
+from lodestone.indexing.sync.collections import SyncReport, sync
+from lodestone.spaces.bridge_weights import BridgeWeights
+from lodestone.training.bridge import TrainingReport
+from lodestone.training.captions import fit_bridge
+from lodestone.training.classes import ClassPairs, class_pairs, class_texts, classifiers
+from lodestone.training.prior import PriorWeights, refit
+from lodestone.training.sources import CaptionedPictures, with_articles
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from lodestone.backbones.base import BackboneOutputs
+    from lodestone.home.runtime import Runtime
+    from lodestone.spaces.bridge_arrays import Array
+    from lodestone.text_encoders.base import TextEncoder
+
+KIND = "bridge"
+PRIOR = "prior"
+FEWEST_FOR_CLASSES = 200  # pictures; of fewer, mean and covariance say too little about where a class would lie
+
+
+@dataclass(frozen=True, slots=True)
+class RetrainReport:
+    """What training did.
+
+    Attributes:
+        run_id: Its row in the catalog.
+        training: What was learnt from what, and how well held-out captions find their pictures before and after.
+        skipped: Captioned pictures that could not be used.
+        promoted: Whether the new version is in force.
+    """
+
+    run_id: str
+    training: TrainingReport
+    skipped: int
+    promoted: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-serialisable."""
+        return {"run_id": self.run_id, **asdict(self.training), "skipped": self.skipped, "promoted": self.promoted}
+
+
+def retrain_bridge(
+    runtime: Runtime,
+    pictures: CaptionedPictures,
+    *,
+    seed: int = 0,
+    from_nothing: bool = False,
+    dry_run: bool = False,
+    synchronise: Callable[[str, Progress], SyncReport | None] | None = None,
+    progress: Progress = silent,
+) -> RetrainReport:
+    """Train a bridge for this home and put it in force.
+
+    Args:
+        runtime: The opened home.
+        pictures: What to learn from.
+        seed: Makes training repeatable.
+        from_nothing: Forget the bridge in force instead of updating it.
+        dry_run: Train and measure only.
+        synchronise: Who loads the new vectors; None: this process, which then owns the store.
+        progress: Told of every step.
+
+    Raises:
+        InvalidRequestError: too few captioned pictures.
+        StoreLockedError: another process owns the store.
+    """
+    catalog = runtime.catalog
+    run = catalog.start_run("train-bridge")
+    try:
+        active = runtime.models().artifacts.get(KIND)
+        base = BridgeWeights.load(active) if active else BridgeWeights.shipped()
+        runtime.text_encoder.warm_up()
+        spoken, owner = with_articles(pictures.texts, pictures.owner)
+        texts = runtime.text_encoder.encode(spoken)
+        weights, training = fit_bridge(
+            pictures.outputs,
+            texts,
+            owner,
+            base=None if from_nothing else base,
+            classes=_classes(pictures.outputs, runtime.text_encoder) if from_nothing else None,
+            seed=seed,
+        )
+        if not dry_run:
+            path = weights.save(runtime.home.artifacts / KIND)
+            catalog.add_artifact(KIND, weights.version, f"{KIND}/{path.name}", asdict(training))
+            prior = _prior(runtime, weights, pictures.outputs, texts, owner, all_spaces=from_nothing)
+            catalog.activate_artifact(KIND, weights.version)
+            catalog.activate_artifact(PRIOR, prior)
+            if synchronise is None:
+                sync(runtime, progress=progress)
+            else:
+                synchronise(run.run_id, progress)
+    except BaseException as error:
+        catalog.finish_run(run.run_id, RunState.FAILED, f"{type(error).__name__}: {error}")
+        raise
+    catalog.update_run(run.run_id, stage="done", counts={"pictures": training.pictures, "texts": training.texts})
+    catalog.finish_run(run.run_id, RunState.DONE)
+    return RetrainReport(run.run_id, training, pictures.skipped, promoted=not dry_run)
+
+
+def _prior(
+    runtime: Runtime,
+    weights: BridgeWeights,
+    outputs: BackboneOutputs,
+    texts: Array,
+    owner: NDArray[np.intp],
+    *,
+    all_spaces: bool,
+) -> str:
+    """Fit and keep the prior of the spaces as they will be with this bridge; its version.
+
+    Those of versions in force until now stay in the file: queries use them until the new vectors are loaded.
+
+    `all_spaces` says whether spaces that have a prior already get a new one, of these pictures alone.
+    """
+    from lodestone.spaces.bridge import BridgeSpace
+
+    context = runtime.models()
+    before = PriorWeights.load(context.artifacts[PRIOR]).spaces if PRIOR in context.artifacts else {}
+    known = {} if all_spaces else {**PriorWeights.shipped().spaces, **before}
+    projections = {**runtime.projections(), KIND: BridgeSpace(context, weights=weights)}
+    wanted = {one.collection: one for one in projections.values() if one.name == KIND or one.collection not in known}
+    fitted = refit(weights, wanted, outputs, texts, owner)
+    serving = {one.collection for one in runtime.serving_projections().values()}
+    kept = {name: prior for name, prior in before.items() if name in serving}
+    prior = PriorWeights({**kept, **fitted.spaces}, fitted.text_encoder, fitted.provenance)
+    path = prior.save(runtime.home.artifacts / PRIOR)
+    runtime.catalog.add_artifact(PRIOR, prior.version, f"{PRIOR}/{path.name}", {"bridge": weights.version})
+    return prior.version
+
+
+def _classes(outputs: BackboneOutputs, encoder: TextEncoder) -> ClassPairs | None:
+    """The names that no caption may have used, as the shipped bridge was taught them; an update keeps those it knows."""
+    if outputs.rows < FEWEST_FOR_CLASSES:
+        return None
+    return class_pairs(outputs, classifiers(), class_texts(encoder))

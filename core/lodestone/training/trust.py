@@ -1,0 +1,94 @@
+"""How far should label matching be trusted, given the words? Fits query/weights.py on validation data.
+
+Two kinds of queries are scored against the same pictures: captions, which people wrote, and names, made from the
+pictures that both classifiers are sure of ("a photo of a ..." with the class's name). The parameters with the best mean
+of both kinds' R@10 and R@5 win; among those within `TOLERANCE` of the best, the least ceiling does, because label
+matching knows photos alone. What unfamiliar words earn is not fitted here: it takes bridges that were kept from topics
+(benchmarks/strange_topics.py), and its parameters are the defaults of `SpaceWeights`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.evaluation.metrics import first_ranks
+from lodestone.query.weights import BRIDGE, LABELS, SpaceWeights
+from lodestone.spaces.bridge_arrays import Array
+
+MIDDLES: Final = (0.55, 0.6, 0.65, 0.7)
+SLOPES: Final = (15.0, 25.0)
+CEILINGS: Final = (0.4, 0.5, 0.6, 0.7, 0.85, 1.0)
+FLOOR: Final = 0.03  # on topics that training never saw, a little label matching helps captions too (docs/quality.md)
+TOLERANCE: Final = 0.005  # half a query of the made names: less is chance
+SURE: Final = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredQueries:
+    """Queries against the same pictures in both spaces.
+
+    Attributes:
+        labels, bridge: (queries, pictures) cosines. similarity: (queries,) to the nearest class name. familiarity:
+            (queries,) to what the bridge was taught. truth: (queries,) right picture.
+    """
+
+    labels: Array
+    bridge: Array
+    similarity: Array
+    familiarity: Array
+    truth: NDArray[np.intp]
+
+
+def sure_pictures(probabilities: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """(n, classes) mean probabilities -> classes that some picture shows for sure, and for each the surest picture."""
+    best = probabilities.argmax(1)
+    top = probabilities[np.arange(len(best)), best]
+    classes = np.unique(best[top > SURE])
+    return classes, np.array([np.where(best == c, top, -1.0).argmax() for c in classes], np.intp)
+
+
+def fuse(queries: ScoredQueries, weights: SpaceWeights, *, fixed_scales: bool = False) -> Array:
+    """Weighted mean of the two spaces' scores, each divided by its scale: (queries, pictures).
+
+    Args:
+        queries: Scores in both spaces.
+        weights: How much each counts.
+        fixed_scales: Divide by the fitted scales; otherwise by the spread of each query's own scores, as the engine
+            does.
+    """
+    labels, bridge = (
+        scores / (weights.scale(space) if fixed_scales else np.maximum(scores.std(1, keepdims=True), 1e-6))
+        for space, scores in ((LABELS, queries.labels), (BRIDGE, queries.bridge))
+    )
+    trust = trust_of(queries, weights)[:, None]
+    fused: Array = trust * labels + (1 - trust) * bridge
+    return fused
+
+
+def trust_of(queries: ScoredQueries, weights: SpaceWeights) -> Array:
+    """(queries,) share of label matching."""
+    signs = zip(queries.similarity, queries.familiarity, queries.labels.max(1), strict=True)
+    return np.array([weights.label_trust(float(near), float(known), float(best)) for near, known, best in signs], np.float32)
+
+
+def fit_space_weights(captions: ScoredQueries, names: ScoredQueries) -> SpaceWeights:
+    """The best parameters of a small grid; see the module's docstring."""
+    scales = {
+        LABELS: round(float(captions.labels.std(1).mean()), 4),
+        BRIDGE: round(float(captions.bridge.std(1).mean()), 4),
+    }
+    scored = []
+    for middle, slope, ceiling in product(MIDDLES, SLOPES, CEILINGS):
+        weights = SpaceWeights(middle=middle, slope=slope, named=ceiling, floor=FLOOR, ceiling=ceiling, scales=scales)
+        caption = (first_ranks(fuse(captions, weights), captions.truth) <= 10).mean()
+        # the pictures of names are sure ones, so R@10 among a few hundred is nearly always 1
+        name = (first_ranks(fuse(names, weights), names.truth) <= 5).mean()
+        scored.append((float(caption + name) / 2, weights))
+    best = max(score for score, _ in scored)
+    near = [(weights.ceiling, -score, weights.middle, weights) for score, weights in scored if score >= best - TOLERANCE]
+    return min(near, key=lambda entry: entry[:3])[3]

@@ -1,0 +1,1 @@
+"""Authentication: API keys, OpenID Connect tokens and the principal of a request."""

@@ -1,0 +1,153 @@
+"""Who sent a request? Middleware that finds the principal, before anything of the body is read.
+
+A key or a token is sent as `Authorization: Bearer …`, a key also as `X-API-Key`. Where the service asks for one, nothing but
+the probes and the description of the interface is given to those who have none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from lodestone.access.keys import PREFIX, ApiKey
+from lodestone.config.serve import AuthSettings
+from lodestone.errors import ForbiddenError, LodestoneError, UnauthorizedError
+from lodestone.home.service_address import TOKEN_HEADER
+from lodestone_schemas.access import Scope as Right
+from lodestone_serve.auth.api_key_cache import KeyRing
+from lodestone_serve.auth.oidc import TokenReader
+from lodestone_serve.auth.principal import ANYBODY, LOCAL, NOBODY, Principal
+from lodestone_serve.http.problems import problem_of, problem_response
+from lodestone_serve.traffic.request_guards import PROBES
+from lodestone_serve.use_cases.services import Services
+from lodestone_serve.use_cases.tenancy import seen_by
+
+KEY_HEADER: Final = "X-API-Key"
+OPEN: Final = PROBES | {"/openapi.json"}
+"""Given to everybody; credentials are not even looked at."""
+METRICS: Final = "/metrics"
+_THREADS: Final = 2
+
+
+class Authenticator:
+    """Finds the principal of a request.
+
+    Args:
+        services: The whole home: knows the keys.
+        settings: Whether keys are asked for, and whose tokens count.
+        token: Of service.json; its reader is this machine's user.
+
+    Raises:
+        ConfigurationError: the settings of the issuer cannot be used.
+    """
+
+    def __init__(self, services: Services, settings: AuthSettings, *, token: str) -> None:
+        self._settings = settings
+        self._token = token.encode()
+        self._ring = KeyRing(lambda: services.key_store())  # noqa: PLW0108 - stand-ins of tests have none if settings.keys else None
+        self._reader = TokenReader(settings) if settings.oidc_issuer is not None else None
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="lodestone-tokens") if self._reader else None
+
+    @property
+    def asks(self) -> bool:
+        """Whether anybody must say who they are."""
+        return self._settings.asks
+
+    @property
+    def open_metrics(self) -> bool:
+        """Whether metrics need no key."""
+        return self._settings.open_metrics or not self.asks
+
+    async def principal(self, headers: Headers) -> Principal:
+        """Whoever the headers name.
+
+        Raises:
+            UnauthorizedError: somebody must be named and nobody is, or by something that is not valid.
+            OverloadedError, ServiceUnavailableError, CatalogError: keys cannot be looked up now.
+        """
+        local = headers.get(TOKEN_HEADER)
+        if local is not None and hmac.compare_digest(local.encode("utf-8", "surrogatepass"), self._token):
+            return LOCAL
+        if not self.asks:
+            return ANYBODY
+        given = _credential(headers)
+        if given.startswith(f"{PREFIX}_") and self._ring is not None:
+            return _holder(await self._ring.find(given))
+        if self._reader is not None:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._reader.read, given)
+        raise UnauthorizedError("what was sent is no key of this service", hint="a key looks like lodestone_<id>_<secret>")
+
+    async def close(self) -> None:
+        """Write what is still to be written. Idempotent."""
+        if self._ring is not None:
+            await self._ring.close()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False)
+
+
+class Authentication:
+    """Puts `principal`, and `services` as that principal may see them, into the state of every request.
+
+    Args:
+        app: What asks for them.
+        services: The whole home.
+        authenticator: Finds the principal.
+    """
+
+    def __init__(self, app: ASGIApp, *, services: Services, authenticator: Authenticator) -> None:
+        self._app = app
+        self._services = services
+        self._authenticator = authenticator
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI scope."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            principal = await self._principal(scope)
+        except LodestoneError as error:
+            await problem_response(problem_of(error, instance=scope["path"]))(scope, receive, send)
+            return
+        state = scope.setdefault("state", {})
+        state["principal"] = principal
+        state["services"] = seen_by(self._services, principal)
+        await self._app(scope, receive, send)
+
+    async def _principal(self, scope: Scope) -> Principal:
+        path, asks = scope["path"], self._authenticator.asks
+        if asks and (path in OPEN or (path == METRICS and self._authenticator.open_metrics)):
+            return NOBODY
+        principal = await self._authenticator.principal(Headers(scope=scope))
+        if path == METRICS and not self._authenticator.open_metrics and not principal.may(Right.ADMIN):
+            raise ForbiddenError("metrics need the scope 'admin'", hint="or set serve.auth.open_metrics", scope="admin")
+        return principal
+
+
+def _holder(key: ApiKey) -> Principal:
+    corpora = None if key.corpora is None else frozenset(key.corpora)
+    return Principal(key.owner, frozenset(key.scopes), corpora, key.rate)
+
+
+def _credential(headers: Headers) -> str:
+    """The key or token that was sent."""
+    key, authorization = headers.get(KEY_HEADER), headers.get("authorization")
+    if key is not None and authorization is not None:
+        raise UnauthorizedError(f"both Authorization and {KEY_HEADER} were sent", hint="send one of them")
+    if key is not None:
+        return key.strip()
+    if authorization is None:
+        raise UnauthorizedError(
+            "this service asks for a key or a token, and none was sent", hint=f"Authorization: Bearer …, or {KEY_HEADER}: …"
+        )
+    kind, _, value = authorization.strip().partition(" ")
+    if kind.lower() == "bearer" and not value.strip():
+        raise UnauthorizedError("Authorization has no key or token behind Bearer", hint="Authorization: Bearer …")
+    if kind.lower() != "bearer":
+        raise UnauthorizedError(f"Authorization is of the kind {kind[:20]!r}, not Bearer", hint="Authorization: Bearer …")
+    return value.strip()

@@ -1,0 +1,112 @@
+"""Who asks? The principal of a request, and what a route demands of it.
+
+The outermost guard finds out who asks and puts two things into the request's state: `principal`, and `services`, which is the
+home as that principal may see it. Routes take both from there, and so cannot forget to ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Request
+from fastapi import params as fastapi_params
+
+from lodestone.access.visibility import Visibility
+from lodestone.errors import ForbiddenError, UnauthorizedError
+from lodestone_schemas.access import Scope
+from lodestone_serve.use_cases.services import Services
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """Whoever asks.
+
+    Attributes:
+        owner: Names it in records and limits: `key:…`, `oidc:…`; "" where nobody has to say who they are.
+        scopes: What it may do.
+        corpora: Names of the corpora that it sees; None: all, also those to come.
+        rate: Requests it may send, e.g. `600/minute`; None: the service's setting.
+        local: Holds the token of the home's service.json: Lodestone's own commands on this machine.
+    """
+
+    owner: str
+    scopes: frozenset[Scope]
+    corpora: frozenset[str] | None = None
+    rate: str | None = None
+    local: bool = False
+
+    def may(self, scope: Scope) -> bool:
+        """Whether it has the scope."""
+        return scope in self.scopes or Scope.ADMIN in self.scopes
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether other users' queries, and what was learnt from them, are its to see."""
+        return self.corpora is None and (self.owner == "" or self.may(Scope.ADMIN))
+
+    @property
+    def visibility(self) -> Visibility:
+        """What of the home it sees."""
+        return Visibility(self.owner, self.corpora, all_queries=self.sees_all)
+
+
+ANYBODY = Principal("", frozenset({Scope.SEARCH, Scope.FEEDBACK}))
+"""Of a service that asks nobody who they are; what indexes and administers still wants the token of service.json."""
+
+NOBODY = Principal("", frozenset(), frozenset())
+"""Who has not said who they are, where that is asked: may see that the service lives."""
+
+LOCAL = Principal("", frozenset(Scope), local=True)
+"""Lodestone's own commands."""
+
+
+# Coroutines although they wait for nothing: FastAPI sends plain functions to a thread, for each request.
+async def principal_of(request: Request) -> Principal:
+    """Whoever sent the request."""
+    found: Principal = request.state.principal
+    return found
+
+
+async def services_of(request: Request) -> Services:
+    """The home as whoever sent the request may see it."""
+    found: Services = request.state.services
+    return found
+
+
+Seen = Annotated[Services, Depends(services_of)]
+"""A route's parameter: what it asks, within what the principal may see."""
+
+Asker = Annotated[Principal, Depends(principal_of)]
+"""A route's parameter: the principal itself."""
+
+
+def needs(scope: Scope) -> Any:  # noqa: ANN401 - FastAPI's own type of dependencies
+    """For `dependencies=[needs(Scope.INDEX)]`: lets through principals with the scope.
+
+    Anybody else is refused with `ForbiddenError` (403), or `UnauthorizedError` (401) where nobody said who they are.
+    """
+    check: Callable[[Request], Awaitable[None]] = _Check(scope)
+    return fastapi_params.Depends(check)
+
+
+class _Check:
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    async def __call__(self, request: Request) -> None:
+        principal = await principal_of(request)
+        if principal.may(self._scope):
+            return
+        if principal in (ANYBODY, NOBODY):
+            raise UnauthorizedError(
+                f"this needs the scope {self._scope.value!r}, and nobody is named as its holder",
+                hint="use the lodestone command on the service's machine, or a key where the service knows keys",
+                scope=self._scope.value,
+            )
+        raise ForbiddenError(
+            f"this needs the scope {self._scope.value!r}",
+            hint="ask for a key that has it (`lodestone keys create --scope`)",
+            scope=self._scope.value,
+        )

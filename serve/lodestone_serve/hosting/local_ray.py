@@ -1,0 +1,106 @@
+"""How does the service get a Ray of its own? One machine, loopback, no dashboard, quiet, its files gone afterwards.
+
+Nothing here touches another Ray on the machine, and `RAY_ADDRESS` is ignored: the embedded store has one owner on one machine.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from lodestone.processes import sweep_folders
+from lodestone_serve.traffic.proxy_middleware import PROXY_ENVIRONMENT
+
+_PREFIX = "lodestone-ray-"
+_OBJECT_STORE_BYTES = 100 * 2**20  # requests and answers pass through it in bytes; pictures never do
+# Read by Ray when it is imported, and handed down to the processes it starts. What the user has set wins.
+_ENVIRONMENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
+    # Part of the above, but it opens a second port on the replica, around the proxy.
+    "RAY_SERVE_ENABLE_DIRECT_INGRESS": "0",
+    # Ten seconds otherwise, before the autoscaler hears of a load.
+    "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
+    "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
+    # Ten seconds otherwise, three times, before a proxy that died is started again: half a minute without connections.
+    "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
+    **PROXY_ENVIRONMENT,
+    # Ray rewrites 127.0.0.1 to the address of a network card unless this is off (as it is outside Linux). With any other
+    # address, of loopback too, its servers listen on every network card.
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    "RAY_DEDUP_LOGS": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning about a default that changes
+}
+
+
+@contextmanager
+def local_ray(resources: Mapping[str, float] | None = None, *, environment: Mapping[str, str] | None = None) -> Iterator[Path]:
+    """Start a Ray cluster on this machine and stop it again. Yields its temporary folder (mode 0700), removed at the end.
+
+    Args:
+        resources: What it offers: `CPU` (2 by default), and custom ones. GPUs are found.
+        environment: Of the processes of Ray alone, besides this one's.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    sweep_folders(_PREFIX)
+    # Short and outside the home: Unix sockets lie below it, and their paths end at 107 characters.
+    temporary = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
+    import ray
+
+    offered = {name: amount for name, amount in (resources or {}).items() if name != "GPU"}
+    try:
+        with _added(environment or {}):
+            ray.init(
+                address="local",
+                num_cpus=int(offered.pop("CPU", 2)),
+                resources=offered or None,
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                object_store_memory=_OBJECT_STORE_BYTES,
+                _temp_dir=str(temporary / "ray"),  # Ray opens its own folder to everybody, so it lies inside one that is closed
+                _node_ip_address="127.0.0.1",
+            )
+        yield temporary
+    finally:
+        ray.shutdown()
+        shutil.rmtree(temporary, ignore_errors=True)  # a dying process may still hold a file; swept next time
+
+
+@contextmanager
+def _added(environment: Mapping[str, str]) -> Iterator[None]:
+    """Ray's processes get this one's environment when they start."""
+    before = {name: os.environ.get(name) for name in environment}
+    os.environ.update(environment)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def keep_replica_on_loopback() -> None:
+    """Have Serve open this replica's own gRPC port on loopback; to be called in the replica before it is ready.
+
+    Ray 2.60 opens that port on every network card, asks there for no token, and unpickles what comes in: whoever reaches it
+    runs code as this user. It has no setting. Where a later Ray has no such function, the replica fails instead of opening it.
+    """
+    replica: Any = importlib.import_module("ray.serve._private.replica")
+    add_port: Callable[[Any, str], int] = replica.add_port_to_grpc_server
+
+    def on_loopback(server: Any, address: str) -> int:  # noqa: ANN401 - one of gRPC's or Ray's servers
+        return add_port(server, address.replace("[::]", "127.0.0.1"))
+
+    if add_port.__name__ != on_loopback.__name__:
+        replica.add_port_to_grpc_server = on_loopback

@@ -1,0 +1,235 @@
+"""How does the service run, from start to signal? A local Ray of its own, Serve on loopback, service.json while it answers."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import json
+import logging
+import math
+import os
+import secrets
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import httpx
+
+from lodestone import __version__
+from lodestone.config.home import Home
+from lodestone.config.own_profiles import choose_profile
+from lodestone.config.settings import Settings
+from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavailableError, StoreLockedError
+from lodestone.home.service_address import ServiceAddress, error_of, find_service
+from lodestone.store.ownership import StoreOwnership
+from lodestone_serve.graph.stages import APPLICATION, deployment_options, most_resources
+from lodestone_serve.hosting.local_ray import local_ray
+from lodestone_serve.hosting.tls import checked_certificate, tls_options
+from lodestone_serve.traffic.proxy_middleware import proxy_variables
+from lodestone_serve.traffic.request_guards import checked_exposure
+
+Options = Mapping[str, Mapping[str, Any]]
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_READY_S = 120.0
+_POLL_S = 0.1
+
+
+def serve_forever(
+    settings: Settings, *, options: Options | None = None, ready_callback: Callable[[str], None] = lambda _: None
+) -> None:
+    """Serve the home of `settings` until SIGINT or SIGTERM.
+
+    Args:
+        settings: Of the home, host, port and limits.
+        options: Deployment -> its options, as a serveConfigV2 has them; None for what the settings lead to.
+        ready_callback: Called once with the URL, when queries are answered and service.json is published.
+
+    Raises:
+        ConfigurationError: the host is not this machine's own, or the port is taken.
+        StoreLockedError: another process owns the home's store; names it.
+        HomeVersionError, ModelUnavailableError, …: the home cannot be opened as it is.
+        ServiceUnavailableError: Ray Serve did not come up.
+    """
+    home = Home(settings.home)
+    host = checked_exposure(settings.serve)
+    choose_profile(settings.profile, settings.profiles)
+    home.prepare()
+    _refuse_second_owner(home, settings)
+    certificate = checked_certificate(settings.serve)
+    reserved = _reserve(host, settings.serve.port)
+    port = int(reserved.getsockname()[1])
+    url = _url(settings, host, port)
+    address = ServiceAddress(url, os.getpid(), secrets.token_urlsafe(32), __version__, datetime.now(UTC), certificate)
+    stop = _Stop()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(reserved)
+        stack.enter_context(_handled(stop))
+        stack.enter_context(_interruptible(stop))
+        resources = _resources(options or deployment_options(settings))
+        temporary = stack.enter_context(local_ray(resources, environment=proxy_variables(settings)))
+        stop.install()  # again: Ray has put a handler of its own in place
+        stack.callback(_shut_down)
+        _start(settings, _http(settings, host, port), address.token, temporary / "failure.json", options=options)
+        _wait_until_ready(address)
+        stop.starting = False
+        if not stop.is_set():
+            address.write(home)
+            stack.callback(address.withdraw, home)
+            ready_callback(url)
+            stop.wait()
+
+
+class _Stop(threading.Event):
+    """Set by the first SIGINT or SIGTERM. While the service is starting, that signal also interrupts what is waited for."""
+
+    starting = True
+
+    def install(self) -> None:
+        """Take over both signals; they belong to the main thread, so elsewhere nothing is done."""
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                signal.signal(number, self._handle)
+
+    def _handle(self, _number: int, _frame: FrameType | None) -> None:
+        first = not self.is_set()
+        self.set()
+        if self.starting and first:
+            raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def _handled(stop: _Stop) -> Iterator[None]:
+    """Signals go to `stop`, to the very end: a second Ctrl-C must not cut off what the first one began."""
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    stop.install()
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _interruptible(stop: _Stop) -> Iterator[None]:
+    """A signal while the service was starting ends it like one later: quietly."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not stop.is_set():
+            raise
+
+
+def _start(
+    settings: Settings, http: Mapping[str, Any], token: str, failure_file: Path, *, options: Options | None = None
+) -> None:
+    from ray import serve
+    from ray.serve.config import HTTPOptions, ProxyLocation
+    from ray.serve.schema import LoggingConfig
+
+    from lodestone_serve.graph.application import build
+
+    logging.getLogger("ray.serve").setLevel(logging.WARNING)  # after its import, which sets it to INFO
+    quiet = LoggingConfig(log_level="WARNING", enable_access_log=False)
+    serve.start(proxy_location=ProxyLocation.HeadOnly, http_options=HTTPOptions(**http), logging_config=quiet)
+    application = build(settings, token=token, failure_file=failure_file, options=options)
+    try:
+        serve.run(application, name=APPLICATION, logging_config=quiet)
+    except RuntimeError as error:
+        raise _reason(failure_file, str(error)) from error
+
+
+def _reason(failure_file: Path, otherwise: str) -> LodestoneError:
+    try:
+        return error_of(json.loads(failure_file.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return ServiceUnavailableError(f"the service did not come up: {otherwise}", hint="see logs/service.log in the home")
+
+
+def _shut_down() -> None:
+    from ray import serve
+
+    # Ray prints to standard output that its own shutdown call was cut short by the shutdown.
+    with contextlib.redirect_stdout(io.StringIO()):
+        serve.shutdown()  # type: ignore[no-untyped-call]  # stops the replica gracefully: requests end, the store is flushed and let go
+
+
+def _wait_until_ready(address: ServiceAddress) -> None:
+    """Return when /readyz says so; the app is deployed by now, so only the proxy's first look at it is waited for."""
+    url, trust = address.url, address.trust
+    deadline, last = time.monotonic() + _READY_S, "no answer"
+    while time.monotonic() < deadline:
+        try:
+            answer = httpx.get(f"{url}/readyz", timeout=_READY_S, trust_env=False, verify=trust is None or trust)
+            if answer.is_success:
+                return
+            last = answer.text[:500]
+        except httpx.HTTPError as error:
+            last = str(error)
+        time.sleep(_POLL_S)
+    raise ServiceUnavailableError(
+        f"the service at {url} is not ready after {_READY_S:g} s: {last}", hint="see logs/service.log"
+    )
+
+
+def _resources(options: Options) -> dict[str, float]:
+    """What a Ray of this machine's own must offer for all replicas at once; a CPU is a place here, not a core."""
+    needed = most_resources(options)
+    return {**needed, "CPU": max(2.0, math.ceil(needed.get("CPU", 0.0)))}
+
+
+def _http(settings: Settings, host: str, port: int) -> dict[str, Any]:
+    return {"host": host, "port": port, **tls_options(settings.serve)}
+
+
+def _url(settings: Settings, host: str, port: int) -> str:
+    own = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    scheme = "http" if settings.serve.tls_certificate is None else "https"
+    return f"{scheme}://{f'[{own}]' if ':' in own else own}:{port}"
+
+
+def _reserve(host: str, port: int) -> socket.socket:
+    """Bind `port`, or a free one for 0, and hold it: Ray needs seconds to start, and takes ports for itself meanwhile.
+
+    The socket never listens, so no connection reaches it. Serve's proxy binds with SO_REUSEPORT, and so may join it; those who
+    ask for a port that is their own alone can't.
+    """
+    holder = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free; one being listened on is not
+    try:
+        holder.bind((host, port))
+    except OSError as error:
+        holder.close()
+        if error.errno not in {errno.EADDRINUSE, errno.EACCES, errno.EADDRNOTAVAIL}:
+            raise
+        raise ConfigurationError(
+            f"cannot listen on {host}:{port}: {error.strerror}",
+            hint="stop what uses the port, or choose another: --port 0 picks a free one",
+            setting="serve.port",
+        ) from error
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)  # after binding: another service must not have joined
+    return holder
+
+
+def _refuse_second_owner(home: Home, settings: Settings) -> None:
+    """Find out before Ray is started, and in this process, that somebody else owns the store."""
+    running = find_service(home)
+    if running is not None:
+        raise StoreLockedError(
+            f"this home is served already: {running.url} (pid {running.pid})",
+            hint="use that service, or stop it first",
+            pid=running.pid,
+            url=running.url,
+        )
+    if settings.store.kind == "edge":
+        probe = StoreOwnership(home.store, command="lodestone serve", timeout=settings.store.lock_timeout_s)
+        probe.acquire()
+        probe.release()

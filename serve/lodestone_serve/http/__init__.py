@@ -1,0 +1,1 @@
+"""The HTTP application: wiring, problems, pages, streams and the OpenAPI document."""

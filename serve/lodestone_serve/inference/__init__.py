@@ -1,0 +1,1 @@
+"""Model passes that concurrent queries share."""

@@ -1,0 +1,161 @@
+"""What does code hold in its hands to count? Counters, gauges and histograms that write to one or two exporters.
+
+The first is a Prometheus registry of this process, read at /metrics. The second, a `Mirror`, is there where processes cannot be
+scraped one by one: replicas on a Ray cluster report through Ray's own metrics.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Protocol, Self
+
+from prometheus_client import CollectorRegistry
+from prometheus_client import Counter as PrometheusCounter
+from prometheus_client import Gauge as PrometheusGauge
+from prometheus_client import Histogram as PrometheusHistogram
+
+from lodestone_serve.telemetry.metric_table import Definition
+
+MOST_SERIES: Final = 500
+"""Label sets of one metric; further ones are counted together as `other`, so that no mistake fills the monitoring."""
+
+OTHER: Final = "other"
+
+
+class Mirror(Protocol):
+    """A second exporter. Must not wait, must not raise."""
+
+    def add(self, definition: Definition, labels: Mapping[str, str], amount: float) -> None:
+        """A counter grew."""
+
+    def put(self, definition: Definition, labels: Mapping[str, str], value: float) -> None:
+        """A gauge changed."""
+
+    def observe(self, definition: Definition, labels: Mapping[str, str], value: float) -> None:
+        """A histogram saw a value."""
+
+
+class _Instrument:
+    def __init__(self, definition: Definition, own: Any, mirror: Mirror | None, labels: tuple[str, ...]) -> None:  # noqa: ANN401
+        self._definition = definition
+        self._own = own
+        self._mirror = mirror
+        self._labels = dict(zip(definition.labels, labels, strict=False))
+        self._children: dict[tuple[str, ...], Self] = {}
+        self._lock = threading.Lock()
+
+    def labels(self, *values: str) -> Self:
+        """The series of these label values, one for each label, in the order of the definition."""
+        child = self._children.get(values)
+        if child is not None:
+            return child
+        if len(values) != len(self._definition.labels):
+            raise ValueError(f"{self._definition.name} has the labels {self._definition.labels}, not {len(values)} of them")
+        with self._lock:
+            if len(self._children) >= MOST_SERIES and values not in self._children:
+                values = (OTHER,) * len(values)
+            if values not in self._children:
+                self._children[values] = type(self)(self._definition, self._own.labels(*values), self._mirror, values)
+            return self._children[values]
+
+
+class Counter(_Instrument):
+    """Only grows."""
+
+    def inc(self, amount: float = 1.0) -> None:
+        """Grow by `amount`, at least 0."""
+        self._own.inc(amount)
+        if self._mirror is not None and amount > 0:
+            self._mirror.add(self._definition, self._labels, amount)
+
+
+class Gauge(_Instrument):
+    """Goes up and down."""
+
+    def __init__(self, definition: Definition, own: Any, mirror: Mirror | None, labels: tuple[str, ...]) -> None:  # noqa: ANN401
+        super().__init__(definition, own, mirror, labels)
+        self._value = 0.0
+
+    @property
+    def value(self) -> float:
+        """As it was last set."""
+        return self._value
+
+    def set(self, value: float) -> None:
+        """Be `value` from now on."""
+        with self._lock:  # else of two changes the former may reach an exporter last, and stay
+            self._put(value)
+
+    def inc(self, amount: float = 1.0) -> None:
+        """Grow by `amount`."""
+        with self._lock:
+            self._put(self._value + amount)
+
+    def dec(self, amount: float = 1.0) -> None:
+        """Shrink by `amount`."""
+        self.inc(-amount)
+
+    @contextmanager
+    def track_inprogress(self) -> Iterator[None]:
+        """One more while the block runs."""
+        self.inc()
+        try:
+            yield
+        finally:
+            self.dec()
+
+    def forget(self, *, besides: Collection[tuple[str, ...]]) -> None:
+        """Let series go whose label values are not among `besides`: what they measured is not there any more."""
+        with self._lock:
+            for values in [one for one in self._children if one not in besides]:
+                child = self._children.pop(values)
+                child.set(0.0)  # Ray keeps the last value of a series for ever
+                self._own.remove(*values)
+
+    def _put(self, value: float) -> None:
+        self._value = value
+        self._own.set(value)
+        if self._mirror is not None:
+            self._mirror.put(self._definition, self._labels, value)
+
+
+class Histogram(_Instrument):
+    """How often values fell where."""
+
+    def observe(self, value: float) -> None:
+        """One more value."""
+        self._own.observe(value)
+        if self._mirror is not None:
+            self._mirror.observe(self._definition, self._labels, value)
+
+
+class Maker:
+    """Makes instruments of definitions, each once.
+
+    Args:
+        registry: Takes them all.
+        mirror: A second exporter; None for none.
+    """
+
+    def __init__(self, registry: CollectorRegistry, mirror: Mirror | None = None) -> None:
+        self._registry = registry
+        self._mirror = mirror
+
+    def counter(self, definition: Definition) -> Counter:
+        """A counter."""
+        own = PrometheusCounter(definition.name, definition.help, definition.labels, registry=self._registry)
+        return Counter(definition, own, self._mirror, ())
+
+    def gauge(self, definition: Definition) -> Gauge:
+        """A gauge."""
+        own = PrometheusGauge(definition.name, definition.help, definition.labels, registry=self._registry)
+        return Gauge(definition, own, self._mirror, ())
+
+    def histogram(self, definition: Definition) -> Histogram:
+        """A histogram."""
+        own = PrometheusHistogram(
+            definition.name, definition.help, definition.labels, buckets=definition.buckets, registry=self._registry
+        )
+        return Histogram(definition, own, self._mirror, ())

@@ -1,0 +1,1 @@
+"""Traffic control: admission, rate limits, idempotency, request guards and the proxy."""

@@ -1,0 +1,240 @@
+"""Which query is worked on next, which waits, and which is refused? A bounded queue with deadlines and two priorities.
+
+Serve's own limits are per caller and answer in plain text, and nothing can be refused once a stream has begun. So queries are
+admitted here, in the replica that does the work, and Serve's queue is set wider than this one.
+
+A query takes a place before its body is read, and a slot when its deadline is known. It is refused at once when all places are
+taken, or when it would get its slot too late to be answered in time: a queue that is as long as the clients' patience would
+hand out nothing but queries that are past saving. From a share of the queue on, queries are answered by their words alone.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from lodestone.config.serve import ServeSettings
+from lodestone.errors import DeadlineExceededError, OverloadedError
+from lodestone_serve.telemetry.metrics import Metrics
+from lodestone_serve.traffic.concurrency_limiter import ConcurrencyLimiter, RunningMean
+from lodestone_serve.traffic.tickets import Priority, State, Ticket
+
+BUSY: Final = "the service is busy"
+DEADLINE_MS: Final = 10_000
+MOST_RETRY_AFTER_S: Final = 60
+_PRESSED_S: Final = 1.0  # after a refusal
+_FEW: Final = 8  # answers say nothing yet: the first ones load models
+_ON_THE_WAY: Final = 0.1  # of the time that a query allows: what proxies and networks take is not seen here
+_ON_THE_WAY_S: Final = 0.25  # of that, at most
+_MOST_ON_THE_WAY: Final = 0.25  # of that time, with what is seen
+
+
+class Admission:
+    """At most `max_ongoing` slots, fewer where more would only slow each other down (pace.py), and `max_queued` places beside.
+
+    Interactive queries go before those of batches, of which at most `batch_ongoing` run at once; among equals, first come,
+    first served. A full queue lets a waiting query of a batch go for an interactive one. For one event loop.
+
+    Args:
+        limits: Slots, places and what happens under pressure.
+        metrics: Counts who runs, waits and is refused.
+        deadline_ms: Of queries that name none.
+        clock: Seconds; for tests.
+    """
+
+    def __init__(
+        self,
+        *,
+        limits: ServeSettings,
+        metrics: Metrics,
+        deadline_ms: int = DEADLINE_MS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.deadline_ms = deadline_ms
+        self._limits = limits
+        self._metrics = metrics
+        self.clock = clock
+        self._waiting: dict[Priority, deque[Ticket]] = {one: deque() for one in Priority}
+        self._running: dict[Priority, int] = dict.fromkeys(Priority, 0)
+        self._places = 0
+        self._refused_at = -math.inf
+        self._pace = ConcurrencyLimiter(limits.max_ongoing, adaptive=limits.load.adaptive)
+        metrics.slots.set(self._pace.slots)
+        self.held_s = RunningMean()  # seconds that a slot is held
+        self.words_s = RunningMean(_FEW)  # of that, what the text pass takes: an answer needs it at least
+        self.sending_s = RunningMean(_FEW)  # from the answer to its last byte
+
+    @property
+    def slots(self) -> int:
+        """Queries that may run at once, now."""
+        return self._pace.slots
+
+    @property
+    def running(self) -> int:
+        """Slots in use."""
+        return sum(self._running.values())
+
+    @property
+    def waiting(self) -> int:
+        """Queries that wait for a slot."""
+        return sum(len(queue) for queue in self._waiting.values())
+
+    @property
+    def places(self) -> int:
+        """Queries that run, wait or are being read."""
+        return self._places
+
+    def enter(self, priority: Priority = Priority.INTERACTIVE) -> Ticket:
+        """Take a place, to be given back by `Ticket.release`.
+
+        Raises:
+            OverloadedError: all places are taken.
+        """
+        if self._places >= self._limits.max_ongoing + self._limits.max_queued and not self._made_room(priority):
+            raise self.refusal(f"{self._places} queries are running or waiting, as many as there may be")
+        self._places += 1
+        return Ticket(self, priority)
+
+    @asynccontextmanager
+    async def slot(self, *, deadline: float, priority: Priority = Priority.INTERACTIVE) -> AsyncIterator[Ticket]:
+        """Hold a slot; `deadline` is absolute, on the clock's time.
+
+        Raises:
+            OverloadedError: as `enter` and `Ticket.start`.
+            DeadlineExceededError: it passed before a slot was free.
+        """
+        ticket = self.enter(priority)
+        ticket.kept = True
+        try:
+            await ticket.start(deadline)
+            yield ticket
+        finally:
+            ticket.release()
+
+    def refusal(self, why: str) -> OverloadedError:
+        """The counted error of a query that is refused, with the seconds to wait in its details."""
+        self._metrics.shed.labels("overloaded").inc()
+        self._refused_at = self.clock()
+        retry_after = self.retry_after()
+        return OverloadedError(why, hint=f"try again in {retry_after} s", retry_after=retry_after)
+
+    def retry_after(self) -> int:
+        """Seconds until who comes then finds the queue worked off, if nobody else comes."""
+        seconds = max(self._limits.load.retry_after_s, self._wait_s(self.waiting))
+        return min(MOST_RETRY_AFTER_S, max(1, math.ceil(seconds)))
+
+    # -- for tickets -----------------------------------------------------------------------------------------------------------
+
+    def queue(self, ticket: Ticket) -> None:
+        """Give the ticket a slot, or line it up.
+
+        Raises:
+            OverloadedError: its turn would come too late.
+        """
+        ahead = len(self._waiting[Priority.INTERACTIVE])
+        if ticket.priority is Priority.BATCH:
+            ahead += len(self._waiting[Priority.BATCH])
+        if ahead == 0 and self._may_run(ticket.priority):
+            self._run(ticket, pressed=False)
+            return
+        turn = self.clock() + self._wait_s(ahead, ticket.priority)
+        if turn + self.words_s.bound > ticket.due:
+            raise self.refusal(f"{ahead} queries are waiting, too many for an answer within this query's deadline")
+        self._waiting[ticket.priority].append(ticket)
+        self._metrics.waiting.inc()
+
+    def leave(self, ticket: Ticket, state: State, held_s: float) -> None:
+        """Take back what the ticket has."""
+        self._places -= 1
+        if state is State.WAITING:
+            self._unqueue(ticket)
+        elif state is State.RUNNING:
+            self._running[ticket.priority] -= 1
+            self._metrics.in_flight.dec()
+            self.held_s.add(held_s)
+            if ticket.sending_s is not None:
+                self.sending_s.add(ticket.sending_s)
+            if ticket.words_s is not None:
+                self.words_s.add(ticket.words_s)
+                self._pace.took(ticket.words_s, beside=ticket.beside, allowed_s=ticket.deadline - ticket.arrived)
+                self._metrics.slots.set(self._pace.slots)
+            self._dispatch()
+
+    def _dispatch(self) -> None:
+        while (queue := self._next()) is not None:
+            pressed = self.waiting >= self._text_only_from()
+            ticket = queue[0]
+            left = ticket.due - self.clock()
+            if left <= 0:
+                ticket.turn_away(self.expired())
+            elif left < self.words_s.bound:
+                ticket.turn_away(self.refusal("the query waited so long that it cannot be answered in time any more"))
+            else:
+                self._unqueue(ticket)
+                self._run(ticket, pressed=pressed)
+
+    def _next(self) -> deque[Ticket] | None:
+        for priority, queue in self._waiting.items():  # in order of priority
+            if queue and self._may_run(priority):
+                return queue
+        return None
+
+    def _may_run(self, priority: Priority) -> bool:
+        if self.running >= self.slots:
+            return False
+        return priority is Priority.INTERACTIVE or self._running[priority] < self._limits.load.batch_ongoing
+
+    def _run(self, ticket: Ticket, *, pressed: bool) -> None:
+        now = self.clock()
+        if pressed or self._is_pressed(ticket, now):
+            self._metrics.shed.labels("text_only").inc()
+            ticket.text_only = BUSY
+        self._running[ticket.priority] += 1
+        self._metrics.in_flight.inc()
+        self._metrics.wait_seconds.labels(ticket.priority.value).observe(now - ticket.arrived)
+        ticket.run(now, beside=self.running)
+
+    def _is_pressed(self, ticket: Ticket, now: float) -> bool:
+        """Whether the queue is as long as it may be: for this query, or for others who were refused a moment ago."""
+        if now - self._refused_at < _PRESSED_S:
+            return True
+        could_wait = ticket.due - ticket.arrived - self.words_s.bound
+        waited = now - ticket.queued_at
+        return waited > 0 and waited >= self._limits.load.text_only_from * could_wait
+
+    def expired(self) -> DeadlineExceededError:
+        """The counted error of a query whose deadline passed while it waited."""
+        self._metrics.shed.labels("deadline").inc()
+        return DeadlineExceededError(
+            "the deadline passed while the query waited for its turn",
+            hint="the service is busy: ask again later, or allow more time (deadline_ms)",
+        )
+
+    def _made_room(self, priority: Priority) -> bool:
+        batches = self._waiting[Priority.BATCH]
+        if priority is Priority.BATCH or not batches:
+            return False
+        batches[-1].turn_away(self.refusal("interactive queries take all places"))
+        return True
+
+    def _unqueue(self, ticket: Ticket) -> None:
+        self._waiting[ticket.priority].remove(ticket)
+        self._metrics.waiting.dec()
+
+    def way_back_s(self, allowed_s: float) -> float:
+        """Seconds between an answer and the client that has it, of a query that allows so many."""
+        return min(min(_ON_THE_WAY * allowed_s, _ON_THE_WAY_S) + self.sending_s.bound, _MOST_ON_THE_WAY * allowed_s)
+
+    def _text_only_from(self) -> float:
+        return max(1, math.ceil(self._limits.load.text_only_from * self._limits.max_queued))
+
+    def _wait_s(self, ahead: int, priority: Priority = Priority.INTERACTIVE) -> float:
+        """How long the one behind `ahead` others waits: slots come free one after another."""
+        slots = self.slots
+        if priority is Priority.BATCH:
+            slots = min(slots, self._limits.load.batch_ongoing)
+        return self.held_s.mean * (ahead + 1) / slots

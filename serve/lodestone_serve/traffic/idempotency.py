@@ -1,0 +1,191 @@
+"""What if a client sends a write twice, because it never got the answer? With an `Idempotency-Key`, it is done once.
+
+The key is claimed in the catalog before the work begins, so that two replicas never both do it, and the answer is kept there
+for a day, before it is sent. Answers that may differ next time (too busy, failed) are not kept: the key is free again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from typing import Final, Protocol, runtime_checkable
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from lodestone.catalog.records import WriteKey, WriteRecord
+from lodestone.errors import IdempotencyConflictError, InvalidRequestError, LodestoneError
+from lodestone_serve.auth.principal import ANYBODY, Principal
+from lodestone_serve.http.problems import problem_of, problem_response
+from lodestone_serve.telemetry.metrics import Metrics
+from lodestone_serve.traffic.request_guards import MAX_JSON_BYTES
+
+HEADER: Final = "Idempotency-Key"
+REPLAYED: Final = "Idempotency-Replayed"
+MOST_ANSWER_BYTES: Final = 1 << 20
+_WRITES: Final = re.compile(r"/v1/(feedback|tags|directories)(/.*)?")
+_METHODS: Final = frozenset({"POST", "PATCH", "DELETE"})
+_KEY: Final = re.compile(r"[!-~]{1,255}")
+_AGAIN: Final = frozenset({401, 403, 408, 409, 413, 421, 429})  # answers to the moment or the asker, not to the write
+_RETRY_AFTER_S: Final = 1
+
+
+@runtime_checkable
+class WriteLedger(Protocol):
+    """Where keys and answers are kept: the catalog, which all replicas share."""
+
+    async def claim_write(self, write: WriteKey) -> WriteRecord | None:
+        """See `IdempotencyRows.claim_write`."""
+
+    async def answer_write(self, write: WriteKey, *, status: int, body: bytes) -> None:
+        """See `IdempotencyRows.answer_write`."""
+
+    async def forget_write(self, write: WriteKey) -> None:
+        """See `IdempotencyRows.forget_write`."""
+
+
+class Idempotency:
+    """Middleware: writes with an `Idempotency-Key` are done once, and answered alike however often they are sent.
+
+    Args:
+        app: What does the work.
+        ledger: Keeps keys and answers.
+        metrics: Counts replays.
+    """
+
+    def __init__(self, app: ASGIApp, *, ledger: WriteLedger, metrics: Metrics) -> None:
+        self._app = app
+        self._ledger = ledger
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handle one ASGI scope."""
+        key = Headers(scope=scope).get(HEADER) if scope["type"] == "http" else None
+        if key is None or scope["method"] not in _METHODS or not _WRITES.fullmatch(scope["path"]):
+            await self._app(scope, receive, send)
+            return
+        try:
+            await self._once(key, scope, receive, send)
+        except LodestoneError as error:  # of the ledger: the app answers its own
+            await problem_response(problem_of(error, instance=scope["path"]))(scope, receive, send)
+
+    async def _once(self, key: str, scope: Scope, receive: Receive, send: Send) -> None:
+        if not _KEY.fullmatch(key):
+            raise InvalidRequestError(
+                f"{HEADER} {key[:100]!r} cannot be used", hint="1 to 255 visible ASCII characters, such as a UUID"
+            )
+        read = await _read(receive)
+        if not read.whole:  # larger than any write, or cut off: refused further in
+            await self._app(scope, read.again(receive), send)
+            return
+        principal: Principal = scope.get("state", {}).get("principal", ANYBODY)
+        mine = WriteKey(principal.owner, key, _fingerprint(scope, read.body))
+        before = await self._ledger.claim_write(mine)
+        if before is not None:
+            await self._again(before, mine.fingerprint, send)
+            return
+        # A client that leaves meanwhile will ask again: what was begun is finished, and its answer kept.
+        work = asyncio.create_task(self._work(scope, read.again(receive), mine))
+        for message in (await asyncio.shield(work)).messages:
+            await send(message)
+
+    async def _work(self, scope: Scope, receive: Receive, mine: WriteKey) -> _Answer:
+        answer = _Answer()
+        kept = False
+        try:
+            await self._app(scope, receive, answer)
+            if answer.is_final:
+                await self._ledger.answer_write(mine, status=answer.status, body=answer.packed())
+                kept = True
+        finally:
+            if not kept:
+                await self._ledger.forget_write(mine)
+        return answer
+
+    async def _again(self, before: WriteRecord, fingerprint: str, send: Send) -> None:
+        if before.fingerprint != fingerprint:
+            raise IdempotencyConflictError(
+                f"{HEADER} {before.key!r} came with another request before", hint="use a new key for another request"
+            )
+        if before.status is None:
+            raise IdempotencyConflictError(
+                f"the first request with {HEADER} {before.key!r} is still being worked on",
+                hint="ask again in a moment, with the same key",
+                retry_after=_RETRY_AFTER_S,
+            )
+        self._metrics.idempotent_replays.inc()
+        kind, _, body = (before.body or b"").partition(b"\n")
+        start: Message = {"type": "http.response.start", "status": before.status, "headers": []}
+        headers = MutableHeaders(scope=start)
+        headers[REPLAYED] = "true"
+        if kind:
+            headers["Content-Type"] = kind.decode("latin-1")
+        if body:
+            headers["Content-Length"] = str(len(body))
+        await send(start)
+        await send({"type": "http.response.body", "body": body})
+
+
+class _Answer:
+    """Takes an answer in, whole, so that it can be kept before it is sent."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.status = 0
+        self._size = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        self._size += len(message.get("body", b""))
+        self.messages.append(message)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same request would be answered so again."""
+        return 200 <= self.status < 500 and self.status not in _AGAIN and self._size <= MOST_ANSWER_BYTES
+
+    def packed(self) -> bytes:
+        """Media type, a line's end, and the body."""
+        kind = Headers(raw=self.messages[0]["headers"]).get("content-type", "")
+        return kind.encode("latin-1") + b"\n" + b"".join(message.get("body", b"") for message in self.messages[1:])
+
+
+class _Read:
+    """A body that was read ahead."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.body = b""
+        self.whole = False
+
+    def again(self, receive: Receive) -> Receive:
+        """Gives the same messages once more, then what else comes."""
+        left = list(self.messages)
+
+        async def replayed() -> Message:
+            return left.pop(0) if left else await receive()
+
+        return replayed
+
+
+async def _read(receive: Receive) -> _Read:
+    read = _Read()
+    while len(read.body) <= MAX_JSON_BYTES:
+        message = await receive()
+        read.messages.append(message)
+        if message["type"] != "http.request":
+            break
+        read.body += message.get("body", b"")
+        if not message.get("more_body", False):
+            read.whole = len(read.body) <= MAX_JSON_BYTES
+            break
+    return read
+
+
+def _fingerprint(scope: Scope, body: bytes) -> str:
+    digest = hashlib.sha256()
+    for part in (scope["method"].encode(), scope.get("raw_path") or scope["path"].encode(), scope["query_string"], body):
+        digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()

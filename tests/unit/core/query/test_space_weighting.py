@@ -1,0 +1,46 @@
+"""Weights of the spaces, as the engine asks for them."""
+
+import pytest
+from tests.support.models import model_context
+
+from lodestone.query.space_weighting import SpaceWeighting, make_weigher
+from lodestone.query.stages import EqualWeights
+from lodestone.spaces.registry import make_space
+from lodestone.text_encoders.registry import make_text_encoder
+
+
+@pytest.fixture(scope="module")
+def spaces():
+    made = {name: make_space(name, model_context()) for name in ("labels", "bridge")}
+    for space in made.values():
+        space.warm_up()
+    return made
+
+
+@pytest.fixture(scope="module")
+def encoder():
+    made = make_text_encoder("minilm", model_context())
+    made.warm_up(threads=1)
+    return made
+
+
+def test_a_class_name_trusts_label_matching_and_a_sentence_the_bridge(spaces, encoder):
+    weigher = make_weigher(spaces)
+    assert isinstance(weigher, SpaceWeighting)
+    name, sentence = (
+        weigher.weights({"minilm": encoder.encode([text])}, ["bridge", "labels"])
+        for text in ("a photo of a golden retriever", "two friends laugh about something that happened last year")
+    )
+    assert name["labels"] > 0.45 > sentence["labels"]
+    assert sum(name.values()) == pytest.approx(1) == sum(sentence.values())
+
+
+def test_a_space_searched_alone_has_all_the_weight(spaces, encoder):
+    encoded = {"minilm": encoder.encode(["a boat"])}
+    assert make_weigher(spaces).weights(encoded, ["labels"]) == {"labels": 1.0}
+
+
+def test_without_label_matching_all_spaces_are_equal(spaces):
+    weigher = make_weigher({"bridge": spaces["bridge"]})
+    assert isinstance(weigher, EqualWeights)
+    assert weigher.weights({}, ["bridge", "clip"]) == {"bridge": 0.5, "clip": 0.5}

@@ -1,0 +1,148 @@
+"""The bridge space: shipped weights, files, and NumPy inference equal to torch's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.pairs import make_pairs
+
+from lodestone.errors import ConfigurationError
+from lodestone.models.cache import ModelCache
+from lodestone.models.context import ModelContext
+from lodestone.query.weights import SpaceWeights
+from lodestone.spaces.bridge import BridgeSpace
+from lodestone.spaces.bridge_arrays import Tower, required_outputs
+from lodestone.spaces.bridge_weights import HUB_NEIGHBOURS, HUB_SHARE, BridgeWeights
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return BridgeWeights.shipped()
+
+
+def test_vectors_are_unit_float32_and_rows_do_not_depend_on_each_other(tmp_path):
+    space = BridgeSpace(ModelContext(cache=ModelCache(tmp_path)))
+    outputs, texts, _ = make_pairs(7)
+    space.warm_up()
+    pictures, queries = space.project(outputs), space.project_texts(texts)
+    assert pictures.shape == (7, space.dim) and queries.shape == (14, space.dim)
+    assert pictures.dtype == queries.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(np.vstack([pictures, queries]), axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(space.project(outputs.take(np.array([4]))), pictures[4:5], atol=1e-5)
+    assert space.project(outputs.take(np.array([], np.intp))).shape == (0, space.dim)
+    assert space.requires == required_outputs()
+
+
+def test_inner_product_orders_by_the_weighted_mean_of_both_heads_cosines_less_a_share_of_the_closeness_to_all_texts(shipped):
+    outputs, texts, _ = make_pairs(5)
+    ridge, tower = (
+        t @ p.T for t, p in zip(shipped.text_parts(texts), shipped.picture_parts(shipped.components(outputs)), strict=True)
+    )
+    taught = [
+        t @ p.T
+        for t, p in zip(
+            shipped.text_parts(shipped.rehearsal.texts), shipped.picture_parts(shipped.components(outputs)), strict=True
+        )
+    ]
+    mean = shipped.ridge_share * ridge + (1 - shipped.ridge_share) * tower
+    closeness = shipped.ridge_share * taught[0] + (1 - shipped.ridge_share) * taught[1]
+    penalty = HUB_SHARE * np.sort(closeness, axis=0)[-HUB_NEIGHBOURS:].mean(0).clip(0, 1)
+    length = np.sqrt(2 * (1 + HUB_SHARE**2))
+    joint = shipped.texts(texts) @ shipped.pictures(outputs).T
+    np.testing.assert_allclose(joint, (mean - penalty) / length, atol=1e-5)
+
+
+def test_saved_weights_load_with_the_same_version_and_the_same_vectors(shipped, tmp_path):
+    path = shipped.save(tmp_path / "new" / "folder")
+    assert path.name == f"bridge-{shipped.version}.safetensors"
+    again = BridgeWeights.load(path)
+    outputs, _, _ = make_pairs(20)
+    assert again.version == shipped.version
+    assert dict(again.query_weights) == dict(shipped.query_weights)
+    np.testing.assert_array_equal(again.pictures(outputs), shipped.pictures(outputs))
+    np.testing.assert_allclose(again.statistics.gram, shipped.statistics.gram, rtol=2e-3, atol=1)
+    assert [p.name for p in path.parent.iterdir()] == [path.name]  # no temporary file is left
+
+
+def test_statistics_of_pictures_unlike_any_other_survive_half_precision(shipped, tmp_path):
+    from dataclasses import replace
+
+    huge = replace(shipped.statistics, gram=shipped.statistics.gram * 1e4)
+    again = BridgeWeights.load(replace(shipped, statistics=huge).save(tmp_path)).statistics
+    assert np.isfinite(again.gram).all()
+    np.testing.assert_allclose(np.diag(again.gram), np.diag(huge.gram), rtol=2e-3)
+
+
+def test_version_follows_what_vectors_depend_on(shipped):
+    from dataclasses import replace
+
+    assert replace(shipped, provenance={"note": "x"}).version == shipped.version
+    assert replace(shipped, ridge_share=0.1).version != shipped.version
+    assert replace(shipped, ridge=shipped.ridge * 1.01).version != shipped.version
+
+
+def test_damaged_missing_and_newer_files_are_named_with_a_way_out(shipped, tmp_path):
+    for content in (b"", b"not a bridge at all", shipped.save(tmp_path).read_bytes()[:5000]):
+        (tmp_path / "bad").write_bytes(content)
+        with pytest.raises(ConfigurationError, match="bad") as caught:
+            BridgeWeights.load(tmp_path / "bad")
+        assert "train bridge" in caught.value.hint
+    with pytest.raises(ConfigurationError, match="missing"):
+        BridgeWeights.load(tmp_path / "missing")
+    newer = shipped.save(tmp_path).read_bytes().replace(b'\\"format\\": 1', b'\\"format\\": 9')
+    (tmp_path / "newer").write_bytes(newer)
+    with pytest.raises(ConfigurationError, match="format 9"):
+        BridgeWeights.load(tmp_path / "newer")
+
+
+def test_a_file_whose_arrays_are_of_another_layout_is_named_with_a_way_out(shipped, tmp_path):
+    import json
+
+    from safetensors.numpy import load, save
+
+    content = shipped.save(tmp_path).read_bytes()
+    arrays = load(content)
+    header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    lacking = {name: array for name, array in arrays.items() if name != "residual"}
+    more = arrays | {"whitening": arrays["mean"]}
+    for other in (lacking, more):
+        (tmp_path / "other").write_bytes(save(other, header))
+        with pytest.raises(ConfigurationError, match="arrays") as caught:
+            BridgeWeights.load(tmp_path / "other")
+        assert caught.value.hint == "train it again: lodestone train bridge"
+
+
+def test_numpy_tower_equals_torch():
+    import torch
+
+    rng = np.random.default_rng(0)
+    shapes = ((9, 4), (9, 16), (16,), (16, 4), (4,))
+    tower = Tower(*(rng.normal(size=shape).astype(np.float32) for shape in shapes))
+    rows = rng.normal(size=(6, 9)).astype(np.float32)
+    line, up, up_bias, down, bias = (torch.from_numpy(getattr(tower, name)) for name in Tower.__slots__)
+    x = torch.from_numpy(rows)
+    expected = torch.nn.functional.normalize(x @ line + torch.relu(x @ up + up_bias) @ down + bias, dim=1)
+    np.testing.assert_allclose(tower(rows), expected.numpy(), atol=1e-6)
+
+
+def test_shipped_file_is_small_and_carries_its_card_licence_notice_and_fitted_weights(shipped):
+    from importlib.resources import files
+
+    folder = Path(str(files("lodestone"))) / "data" / "bridge"
+    assert (folder / "bridge.safetensors").stat().st_size < 13_000_000
+    assert "Flickr8k" in (folder / "MODEL_CARD.md").read_text("utf8")
+    assert "research" in str(shipped.provenance["licence_notice"])
+    assert set(SpaceWeights.from_header(shipped.query_weights).scales) == {"labels", "bridge"}
+
+
+def test_search_needs_no_torch(tmp_path):
+    import subprocess
+    import sys
+
+    code = (
+        "import sys, numpy as np; from lodestone.spaces.bridge_weights import BridgeWeights; w = BridgeWeights.shipped();"
+        "w.texts(np.ones((1, 384), np.float32)); assert 'torch' not in sys.modules, 'torch was imported'"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

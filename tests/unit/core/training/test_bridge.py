@@ -1,0 +1,162 @@
+"""Training a bridge: it learns, updates without forgetting, repeats itself, and refuses what cannot work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.support.pairs import TEXT_DIM, make_pairs, recall_at_10
+
+from lodestone.backbones.base import BackboneOutputs, OutputKey
+from lodestone.errors import InvalidRequestError
+from lodestone.spaces.bridge_arrays import Statistics
+from lodestone.training.bridge import MINIMUM_FROM_NOTHING, BridgeSettings, solve, train_bridge
+from lodestone.training.captions import fit_bridge
+from lodestone.training.classes import Classifier, class_pairs
+from lodestone.training.extend import extend_components
+from lodestone.training.towers import TowerSettings
+
+SMALL = BridgeSettings(
+    components=48,
+    penalty=100.0,
+    groups=32,
+    more_components=16,
+    towers=TowerSettings(hidden=64, out=32, epochs=15, batch=64, update_steps=40, rehearsed=64),
+)
+
+
+@pytest.fixture(scope="module")
+def trained():
+    outputs, texts, owner = make_pairs(300)
+    return train_bridge(outputs, texts, owner, settings=SMALL)
+
+
+def recall(weights, pairs):
+    outputs, texts, owner = pairs
+    return recall_at_10(weights.texts(texts) @ weights.pictures(outputs).T, owner)
+
+
+def test_trained_bridge_finds_unseen_pictures_far_above_chance(trained):
+    weights, report = trained
+    assert recall(weights, make_pairs(200, seed=1)) > 0.5  # chance is .05
+    assert report.pictures == 300 and report.texts == 600 and report.updated_from == ""
+    assert report.version == weights.version
+
+
+def test_same_seed_gives_the_same_bridge_and_another_seed_another(trained):
+    outputs, texts, owner = make_pairs(300)
+    again, _ = train_bridge(outputs, texts, owner, settings=SMALL)
+    other, _ = train_bridge(outputs, texts, owner, settings=SMALL, seed=1)
+    assert again.version == trained[0].version != other.version
+
+
+def test_update_learns_another_world_and_keeps_the_old_one(trained):
+    weights, _ = trained
+    outputs, texts, owner = make_pairs(200, seed=2, world=9, shift=0.5)
+    updated, report = train_bridge(outputs, texts, owner, base=weights, settings=SMALL)
+    unseen = make_pairs(150, seed=3, world=9, shift=0.5)
+    old = make_pairs(150, seed=4)
+    assert recall(updated, unseen) > recall(weights, unseen) + 0.2
+    assert recall(updated, old) > recall(weights, old) - 0.1
+    assert report.updated_from == weights.version != updated.version
+    assert updated.provenance["updated_from"] == weights.version
+
+
+def test_one_pair_is_enough_for_an_update_and_is_learnt(trained):
+    weights, _ = trained
+    outputs, texts, _ = make_pairs(1, seed=5, world=9)
+    updated, report = train_bridge(outputs, texts[:1], np.array([0]), base=weights, settings=SMALL)
+    before, after = (float((w.texts(texts[:1]) @ w.pictures(outputs).T)[0, 0]) for w in (weights, updated))
+    assert after > before
+    assert report.pictures == 1
+    assert np.isfinite(updated.pictures(outputs)).all()
+
+
+def test_duplicate_captions_and_unused_pictures_do_no_harm(trained):
+    outputs, texts, owner = make_pairs(40, seed=6)
+    same = np.repeat(texts[:1], 12, axis=0)
+    updated, report = train_bridge(
+        outputs, np.vstack([same, texts[24:]]), np.concatenate([np.arange(12), owner[24:]]), base=trained[0], settings=SMALL
+    )
+    assert np.isfinite(updated.texts(texts)).all() and np.isfinite(updated.pictures(outputs)).all()
+    some, few = train_bridge(outputs, texts[:10], owner[:10], base=trained[0], settings=SMALL)
+    assert report.pictures == 40 and few.pictures == 5
+    assert np.isfinite(some.pictures(outputs)).all()
+
+
+def test_updating_the_ridge_equals_solving_it_on_all_pairs_at_once():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(80, 6)).astype("f4"), rng.normal(size=(80, 4)).astype("f4")
+    centre = y.mean(0)
+    parts = Statistics.of(x[:50], y[:50]) + Statistics.of(x[50:], y[50:])
+    for got, wanted in zip(solve(parts, centre, 3.0), solve(Statistics.of(x, y), centre, 3.0), strict=True):
+        np.testing.assert_allclose(got, wanted, atol=1e-5)
+    ridge, bias = solve(Statistics.of(x, y), centre, 3.0)
+    x0, y0 = x - x.mean(0), y - y.mean(0)
+    np.testing.assert_allclose(ridge, np.linalg.solve(x0.T @ x0 + 3 * np.eye(6), x0.T @ y0), atol=1e-4)
+    np.testing.assert_allclose(x.mean(0) @ ridge + bias + centre, y.mean(0), atol=1e-5)
+
+
+def test_added_components_change_no_vector_until_something_is_learnt(trained):
+    weights, _ = trained
+    outputs, _, _ = make_pairs(120, seed=7, world=9)
+    extended = extend_components(weights, outputs, most=16)
+    assert extended.basis.shape[1] == weights.basis.shape[1] + 16
+    np.testing.assert_allclose(extended.pictures(outputs), weights.pictures(outputs), atol=1e-5)
+
+
+def test_class_pairs_are_classified_as_their_class_and_teach_its_name(trained):
+    outputs, texts, owner = make_pairs(300)
+    rng = np.random.default_rng(0)
+    heads = [
+        Classifier(k.backbone, (0.03 * rng.normal(size=(20, 1280))).astype("f4"), np.zeros(20, "f4"))
+        for k in outputs
+        if k.output == "features"
+    ]
+    names = rng.normal(size=(2, 20, TEXT_DIM)).astype("f4")
+    names /= np.linalg.norm(names, axis=2, keepdims=True)
+    pairs = class_pairs(outputs, heads, names)
+    for head in heads:
+        probabilities = pairs.outputs[OutputKey(head.backbone, "probabilities")]
+        assert (probabilities.argmax(1) == pairs.classes).mean() > 0.4  # chance is .05
+    padded = {k: (v if k.output == "features" else np.pad(v, ((0, 0), (0, 980)))) for k, v in pairs.outputs.items()}
+    pairs = replace(pairs, outputs=BackboneOutputs(padded))
+    told, _ = train_bridge(outputs, texts, owner, classes=pairs, settings=SMALL)
+    one = pairs.outputs.take(np.arange(0, 80, 4))
+    found = [float(((w.texts(names[0]) @ w.pictures(one).T).argmax(1) == np.arange(20)).mean()) for w in (trained[0], told)]
+    assert found[1] > found[0] + 0.3
+
+
+@pytest.mark.parametrize("pictures", [1, MINIMUM_FROM_NOTHING - 1])
+def test_too_few_pictures_from_nothing_are_refused_with_the_way_out(pictures):
+    outputs, texts, owner = make_pairs(pictures)
+    with pytest.raises(InvalidRequestError, match=f"{pictures} captioned pictures") as caught:
+        train_bridge(outputs, texts, owner, settings=SMALL)
+    assert "update" in caught.value.hint
+
+
+def test_no_captions_wrong_owners_and_nan_are_refused(trained):
+    outputs, texts, owner = make_pairs(60)
+    with pytest.raises(InvalidRequestError, match="no captions"):
+        train_bridge(outputs, texts[:0], owner[:0], base=trained[0])
+    with pytest.raises(InvalidRequestError, match="do not fit"):
+        train_bridge(outputs, texts, owner + 1, base=trained[0])
+    broken = texts.copy()
+    broken[3, 3] = np.nan
+    with pytest.raises(InvalidRequestError, match="not finite"):
+        train_bridge(outputs, broken, owner, base=trained[0])
+
+
+def test_held_out_figures_say_whether_training_helped(trained):
+    outputs, texts, owner = make_pairs(200, seed=8, world=9)
+    _, report = fit_bridge(outputs, texts, owner, base=trained[0], settings=SMALL)
+    assert report.before is not None and report.after is not None
+    assert report.held_out >= 10 and report.queries == 2 * report.held_out and report.gallery == 200
+    assert report.after > report.before
+
+
+def test_few_captions_are_all_trained_on_and_nothing_is_claimed(trained):
+    outputs, texts, owner = make_pairs(5, seed=8)
+    _, report = fit_bridge(outputs, texts, owner, base=trained[0], settings=SMALL)
+    assert (report.before, report.after, report.held_out, report.pictures) == (None, None, 0, 5)

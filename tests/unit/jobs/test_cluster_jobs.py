@@ -1,0 +1,387 @@
+"""What may be spread over nodes, how many actors fit, and pixels that cross from decoders to models unchanged."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from ray import exceptions as ray_exceptions
+
+from lodestone import __version__
+from lodestone.config.cluster import ClusterSettings
+from lodestone.config.placement import check_placement
+from lodestone.config.settings import Settings, StoreSettings
+from lodestone.errors import ConfigurationError, ServiceUnavailableError
+from lodestone.files.area import FileArea
+from lodestone.imaging.metadata import PhotoMetadata
+from lodestone.indexing.embed.picture_inputs import PreparedPicture
+from lodestone.indexing.tasks import EmbedSettings, RowFailure, SliceReceipt, SliceRow, SliceTask
+from lodestone_jobs import nodes
+from lodestone_jobs.attempts import FolderAttempts
+from lodestone_jobs.cluster import JoinedRay, LocalRay
+from lodestone_jobs.embedding import RayDataExecutor
+from lodestone_jobs.pipeline import Pools, Room, pools_for
+from lodestone_jobs.split import join, part
+
+
+def settings(home: Path, *, catalog: str | None = None, store: str = "edge") -> Settings:
+    return Settings(home=home, catalog_url=catalog, store=StoreSettings(kind=store))
+
+
+def test_one_node_may_have_everything_local(tmp_path: Path) -> None:
+    check_placement(settings(tmp_path), nodes=1)
+
+
+def test_several_nodes_with_sqlite_and_an_embedded_store_are_refused_with_both_reasons(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"3 nodes: its catalog is an SQLite file.* and its store is embedded"
+    ) as raised:
+        check_placement(settings(tmp_path), nodes=3)
+    assert "postgresql" in raised.value.hint
+    assert "store.kind = server" in raised.value.hint
+    with pytest.raises(ConfigurationError, match="SQLite") as raised:
+        check_placement(settings(tmp_path, catalog="sqlite:////shared/catalog.sqlite", store="server"), nodes=2)
+    assert "store" not in raised.value.hint
+    check_placement(settings(tmp_path, catalog="postgresql+psycopg://db/lodestone", store="server"), nodes=2)
+
+
+@pytest.mark.parametrize("address", ["head", "head:", "http://head:8265", "ray://head", "head:1:2", "head:123456"])
+def test_an_address_that_is_none_is_refused(address: str) -> None:
+    with pytest.raises(ValidationError, match=r"HOST:PORT, ray://HOST:PORT or auto"):
+        ClusterSettings(address=address)
+
+
+def test_addresses_and_shares_of_gpus() -> None:
+    for address in ("auto", "10.0.0.1:6379", "ray://head.example:10001", "[::1]:6379"):
+        assert ClusterSettings(address=address).address == address
+    assert ClusterSettings(gpus_per_actor=0.5).gpus_per_actor == 0.5
+    with pytest.raises(ValidationError, match="share below 1, or whole GPUs"):
+        ClusterSettings(gpus_per_actor=1.5)
+
+
+def test_as_many_actors_as_fit() -> None:
+    assert pools_for(ClusterSettings(), [Room(6)]) == Pools(5, 1.0)
+    assert pools_for(ClusterSettings(gpus_per_actor=0.5), [Room(64, 4)]) == Pools(8, 1.0, 0.5)
+    split = pools_for(ClusterSettings(shape="split", gpus_per_actor=0.5), [Room(32), Room(32, 4)])
+    assert split == Pools(8, 1.0, 0.5, decoders=55, decoder_cpus=1.0)  # one CPU is left for Ray Data's own tasks
+    assert pools_for(ClusterSettings(actors=3), [Room(6)]).actors == 3
+    tight = pools_for(ClusterSettings(shape="split"), [Room(2)])
+    assert (tight.actors, tight.decoders) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("asked", "has"),
+    [({"gpus_per_actor": 1.0}, (8.0, 0.0)), ({"cpus_per_actor": 4.0}, (2.0, 0.0)), ({"shape": "split"}, (1.0, 0.0))],
+)
+def test_an_actor_that_fits_nowhere_is_refused(asked: dict[str, Any], has: tuple[float, float]) -> None:
+    with pytest.raises(ConfigurationError, match=f"it has {has[0]:g} CPUs and {has[1]:g} GPUs"):
+        pools_for(ClusterSettings(**asked), [Room(*has)])
+
+
+def test_an_actor_must_fit_one_node() -> None:
+    with pytest.raises(ConfigurationError, match="its largest node 2 and 0; one asks for 4 CPUs"):  # it would wait for ever
+        pools_for(ClusterSettings(cpus_per_actor=4), [Room(2), Room(2), Room(2)])
+    with pytest.raises(ConfigurationError, match="one asks for 1 CPUs and 2 GPUs"):
+        pools_for(ClusterSettings(gpus_per_actor=2), [Room(8, 1), Room(8, 1)])
+    assert pools_for(ClusterSettings(cpus_per_actor=3), [Room(4), Room(4), Room(4)]).actors == 3
+    assert pools_for(ClusterSettings(gpus_per_actor=0.4), [Room(8, 1), Room(8, 1)]).actors == 4  # two on each GPU
+
+
+def prepared(names: tuple[str, ...], *, side: int = 4) -> tuple[SliceTask, list[PreparedPicture | RowFailure]]:
+    draw = np.random.default_rng(7)
+    rows = tuple(SliceRow(f"id-{n}", "0" * 64, f"/{n}.jpg", f"{n}.jpg", 1, 1) for n in range(3))
+    made: list[PreparedPicture | RowFailure] = [
+        PreparedPicture(
+            row=row,
+            inputs={name: draw.integers(0, 255, (side, side, 3), dtype=np.uint8) for name in names},
+            width=10,
+            height=20,
+            format="JPEG",
+            metadata=PhotoMetadata(),
+            captions=(("sidecar", "words"),),
+        )
+        for row in rows[:2]
+    ]
+    made.append(RowFailure("id-2", "2.jpg", "truncated", "it ends"))
+    return SliceTask("slice", "corpus", "f" * 32, rows, ("meta",)), made
+
+
+def test_pixels_cross_from_decoder_to_model_as_one_row_and_unchanged() -> None:
+    task, made = prepared(("small", "large"))
+    handed, pixels = join(task, made)
+    assert (str(pixels.dtype), pixels.ndim, pixels.nbytes) == ("uint8", 1, 2 * 2 * 4 * 4 * 3)
+    assert handed.prepared is not None
+    assert all(not one.inputs for one in handed.prepared if isinstance(one, PreparedPicture))  # else they would travel twice
+    again = part(handed, pixels)
+    assert again is not None
+    assert again[2] == made[2]
+    for one, other in zip(again[:2], made[:2], strict=True):
+        assert isinstance(one, PreparedPicture)
+        assert isinstance(other, PreparedPicture)
+        assert (one.row, one.captions, one.width) == (other.row, other.captions, other.width)
+        assert all(np.array_equal(one.inputs[name], other.inputs[name]) for name in ("small", "large"))
+
+
+def test_a_slice_whose_pixels_are_too_many_for_a_block_is_read_where_it_is_embedded() -> None:
+    task, made = prepared(("small",))
+    handed, pixels = join(task, made, most=2 * 4 * 4 * 3)
+    assert handed.prepared is None
+    assert part(handed, pixels) is None
+    assert pixels.nbytes == 1
+
+
+def test_a_slice_without_a_good_picture_crosses_too() -> None:
+    task, made = prepared(("small",))
+    handed, pixels = join(task, made[2:])
+    assert part(handed, pixels) == made[2:]
+
+
+def test_attempts_are_counted_over_the_deaths_of_who_counts(tmp_path: Path) -> None:
+    assert FolderAttempts(tmp_path).begin("slice") == 1
+    assert FolderAttempts(tmp_path).begin("slice") == 2
+    FolderAttempts(tmp_path).end("slice")
+    assert FolderAttempts(tmp_path).begin("slice") == 1
+
+
+@pytest.fixture
+def three_nodes(monkeypatch: pytest.MonkeyPatch) -> list[nodes.NodeView]:
+    """What three nodes answer; change it to change what they see."""
+    views = [nodes.NodeView(f"node-{n}", __version__, nonce=True) for n in range(3)]
+    monkeypatch.setattr(nodes, "working_nodes", lambda: [{"NodeID": str(n)} for n in range(3)])
+    monkeypatch.setattr(nodes, "_look_around", lambda *_: views)
+    return views
+
+
+def shared(home: Path) -> Settings:
+    return settings(home, catalog="postgresql+psycopg://db/lodestone", store="server")
+
+
+def test_nodes_that_see_everything_are_counted(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
+    assert nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path)) == len(three_nodes)
+
+
+def test_a_node_that_does_not_see_the_embeddings_is_named(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
+    three_nodes[1] = nodes.NodeView("node-1", __version__, nonce=False)
+    with pytest.raises(ConfigurationError, match="the node 'node-1' does not see the embeddings") as raised:
+        nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path))
+    assert "index.embeddings" in raised.value.hint
+
+
+def test_a_node_with_another_version_is_named(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
+    three_nodes[2] = nodes.NodeView("node-2", "0.0.9", nonce=True)
+    with pytest.raises(ConfigurationError, match=r"the node 'node-2' has Lodestone 0\.0\.9"):
+        nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path))
+
+
+def test_nodes_that_do_not_see_the_pictures_are_named(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
+    photos = str(tmp_path)
+    three_nodes[:2] = [nodes.NodeView(f"node-{n}", __version__, nonce=True, missing=(photos,)) for n in range(2)]
+    with pytest.raises(ConfigurationError, match=rf"nodes 'node-0', 'node-1' do not see '{photos}'"):
+        nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path), [photos])
+
+
+def test_a_file_that_is_gone_here_too_is_held_against_no_node(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
+    temporary = str(tmp_path / "upload.part")
+    three_nodes[1] = nodes.NodeView("node-1", __version__, nonce=True, missing=(temporary,))
+    assert nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path), [str(tmp_path)]) == 3
+    three_nodes[1] = nodes.NodeView("node-1", __version__, nonce=True, missing=(temporary, str(tmp_path)))
+    with pytest.raises(ConfigurationError, match=rf"'node-1' does not see '{tmp_path}'"):
+        nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path), [str(tmp_path)])
+
+
+def test_a_node_looks_for_the_nonce_and_the_pictures_itself(tmp_path: Path) -> None:
+    FileArea.at(tmp_path / "mounted").write("probe-1", b"probe-1")
+    seen = nodes.look(FileArea.at(tmp_path / "mounted"), "probe-1", [str(tmp_path)])
+    assert (seen.nonce, seen.missing, seen.version) == (True, (), __version__)
+    blind = nodes.look(FileArea.at(tmp_path / "elsewhere"), "probe-1", [str(tmp_path / "none")])
+    assert (blind.nonce, blind.missing) == (False, (str(tmp_path / "none"),))
+
+
+def test_a_node_where_the_mount_is_an_empty_folder_does_not_see_the_pictures(tmp_path: Path) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / "one.jpg").write_bytes(b"1")
+    wanted = nodes.witnesses([str(photos)])
+    assert nodes.look(FileArea.at(tmp_path), "probe-1", wanted).missing == ()
+    (photos / "one.jpg").unlink()  # as a node sees it that has not mounted them
+    assert nodes.look(FileArea.at(tmp_path), "probe-1", wanted).missing == (str(photos / "one.jpg"),)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_stands_for_a_folder_is_something_that_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, reverse: bool
+) -> None:
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (photos / ".#a.jpg").symlink_to("nowhere-user@host.1")  # an editor's lock
+    (photos / "broken.jpg").symlink_to("nowhere.jpg")
+    (photos / ".hidden").write_bytes(b"")
+    in_one_order_or_the_other(monkeypatch, reverse=reverse)
+    assert nodes.witnesses([str(photos)]) == [str(photos)]
+    (photos / "link.jpg").symlink_to(tmp_path)  # of folders of links, too, something is asked for
+    assert nodes.witnesses([str(photos)]) == [str(photos), str(photos / "link.jpg")]
+    (photos / "one.jpg").write_bytes(b"1")
+    assert nodes.witnesses([str(photos)]) == [str(photos), str(photos / "one.jpg")]
+    assert nodes.witnesses([str(photos / "one.jpg")]) == [str(photos / "one.jpg")]
+
+
+def in_one_order_or_the_other(monkeypatch: pytest.MonkeyPatch, *, reverse: bool) -> None:
+    listed = os.scandir
+
+    def ordered(folder: Path) -> Any:
+        with listed(folder) as entries:
+            return nullcontext(sorted(entries, key=lambda entry: entry.name, reverse=reverse))
+
+    monkeypatch.setattr(os, "scandir", ordered)
+
+
+def test_a_folder_that_may_not_be_listed_stands_for_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(path: Path) -> Any:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", refuses)
+    assert nodes.witnesses([str(tmp_path)]) == [str(tmp_path)]
+
+
+class Refused(LocalRay):
+    """A Ray that cannot be joined; `asked` to end in the meantime, where that is wanted."""
+
+    def __init__(self, *, asked: bool) -> None:
+        super().__init__(workers=1)
+        self._asked = asked
+
+    def _connect(self) -> None:
+        import ray
+
+        try:
+            ray.init(address="127.0.0.1:1", no_such_option=1)
+        finally:
+            assert signal.getsignal(signal.SIGTERM) is not ended  # Ray's
+            if self._asked:
+                signal.raise_signal(signal.SIGTERM)
+
+
+def ended(number: int, _: object) -> None:
+    """As `stopped_by_signals`: the next one ends the process at once."""
+    signal.signal(number, signal.SIG_DFL)
+    raise SystemExit(128 + number)
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_joining_a_cluster_changes_nothing_of_how_the_process_ends_when_asked_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, asked: bool
+) -> None:
+    import ray
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    before = signal.signal(signal.SIGTERM, ended)
+    try:
+        with pytest.raises((RuntimeError, SystemExit)) as stopped:
+            Refused(asked=asked).start()
+        assert getattr(stopped.value, "code", None) == (143 if asked else None)
+        assert signal.getsignal(signal.SIGTERM) is (signal.SIG_DFL if asked else ended)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize(("failures", "joins"), [(2, True), (3, False)])
+def test_a_head_that_has_no_server_for_a_client_yet_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, failures: int, *, joins: bool
+) -> None:
+    import ray
+
+    left = ["Initialization failure from server:\nTraceback\nRuntimeError: Starting Ray client server failed"] * failures
+
+    def init(**_: object) -> None:
+        if left:
+            raise ConnectionAbortedError(left.pop())
+
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        cluster = JoinedRay(f"ray://127.0.0.1:{head.getsockname()[1]}")
+        if joins:
+            cluster._connect()
+        else:
+            with pytest.raises(ServiceUnavailableError, match="from server: RuntimeError: Starting Ray client server failed"):
+                cluster._connect()
+    assert not left
+
+
+def test_a_thread_that_asks_ray_when_it_was_let_go_of_starts_no_other(tmp_path: Path) -> None:
+    script = (
+        "from lodestone_jobs.cluster import LocalRay\n"
+        "class Unconnected(LocalRay):\n"
+        "    def _connect(self): raise OSError('nobody')\n"
+        "try: Unconnected(workers=1).start()\n"
+        "except OSError: import ray\n"
+        "try: ray.put(1)\n"
+        "except ray.exceptions.RaySystemError as error: print(error)\n"
+    )
+    nowhere = {**os.environ, "TMPDIR": str(tmp_path), "RAY_ADDRESS": "127.0.0.1:1"}
+    nowhere.pop("RAY_ENABLE_AUTO_CONNECT", None)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=nowhere, timeout=60, check=False)
+    assert "Ray has not been started yet" in done.stdout, done.stderr
+
+
+class FakeHosts:
+    """Stands for Ray: actors that give one receipt for each task, but the first of which dies after one."""
+
+    def __init__(self, deaths: int) -> None:
+        self.begun: list[int] = []
+        self._deaths = deaths
+        self._waiting: list[bytes] = []
+        self.begin = SimpleNamespace(remote=lambda messages, _: lambda: self._begin(messages))
+        self.take = SimpleNamespace(remote=lambda _: self._take)
+
+    def remote(self, **_: object) -> Any:
+        return lambda _: SimpleNamespace(remote=lambda _: self)
+
+    def get(self, asked: Any) -> Any:
+        return asked()
+
+    def _begin(self, messages: list[bytes]) -> None:
+        self.begun.append(len(messages))
+        self._waiting = list(messages)
+
+    def _take(self) -> tuple[list[bytes], bool]:
+        if self._deaths and len(self._waiting) < self.begun[-1]:
+            self._deaths -= 1
+            raise ray_exceptions.RayActorError
+        task: SliceTask = pickle.loads(self._waiting.pop())
+        return [pickle.dumps(SliceReceipt(task.slice_id, ()))], not self._waiting
+
+
+@pytest.mark.parametrize("deaths", [0, 1, 2, 3])
+def test_when_the_actor_that_runs_a_clients_pipeline_dies_another_does_what_is_left(
+    deaths: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    hosts = FakeHosts(deaths)
+    monkeypatch.setattr(ray, "remote", hosts.remote)
+    monkeypatch.setattr(ray, "get", hosts.get)
+    area = FileArea.at(Path("nowhere"))
+    settings = EmbedSettings((), "minilm", Path("models"), area, area)
+    executor = RayDataExecutor(settings, 1, cluster=ClusterSettings(address="ray://head:10001"))
+    tasks = {str(n): pickle.dumps(SliceTask(str(n), "corpus", "f", (), ())) for n in range(5)}
+    source = executor._from_inside(tasks, Pools(1, 1.0))
+    if deaths > 2:
+        with pytest.raises(ray_exceptions.RayActorError):
+            list(source)
+        return
+    answers = [pickle.loads(message).slice_id for message in source]
+    assert sorted(answers) == list(tasks)  # each once
+    assert hosts.begun == [5, 4, 3][: deaths + 1]
