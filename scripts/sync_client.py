@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-FOLDER: Final = ROOT / "core" / "lodestone" / "client"
+FOLDER: Final = ROOT / "client" / "lodestone_client"
 
 _NAMES: Final = (
     (r"async_(client|managing|transport)", r"sync_\1"),  # modules

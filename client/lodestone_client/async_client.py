@@ -6,9 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 
 import httpx
 
-from lodestone_client import batches
-from lodestone_client import read_calls as request_context
-from lodestone_client import write_calls as changing
+from lodestone_client import batches, read_calls, write_calls
 from lodestone_client.async_managing import AsyncManaging
 from lodestone_client.connection import Connection
 from lodestone_client.paging import AsyncPages
@@ -71,7 +69,7 @@ class AsyncLodestone(AsyncManaging):
 
     async def search(self, request: SearchRequest | str) -> SearchResponse:
         """The final answer to a query in words."""
-        return await self._run(request_context.search(request))
+        return await self._run(read_calls.search(request))
 
     def stream(self, request: SearchRequest | str) -> AsyncIterator[Event]:
         """The events of a query in words; an `error` event is raised as the error it carries. Closing it stops the query.
@@ -79,7 +77,7 @@ class AsyncLodestone(AsyncManaging):
         Where a connection breaks, the stream is taken up after the last event. Where the service no longer has it, the
         query is asked anew for the rest of its deadline: its events begin again with a plan.
         """
-        return self._events(Reading(request_context.request_of(request)))
+        return self._events(Reading(read_calls.request_of(request)))
 
     def resume(self, query_id: str, last_event_id: str = "") -> AsyncIterator[Event]:
         """The events of a query that was asked before, e.g. by a process that has ended.
@@ -105,23 +103,23 @@ class AsyncLodestone(AsyncManaging):
 
     async def similar(self, image_id: str, options: SearchOptions | None = None) -> SearchResponse:
         """Pictures like an indexed one."""
-        return await self._run(request_context.similar(image_id, options))
+        return await self._run(read_calls.similar(image_id, options))
 
     async def by_picture(self, picture: bytes, options: SearchOptions | None = None) -> SearchResponse:
         """Pictures like the one in `picture`, a picture file's content."""
-        return await self._run(request_context.by_picture(picture, options))
+        return await self._run(read_calls.by_picture(picture, options))
 
     async def by_url(self, url: str, options: SearchOptions | None = None) -> SearchResponse:
         """Pictures like the one at a public address, where the service fetches such (`serve.fetch_urls`)."""
-        return await self._run(request_context.by_url(url, options))
+        return await self._run(read_calls.by_url(url, options))
 
     async def image(self, image_id: str) -> ImageInfo:
         """What is known about one picture."""
-        return await self._run(request_context.image(image_id))
+        return await self._run(read_calls.image(image_id))
 
     async def images(self, corpus: str, limit: int = 50, *, cursor: str | None = None) -> ImagePage:
         """One page of a corpus's pictures, by root and path."""
-        return await self._run(request_context.images(corpus, limit, cursor))
+        return await self._run(read_calls.images(corpus, limit, cursor))
 
     def iter_images(self, corpus: str) -> AsyncIterator[ImageInfo]:
         """All pictures of a corpus."""
@@ -129,15 +127,15 @@ class AsyncLodestone(AsyncManaging):
 
     async def thumbnail(self, image_id: str) -> bytes:
         """A small version of a picture, a file's content."""
-        return await self._run(request_context.thumbnail(image_id))
+        return await self._run(read_calls.thumbnail(image_id))
 
     async def content(self, image_id: str) -> bytes:
         """The picture's own file."""
-        return await self._run(request_context.content(image_id))
+        return await self._run(read_calls.content(image_id))
 
     async def corpora(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> CorpusPage:
         """One page of the corpora."""
-        return await self._run(request_context.corpora(offset, limit, cursor))
+        return await self._run(read_calls.corpora(offset, limit, cursor))
 
     def iter_corpora(self) -> AsyncIterator[CorpusInfo]:
         """All corpora."""
@@ -145,7 +143,7 @@ class AsyncLodestone(AsyncManaging):
 
     async def queries(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> QueryPage:
         """One page of recorded queries, newest first."""
-        return await self._run(request_context.queries(offset, limit, cursor))
+        return await self._run(read_calls.queries(offset, limit, cursor))
 
     def iter_queries(self) -> AsyncIterator[QueryInfo]:
         """All recorded queries, newest first."""
@@ -153,27 +151,27 @@ class AsyncLodestone(AsyncManaging):
 
     async def explain(self, query_id: str) -> QueryExplanation:
         """Everything that was recorded of a query."""
-        return await self._run(request_context.explain(query_id))
+        return await self._run(read_calls.explain(query_id))
 
     async def replay(self, query_id: str, *, fresh: bool = False) -> ReplayResult:
         """A recorded query's ranking once more; `fresh`: asked again of the collection as it is now."""
-        return await self._run(request_context.replay(query_id, fresh=fresh))
+        return await self._run(read_calls.replay(query_id, fresh=fresh))
 
     async def guide_picture(self, query_id: str, guide_id: str) -> bytes:
         """The picture of a query's guide, while the guide cache keeps it."""
-        return await self._run(request_context.guide_picture(query_id, guide_id))
+        return await self._run(read_calls.guide_picture(query_id, guide_id))
 
     async def feedback(self, request: FeedbackRequest, *, idempotency_key: str | None = None) -> FeedbackResult:
         """Say which pictures of an answer were right and which were not."""
-        return await self._run(changing.feedback(request, idempotency_key))
+        return await self._run(write_calls.feedback(request, idempotency_key))
 
     async def trust(self) -> TrustPage:
         """Learnt trust, topic by topic."""
-        return await self._run(request_context.trust())
+        return await self._run(read_calls.trust())
 
     async def generators(self) -> EngineList:
         """The service's guide engines, their breakers, and its guide cache."""
-        return await self._run(request_context.generators())
+        return await self._run(read_calls.generators())
 
     async def tags(
         self,
@@ -188,7 +186,7 @@ class AsyncLodestone(AsyncManaging):
     ) -> TagPage:
         """One page of tags, newest first."""
         return await self._run(
-            request_context.tags(offset, limit, cursor, corpus=corpus, image_id=image_id, text=text, source=source)
+            read_calls.tags(offset, limit, cursor, corpus=corpus, image_id=image_id, text=text, source=source)
         )
 
     def iter_tags(
@@ -208,28 +206,28 @@ class AsyncLodestone(AsyncManaging):
 
     async def add_tags(self, request: TagRequest, *, idempotency_key: str | None = None) -> TagList:
         """Tag pictures by hand; a tag that is there stays as it is."""
-        return await self._run(changing.add_tags(request, idempotency_key))
+        return await self._run(write_calls.add_tags(request, idempotency_key))
 
     async def remove_tag(self, tag_id: str, *, idempotency_key: str | None = None) -> None:
         """Remove one tag."""
-        await self._run(changing.remove_tag(tag_id, idempotency_key))
+        await self._run(write_calls.remove_tag(tag_id, idempotency_key))
 
     async def people(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> PersonPage:
         """One page of the people found in pictures."""
-        return await self._run(request_context.people(offset, limit, cursor))
+        return await self._run(read_calls.people(offset, limit, cursor))
 
     async def models(self) -> ModelList:
         """Spaces, text encoders, backbones and generators."""
-        return await self._run(request_context.models())
+        return await self._run(read_calls.models())
 
     async def model(self, model_id: str) -> ModelInfo:
         """One of them."""
-        return await self._run(request_context.model(model_id))
+        return await self._run(read_calls.model(model_id))
 
     async def embeddings(self, request: EmbeddingsRequest) -> EmbeddingList:
         """Vectors of words, or of pictures as `data:` URLs."""
-        return await self._run(request_context.embeddings(request))
+        return await self._run(read_calls.embeddings(request))
 
     async def generate_images(self, request: DrawingRequest) -> DrawingList:
         """Have a generator draw pictures; it may cost something, so it is not asked twice."""
-        return await self._run(request_context.generate_images(request))
+        return await self._run(read_calls.generate_images(request))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from lodestone_client import read_calls as request_context
-from lodestone_client import write_calls as changing
+from lodestone_client import read_calls, write_calls
 from lodestone_client.async_transport import AsyncTransport
 from lodestone_client.paging import AsyncPages
 from lodestone_client.problems import error_of, unavailable
@@ -30,11 +29,11 @@ class AsyncManaging(AsyncTransport):
 
     async def remove_corpus(self, name: str) -> None:
         """Remove a corpus everywhere. The pictures themselves are not touched."""
-        await self._run(changing.remove_corpus(name))
+        await self._run(write_calls.remove_corpus(name))
 
     async def directories(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> DirectoryPage:
         """One page of the directories."""
-        return await self._run(request_context.directories(offset, limit, cursor))
+        return await self._run(read_calls.directories(offset, limit, cursor))
 
     def iter_directories(self) -> AsyncIterator[DirectoryInfo]:
         """All directories."""
@@ -44,33 +43,33 @@ class AsyncManaging(AsyncTransport):
 
     async def directory(self, directory_id: str) -> DirectoryInfo:
         """One directory."""
-        return await self._run(request_context.directory(directory_id))
+        return await self._run(read_calls.directory(directory_id))
 
     async def add_directory(self, request: DirectoryRequest, *, idempotency_key: str | None = None) -> DirectoryAdded:
         """Add a folder of the service's machine; it is indexed in the background. One that is there already stays."""
-        return await self._run(changing.add_directory(request, idempotency_key))
+        return await self._run(write_calls.add_directory(request, idempotency_key))
 
     async def change_directory(
         self, directory_id: str, change: DirectoryChange, *, idempotency_key: str | None = None
     ) -> DirectoryInfo:
         """Switch a directory on or off, or its watching."""
-        return await self._run(changing.change_directory(directory_id, change, idempotency_key))
+        return await self._run(write_calls.change_directory(directory_id, change, idempotency_key))
 
     async def index_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> JobInfo:
         """Have the service bring a directory up to date in the background."""
-        return await self._run(changing.index_directory(directory_id, idempotency_key))
+        return await self._run(write_calls.index_directory(directory_id, idempotency_key))
 
     async def remove_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> None:
         """Forget a directory; what is being indexed of it is stopped."""
-        await self._run(changing.remove_directory(directory_id, idempotency_key))
+        await self._run(write_calls.remove_directory(directory_id, idempotency_key))
 
     async def jobs(self) -> JobList:
         """What the service indexes in the background."""
-        return await self._run(request_context.jobs())
+        return await self._run(read_calls.jobs())
 
     async def cancel_job(self, job_id: str) -> JobInfo:
         """Take back or stop one piece of background indexing."""
-        return await self._run(changing.cancel_job(job_id))
+        return await self._run(write_calls.cancel_job(job_id))
 
     async def runs(
         self,
@@ -83,7 +82,7 @@ class AsyncManaging(AsyncTransport):
         state: RunStateName | None = None,
     ) -> RunPage:
         """One page of index and training runs, newest first."""
-        return await self._run(request_context.runs(offset, limit, cursor, corpus=corpus, kind=kind, state=state))
+        return await self._run(read_calls.runs(offset, limit, cursor, corpus=corpus, kind=kind, state=state))
 
     def iter_runs(
         self, *, corpus: str | None = None, kind: str | None = None, state: RunStateName | None = None
@@ -97,15 +96,15 @@ class AsyncManaging(AsyncTransport):
 
     async def run(self, run_id: str) -> RunInfo:
         """One run."""
-        return await self._run(request_context.run(run_id))
+        return await self._run(read_calls.run(run_id))
 
     async def cancel_run(self, run_id: str) -> RunInfo:
         """Ask a run to stop; what is finished is kept."""
-        return await self._run(changing.cancel_run(run_id))
+        return await self._run(write_calls.cancel_run(run_id))
 
     async def run_failures(self, run_id: str, limit: int = 50, *, cursor: str | None = None) -> FailurePage:
         """One page of the files that failed in a run."""
-        return await self._run(request_context.run_failures(run_id, limit, cursor))
+        return await self._run(read_calls.run_failures(run_id, limit, cursor))
 
     def iter_run_failures(self, run_id: str) -> AsyncIterator[FailureInfo]:
         """All files that failed in a run."""
@@ -113,46 +112,46 @@ class AsyncManaging(AsyncTransport):
 
     async def alive(self) -> Alive:
         """Whether the process answers, and which run of the service it is."""
-        return await self._run(request_context.alive())
+        return await self._run(read_calls.alive())
 
     async def ready(self) -> ServiceStatus:
         """The same as `status` of a service that is ready; ServiceUnavailableError of any other. Not asked twice."""
-        return await self._run(request_context.ready())
+        return await self._run(read_calls.ready())
 
     async def metrics(self) -> str:
         """Its metrics, in Prometheus's text format."""
-        text = await self._run(request_context.metrics())
+        text = await self._run(read_calls.metrics())
         return text.decode()
 
     async def keys(self, offset: int = 0, limit: int = 50) -> KeyPage:
         """One page of API keys, without their secrets, newest first."""
-        return await self._run(request_context.keys(offset, limit))
+        return await self._run(read_calls.keys(offset, limit))
 
     async def create_key(self, request: KeyRequest) -> KeyCreated:
         """Make a key; its secret is in this answer, and nowhere else."""
-        return await self._run(changing.create_key(request))
+        return await self._run(write_calls.create_key(request))
 
     async def rotate_key(self, key_id: str, rotation: KeyRotation | None = None) -> KeyCreated:
         """Put a new key in a key's place; the old one stays valid for a while."""
-        return await self._run(changing.rotate_key(key_id, rotation))
+        return await self._run(write_calls.rotate_key(key_id, rotation))
 
     async def revoke_key(self, key_id: str) -> KeyInfo:
         """End a key, everywhere within seconds."""
-        return await self._run(changing.revoke_key(key_id))
+        return await self._run(write_calls.revoke_key(key_id))
 
     async def status(self) -> ServiceStatus:
         """What answers in the service right now."""
-        return await self._run(request_context.status())
+        return await self._run(read_calls.status())
 
     async def shadow(self, request: ShadowRequest) -> ShadowResult:
         """Have the service compare both versions of a space that is being swapped; may take minutes."""
-        return await self._run(changing.shadow(request))
+        return await self._run(write_calls.shadow(request))
 
     async def sync(self, request: SyncRequest | None = None) -> AsyncIterator[SyncProgress]:
         """Have the service bring its collections in line; yields every step, the last one `done`."""
         ended = False
-        async for line in self._lines(changing.sync(request)):
-            step = changing.progress_of(line)
+        async for line in self._lines(write_calls.sync(request)):
+            step = write_calls.progress_of(line)
             if step.type == "error" and step.problem is not None:
                 raise error_of(step.problem.model_dump())
             ended = step.type == "done"

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import httpx
 
-from lodestone_client import batches
-from lodestone_client import read_calls as request_context
-from lodestone_client import write_calls as changing
+from lodestone_client import batches, read_calls, write_calls
 from lodestone_client.connection import Connection
-from lodestone_client.paging import PagedList
+from lodestone_client.paging import Pages
 from lodestone_client.reading import Reading
 from lodestone_client.retrying import RetryPolicy
 from lodestone_client.sync_managing import Managing
@@ -72,7 +70,7 @@ class Lodestone(Managing):
 
     def search(self, request: SearchRequest | str) -> SearchResponse:
         """The final answer to a query in words."""
-        return self._run(request_context.search(request))
+        return self._run(read_calls.search(request))
 
     def stream(self, request: SearchRequest | str) -> Iterator[Event]:
         """The events of a query in words; an `error` event is raised as the error it carries. Closing it stops the query.
@@ -80,7 +78,7 @@ class Lodestone(Managing):
         Where a connection breaks, the stream is taken up after the last event. Where the service no longer has it, the
         query is asked anew for the rest of its deadline: its events begin again with a plan.
         """
-        return self._events(Reading(request_context.request_of(request)))
+        return self._events(Reading(read_calls.request_of(request)))
 
     def resume(self, query_id: str, last_event_id: str = "") -> Iterator[Event]:
         """The events of a query that was asked before, e.g. by a process that has ended.
@@ -106,75 +104,75 @@ class Lodestone(Managing):
 
     def similar(self, image_id: str, options: SearchOptions | None = None) -> SearchResponse:
         """Pictures like an indexed one."""
-        return self._run(request_context.similar(image_id, options))
+        return self._run(read_calls.similar(image_id, options))
 
     def by_picture(self, picture: bytes, options: SearchOptions | None = None) -> SearchResponse:
         """Pictures like the one in `picture`, a picture file's content."""
-        return self._run(request_context.by_picture(picture, options))
+        return self._run(read_calls.by_picture(picture, options))
 
     def by_url(self, url: str, options: SearchOptions | None = None) -> SearchResponse:
         """Pictures like the one at a public address, where the service fetches such (`serve.fetch_urls`)."""
-        return self._run(request_context.by_url(url, options))
+        return self._run(read_calls.by_url(url, options))
 
     def image(self, image_id: str) -> ImageInfo:
         """What is known about one picture."""
-        return self._run(request_context.image(image_id))
+        return self._run(read_calls.image(image_id))
 
     def images(self, corpus: str, limit: int = 50, *, cursor: str | None = None) -> ImagePage:
         """One page of a corpus's pictures, by root and path."""
-        return self._run(request_context.images(corpus, limit, cursor))
+        return self._run(read_calls.images(corpus, limit, cursor))
 
     def iter_images(self, corpus: str) -> Iterator[ImageInfo]:
         """All pictures of a corpus."""
-        return PagedList(lambda _, cursor: self.images(corpus, 200, cursor=cursor), lambda page: page.images).items()
+        return Pages(lambda _, cursor: self.images(corpus, 200, cursor=cursor), lambda page: page.images).items()
 
     def thumbnail(self, image_id: str) -> bytes:
         """A small version of a picture, a file's content."""
-        return self._run(request_context.thumbnail(image_id))
+        return self._run(read_calls.thumbnail(image_id))
 
     def content(self, image_id: str) -> bytes:
         """The picture's own file."""
-        return self._run(request_context.content(image_id))
+        return self._run(read_calls.content(image_id))
 
     def corpora(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> CorpusPage:
         """One page of the corpora."""
-        return self._run(request_context.corpora(offset, limit, cursor))
+        return self._run(read_calls.corpora(offset, limit, cursor))
 
     def iter_corpora(self) -> Iterator[CorpusInfo]:
         """All corpora."""
-        return PagedList(lambda offset, cursor: self.corpora(offset, 200, cursor=cursor), lambda page: page.corpora).items()
+        return Pages(lambda offset, cursor: self.corpora(offset, 200, cursor=cursor), lambda page: page.corpora).items()
 
     def queries(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> QueryPage:
         """One page of recorded queries, newest first."""
-        return self._run(request_context.queries(offset, limit, cursor))
+        return self._run(read_calls.queries(offset, limit, cursor))
 
     def iter_queries(self) -> Iterator[QueryInfo]:
         """All recorded queries, newest first."""
-        return PagedList(lambda offset, cursor: self.queries(offset, 200, cursor=cursor), lambda page: page.queries).items()
+        return Pages(lambda offset, cursor: self.queries(offset, 200, cursor=cursor), lambda page: page.queries).items()
 
     def explain(self, query_id: str) -> QueryExplanation:
         """Everything that was recorded of a query."""
-        return self._run(request_context.explain(query_id))
+        return self._run(read_calls.explain(query_id))
 
     def replay(self, query_id: str, *, fresh: bool = False) -> ReplayResult:
         """A recorded query's ranking once more; `fresh`: asked again of the collection as it is now."""
-        return self._run(request_context.replay(query_id, fresh=fresh))
+        return self._run(read_calls.replay(query_id, fresh=fresh))
 
     def guide_picture(self, query_id: str, guide_id: str) -> bytes:
         """The picture of a query's guide, while the guide cache keeps it."""
-        return self._run(request_context.guide_picture(query_id, guide_id))
+        return self._run(read_calls.guide_picture(query_id, guide_id))
 
     def feedback(self, request: FeedbackRequest, *, idempotency_key: str | None = None) -> FeedbackResult:
         """Say which pictures of an answer were right and which were not."""
-        return self._run(changing.feedback(request, idempotency_key))
+        return self._run(write_calls.feedback(request, idempotency_key))
 
     def trust(self) -> TrustPage:
         """Learnt trust, topic by topic."""
-        return self._run(request_context.trust())
+        return self._run(read_calls.trust())
 
     def generators(self) -> EngineList:
         """The service's guide engines, their breakers, and its guide cache."""
-        return self._run(request_context.generators())
+        return self._run(read_calls.generators())
 
     def tags(
         self,
@@ -188,9 +186,7 @@ class Lodestone(Managing):
         source: str | None = None,
     ) -> TagPage:
         """One page of tags, newest first."""
-        return self._run(
-            request_context.tags(offset, limit, cursor, corpus=corpus, image_id=image_id, text=text, source=source)
-        )
+        return self._run(read_calls.tags(offset, limit, cursor, corpus=corpus, image_id=image_id, text=text, source=source))
 
     def iter_tags(
         self,
@@ -205,32 +201,32 @@ class Lodestone(Managing):
         def fetch(offset: int, cursor: str | None) -> TagPage:
             return self.tags(offset, 200, cursor=cursor, corpus=corpus, image_id=image_id, text=text, source=source)
 
-        return PagedList(fetch, lambda page: page.tags).items()
+        return Pages(fetch, lambda page: page.tags).items()
 
     def add_tags(self, request: TagRequest, *, idempotency_key: str | None = None) -> TagList:
         """Tag pictures by hand; a tag that is there stays as it is."""
-        return self._run(changing.add_tags(request, idempotency_key))
+        return self._run(write_calls.add_tags(request, idempotency_key))
 
     def remove_tag(self, tag_id: str, *, idempotency_key: str | None = None) -> None:
         """Remove one tag."""
-        self._run(changing.remove_tag(tag_id, idempotency_key))
+        self._run(write_calls.remove_tag(tag_id, idempotency_key))
 
     def people(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> PersonPage:
         """One page of the people found in pictures."""
-        return self._run(request_context.people(offset, limit, cursor))
+        return self._run(read_calls.people(offset, limit, cursor))
 
     def models(self) -> ModelList:
         """Spaces, text encoders, backbones and generators."""
-        return self._run(request_context.models())
+        return self._run(read_calls.models())
 
     def model(self, model_id: str) -> ModelInfo:
         """One of them."""
-        return self._run(request_context.model(model_id))
+        return self._run(read_calls.model(model_id))
 
     def embeddings(self, request: EmbeddingsRequest) -> EmbeddingList:
         """Vectors of words, or of pictures as `data:` URLs."""
-        return self._run(request_context.embeddings(request))
+        return self._run(read_calls.embeddings(request))
 
     def generate_images(self, request: DrawingRequest) -> DrawingList:
         """Have a generator draw pictures; it may cost something, so it is not asked twice."""
-        return self._run(request_context.generate_images(request))
+        return self._run(read_calls.generate_images(request))

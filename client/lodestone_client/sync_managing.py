@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lodestone_client import read_calls as request_context
-from lodestone_client import write_calls as changing
-from lodestone_client.paging import PagedList
+from lodestone_client import read_calls, write_calls
+from lodestone_client.paging import Pages
 from lodestone_client.problems import error_of, unavailable
 from lodestone_client.sync_transport import Transport
 from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
@@ -31,47 +30,45 @@ class Managing(Transport):
 
     def remove_corpus(self, name: str) -> None:
         """Remove a corpus everywhere. The pictures themselves are not touched."""
-        self._run(changing.remove_corpus(name))
+        self._run(write_calls.remove_corpus(name))
 
     def directories(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> DirectoryPage:
         """One page of the directories."""
-        return self._run(request_context.directories(offset, limit, cursor))
+        return self._run(read_calls.directories(offset, limit, cursor))
 
     def iter_directories(self) -> Iterator[DirectoryInfo]:
         """All directories."""
-        return PagedList(
-            lambda offset, cursor: self.directories(offset, 200, cursor=cursor), lambda page: page.directories
-        ).items()
+        return Pages(lambda offset, cursor: self.directories(offset, 200, cursor=cursor), lambda page: page.directories).items()
 
     def directory(self, directory_id: str) -> DirectoryInfo:
         """One directory."""
-        return self._run(request_context.directory(directory_id))
+        return self._run(read_calls.directory(directory_id))
 
     def add_directory(self, request: DirectoryRequest, *, idempotency_key: str | None = None) -> DirectoryAdded:
         """Add a folder of the service's machine; it is indexed in the background. One that is there already stays."""
-        return self._run(changing.add_directory(request, idempotency_key))
+        return self._run(write_calls.add_directory(request, idempotency_key))
 
     def change_directory(
         self, directory_id: str, change: DirectoryChange, *, idempotency_key: str | None = None
     ) -> DirectoryInfo:
         """Switch a directory on or off, or its watching."""
-        return self._run(changing.change_directory(directory_id, change, idempotency_key))
+        return self._run(write_calls.change_directory(directory_id, change, idempotency_key))
 
     def index_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> JobInfo:
         """Have the service bring a directory up to date in the background."""
-        return self._run(changing.index_directory(directory_id, idempotency_key))
+        return self._run(write_calls.index_directory(directory_id, idempotency_key))
 
     def remove_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> None:
         """Forget a directory; what is being indexed of it is stopped."""
-        self._run(changing.remove_directory(directory_id, idempotency_key))
+        self._run(write_calls.remove_directory(directory_id, idempotency_key))
 
     def jobs(self) -> JobList:
         """What the service indexes in the background."""
-        return self._run(request_context.jobs())
+        return self._run(read_calls.jobs())
 
     def cancel_job(self, job_id: str) -> JobInfo:
         """Take back or stop one piece of background indexing."""
-        return self._run(changing.cancel_job(job_id))
+        return self._run(write_calls.cancel_job(job_id))
 
     def runs(
         self,
@@ -84,7 +81,7 @@ class Managing(Transport):
         state: RunStateName | None = None,
     ) -> RunPage:
         """One page of index and training runs, newest first."""
-        return self._run(request_context.runs(offset, limit, cursor, corpus=corpus, kind=kind, state=state))
+        return self._run(read_calls.runs(offset, limit, cursor, corpus=corpus, kind=kind, state=state))
 
     def iter_runs(
         self, *, corpus: str | None = None, kind: str | None = None, state: RunStateName | None = None
@@ -94,66 +91,66 @@ class Managing(Transport):
         def fetch(offset: int, cursor: str | None) -> RunPage:
             return self.runs(offset, 200, cursor=cursor, corpus=corpus, kind=kind, state=state)
 
-        return PagedList(fetch, lambda page: page.runs).items()
+        return Pages(fetch, lambda page: page.runs).items()
 
     def run(self, run_id: str) -> RunInfo:
         """One run."""
-        return self._run(request_context.run(run_id))
+        return self._run(read_calls.run(run_id))
 
     def cancel_run(self, run_id: str) -> RunInfo:
         """Ask a run to stop; what is finished is kept."""
-        return self._run(changing.cancel_run(run_id))
+        return self._run(write_calls.cancel_run(run_id))
 
     def run_failures(self, run_id: str, limit: int = 50, *, cursor: str | None = None) -> FailurePage:
         """One page of the files that failed in a run."""
-        return self._run(request_context.run_failures(run_id, limit, cursor))
+        return self._run(read_calls.run_failures(run_id, limit, cursor))
 
     def iter_run_failures(self, run_id: str) -> Iterator[FailureInfo]:
         """All files that failed in a run."""
-        return PagedList(lambda _, cursor: self.run_failures(run_id, 200, cursor=cursor), lambda page: page.failures).items()
+        return Pages(lambda _, cursor: self.run_failures(run_id, 200, cursor=cursor), lambda page: page.failures).items()
 
     def alive(self) -> Alive:
         """Whether the process answers, and which run of the service it is."""
-        return self._run(request_context.alive())
+        return self._run(read_calls.alive())
 
     def ready(self) -> ServiceStatus:
         """The same as `status` of a service that is ready; ServiceUnavailableError of any other. Not asked twice."""
-        return self._run(request_context.ready())
+        return self._run(read_calls.ready())
 
     def metrics(self) -> str:
         """Its metrics, in Prometheus's text format."""
-        text = self._run(request_context.metrics())
+        text = self._run(read_calls.metrics())
         return text.decode()
 
     def keys(self, offset: int = 0, limit: int = 50) -> KeyPage:
         """One page of API keys, without their secrets, newest first."""
-        return self._run(request_context.keys(offset, limit))
+        return self._run(read_calls.keys(offset, limit))
 
     def create_key(self, request: KeyRequest) -> KeyCreated:
         """Make a key; its secret is in this answer, and nowhere else."""
-        return self._run(changing.create_key(request))
+        return self._run(write_calls.create_key(request))
 
     def rotate_key(self, key_id: str, rotation: KeyRotation | None = None) -> KeyCreated:
         """Put a new key in a key's place; the old one stays valid for a while."""
-        return self._run(changing.rotate_key(key_id, rotation))
+        return self._run(write_calls.rotate_key(key_id, rotation))
 
     def revoke_key(self, key_id: str) -> KeyInfo:
         """End a key, everywhere within seconds."""
-        return self._run(changing.revoke_key(key_id))
+        return self._run(write_calls.revoke_key(key_id))
 
     def status(self) -> ServiceStatus:
         """What answers in the service right now."""
-        return self._run(request_context.status())
+        return self._run(read_calls.status())
 
     def shadow(self, request: ShadowRequest) -> ShadowResult:
         """Have the service compare both versions of a space that is being swapped; may take minutes."""
-        return self._run(changing.shadow(request))
+        return self._run(write_calls.shadow(request))
 
     def sync(self, request: SyncRequest | None = None) -> Iterator[SyncProgress]:
         """Have the service bring its collections in line; yields every step, the last one `done`."""
         ended = False
-        for line in self._lines(changing.sync(request)):
-            step = changing.progress_of(line)
+        for line in self._lines(write_calls.sync(request)):
+            step = write_calls.progress_of(line)
             if step.type == "error" and step.problem is not None:
                 raise error_of(step.problem.model_dump())
             ended = step.type == "done"

@@ -19,7 +19,7 @@ from lodestone.errors import NotFoundError, StoreError
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
-from lodestone.indexing.sync.collections import collections as syncing
+from lodestone.indexing.sync import collections as syncing
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training.retrain import KIND
 from lodestone_schemas.api import SearchOptions, SearchRequest, SearchResponse, SyncRequest

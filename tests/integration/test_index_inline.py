@@ -318,10 +318,10 @@ def test_an_interrupted_run_is_recorded_and_continued(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: BaseException
 ) -> None:
     write_photos(tmp_path / "photos", 24)
-    from lodestone.indexing.embed.slice_embedder import slice_batches as run
+    from lodestone.indexing.embed import slice_batches
 
     recorded = 0
-    original = run.record_slice
+    original = slice_batches.record_slice
 
     def interrupted(*arguments: object, **options: object) -> object:
         nonlocal recorded
@@ -330,7 +330,7 @@ def test_an_interrupted_run_is_recorded_and_continued(
             raise end
         return original(*arguments, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(run, "record_slice", interrupted)
+    monkeypatch.setattr(slice_batches, "record_slice", interrupted)
     with pytest.raises(type(end)):
         index(runtime, tmp_path / "photos")
     assert runtime.catalog.runs(1)[0].state == "interrupted"

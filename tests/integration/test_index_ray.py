@@ -92,7 +92,7 @@ def test_what_ends_the_work_in_a_worker_ends_the_run_with_its_own_error(ray_clus
 
 def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from lodestone.embeddings import slices
-    from lodestone.indexing.embed.slice_embedder import slice_files as parts
+    from lodestone.indexing.embed import slice_files
     from lodestone_jobs.attempts import FolderAttempts
     from lodestone_jobs.workers import SliceWorker
 
@@ -114,7 +114,7 @@ def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypat
             raise OutOfSpaceError("no space left", hint="free some space")
         return write(root, corpus_id, fingerprint, part, table)
 
-    monkeypatch.setattr(parts, "write_part", full)
+    monkeypatch.setattr(slice_files, "write_part", full)
     receipt = pickle.loads(worker({"message": [pickle.dumps(task)]})["message"][0])
     assert isinstance(receipt.error, OutOfSpaceError)
     assert [written.part.split("-")[1] for written in receipt.receipts] == ["lite0"]

@@ -30,8 +30,9 @@ from lodestone.indexing.embed.executors import EmbedExecutor, InlineExecutor
 from lodestone.indexing.faults import VARIABLE
 from lodestone.indexing.heartbeat import Heartbeat
 from lodestone.indexing.progress import Progress, ProgressEvent, RunStage
+from lodestone.indexing.run import index_run
 from lodestone.indexing.run.history import find_run
-from lodestone.indexing.run.index_run import index_paths, index_run
+from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
 from lodestone.query.engine import QueryEngine

@@ -121,15 +121,15 @@ def test_archive_edited_under_the_embedding_ends_the_run_and_the_next_one_takes_
 ) -> None:
     path = tmp_path / "s.tar"
     path.write_bytes(tar_bytes({f"{i}.jpg": content for i, content in enumerate(PICTURES[:4])}))
-    from lodestone.indexing.embed.slice_embedder import slice_batches as waves
+    from lodestone.indexing.embed import slice_batches
 
-    made = waves.task_of
+    made = slice_batches.task_of
 
     def edited(*arguments: object) -> object:
         path.write_bytes(tar_bytes({f"{i}.jpg": content for i, content in enumerate(PICTURES[1:4], start=1)}))
         return made(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(waves, "task_of", edited)
+    monkeypatch.setattr(slice_batches, "task_of", edited)
     with open_runtime(tmp_path) as runtime:
         with pytest.raises(ManifestChangedError, match=r"s\.tar"):
             index(runtime, path)

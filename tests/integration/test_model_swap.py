@@ -24,7 +24,7 @@ from lodestone.home.space_standby import SwapVersions
 from lodestone.indexing.embed.slice_embedder import EmbedSlice
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
-from lodestone.indexing.sync.collections import collections as syncing
+from lodestone.indexing.sync import collections as syncing
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.swap.swapping import Swapper
 

@@ -16,7 +16,8 @@ from lodestone.directories.upkeep import repair_orders
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
-from lodestone.indexing.sync.collections import repair, sync
+from lodestone.indexing.sync import repair
+from lodestone.indexing.sync.collections import sync
 from lodestone.indexing.sync.repair import Consistency, examine_home, forget_damaged, make_missing_collections
 
 
@@ -108,7 +109,7 @@ def test_a_run_that_was_cut_short_is_finished_without_looking_for_files(
 ) -> None:
     write_photos(tmp_path / "pictures" / "more", 8)
     with monkeypatch.context() as patched:
-        patched.setattr("lodestone.indexing.run.executor_lifecycle.Crew.executor", _interrupted)
+        patched.setattr("lodestone.indexing.run.executor_lifecycle.ExecutorLifecycle.executor", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             index_paths(runtime, IndexRequest((tmp_path / "pictures",)))
     found = examine_home(runtime)

@@ -14,9 +14,9 @@ from tests.support.points import make_points
 from lodestone.errors import OutOfSpaceError, StoreError, UnknownNameError
 from lodestone.store import files
 from lodestone.store.base import VectorQuery, VectorStore
+from lodestone.store.edge import collection as edge_collection
+from lodestone.store.edge import store as edge
 from lodestone.store.edge.build import run_build_child
-from lodestone.store.edge.store import collection as edge_collection
-from lodestone.store.edge.store import store as edge
 from lodestone.store.factory import open_store
 from lodestone_schemas.collections import CollectionSpec, HnswSpec
 

@@ -36,7 +36,7 @@ def test_migrations_lead_to_the_schema_of_the_tables(tmp_path: Path) -> None:
 
 def test_every_migration_is_known_to_the_quick_check() -> None:
     config = Config()
-    config.set_main_option("script_location", str(Path(migrate.__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(Path(migrate.__file__).parents[1] / "migrations"))
     scripts = [script.revision for script in ScriptDirectory.from_config(config).walk_revisions()]
     assert tuple(reversed(scripts)) == migrate.REVISIONS
 

@@ -15,7 +15,7 @@ from tests.support.pictures import jpeg_bytes
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import CaptionRecord, ImageState
-from lodestone.indexing.scan import move_detection as exchanges
+from lodestone.indexing.scan import move_detection
 from lodestone.indexing.scan.changes import ChangeFinder
 
 CONTENTS = {name: jpeg_bytes((40, 30), seed=seed) for seed, name in enumerate("abcd")}
@@ -179,7 +179,7 @@ def test_what_was_entered_about_a_picture_stays_with_it_when_it_swaps(library: L
 
 
 def test_more_files_than_may_wait_are_taken_for_edited(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchanges, "MOST", 1)
+    monkeypatch.setattr(move_detection, "MOST", 1)
     library.move("a", "x")
     library.move("b", "a")
     library.move("x", "b")

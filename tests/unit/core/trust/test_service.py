@@ -317,12 +317,12 @@ import sys
 from pathlib import Path
 from lodestone.catalog.catalog import Catalog
 from lodestone.config.settings import TrustSettings
-from lodestone.trust.service import TrustBook
+from lodestone.trust.service import TrustService
 from lodestone_schemas.api import FeedbackRequest
 
 sys.stdin.readline()
 with Catalog.open(Path(sys.argv[1])) as catalog:
-    book = TrustBook(catalog, TrustSettings())
+    book = TrustService(catalog, TrustSettings())
     for number in range(15):
         for query in (f"{sys.argv[2]}-{number}", f"shared-{number}"):
             book.learn(FeedbackRequest(query_id=query, relevant=["right"], irrelevant=["wrong"]))

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError
-from lodestone_serve.traffic import proxy_middleware as front
+from lodestone_serve.traffic import proxy_middleware
 from lodestone_serve.traffic.arrivals import ARRIVED
 from lodestone_serve.traffic.proxy_middleware import Front, Waits, proxy_variables
 
@@ -103,7 +103,7 @@ def says(status: int, kind: bytes, *parts: bytes, pause: float = 0.0) -> Callabl
 
 @pytest.fixture(autouse=True)
 def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front, "GRACE_S", 0.0)
+    monkeypatch.setattr(proxy_middleware, "GRACE_S", 0.0)
 
 
 def test_silence_ends_at_the_deadline() -> None:
@@ -197,7 +197,7 @@ def test_ray_serve_takes_it() -> None:
     from ray.serve._private.http_util import _apply_middlewares, validate_http_proxy_callback_return
     from ray.serve._private.utils import call_function_from_import_path
 
-    path = front.PROXY_ENVIRONMENT["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"]
+    path = proxy_middleware.PROXY_ENVIRONMENT["RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH"]
     made: list[Any] = validate_http_proxy_callback_return(call_function_from_import_path(path))
     assert isinstance(_apply_middlewares(proxy(dead), made), Front)
 
@@ -233,15 +233,15 @@ def slow_ask(path: str, *, headers: Iterable[tuple[bytes, bytes]] = ()) -> tuple
 
 
 def test_a_body_that_dawdles_takes_no_replicas_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front, "BODY_S", 0.05)
+    monkeypatch.setattr(proxy_middleware, "BODY_S", 0.05)
     for headers in ([(b"content-length", b"100")], [(b"transfer-encoding", b"chunked")]):
         seen, sent = slow_ask("/v1/search", headers=headers)
         assert (seen, Told(sent).status, Told(sent).code) == ([], 504, "deadline_exceeded")
 
 
-@pytest.mark.parametrize("path", ["/v1/search/batch", *sorted(front.LARGE)])
+@pytest.mark.parametrize("path", ["/v1/search/batch", *sorted(proxy_middleware.LARGE)])
 def test_large_bodies_are_passed_on_as_they_come(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front, "BODY_S", 0.05)
+    monkeypatch.setattr(proxy_middleware, "BODY_S", 0.05)
     seen, sent = slow_ask(path, headers=[(b"content-length", b"5000000")])
     assert (seen, Told(sent).status) == ([path], 422)
 
@@ -263,7 +263,7 @@ def test_the_routes_of_large_bodies_are_those_of_the_service() -> None:
     from lodestone_serve.routes.openai import EMBEDDINGS
     from lodestone_serve.routes.search import IMAGE_SEARCH
 
-    assert frozenset({IMAGE_SEARCH, EMBEDDINGS}) == front.LARGE
+    assert frozenset({IMAGE_SEARCH, EMBEDDINGS}) == proxy_middleware.LARGE
 
 
 async def seen_by_the_service(
@@ -305,7 +305,7 @@ def test_the_proxys_own_answers_name_the_request(named: bytes) -> None:
 
 
 def test_what_says_that_it_is_too_large_is_left_to_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(front, "BODY_S", 0.05)
+    monkeypatch.setattr(proxy_middleware, "BODY_S", 0.05)
     seen, sent = slow_ask("/v1/search", headers=[(b"content-length", b"5000000")])
     assert (seen, Told(sent).status) == (["/v1/search"], 422)
 
