@@ -17,14 +17,13 @@ FOLDER: Final = ROOT / "client" / "lodestone_client"
 
 _NAMES: Final = (
     (r"async_(client|managing|transport)", r"sync_\1"),  # modules
-    (r"Async(Lodestone|Managing|Transport|Pages)", r"\1"),  # ours
+    (r"Async(Lodestone|Managing|Transport|PagedList)", r"\1"),  # ours
     (r"AsyncIterator", "Iterator"),
     (r"__a(enter|exit)__", r"__\1__"),
     (r"asynccontextmanager", "contextmanager"),
     (r"asyncio", "time"),  # for its sleep
     (r"Async(Client|BaseTransport)", r"\1"),  # httpx
-    (r"a(iter_bytes|iter_sse|read|close)", r"\1"),
-    (r"AsyncRetrying", "Retrying"),  # tenacity
+    (r"a(iter_bytes|read|close)", r"\1"),
     (r"async (def|for|with)", r"\1"),
 )
 _PHRASES: Final = (

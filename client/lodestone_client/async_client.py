@@ -9,7 +9,7 @@ import httpx
 from lodestone_client import batches, read_calls, write_calls
 from lodestone_client.async_managing import AsyncManaging
 from lodestone_client.connection import Connection
-from lodestone_client.paging import AsyncPages
+from lodestone_client.paging import AsyncPagedList
 from lodestone_client.reading import Reading
 from lodestone_client.retrying import RetryPolicy
 from lodestone_schemas.api import (
@@ -123,7 +123,7 @@ class AsyncLodestone(AsyncManaging):
 
     def iter_images(self, corpus: str) -> AsyncIterator[ImageInfo]:
         """All pictures of a corpus."""
-        return AsyncPages(lambda _, cursor: self.images(corpus, 200, cursor=cursor), lambda page: page.images).items()
+        return AsyncPagedList(lambda _, cursor: self.images(corpus, 200, cursor=cursor), lambda page: page.images).items()
 
     async def thumbnail(self, image_id: str) -> bytes:
         """A small version of a picture, a file's content."""
@@ -139,7 +139,7 @@ class AsyncLodestone(AsyncManaging):
 
     def iter_corpora(self) -> AsyncIterator[CorpusInfo]:
         """All corpora."""
-        return AsyncPages(lambda offset, cursor: self.corpora(offset, 200, cursor=cursor), lambda page: page.corpora).items()
+        return AsyncPagedList(lambda offset, cursor: self.corpora(offset, 200, cursor=cursor), lambda page: page.corpora).items()
 
     async def queries(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> QueryPage:
         """One page of recorded queries, newest first."""
@@ -147,7 +147,7 @@ class AsyncLodestone(AsyncManaging):
 
     def iter_queries(self) -> AsyncIterator[QueryInfo]:
         """All recorded queries, newest first."""
-        return AsyncPages(lambda offset, cursor: self.queries(offset, 200, cursor=cursor), lambda page: page.queries).items()
+        return AsyncPagedList(lambda offset, cursor: self.queries(offset, 200, cursor=cursor), lambda page: page.queries).items()
 
     async def explain(self, query_id: str) -> QueryExplanation:
         """Everything that was recorded of a query."""
@@ -202,7 +202,7 @@ class AsyncLodestone(AsyncManaging):
         async def fetch(offset: int, cursor: str | None) -> TagPage:
             return await self.tags(offset, 200, cursor=cursor, corpus=corpus, image_id=image_id, text=text, source=source)
 
-        return AsyncPages(fetch, lambda page: page.tags).items()
+        return AsyncPagedList(fetch, lambda page: page.tags).items()
 
     async def add_tags(self, request: TagRequest, *, idempotency_key: str | None = None) -> TagList:
         """Tag pictures by hand; a tag that is there stays as it is."""

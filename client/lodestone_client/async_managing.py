@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 from lodestone_client import read_calls, write_calls
 from lodestone_client.async_transport import AsyncTransport
-from lodestone_client.paging import AsyncPages
+from lodestone_client.paging import AsyncPagedList
 from lodestone_client.problems import error_of, unavailable
 from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
 from lodestone_schemas.api import SyncProgress, SyncRequest
@@ -37,7 +37,7 @@ class AsyncManaging(AsyncTransport):
 
     def iter_directories(self) -> AsyncIterator[DirectoryInfo]:
         """All directories."""
-        return AsyncPages(
+        return AsyncPagedList(
             lambda offset, cursor: self.directories(offset, 200, cursor=cursor), lambda page: page.directories
         ).items()
 
@@ -92,7 +92,7 @@ class AsyncManaging(AsyncTransport):
         async def fetch(offset: int, cursor: str | None) -> RunPage:
             return await self.runs(offset, 200, cursor=cursor, corpus=corpus, kind=kind, state=state)
 
-        return AsyncPages(fetch, lambda page: page.runs).items()
+        return AsyncPagedList(fetch, lambda page: page.runs).items()
 
     async def run(self, run_id: str) -> RunInfo:
         """One run."""
@@ -108,7 +108,7 @@ class AsyncManaging(AsyncTransport):
 
     def iter_run_failures(self, run_id: str) -> AsyncIterator[FailureInfo]:
         """All files that failed in a run."""
-        return AsyncPages(lambda _, cursor: self.run_failures(run_id, 200, cursor=cursor), lambda page: page.failures).items()
+        return AsyncPagedList(lambda _, cursor: self.run_failures(run_id, 200, cursor=cursor), lambda page: page.failures).items()
 
     async def alive(self) -> Alive:
         """Whether the process answers, and which run of the service it is."""

@@ -8,15 +8,14 @@ from contextlib import asynccontextmanager
 from typing import Any, Self, TypeVar
 
 import httpx
-from httpx_sse import EventSource
-from tenacity import AsyncRetrying
 
 from lodestone_client.call import NDJSON, Answer, Call, LineSplitter
 from lodestone_client.checks import check_kind, check_progress
 from lodestone_client.connection import Connection
 from lodestone_client.problems import FailedResponse, broken, foreign, refused, unavailable
 from lodestone_client.reading import Reading
-from lodestone_client.retrying import RetryState, schedule
+from lodestone_client.retrying import RetryState
+from lodestone_client.server_sent_events import EventDecoder
 from lodestone_schemas.api import Event
 
 T = TypeVar("T")
@@ -62,12 +61,17 @@ class AsyncTransport:
             LodestoneError: what the service's problem says, as its own class.
             ServiceUnavailableError: nobody answers, or somebody else does.
         """
-        patience = RetryState.of(call, self._connection.timeout_s)
-        try:
-            result: T = await AsyncRetrying(**schedule(self._connection.policy, call, patience))(self._once, call, patience)
-        except FailedResponse as failed:
-            raise failed.error from failed
-        return result
+        policy, patience = self._connection.policy, RetryState.of(call, self._connection.timeout_s)
+        failures = 0
+        while True:
+            try:
+                return await self._once(call, patience)
+            except FailedResponse as failed:
+                failures += 1
+                pause = policy.pause(failed, failures)
+                if not policy.again(call, failed, failures) or not patience.allows(pause):
+                    raise failed.error from failed
+                await asyncio.sleep(pause)
 
     async def _once(self, call: Call[T], patience: RetryState) -> T:
         async with self._opened(call, patience, patience.left) as answer:
@@ -91,11 +95,13 @@ class AsyncTransport:
                     if answer.status_code == _ENDED:
                         return
                     check_kind(answer, "text/event-stream", self.url)
-                    async for sse in EventSource(answer).aiter_sse():
-                        event = reading.take(sse.data, sse.id) if sse.data else None
-                        if event is not None:
-                            failures = 0
-                            yield event
+                    decoder = EventDecoder()
+                    async for chunk in answer.aiter_bytes():
+                        for message in decoder.feed(chunk):
+                            event = reading.take(message.data, message.id) if message.data else None
+                            if event is not None:
+                                failures = 0
+                                yield event
                 if not reading.ended:
                     raise FailedResponse(unavailable(self.url, "it went away in the middle of an answer"))
             except FailedResponse as failed:
@@ -134,7 +140,7 @@ class AsyncTransport:
 
     @asynccontextmanager
     async def _opened(self, call: Call[Any], patience: RetryState, seconds: float | None) -> AsyncIterator[httpx.Response]:
-        """A successful answer whose content has not been read yet; reading it fails with `FailedResponse` as everything here."""
+        """Yield a successful response whose content is not read yet; reading it may raise `FailedResponse`."""
         timeout = self._connection.timeout(seconds)
         request = self._http.build_request(call.method, call.path, timeout=timeout, **call.arguments(patience.left_ms()))
         try:

@@ -10,10 +10,10 @@ from typing import Final
 
 import httpx
 
-from lodestone import __version__
-from lodestone.errors import ConfigurationError, InvalidRequestError
 from lodestone_client.problems import CA_VARIABLE
 from lodestone_client.retrying import RetryPolicy
+from lodestone_schemas.errors import ConfigurationError, InvalidRequestError
+from lodestone_schemas.version import __version__
 
 URL_VARIABLE: Final = "LODESTONE_URL"
 KEY_VARIABLE: Final = "LODESTONE_API_KEY"

@@ -29,7 +29,7 @@ class PagedList(Generic[P, I]):
 
 
 @dataclass(frozen=True, slots=True)
-class AsyncPages(Generic[P, I]):
+class AsyncPagedList(Generic[P, I]):
     """The same, awaited."""
 
     fetch: Callable[[int, str | None], Awaitable[P]]

@@ -10,7 +10,8 @@ from typing import Any, Final
 
 import httpx
 
-from lodestone.errors import (
+from lodestone_schemas.api import Problem
+from lodestone_schemas.errors import (
     DeadlineExceededError,
     ForbiddenError,
     InvalidRequestError,
@@ -20,7 +21,6 @@ from lodestone.errors import (
     ServiceUnavailableError,
     UnauthorizedError,
 )
-from lodestone_schemas.api import Problem
 
 _BY_STATUS: dict[int, type[LodestoneError]] = {
     401: UnauthorizedError,

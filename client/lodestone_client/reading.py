@@ -7,10 +7,10 @@ from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from lodestone.errors import NotFoundError
 from lodestone_client.call import Call, as_nothing
 from lodestone_client.problems import FailedResponse, error_of, unavailable
 from lodestone_schemas.api import Event, PlanEvent, SearchRequest
+from lodestone_schemas.errors import NotFoundError
 
 _EVENTS: Final[TypeAdapter[Event]] = TypeAdapter(Event)
 _KNOWN: Final = frozenset({"plan", "results", "guide", "done", "error"})

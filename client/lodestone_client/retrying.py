@@ -8,11 +8,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from tenacity import RetryCallState
-
-from lodestone.errors import IdempotencyConflictError
 from lodestone_client.call import Call, Repeat
 from lodestone_client.problems import FailedResponse
+from lodestone_schemas.errors import IdempotencyConflictError
 
 _MARGIN_S = 15.0  # beyond a query's own deadline: to be admitted, read out and sent
 
@@ -89,25 +87,3 @@ class RetryState:
     def left_ms(self) -> int | None:
         """What a further sending may tell the service of the query's deadline; None: nothing."""
         return None if self.deadline_ms is None else max(math.ceil(self.deadline_ms - self.elapsed * 1000), 1)
-
-
-def schedule(policy: RetryPolicy, call: Call[Any], patience: RetryState) -> dict[str, Any]:
-    """Arguments of tenacity's `Retrying` and `AsyncRetrying`, for attempts that raise `FailedResponse`."""
-
-    def worthwhile(state: RetryCallState) -> bool:
-        failed = _failure(state)
-        return failed is not None and policy.again(call, failed, state.attempt_number)
-
-    def pause(state: RetryCallState) -> float:
-        failed = _failure(state)
-        return 0.0 if failed is None else policy.pause(failed, state.attempt_number)
-
-    def late(state: RetryCallState) -> bool:
-        return not patience.allows(state.upcoming_sleep)
-
-    return {"retry": worthwhile, "wait": pause, "stop": late, "reraise": True}
-
-
-def _failure(state: RetryCallState) -> FailedResponse | None:
-    failed = state.outcome.exception() if state.outcome is not None else None
-    return failed if isinstance(failed, FailedResponse) else None

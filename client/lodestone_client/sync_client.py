@@ -9,7 +9,7 @@ import httpx
 
 from lodestone_client import batches, read_calls, write_calls
 from lodestone_client.connection import Connection
-from lodestone_client.paging import Pages
+from lodestone_client.paging import PagedList
 from lodestone_client.reading import Reading
 from lodestone_client.retrying import RetryPolicy
 from lodestone_client.sync_managing import Managing
@@ -124,7 +124,7 @@ class Lodestone(Managing):
 
     def iter_images(self, corpus: str) -> Iterator[ImageInfo]:
         """All pictures of a corpus."""
-        return Pages(lambda _, cursor: self.images(corpus, 200, cursor=cursor), lambda page: page.images).items()
+        return PagedList(lambda _, cursor: self.images(corpus, 200, cursor=cursor), lambda page: page.images).items()
 
     def thumbnail(self, image_id: str) -> bytes:
         """A small version of a picture, a file's content."""
@@ -140,7 +140,7 @@ class Lodestone(Managing):
 
     def iter_corpora(self) -> Iterator[CorpusInfo]:
         """All corpora."""
-        return Pages(lambda offset, cursor: self.corpora(offset, 200, cursor=cursor), lambda page: page.corpora).items()
+        return PagedList(lambda offset, cursor: self.corpora(offset, 200, cursor=cursor), lambda page: page.corpora).items()
 
     def queries(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> QueryPage:
         """One page of recorded queries, newest first."""
@@ -148,7 +148,7 @@ class Lodestone(Managing):
 
     def iter_queries(self) -> Iterator[QueryInfo]:
         """All recorded queries, newest first."""
-        return Pages(lambda offset, cursor: self.queries(offset, 200, cursor=cursor), lambda page: page.queries).items()
+        return PagedList(lambda offset, cursor: self.queries(offset, 200, cursor=cursor), lambda page: page.queries).items()
 
     def explain(self, query_id: str) -> QueryExplanation:
         """Everything that was recorded of a query."""
@@ -201,7 +201,7 @@ class Lodestone(Managing):
         def fetch(offset: int, cursor: str | None) -> TagPage:
             return self.tags(offset, 200, cursor=cursor, corpus=corpus, image_id=image_id, text=text, source=source)
 
-        return Pages(fetch, lambda page: page.tags).items()
+        return PagedList(fetch, lambda page: page.tags).items()
 
     def add_tags(self, request: TagRequest, *, idempotency_key: str | None = None) -> TagList:
         """Tag pictures by hand; a tag that is there stays as it is."""

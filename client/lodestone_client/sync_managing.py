@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lodestone_client import read_calls, write_calls
-from lodestone_client.paging import Pages
+from lodestone_client.paging import PagedList
 from lodestone_client.problems import error_of, unavailable
 from lodestone_client.sync_transport import Transport
 from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
@@ -38,7 +38,9 @@ class Managing(Transport):
 
     def iter_directories(self) -> Iterator[DirectoryInfo]:
         """All directories."""
-        return Pages(lambda offset, cursor: self.directories(offset, 200, cursor=cursor), lambda page: page.directories).items()
+        return PagedList(
+            lambda offset, cursor: self.directories(offset, 200, cursor=cursor), lambda page: page.directories
+        ).items()
 
     def directory(self, directory_id: str) -> DirectoryInfo:
         """One directory."""
@@ -91,7 +93,7 @@ class Managing(Transport):
         def fetch(offset: int, cursor: str | None) -> RunPage:
             return self.runs(offset, 200, cursor=cursor, corpus=corpus, kind=kind, state=state)
 
-        return Pages(fetch, lambda page: page.runs).items()
+        return PagedList(fetch, lambda page: page.runs).items()
 
     def run(self, run_id: str) -> RunInfo:
         """One run."""
@@ -107,7 +109,7 @@ class Managing(Transport):
 
     def iter_run_failures(self, run_id: str) -> Iterator[FailureInfo]:
         """All files that failed in a run."""
-        return Pages(lambda _, cursor: self.run_failures(run_id, 200, cursor=cursor), lambda page: page.failures).items()
+        return PagedList(lambda _, cursor: self.run_failures(run_id, 200, cursor=cursor), lambda page: page.failures).items()
 
     def alive(self) -> Alive:
         """Whether the process answers, and which run of the service it is."""

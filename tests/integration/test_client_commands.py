@@ -16,7 +16,7 @@ from lodestone_client import Lodestone
 
 
 @pytest.fixture(scope="module")
-def remote_stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A service of eight pictures."""
     folder = tmp_path_factory.mktemp("elsewhere")
     write_photos(folder / "pictures", 8)
@@ -27,11 +27,11 @@ def remote_stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.fixture
-def run(remote_stages: Served, tmp_path: Path) -> Iterator[object]:
+def run(remote: Served, tmp_path: Path) -> Iterator[object]:
     """Runs commands on a machine that has no home; none may be made."""
 
     def command(*arguments: str | Path, url: str | None = None) -> Finished:
-        return run_here("--url", url or remote_stages.address.url, *arguments, home=tmp_path / "none")
+        return run_here("--url", url or remote.address.url, *arguments, home=tmp_path / "none")
 
     yield command
     assert not (tmp_path / "none").exists()
@@ -80,7 +80,7 @@ def test_tags_are_put_listed_and_taken_away(run) -> None:
     assert (refused.code, "is no image id" in refused.err) == (3, True)
 
 
-def test_what_is_there_is_listed(run, remote_stages: Served) -> None:
+def test_what_is_there_is_listed(run, remote: Served) -> None:
     assert [one["name"] for one in run("corpus", "list", "-o", "json").json] == ["family"]
     (directory,) = run("directory", "list", "-o", "json").json
     assert (directory["name"], directory["images"]) == ("pictures", 8)
@@ -88,7 +88,7 @@ def test_what_is_there_is_listed(run, remote_stages: Served) -> None:
     assert "8 pictures, 0 waiting, 0 failed" in described.out, described.err
     assert run("directory", "jobs", "-o", "json").json == []
     status = run("status", "-o", "json").json
-    assert (status["service"], status["ready"], status["images"]) == (remote_stages.address.url, True, 8)
+    assert (status["service"], status["ready"], status["images"]) == (remote.address.url, True, 8)
     assert "family: 8 pictures" in run("status").out
     assert run("generator", "list", "-o", "json").json["engines"]
     assert run("directory", "describe", "nowhere").code == 2
@@ -115,8 +115,8 @@ def test_commands_of_a_home_are_refused(run, tmp_path: Path) -> None:
         assert (refused.code, "not by --url" in refused.err) == (2, True), refused.err
 
 
-def test_the_environment_names_the_service_too(remote_stages: Served, tmp_path: Path) -> None:
-    named = {"LODESTONE_URL": remote_stages.address.url, "LODESTONE_API_KEY": "of-nobody"}
+def test_the_environment_names_the_service_too(remote: Served, tmp_path: Path) -> None:
+    named = {"LODESTONE_URL": remote.address.url, "LODESTONE_API_KEY": "of-nobody"}
     home = tmp_path / "none"
     assert run_here("corpus", "list", "-o", "json", home=home, **named).json[0]["name"] == "family"
     noted = run_here("config", "show", home=home, **named)
@@ -130,8 +130,8 @@ def test_addresses_that_cannot_be_asked_are_told(run) -> None:
     assert (gone.code, "does not answer" in gone.err) == (8, True)
 
 
-def test_the_client_of_another_program_sees_the_same(remote_stages: Served) -> None:
-    with Lodestone(remote_stages.address.url, headers={"X-Lodestone-Token": TOKEN}) as client:
+def test_the_client_of_another_program_sees_the_same(remote: Served) -> None:
+    with Lodestone(remote.address.url, headers={"X-Lodestone-Token": TOKEN}) as client:
         (image, *others) = client.iter_images("family")
         assert len(others) == 7
         assert client.thumbnail(image.image_id)[:2] == b"\xff\xd8"

@@ -217,7 +217,7 @@ async def test_without_the_package_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda package: None if package == "diffusers" else found(package))
     with pytest.raises(ModelUnavailableError, match="diffusers") as caught:
         await engine().warm_up()
-    assert caught.value.hint == "pip install 'lodestone[diffusers]'"
+    assert caught.value.hint == "pip install 'lodestone-search[diffusers]'"
 
 
 async def test_a_library_that_cannot_be_imported_is_an_error_that_says_why(monkeypatch):

@@ -184,7 +184,7 @@ def test_without_the_package_the_extra_is_named(name, monkeypatch):
     for make in (make_backbone, make_text_encoder):
         with pytest.raises(ModelUnavailableError, match="open_clip") as caught:
             make(name, model_context()).warm_up()
-        assert caught.value.hint == "pip install 'lodestone[clip]'"
+        assert caught.value.hint == "pip install 'lodestone-search[clip]'"
 
 
 def test_a_library_that_cannot_be_imported_is_an_error_that_says_why(name, monkeypatch, tmp_path):

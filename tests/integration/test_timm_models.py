@@ -133,7 +133,7 @@ def test_without_the_package_the_extra_is_named(name, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda package: None if package == "timm" else found(package))
     with pytest.raises(ModelUnavailableError, match="timm") as caught:
         make_backbone(name, model_context()).warm_up()
-    assert caught.value.hint == "pip install 'lodestone[clip]'"
+    assert caught.value.hint == "pip install 'lodestone-search[clip]'"
 
 
 def test_the_fits_differ_in_what_they_keep_of_a_wide_picture():

@@ -75,7 +75,7 @@ def write_pictures(folder: Path) -> DemoPictures:
     if missing:
         raise ModelUnavailableError(
             f"the demonstration needs packages that are not installed: {', '.join(missing)}",
-            hint="pip install 'lodestone[demo]'",
+            hint="pip install 'lodestone-search[demo]'",
         )
     pictures = DemoPictures(folder / "photos", folder / "drawings-named", folder / "drawings", folder / "named.tsv", {})
     for part in (pictures.photos, pictures.named, pictures.unnamed):

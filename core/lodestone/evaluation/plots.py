@@ -30,7 +30,7 @@ def require_matplotlib() -> None:
         import matplotlib  # noqa: F401, ICN001 - only whether it is there
     except ImportError as error:
         raise ConfigurationError(
-            "plots need matplotlib, which is not installed", hint="pip install 'lodestone[eval]'"
+            "plots need matplotlib, which is not installed", hint="pip install 'lodestone-search[eval]'"
         ) from error
 
 

@@ -53,7 +53,7 @@ class Layout:
     config: str
     weights: tuple[str, ...]
     beside: tuple[str, ...] = ()
-    install: str = "pip install 'lodestone[clip]'"
+    install: str = "pip install 'lodestone-search[clip]'"
 
 
 @dataclass(frozen=True, slots=True)

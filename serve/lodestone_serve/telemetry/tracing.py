@@ -195,7 +195,7 @@ def _otlp_exporter(endpoint: str) -> SpanExporter:
     except ImportError as error:
         raise ConfigurationError(
             f"traces cannot be sent to {endpoint!r}: {error.name} is not installed",
-            hint="pip install 'lodestone[otel]', or leave serve.telemetry.otlp_endpoint unset",
+            hint="pip install 'lodestone-search[otel]', or leave serve.telemetry.otlp_endpoint unset",
             setting="serve.telemetry.otlp_endpoint",
         ) from error
     base = endpoint.rstrip("/")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 ADAPTER_VERSION: Final = "1"  # raise it when the same model, prompt and seed would give other pictures
 DEFAULT_MODEL: Final = "sd-turbo"
-_INSTALL: Final = "pip install 'lodestone[diffusers]'"
+_INSTALL: Final = "pip install 'lodestone-search[diffusers]'"
 _MULTIPLE: Final = 16  # of pixels: what latents of every family divide by
 _START_PX: Final = 1024  # of an init picture: no preset draws larger ones
 _MAX_DECODED_BYTES: Final = 128 << 20  # of an init picture

@@ -165,7 +165,7 @@ def test_a_collector_without_its_packages_is_a_configuration_error(monkeypatch: 
     monkeypatch.setitem(__import__("sys").modules, "opentelemetry.exporter.otlp.proto.http.trace_exporter", None)
     with pytest.raises(ConfigurationError, match=r"http://collector:4318.*not installed") as error:
         Tracing(TelemetrySettings(otlp_endpoint="http://collector:4318"))
-    assert "lodestone[otel]" in error.value.hint
+    assert "lodestone-search[otel]" in error.value.hint
 
 
 @pytest.fixture
