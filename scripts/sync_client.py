@@ -28,11 +28,10 @@ _NAMES: Final = (
 )
 _PHRASES: Final = (
     ("await ", ""),
-    ("by asynchronous code", "by ordinary code"),
-    ("from asynchronous code", "from ordinary code"),
+    ("for asynchronous code", "for ordinary code"),
     ("; `sync_transport` is made of it", ""),
-    ("Sends calls, within one event loop; an asynchronous context", "Sends calls. Safe to use from several threads; a context"),
-    ("Asks a service, of one event loop. Close", "Asks a service. Safe to use from several threads; close"),
+    ("Sends calls within one event loop; an asynchronous context", "Sends calls. Safe to use from several threads; a context"),
+    ("for use within one event loop. Close", "safe to use from several threads. Close"),
     ("as an asynchronous context", "as a context"),
 )
 _LEFT_OVER: Final = re.compile(r"\b(async|await)", re.IGNORECASE)

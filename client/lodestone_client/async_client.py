@@ -1,4 +1,4 @@
-"""How is a service asked from asynchronous code? `AsyncLodestone`: a method a route, answers typed, problems raised."""
+"""Client for asynchronous code: `AsyncLodestone` has one method for each route, and raises problems as typed errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from lodestone_schemas.people import PersonPage
 
 
 class AsyncLodestone(AsyncManaging):
-    """Asks a service, of one event loop. Close it, or use it as an asynchronous context manager.
+    """Client of one service, for use within one event loop. Close it, or use it as an asynchronous context manager.
 
     Args:
         url: Of the service; default: LODESTONE_URL.
@@ -68,11 +68,11 @@ class AsyncLodestone(AsyncManaging):
         super().__init__(connection, transport=transport)
 
     async def search(self, request: SearchRequest | str) -> SearchResponse:
-        """The final answer to a query in words."""
+        """Return the final answer to a query in words."""
         return await self._run(read_calls.search(request))
 
     def stream(self, request: SearchRequest | str) -> AsyncIterator[Event]:
-        """The events of a query in words; an `error` event is raised as the error it carries. Closing it stops the query.
+        """Yield the events of a query in words; an `error` event is raised as its error. Closing the iterator stops the query.
 
         Where a connection breaks, the stream is taken up after the last event. Where the service no longer has it, the
         query is asked anew for the rest of its deadline: its events begin again with a plan.
@@ -80,7 +80,7 @@ class AsyncLodestone(AsyncManaging):
         return self._events(Reading(read_calls.request_of(request)))
 
     def resume(self, query_id: str, last_event_id: str = "") -> AsyncIterator[Event]:
-        """The events of a query that was asked before, e.g. by a process that has ended.
+        """Yield the events of a query that was sent before, for example by a process that has ended.
 
         Raises:
             NotFoundError: the service has forgotten it (`serve.streams.keep_s`), or another replica has it.
@@ -88,7 +88,7 @@ class AsyncLodestone(AsyncManaging):
         return self._events(Reading(None, query_id=query_id, last_id=last_event_id))
 
     async def search_many(self, requests: Iterable[SearchRequest | str]) -> AsyncIterator[BatchAnswer]:
-        """Answers to many queries, in the order in which they are ready; `line` counts the requests from 1.
+        """Yield the answers to many queries, in the order in which they are ready; `line` counts the requests from 1.
 
         A query that fails is an answer with a `problem`. Requests are read as answers are: it may be an endless iterator.
         """
@@ -102,75 +102,79 @@ class AsyncLodestone(AsyncManaging):
                 window.check(before, self.url)
 
     async def similar(self, image_id: str, options: SearchOptions | None = None) -> SearchResponse:
-        """Pictures like an indexed one."""
+        """Return the pictures most like an indexed one."""
         return await self._run(read_calls.similar(image_id, options))
 
     async def by_picture(self, picture: bytes, options: SearchOptions | None = None) -> SearchResponse:
-        """Pictures like the one in `picture`, a picture file's content."""
+        """Return the pictures most like the one in `picture`, the content of a picture file."""
         return await self._run(read_calls.by_picture(picture, options))
 
     async def by_url(self, url: str, options: SearchOptions | None = None) -> SearchResponse:
-        """Pictures like the one at a public address, where the service fetches such (`serve.fetch_urls`)."""
+        """Return the pictures most like the one at a public address, where the service allows that (`serve.fetch_urls`)."""
         return await self._run(read_calls.by_url(url, options))
 
     async def image(self, image_id: str) -> ImageInfo:
-        """What is known about one picture."""
+        """Return what is known about one picture."""
         return await self._run(read_calls.image(image_id))
 
     async def images(self, corpus: str, limit: int = 50, *, cursor: str | None = None) -> ImagePage:
-        """One page of a corpus's pictures, by root and path."""
+        """Return one page of a corpus's pictures, ordered by root and path."""
         return await self._run(read_calls.images(corpus, limit, cursor))
 
     def iter_images(self, corpus: str) -> AsyncIterator[ImageInfo]:
-        """All pictures of a corpus."""
+        """Yield all pictures of a corpus."""
         return AsyncPagedList(lambda _, cursor: self.images(corpus, 200, cursor=cursor), lambda page: page.images).items()
 
     async def thumbnail(self, image_id: str) -> bytes:
-        """A small version of a picture, a file's content."""
+        """Return a small version of a picture, as the content of a file."""
         return await self._run(read_calls.thumbnail(image_id))
 
     async def content(self, image_id: str) -> bytes:
-        """The picture's own file."""
+        """Return the content of the picture's own file."""
         return await self._run(read_calls.content(image_id))
 
     async def corpora(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> CorpusPage:
-        """One page of the corpora."""
+        """Return one page of the corpora."""
         return await self._run(read_calls.corpora(offset, limit, cursor))
 
     def iter_corpora(self) -> AsyncIterator[CorpusInfo]:
-        """All corpora."""
-        return AsyncPagedList(lambda offset, cursor: self.corpora(offset, 200, cursor=cursor), lambda page: page.corpora).items()
+        """Yield all corpora."""
+        return AsyncPagedList(
+            lambda offset, cursor: self.corpora(offset, 200, cursor=cursor), lambda page: page.corpora
+        ).items()
 
     async def queries(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> QueryPage:
-        """One page of recorded queries, newest first."""
+        """Return one page of recorded queries, newest first."""
         return await self._run(read_calls.queries(offset, limit, cursor))
 
     def iter_queries(self) -> AsyncIterator[QueryInfo]:
-        """All recorded queries, newest first."""
-        return AsyncPagedList(lambda offset, cursor: self.queries(offset, 200, cursor=cursor), lambda page: page.queries).items()
+        """Yield all recorded queries, newest first."""
+        return AsyncPagedList(
+            lambda offset, cursor: self.queries(offset, 200, cursor=cursor), lambda page: page.queries
+        ).items()
 
     async def explain(self, query_id: str) -> QueryExplanation:
-        """Everything that was recorded of a query."""
+        """Return everything that was recorded of a query."""
         return await self._run(read_calls.explain(query_id))
 
     async def replay(self, query_id: str, *, fresh: bool = False) -> ReplayResult:
-        """A recorded query's ranking once more; `fresh`: asked again of the collection as it is now."""
+        """Rank a recorded query again; with `fresh`, against the collection as it is now."""
         return await self._run(read_calls.replay(query_id, fresh=fresh))
 
     async def guide_picture(self, query_id: str, guide_id: str) -> bytes:
-        """The picture of a query's guide, while the guide cache keeps it."""
+        """Return the picture of a query's guide, while the guide cache keeps it."""
         return await self._run(read_calls.guide_picture(query_id, guide_id))
 
     async def feedback(self, request: FeedbackRequest, *, idempotency_key: str | None = None) -> FeedbackResult:
-        """Say which pictures of an answer were right and which were not."""
+        """Report which pictures of an answer were relevant and which were not."""
         return await self._run(write_calls.feedback(request, idempotency_key))
 
     async def trust(self) -> TrustPage:
-        """Learnt trust, topic by topic."""
+        """Return the learnt trust of each topic."""
         return await self._run(read_calls.trust())
 
     async def generators(self) -> EngineList:
-        """The service's guide engines, their breakers, and its guide cache."""
+        """Return the state of the service's guide engines, their breakers and the guide cache."""
         return await self._run(read_calls.generators())
 
     async def tags(
@@ -184,7 +188,7 @@ class AsyncLodestone(AsyncManaging):
         text: str | None = None,
         source: str | None = None,
     ) -> TagPage:
-        """One page of tags, newest first."""
+        """Return one page of tags, newest first."""
         return await self._run(
             read_calls.tags(offset, limit, cursor, corpus=corpus, image_id=image_id, text=text, source=source)
         )
@@ -197,7 +201,7 @@ class AsyncLodestone(AsyncManaging):
         text: str | None = None,
         source: str | None = None,
     ) -> AsyncIterator[TagInfo]:
-        """All tags of a kind, newest first."""
+        """Yield all tags that match, newest first."""
 
         async def fetch(offset: int, cursor: str | None) -> TagPage:
             return await self.tags(offset, 200, cursor=cursor, corpus=corpus, image_id=image_id, text=text, source=source)
@@ -205,7 +209,7 @@ class AsyncLodestone(AsyncManaging):
         return AsyncPagedList(fetch, lambda page: page.tags).items()
 
     async def add_tags(self, request: TagRequest, *, idempotency_key: str | None = None) -> TagList:
-        """Tag pictures by hand; a tag that is there stays as it is."""
+        """Tag pictures by hand; a tag that exists stays as it is."""
         return await self._run(write_calls.add_tags(request, idempotency_key))
 
     async def remove_tag(self, tag_id: str, *, idempotency_key: str | None = None) -> None:
@@ -217,17 +221,17 @@ class AsyncLodestone(AsyncManaging):
         return await self._run(read_calls.people(offset, limit, cursor))
 
     async def models(self) -> ModelList:
-        """Spaces, text encoders, backbones and generators."""
+        """Return all spaces, text encoders, backbones and generators."""
         return await self._run(read_calls.models())
 
     async def model(self, model_id: str) -> ModelInfo:
-        """One of them."""
+        """Return one model."""
         return await self._run(read_calls.model(model_id))
 
     async def embeddings(self, request: EmbeddingsRequest) -> EmbeddingList:
-        """Vectors of words, or of pictures as `data:` URLs."""
+        """Return vectors of words, or of pictures given as `data:` URLs."""
         return await self._run(read_calls.embeddings(request))
 
     async def generate_images(self, request: DrawingRequest) -> DrawingList:
-        """Have a generator draw pictures; it may cost something, so it is not asked twice."""
+        """Have a generator draw pictures; this may cost money, so the client never sends it twice."""
         return await self._run(read_calls.generate_images(request))

@@ -1,4 +1,4 @@
-"""How is a service managed from asynchronous code? Directories, runs, keys, its own state: a part of `AsyncLodestone`."""
+"""Management calls of `AsyncLodestone`: directories, runs, keys and the state of the service."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
 
 class AsyncManaging(AsyncTransport):
-    """What `AsyncLodestone` can besides searching, looking and teaching."""
+    """The part of `AsyncLodestone` that manages a service."""
 
     async def remove_corpus(self, name: str) -> None:
-        """Remove a corpus everywhere. The pictures themselves are not touched."""
+        """Remove a corpus everywhere. The picture files themselves are not touched."""
         await self._run(write_calls.remove_corpus(name))
 
     async def directories(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> DirectoryPage:
-        """One page of the directories."""
+        """Return one page of the directories."""
         return await self._run(read_calls.directories(offset, limit, cursor))
 
     def iter_directories(self) -> AsyncIterator[DirectoryInfo]:
-        """All directories."""
+        """Yield all directories."""
         return AsyncPagedList(
             lambda offset, cursor: self.directories(offset, 200, cursor=cursor), lambda page: page.directories
         ).items()
 
     async def directory(self, directory_id: str) -> DirectoryInfo:
-        """One directory."""
+        """Return one directory."""
         return await self._run(read_calls.directory(directory_id))
 
     async def add_directory(self, request: DirectoryRequest, *, idempotency_key: str | None = None) -> DirectoryAdded:
-        """Add a folder of the service's machine; it is indexed in the background. One that is there already stays."""
+        """Add a folder of the service's machine and index it in the background. A directory that exists stays as it is."""
         return await self._run(write_calls.add_directory(request, idempotency_key))
 
     async def change_directory(
         self, directory_id: str, change: DirectoryChange, *, idempotency_key: str | None = None
     ) -> DirectoryInfo:
-        """Switch a directory on or off, or its watching."""
+        """Switch a directory, or its watching, on or off."""
         return await self._run(write_calls.change_directory(directory_id, change, idempotency_key))
 
     async def index_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> JobInfo:
@@ -60,15 +60,15 @@ class AsyncManaging(AsyncTransport):
         return await self._run(write_calls.index_directory(directory_id, idempotency_key))
 
     async def remove_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> None:
-        """Forget a directory; what is being indexed of it is stopped."""
+        """Forget a directory, and stop what is being indexed of it."""
         await self._run(write_calls.remove_directory(directory_id, idempotency_key))
 
     async def jobs(self) -> JobList:
-        """What the service indexes in the background."""
+        """Return the service's background indexing jobs."""
         return await self._run(read_calls.jobs())
 
     async def cancel_job(self, job_id: str) -> JobInfo:
-        """Take back or stop one piece of background indexing."""
+        """Cancel one background indexing job."""
         return await self._run(write_calls.cancel_job(job_id))
 
     async def runs(
@@ -81,13 +81,13 @@ class AsyncManaging(AsyncTransport):
         kind: str | None = None,
         state: RunStateName | None = None,
     ) -> RunPage:
-        """One page of index and training runs, newest first."""
+        """Return one page of index and training runs, newest first."""
         return await self._run(read_calls.runs(offset, limit, cursor, corpus=corpus, kind=kind, state=state))
 
     def iter_runs(
         self, *, corpus: str | None = None, kind: str | None = None, state: RunStateName | None = None
     ) -> AsyncIterator[RunInfo]:
-        """All runs of a kind, newest first."""
+        """Yield all runs that match, newest first."""
 
         async def fetch(offset: int, cursor: str | None) -> RunPage:
             return await self.runs(offset, 200, cursor=cursor, corpus=corpus, kind=kind, state=state)
@@ -95,60 +95,62 @@ class AsyncManaging(AsyncTransport):
         return AsyncPagedList(fetch, lambda page: page.runs).items()
 
     async def run(self, run_id: str) -> RunInfo:
-        """One run."""
+        """Return one run."""
         return await self._run(read_calls.run(run_id))
 
     async def cancel_run(self, run_id: str) -> RunInfo:
-        """Ask a run to stop; what is finished is kept."""
+        """Ask a run to stop; what it has finished is kept."""
         return await self._run(write_calls.cancel_run(run_id))
 
     async def run_failures(self, run_id: str, limit: int = 50, *, cursor: str | None = None) -> FailurePage:
-        """One page of the files that failed in a run."""
+        """Return one page of the files that failed in a run."""
         return await self._run(read_calls.run_failures(run_id, limit, cursor))
 
     def iter_run_failures(self, run_id: str) -> AsyncIterator[FailureInfo]:
-        """All files that failed in a run."""
-        return AsyncPagedList(lambda _, cursor: self.run_failures(run_id, 200, cursor=cursor), lambda page: page.failures).items()
+        """Yield all files that failed in a run."""
+        return AsyncPagedList(
+            lambda _, cursor: self.run_failures(run_id, 200, cursor=cursor), lambda page: page.failures
+        ).items()
 
     async def alive(self) -> Alive:
-        """Whether the process answers, and which run of the service it is."""
+        """Return which run of the service answers."""
         return await self._run(read_calls.alive())
 
     async def ready(self) -> ServiceStatus:
-        """The same as `status` of a service that is ready; ServiceUnavailableError of any other. Not asked twice."""
+        """Return the status of a service that is ready; raise ServiceUnavailableError otherwise. This is sent only once."""
         return await self._run(read_calls.ready())
 
     async def metrics(self) -> str:
-        """Its metrics, in Prometheus's text format."""
+        """Return the service's metrics in Prometheus's text format."""
         text = await self._run(read_calls.metrics())
         return text.decode()
 
     async def keys(self, offset: int = 0, limit: int = 50) -> KeyPage:
-        """One page of API keys, without their secrets, newest first."""
+        """Return one page of API keys, without their secrets, newest first."""
         return await self._run(read_calls.keys(offset, limit))
 
     async def create_key(self, request: KeyRequest) -> KeyCreated:
-        """Make a key; its secret is in this answer, and nowhere else."""
+        """Create a key; its secret is in this answer and nowhere else."""
         return await self._run(write_calls.create_key(request))
 
     async def rotate_key(self, key_id: str, rotation: KeyRotation | None = None) -> KeyCreated:
-        """Put a new key in a key's place; the old one stays valid for a while."""
+        """Replace a key by a new one; the old one stays valid for a while."""
         return await self._run(write_calls.rotate_key(key_id, rotation))
 
     async def revoke_key(self, key_id: str) -> KeyInfo:
-        """End a key, everywhere within seconds."""
+        """Revoke a key; it ends everywhere within seconds."""
         return await self._run(write_calls.revoke_key(key_id))
 
     async def status(self) -> ServiceStatus:
-        """What answers in the service right now."""
+        """Return the current state of the service's parts."""
         return await self._run(read_calls.status())
 
     async def shadow(self, request: ShadowRequest) -> ShadowResult:
-        """Have the service compare both versions of a space that is being swapped; may take minutes."""
+        """Have the service compare both versions of a space that is being swapped; this may take minutes."""
         return await self._run(write_calls.shadow(request))
 
     async def sync(self, request: SyncRequest | None = None) -> AsyncIterator[SyncProgress]:
-        """Have the service bring its collections in line; yields every step, the last one `done`."""
+        """Have the service bring its collections in line; yield every step, the last one `done`."""
         ended = False
         async for line in self._lines(write_calls.sync(request)):
             step = write_calls.progress_of(line)

@@ -1,4 +1,4 @@
-"""How is a call sent, and its answer read, by asynchronous code? By httpx; `sync_transport` is made of it."""
+"""Transport for asynchronous code over httpx: sends calls and reads their answers; `sync_transport` is made of it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ENDED = 204  # a stream whose last event came already
 
 
 class AsyncTransport:
-    """Sends calls, within one event loop; an asynchronous context manager that drops its connections."""
+    """Sends calls within one event loop; an asynchronous context manager that closes its connections."""
 
     def __init__(self, connection: Connection, *, transport: httpx.AsyncBaseTransport | None = None) -> None:
         self._connection = connection
@@ -47,15 +47,15 @@ class AsyncTransport:
 
     @property
     def url(self) -> str:
-        """Of the service."""
+        """Return the address of the service."""
         return self._connection.url
 
     async def close(self) -> None:
-        """Drop the connections."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def _run(self, call: Call[T]) -> T:
-        """The answer to `call`, asked as often as its `repeat` and the time allow.
+        """Return the answer to `call`, sent as often as its retry rule and the time allow.
 
         Raises:
             LodestoneError: what the service's problem says, as its own class.
@@ -85,7 +85,7 @@ class AsyncTransport:
                 raise foreign(answer, self.url, str(error)) from error
 
     async def _events(self, reading: Reading) -> AsyncIterator[Event]:
-        """A query's events; a broken connection is taken up again. Closing the iterator stops the query."""
+        """Yield a query's events, and resume them after a broken connection. Closing the iterator stops the query."""
         policy, patience = self._connection.policy, RetryState.of(reading.call(), self._connection.timeout_s)
         failures = 0
         while not reading.ended:
@@ -113,7 +113,7 @@ class AsyncTransport:
                 await asyncio.sleep(pause)
 
     async def _lines(self, call: Call[Any]) -> AsyncIterator[bytes]:
-        """The lines of an answer of JSON lines, as they come. Sent again only while none has come."""
+        """Yield the lines of an answer in JSON lines as they arrive. The call is sent again only while no line has arrived."""
         patience = RetryState.of(call, self._connection.timeout_s)
         failures, begun = 0, False
         while True:

@@ -1,4 +1,4 @@
-"""How are many queries asked at once? In windows of lines, each sent whole; what was left open is asked again."""
+"""Batches of queries: windows of lines, each sent whole; queries that stay unanswered are sent again."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ BATCH: Final = "/v1/search/batch"
 
 
 class Window:
-    """Some of the queries, those that are still open among them, by their number."""
+    """Some of the queries, with the numbers of those that have no answer yet."""
 
     def __init__(self, lines: dict[int, SearchRequest]) -> None:
         self.open = lines
 
     def call(self) -> Call[None]:
-        """Ask what is open."""
+        """Return the call that sends the queries without an answer."""
         lines = [
             BatchLine(**request.model_dump(exclude_unset=True), id=str(number)).model_dump_json(exclude_unset=True)
             for number, request in self.open.items()
@@ -32,7 +32,7 @@ class Window:
         return Call("POST", BATCH, as_nothing, lines="\n".join([*lines, ""]).encode())
 
     def take(self, line: bytes) -> BatchAnswer | None:
-        """One answer, under the number of its query; None for a query that is not open."""
+        """Return one answer under the number of its query; None for a query that has its answer."""
         answer = BatchAnswer.model_validate_json(line, extra="ignore")
         number = int(answer.id) if answer.id is not None and answer.id.isdecimal() else 0
         if self.open.pop(number, None) is None:
@@ -40,13 +40,13 @@ class Window:
         return answer.model_copy(update={"line": number, "id": None})
 
     def check(self, before: int, url: str) -> None:
-        """Raise unless an asking has closed at least one of the queries that were open before."""
+        """Raise unless a round has answered at least one query that was open before."""
         if len(self.open) == before:
             raise unavailable(url, f"it left {before} queries of a batch unanswered")
 
 
 def windows(requests: Iterable[SearchRequest | str]) -> Iterator[Window]:
-    """All of them, numbered from 1."""
+    """Yield all queries in windows, numbered from 1."""
     numbered = enumerate((request_of(one) for one in requests), 1)
     while part := dict(itertools.islice(numbered, _WINDOW)):
         yield Window(part)

@@ -1,4 +1,4 @@
-"""What is asked of a service? One request and how its answer is read, apart from how it is sent."""
+"""Calls: one request and how its answer is read, apart from how it is sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NDJSON = "application/x-ndjson"
 
 
 class Repeat(Enum):
-    """When a call may be sent once more although nobody knows whether its first sending was worked on."""
+    """When a call may be sent again although nobody knows whether the service worked on the first one."""
 
     ALWAYS = "always"  # looking and searching: twice does no harm
     KEYED = "keyed"  # a write with an Idempotency-Key: the service does it once
@@ -28,20 +28,20 @@ class Repeat(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer that says it went well, read to its end."""
+    """A successful response, read to its end."""
 
     content: bytes
     headers: Mapping[str, str]
 
     @property
     def media_type(self) -> str:
-        """Without parameters; "" where none is given."""
+        """The media type without parameters; "" where the response names none."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request.
+    """One request to the service.
 
     Attributes:
         method: As in HTTP.
@@ -71,12 +71,12 @@ class Call(Generic[T]):
 
     @property
     def deadline_ms(self) -> int | None:
-        """Within which the caller wants the answer; None: the service's own deadline holds."""
+        """Milliseconds within which the caller wants the answer; None for the service's own deadline."""
         found = getattr(getattr(self.body, "options", self.body), "deadline_ms", None)
         return found if isinstance(found, int) else None
 
     def arguments(self, left_ms: int | None = None) -> dict[str, Any]:
-        """For `httpx.Client.build_request`.
+        """Return the arguments for `httpx.Client.build_request`.
 
         Args:
             left_ms: What is left of the deadline; None: all of it.
@@ -112,24 +112,24 @@ def _within(body: BaseModel, left_ms: int) -> BaseModel:
 
 
 class LineSplitter:
-    """Makes lines of chunks. Only a line feed ends one: JSON's strings may hold Unicode's other ends of lines."""
+    """Splits chunks into lines. Only a line feed ends a line: JSON strings may hold Unicode's other line separators."""
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that are complete with this chunk, without those that are blank."""
+        """Return the lines that this chunk completes, without blank ones."""
         *lines, self._rest = (self._rest + chunk).split(b"\n")
         return [line for line in lines if line.strip()]
 
     @property
     def cut(self) -> bool:
-        """Whether what came so far ends within a line."""
+        """Whether the bytes so far end within a line."""
         return bool(self._rest.strip())
 
 
 def as_model(kind: type[M]) -> Callable[[Answer], M]:
-    """Reads JSON as `kind`. Members that this version does not know are left out: the service may be newer."""
+    """Return a reader of JSON as `kind`. It ignores members that this version does not know: the service may be newer."""
 
     def read(answer: Answer) -> M:
         return kind.model_validate_json(answer.content, extra="ignore")
@@ -138,7 +138,7 @@ def as_model(kind: type[M]) -> Callable[[Answer], M]:
 
 
 def as_bytes(*kinds: str) -> Callable[[Answer], bytes]:
-    """Reads content of one of `kinds`, the beginnings of media types."""
+    """Return a reader of content whose media type begins with one of `kinds`."""
 
     def read(answer: Answer) -> bytes:
         if not answer.media_type.startswith(kinds):
@@ -149,4 +149,4 @@ def as_bytes(*kinds: str) -> Callable[[Answer], bytes]:
 
 
 def as_nothing(_: Answer) -> None:
-    """Reads an answer without content."""
+    """Read an answer without content."""

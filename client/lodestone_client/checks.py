@@ -1,4 +1,4 @@
-"""Is this answer what was asked for? Its media type, its size, and the time that it takes to come."""
+"""Checks of a response: its media type, its size and the time that it takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lodestone_client.retrying import RetryState
 
 
 def check_progress(size: int, patience: RetryState, url: str) -> None:
-    """An answer that trickles in for ever, or never ends, is none."""
+    """Raise for an answer that grows too large or takes too long."""
     if patience.seconds is not None and patience.elapsed > patience.seconds:
         raise FailedResponse(unavailable(url, f"its answer was not complete after {patience.seconds:g} seconds"), fatal=True)
     if size > MOST_BYTES:
@@ -19,6 +19,6 @@ def check_progress(size: int, patience: RetryState, url: str) -> None:
 
 
 def check_kind(answer: httpx.Response, kind: str, url: str) -> None:
-    """A stream must be of the media type `kind`."""
+    """Raise for a stream that is not of the media type `kind`."""
     if Answer(b"", answer.headers).media_type != kind:
         raise foreign(answer, url, f"expected {kind}")

@@ -1,4 +1,4 @@
-"""Which service is asked, and as whom? The address, the key and the limits that both clients share."""
+"""Connection settings that both clients share: address, key and limits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_BYTES: Final = 1 << 30  # of one answer held in memory
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """One service, as one caller sees it.
+    """One service, as one caller reaches it.
 
     Attributes:
         url: Without a slash at its end.
@@ -76,7 +76,7 @@ class Connection:
 
     @property
     def tls(self) -> ssl.SSLContext | bool:
-        """How a server proves who it is. Reading the machine's authorities takes 50 ms, which plain HTTP need not wait for.
+        """How a server proves its identity. Reading the machine's authorities takes 50 ms, which plain HTTP does not need.
 
         Raises:
             ConfigurationError: a file of authorities cannot be read.
@@ -86,7 +86,7 @@ class Connection:
         return _authorities(self.proxies) if self.url.startswith("https:") else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def timeout(self, seconds: float | None) -> httpx.Timeout:
-        """For one sending that may take `seconds`; None: any time."""
+        """Return httpx's time-outs for one request that may take `seconds`; None for no limit."""
         return httpx.Timeout(seconds, connect=self.connect_s if seconds is None else min(self.connect_s, seconds))
 
 

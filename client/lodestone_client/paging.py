@@ -1,4 +1,4 @@
-"""How are all items of a list read, page by page? By cursor where the service gives one, else by offset."""
+"""Lists read page by page: by cursor where the service gives one, else by offset."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ I = TypeVar("I")  # noqa: E741 - an item
 
 @dataclass(frozen=True, slots=True)
 class PagedList(Generic[P, I]):
-    """A list. `fetch` takes the offset and the cursor of a page, `items_of` what is on it."""
+    """A list in pages. `fetch` takes the offset and the cursor of a page, `items_of` returns what is on it."""
 
     fetch: Callable[[int, str | None], P]
     items_of: Callable[[P], Sequence[I]]
 
     def items(self) -> Iterator[I]:
-        """All of them; a page is asked for when it is needed."""
+        """Yield all items; each page is fetched when it is needed."""
         place: tuple[int, str | None] | None = (0, None)
         while place is not None:
             page = self.fetch(*place)
@@ -30,13 +30,13 @@ class PagedList(Generic[P, I]):
 
 @dataclass(frozen=True, slots=True)
 class AsyncPagedList(Generic[P, I]):
-    """The same, awaited."""
+    """A list in pages, for asynchronous code; see `PagedList`."""
 
     fetch: Callable[[int, str | None], Awaitable[P]]
     items_of: Callable[[P], Sequence[I]]
 
     async def items(self) -> AsyncIterator[I]:
-        """All of them; a page is asked for when it is needed."""
+        """Yield all items; each page is fetched when it is needed."""
         place: tuple[int, str | None] | None = (0, None)
         while place is not None:
             page = await self.fetch(*place)
@@ -46,7 +46,7 @@ class AsyncPagedList(Generic[P, I]):
 
 
 def next_place(page: BaseModel, place: tuple[int, str | None]) -> tuple[int, str | None] | None:
-    """Offset and cursor of the page after `page`, which began at `place`; None at the end, or where it would not move on."""
+    """Return offset and cursor of the page after `page`, which began at `place`; None at the end or without progress."""
     cursor = getattr(page, "next_cursor", None)
     if isinstance(cursor, str):
         return None if cursor == place[1] else (0, cursor)

@@ -1,4 +1,4 @@
-"""What went wrong between client and service? Problems, broken connections and foreign answers, as Lodestone's errors."""
+"""Problems between client and service: broken connections and foreign answers, as Lodestone's errors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TRUST: Final = {10: "it has expired: its owner must renew it", 62: _ITS_NAME, 6
 
 
 class FailedResponse(Exception):  # noqa: N818 - never seen by callers, who get its error
-    """One sending of a call failed.
+    """One attempt of a call failed.
 
     Attributes:
         error: What the caller gets when it is not sent again.
@@ -60,7 +60,7 @@ class FailedResponse(Exception):  # noqa: N818 - never seen by callers, who get 
 
 
 def error_of(problem: Mapping[str, Any]) -> LodestoneError:
-    """The error that became `problem`, as its own class where this version has one with that code."""
+    """Return the error that became `problem`, as its own class where this version has one with that code."""
     kinds = {kind.code: kind for kind in _kinds(LodestoneError)}
     status = problem.get("status", 500)
     status = status if isinstance(status, int) else 500
@@ -73,7 +73,7 @@ def error_of(problem: Mapping[str, Any]) -> LodestoneError:
 
 
 def refused(answer: httpx.Response, url: str) -> FailedResponse:
-    """What an answer that is no success says; its content has been read."""
+    """Return the failure that an unsuccessful response describes; its content has been read."""
     status, retry_after = answer.status_code, seconds_to_wait(answer.headers.get("retry-after"))
     if answer.is_redirect:
         place = answer.headers.get("location", "")[:_SHOWN]
@@ -99,7 +99,7 @@ def refused(answer: httpx.Response, url: str) -> FailedResponse:
 
 
 def broken(error: httpx.HTTPError, url: str) -> FailedResponse:
-    """What a connection that failed means."""
+    """Return the failure that a failed connection means."""
     distrusted = _distrusted(error)
     if distrusted is not None:
         said = f"{url} shows a certificate that is not trusted: {distrusted.verify_message.rstrip('.')}"
@@ -114,7 +114,7 @@ def broken(error: httpx.HTTPError, url: str) -> FailedResponse:
 
 
 def foreign(answer: httpx.Response, url: str, why: str) -> FailedResponse:
-    """What an answer means that says it went well and is not what was asked for: fails again, whoever answers."""
+    """Return the failure of a successful response that is not what was asked for: it would fail again."""
     kind = answer.headers.get("content-type", "nothing named")[:_SHOWN]
     return FailedResponse(
         ServiceUnavailableError(
@@ -126,7 +126,7 @@ def foreign(answer: httpx.Response, url: str, why: str) -> FailedResponse:
 
 
 def unavailable(url: str, why: str) -> ServiceUnavailableError:
-    """Nobody answers at `url`, or no longer."""
+    """Return the error of a service that does not answer at `url`, or no longer does."""
     return ServiceUnavailableError(
         f"the service at {url} does not answer: {why}",
         hint="see whether `lodestone serve` still runs, or stop it and search without it",
@@ -134,7 +134,7 @@ def unavailable(url: str, why: str) -> ServiceUnavailableError:
 
 
 def seconds_to_wait(header: str | None) -> float | None:
-    """Retry-After, as seconds or as a date; None where there is none, or nothing sensible."""
+    """Return Retry-After in seconds, from seconds or a date; None where there is none or it makes no sense."""
     if header is None:
         return None
     if header.strip().isdecimal():
@@ -147,7 +147,7 @@ def seconds_to_wait(header: str | None) -> float | None:
 
 
 def _distrusted(error: BaseException) -> ssl.SSLCertVerificationError | None:
-    """What is wrong with the certificate, where that is what ended the connection."""
+    """Return what is wrong with the certificate, where that ended the connection."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLCertVerificationError):

@@ -1,4 +1,4 @@
-"""Where does reading a query's events stand? What came, what is still wanted, and how to go on where a connection broke."""
+"""Progress of reading a query's events: what has arrived, what is missing, and how to resume a broken connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STREAM = "/v1/search/stream"
 
 
 class Reading:
-    """One query's events, over as many connections as it takes.
+    """The events of one query, over as many connections as it takes.
 
     Args:
         request: The query.
@@ -33,14 +33,14 @@ class Reading:
         self.ended = False
 
     def call(self) -> Call[None]:
-        """What to send next: the query, or for the rest of its events."""
+        """Return the call to send next: the query, or the request for the rest of its events."""
         if self.query_id and (self.last_id or self._request is None):
             headers = {"Last-Event-ID": self.last_id} if self.last_id else {}
             return Call("GET", f"{STREAM}/{self.query_id}", as_nothing, headers=headers)
         return Call("POST", STREAM, as_nothing, body=self._request)
 
     def take(self, data: str, event_id: str) -> Event | None:
-        """One event, or None for what came before and for kinds that this version does not know.
+        """Return one event; None for an event that arrived before and for kinds that this version does not know.
 
         Raises:
             LodestoneError: the query failed.
@@ -65,7 +65,7 @@ class Reading:
         return event
 
     def forgotten(self, failed: FailedResponse) -> bool:
-        """Whether the service no longer has this stream (another replica would): then the query is asked anew, once.
+        """Whether the service no longer has this stream (another replica answers): the query is then sent anew, once.
 
         Its events begin again with a plan; the last results replace the earlier ones, as ever.
         """

@@ -1,4 +1,4 @@
-"""When is a call sent again, and after how long? Where that cannot do the work twice, and not past the deadline."""
+"""Retry policy: when a call is sent again and after how long, without doing work twice and within the deadline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MARGIN_S = 15.0  # beyond a query's own deadline: to be admitted, read out and 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How a client insists.
+    """How often and how fast a client sends a call again.
 
     Attributes:
         attempts: Sendings of one call at most; 1: never again.
@@ -32,7 +32,7 @@ class RetryPolicy:
     unreached: bool = True
 
     def pause(self, failed: FailedResponse, failures: int) -> float:
-        """Seconds to wait after the `failures`-th failure in a row."""
+        """Return the seconds to wait after the `failures`-th failure in a row."""
         own = min(self.first_s * 2.0 ** (failures - 1), self.longest_s) * random.uniform(0.5, 1.0)  # noqa: S311 - jitter
         return own if failed.retry_after is None else max(failed.retry_after, own)
 
@@ -49,7 +49,7 @@ class RetryPolicy:
 
 @dataclass(frozen=True, slots=True)
 class RetryState:
-    """How long one call may take, all its sendings together. Moments are of `time.monotonic`.
+    """How long one call may take, over all attempts. Moments are of `time.monotonic`.
 
     Attributes:
         seconds: Until its end; None: no end.
@@ -63,7 +63,7 @@ class RetryState:
 
     @classmethod
     def of(cls, call: Call[Any], timeout_s: float) -> RetryState:
-        """For a client that waits `timeout_s` for an answer, and longer for queries that may take longer."""
+        """Return the state for a client that waits `timeout_s` for an answer, and longer for queries with a longer deadline."""
         if call.endless:
             return cls(None)
         own = 0.0 if call.deadline_ms is None else call.deadline_ms / 1000 + _MARGIN_S
@@ -71,12 +71,12 @@ class RetryState:
 
     @property
     def elapsed(self) -> float:
-        """Seconds."""
+        """Seconds since the first attempt."""
         return time.monotonic() - self.started
 
     @property
     def left(self) -> float | None:
-        """Seconds, at least a millisecond; None: no end."""
+        """Seconds that are left, at least a millisecond; None for no end."""
         return None if self.seconds is None else max(self.seconds - self.elapsed, 0.001)
 
     def allows(self, pause: float) -> bool:
@@ -85,5 +85,5 @@ class RetryState:
         return wanted is None or self.elapsed + pause < wanted
 
     def left_ms(self) -> int | None:
-        """What a further sending may tell the service of the query's deadline; None: nothing."""
+        """Milliseconds of the query's deadline that a further attempt may name; None without a deadline."""
         return None if self.deadline_ms is None else max(math.ceil(self.deadline_ms - self.elapsed * 1000), 1)

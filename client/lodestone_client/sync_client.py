@@ -1,5 +1,5 @@
 # Made of async_client.py by `python -m scripts.sync_client`: change that one.
-"""How is a service asked from ordinary code? `Lodestone`: a method a route, answers typed, problems raised."""
+"""Client for ordinary code: `Lodestone` has one method for each route, and raises problems as typed errors."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from lodestone_schemas.people import PersonPage
 
 
 class Lodestone(Managing):
-    """Asks a service. Safe to use from several threads; close it, or use it as a context manager.
+    """Client of one service, safe to use from several threads. Close it, or use it as a context manager.
 
     Args:
         url: Of the service; default: LODESTONE_URL.
@@ -69,11 +69,11 @@ class Lodestone(Managing):
         super().__init__(connection, transport=transport)
 
     def search(self, request: SearchRequest | str) -> SearchResponse:
-        """The final answer to a query in words."""
+        """Return the final answer to a query in words."""
         return self._run(read_calls.search(request))
 
     def stream(self, request: SearchRequest | str) -> Iterator[Event]:
-        """The events of a query in words; an `error` event is raised as the error it carries. Closing it stops the query.
+        """Yield the events of a query in words; an `error` event is raised as its error. Closing the iterator stops the query.
 
         Where a connection breaks, the stream is taken up after the last event. Where the service no longer has it, the
         query is asked anew for the rest of its deadline: its events begin again with a plan.
@@ -81,7 +81,7 @@ class Lodestone(Managing):
         return self._events(Reading(read_calls.request_of(request)))
 
     def resume(self, query_id: str, last_event_id: str = "") -> Iterator[Event]:
-        """The events of a query that was asked before, e.g. by a process that has ended.
+        """Yield the events of a query that was sent before, for example by a process that has ended.
 
         Raises:
             NotFoundError: the service has forgotten it (`serve.streams.keep_s`), or another replica has it.
@@ -89,7 +89,7 @@ class Lodestone(Managing):
         return self._events(Reading(None, query_id=query_id, last_id=last_event_id))
 
     def search_many(self, requests: Iterable[SearchRequest | str]) -> Iterator[BatchAnswer]:
-        """Answers to many queries, in the order in which they are ready; `line` counts the requests from 1.
+        """Yield the answers to many queries, in the order in which they are ready; `line` counts the requests from 1.
 
         A query that fails is an answer with a `problem`. Requests are read as answers are: it may be an endless iterator.
         """
@@ -103,75 +103,75 @@ class Lodestone(Managing):
                 window.check(before, self.url)
 
     def similar(self, image_id: str, options: SearchOptions | None = None) -> SearchResponse:
-        """Pictures like an indexed one."""
+        """Return the pictures most like an indexed one."""
         return self._run(read_calls.similar(image_id, options))
 
     def by_picture(self, picture: bytes, options: SearchOptions | None = None) -> SearchResponse:
-        """Pictures like the one in `picture`, a picture file's content."""
+        """Return the pictures most like the one in `picture`, the content of a picture file."""
         return self._run(read_calls.by_picture(picture, options))
 
     def by_url(self, url: str, options: SearchOptions | None = None) -> SearchResponse:
-        """Pictures like the one at a public address, where the service fetches such (`serve.fetch_urls`)."""
+        """Return the pictures most like the one at a public address, where the service allows that (`serve.fetch_urls`)."""
         return self._run(read_calls.by_url(url, options))
 
     def image(self, image_id: str) -> ImageInfo:
-        """What is known about one picture."""
+        """Return what is known about one picture."""
         return self._run(read_calls.image(image_id))
 
     def images(self, corpus: str, limit: int = 50, *, cursor: str | None = None) -> ImagePage:
-        """One page of a corpus's pictures, by root and path."""
+        """Return one page of a corpus's pictures, ordered by root and path."""
         return self._run(read_calls.images(corpus, limit, cursor))
 
     def iter_images(self, corpus: str) -> Iterator[ImageInfo]:
-        """All pictures of a corpus."""
+        """Yield all pictures of a corpus."""
         return PagedList(lambda _, cursor: self.images(corpus, 200, cursor=cursor), lambda page: page.images).items()
 
     def thumbnail(self, image_id: str) -> bytes:
-        """A small version of a picture, a file's content."""
+        """Return a small version of a picture, as the content of a file."""
         return self._run(read_calls.thumbnail(image_id))
 
     def content(self, image_id: str) -> bytes:
-        """The picture's own file."""
+        """Return the content of the picture's own file."""
         return self._run(read_calls.content(image_id))
 
     def corpora(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> CorpusPage:
-        """One page of the corpora."""
+        """Return one page of the corpora."""
         return self._run(read_calls.corpora(offset, limit, cursor))
 
     def iter_corpora(self) -> Iterator[CorpusInfo]:
-        """All corpora."""
+        """Yield all corpora."""
         return PagedList(lambda offset, cursor: self.corpora(offset, 200, cursor=cursor), lambda page: page.corpora).items()
 
     def queries(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> QueryPage:
-        """One page of recorded queries, newest first."""
+        """Return one page of recorded queries, newest first."""
         return self._run(read_calls.queries(offset, limit, cursor))
 
     def iter_queries(self) -> Iterator[QueryInfo]:
-        """All recorded queries, newest first."""
+        """Yield all recorded queries, newest first."""
         return PagedList(lambda offset, cursor: self.queries(offset, 200, cursor=cursor), lambda page: page.queries).items()
 
     def explain(self, query_id: str) -> QueryExplanation:
-        """Everything that was recorded of a query."""
+        """Return everything that was recorded of a query."""
         return self._run(read_calls.explain(query_id))
 
     def replay(self, query_id: str, *, fresh: bool = False) -> ReplayResult:
-        """A recorded query's ranking once more; `fresh`: asked again of the collection as it is now."""
+        """Rank a recorded query again; with `fresh`, against the collection as it is now."""
         return self._run(read_calls.replay(query_id, fresh=fresh))
 
     def guide_picture(self, query_id: str, guide_id: str) -> bytes:
-        """The picture of a query's guide, while the guide cache keeps it."""
+        """Return the picture of a query's guide, while the guide cache keeps it."""
         return self._run(read_calls.guide_picture(query_id, guide_id))
 
     def feedback(self, request: FeedbackRequest, *, idempotency_key: str | None = None) -> FeedbackResult:
-        """Say which pictures of an answer were right and which were not."""
+        """Report which pictures of an answer were relevant and which were not."""
         return self._run(write_calls.feedback(request, idempotency_key))
 
     def trust(self) -> TrustPage:
-        """Learnt trust, topic by topic."""
+        """Return the learnt trust of each topic."""
         return self._run(read_calls.trust())
 
     def generators(self) -> EngineList:
-        """The service's guide engines, their breakers, and its guide cache."""
+        """Return the state of the service's guide engines, their breakers and the guide cache."""
         return self._run(read_calls.generators())
 
     def tags(
@@ -185,7 +185,7 @@ class Lodestone(Managing):
         text: str | None = None,
         source: str | None = None,
     ) -> TagPage:
-        """One page of tags, newest first."""
+        """Return one page of tags, newest first."""
         return self._run(read_calls.tags(offset, limit, cursor, corpus=corpus, image_id=image_id, text=text, source=source))
 
     def iter_tags(
@@ -196,7 +196,7 @@ class Lodestone(Managing):
         text: str | None = None,
         source: str | None = None,
     ) -> Iterator[TagInfo]:
-        """All tags of a kind, newest first."""
+        """Yield all tags that match, newest first."""
 
         def fetch(offset: int, cursor: str | None) -> TagPage:
             return self.tags(offset, 200, cursor=cursor, corpus=corpus, image_id=image_id, text=text, source=source)
@@ -204,7 +204,7 @@ class Lodestone(Managing):
         return PagedList(fetch, lambda page: page.tags).items()
 
     def add_tags(self, request: TagRequest, *, idempotency_key: str | None = None) -> TagList:
-        """Tag pictures by hand; a tag that is there stays as it is."""
+        """Tag pictures by hand; a tag that exists stays as it is."""
         return self._run(write_calls.add_tags(request, idempotency_key))
 
     def remove_tag(self, tag_id: str, *, idempotency_key: str | None = None) -> None:
@@ -216,17 +216,17 @@ class Lodestone(Managing):
         return self._run(read_calls.people(offset, limit, cursor))
 
     def models(self) -> ModelList:
-        """Spaces, text encoders, backbones and generators."""
+        """Return all spaces, text encoders, backbones and generators."""
         return self._run(read_calls.models())
 
     def model(self, model_id: str) -> ModelInfo:
-        """One of them."""
+        """Return one model."""
         return self._run(read_calls.model(model_id))
 
     def embeddings(self, request: EmbeddingsRequest) -> EmbeddingList:
-        """Vectors of words, or of pictures as `data:` URLs."""
+        """Return vectors of words, or of pictures given as `data:` URLs."""
         return self._run(read_calls.embeddings(request))
 
     def generate_images(self, request: DrawingRequest) -> DrawingList:
-        """Have a generator draw pictures; it may cost something, so it is not asked twice."""
+        """Have a generator draw pictures; this may cost money, so the client never sends it twice."""
         return self._run(read_calls.generate_images(request))

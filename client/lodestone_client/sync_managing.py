@@ -1,5 +1,5 @@
 # Made of async_managing.py by `python -m scripts.sync_client`: change that one.
-"""How is a service managed from ordinary code? Directories, runs, keys, its own state: a part of `Lodestone`."""
+"""Management calls of `Lodestone`: directories, runs, keys and the state of the service."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
 
 class Managing(Transport):
-    """What `Lodestone` can besides searching, looking and teaching."""
+    """The part of `Lodestone` that manages a service."""
 
     def remove_corpus(self, name: str) -> None:
-        """Remove a corpus everywhere. The pictures themselves are not touched."""
+        """Remove a corpus everywhere. The picture files themselves are not touched."""
         self._run(write_calls.remove_corpus(name))
 
     def directories(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> DirectoryPage:
-        """One page of the directories."""
+        """Return one page of the directories."""
         return self._run(read_calls.directories(offset, limit, cursor))
 
     def iter_directories(self) -> Iterator[DirectoryInfo]:
-        """All directories."""
+        """Yield all directories."""
         return PagedList(
             lambda offset, cursor: self.directories(offset, 200, cursor=cursor), lambda page: page.directories
         ).items()
 
     def directory(self, directory_id: str) -> DirectoryInfo:
-        """One directory."""
+        """Return one directory."""
         return self._run(read_calls.directory(directory_id))
 
     def add_directory(self, request: DirectoryRequest, *, idempotency_key: str | None = None) -> DirectoryAdded:
-        """Add a folder of the service's machine; it is indexed in the background. One that is there already stays."""
+        """Add a folder of the service's machine and index it in the background. A directory that exists stays as it is."""
         return self._run(write_calls.add_directory(request, idempotency_key))
 
     def change_directory(
         self, directory_id: str, change: DirectoryChange, *, idempotency_key: str | None = None
     ) -> DirectoryInfo:
-        """Switch a directory on or off, or its watching."""
+        """Switch a directory, or its watching, on or off."""
         return self._run(write_calls.change_directory(directory_id, change, idempotency_key))
 
     def index_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> JobInfo:
@@ -61,15 +61,15 @@ class Managing(Transport):
         return self._run(write_calls.index_directory(directory_id, idempotency_key))
 
     def remove_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> None:
-        """Forget a directory; what is being indexed of it is stopped."""
+        """Forget a directory, and stop what is being indexed of it."""
         self._run(write_calls.remove_directory(directory_id, idempotency_key))
 
     def jobs(self) -> JobList:
-        """What the service indexes in the background."""
+        """Return the service's background indexing jobs."""
         return self._run(read_calls.jobs())
 
     def cancel_job(self, job_id: str) -> JobInfo:
-        """Take back or stop one piece of background indexing."""
+        """Cancel one background indexing job."""
         return self._run(write_calls.cancel_job(job_id))
 
     def runs(
@@ -82,13 +82,13 @@ class Managing(Transport):
         kind: str | None = None,
         state: RunStateName | None = None,
     ) -> RunPage:
-        """One page of index and training runs, newest first."""
+        """Return one page of index and training runs, newest first."""
         return self._run(read_calls.runs(offset, limit, cursor, corpus=corpus, kind=kind, state=state))
 
     def iter_runs(
         self, *, corpus: str | None = None, kind: str | None = None, state: RunStateName | None = None
     ) -> Iterator[RunInfo]:
-        """All runs of a kind, newest first."""
+        """Yield all runs that match, newest first."""
 
         def fetch(offset: int, cursor: str | None) -> RunPage:
             return self.runs(offset, 200, cursor=cursor, corpus=corpus, kind=kind, state=state)
@@ -96,60 +96,60 @@ class Managing(Transport):
         return PagedList(fetch, lambda page: page.runs).items()
 
     def run(self, run_id: str) -> RunInfo:
-        """One run."""
+        """Return one run."""
         return self._run(read_calls.run(run_id))
 
     def cancel_run(self, run_id: str) -> RunInfo:
-        """Ask a run to stop; what is finished is kept."""
+        """Ask a run to stop; what it has finished is kept."""
         return self._run(write_calls.cancel_run(run_id))
 
     def run_failures(self, run_id: str, limit: int = 50, *, cursor: str | None = None) -> FailurePage:
-        """One page of the files that failed in a run."""
+        """Return one page of the files that failed in a run."""
         return self._run(read_calls.run_failures(run_id, limit, cursor))
 
     def iter_run_failures(self, run_id: str) -> Iterator[FailureInfo]:
-        """All files that failed in a run."""
+        """Yield all files that failed in a run."""
         return PagedList(lambda _, cursor: self.run_failures(run_id, 200, cursor=cursor), lambda page: page.failures).items()
 
     def alive(self) -> Alive:
-        """Whether the process answers, and which run of the service it is."""
+        """Return which run of the service answers."""
         return self._run(read_calls.alive())
 
     def ready(self) -> ServiceStatus:
-        """The same as `status` of a service that is ready; ServiceUnavailableError of any other. Not asked twice."""
+        """Return the status of a service that is ready; raise ServiceUnavailableError otherwise. This is sent only once."""
         return self._run(read_calls.ready())
 
     def metrics(self) -> str:
-        """Its metrics, in Prometheus's text format."""
+        """Return the service's metrics in Prometheus's text format."""
         text = self._run(read_calls.metrics())
         return text.decode()
 
     def keys(self, offset: int = 0, limit: int = 50) -> KeyPage:
-        """One page of API keys, without their secrets, newest first."""
+        """Return one page of API keys, without their secrets, newest first."""
         return self._run(read_calls.keys(offset, limit))
 
     def create_key(self, request: KeyRequest) -> KeyCreated:
-        """Make a key; its secret is in this answer, and nowhere else."""
+        """Create a key; its secret is in this answer and nowhere else."""
         return self._run(write_calls.create_key(request))
 
     def rotate_key(self, key_id: str, rotation: KeyRotation | None = None) -> KeyCreated:
-        """Put a new key in a key's place; the old one stays valid for a while."""
+        """Replace a key by a new one; the old one stays valid for a while."""
         return self._run(write_calls.rotate_key(key_id, rotation))
 
     def revoke_key(self, key_id: str) -> KeyInfo:
-        """End a key, everywhere within seconds."""
+        """Revoke a key; it ends everywhere within seconds."""
         return self._run(write_calls.revoke_key(key_id))
 
     def status(self) -> ServiceStatus:
-        """What answers in the service right now."""
+        """Return the current state of the service's parts."""
         return self._run(read_calls.status())
 
     def shadow(self, request: ShadowRequest) -> ShadowResult:
-        """Have the service compare both versions of a space that is being swapped; may take minutes."""
+        """Have the service compare both versions of a space that is being swapped; this may take minutes."""
         return self._run(write_calls.shadow(request))
 
     def sync(self, request: SyncRequest | None = None) -> Iterator[SyncProgress]:
-        """Have the service bring its collections in line; yields every step, the last one `done`."""
+        """Have the service bring its collections in line; yield every step, the last one `done`."""
         ended = False
         for line in self._lines(write_calls.sync(request)):
             step = write_calls.progress_of(line)

@@ -1,5 +1,5 @@
 # Made of async_transport.py by `python -m scripts.sync_client`: change that one.
-"""How is a call sent, and its answer read, by ordinary code? By httpx."""
+"""Transport for ordinary code over httpx: sends calls and reads their answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ENDED = 204  # a stream whose last event came already
 
 
 class Transport:
-    """Sends calls. Safe to use from several threads; a context manager that drops its connections."""
+    """Sends calls. Safe to use from several threads; a context manager that closes its connections."""
 
     def __init__(self, connection: Connection, *, transport: httpx.BaseTransport | None = None) -> None:
         self._connection = connection
@@ -48,15 +48,15 @@ class Transport:
 
     @property
     def url(self) -> str:
-        """Of the service."""
+        """Return the address of the service."""
         return self._connection.url
 
     def close(self) -> None:
-        """Drop the connections."""
+        """Close the connections."""
         self._http.close()
 
     def _run(self, call: Call[T]) -> T:
-        """The answer to `call`, asked as often as its `repeat` and the time allow.
+        """Return the answer to `call`, sent as often as its retry rule and the time allow.
 
         Raises:
             LodestoneError: what the service's problem says, as its own class.
@@ -86,7 +86,7 @@ class Transport:
                 raise foreign(answer, self.url, str(error)) from error
 
     def _events(self, reading: Reading) -> Iterator[Event]:
-        """A query's events; a broken connection is taken up again. Closing the iterator stops the query."""
+        """Yield a query's events, and resume them after a broken connection. Closing the iterator stops the query."""
         policy, patience = self._connection.policy, RetryState.of(reading.call(), self._connection.timeout_s)
         failures = 0
         while not reading.ended:
@@ -114,7 +114,7 @@ class Transport:
                 time.sleep(pause)
 
     def _lines(self, call: Call[Any]) -> Iterator[bytes]:
-        """The lines of an answer of JSON lines, as they come. Sent again only while none has come."""
+        """Yield the lines of an answer in JSON lines as they arrive. The call is sent again only while no line has arrived."""
         patience = RetryState.of(call, self._connection.timeout_s)
         failures, begun = 0, False
         while True:

@@ -1,4 +1,4 @@
-"""Which calls change something? Feedback, tags, directories, corpora and runs; most may be sent twice and are done once."""
+"""Calls that change something: feedback, tags, directories, corpora, runs and keys. Most are safe to send twice."""
 
 from __future__ import annotations
 
@@ -15,87 +15,87 @@ from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
 
 def _keyed(call: Call[T], key: str | None) -> Call[T]:
-    """The same, done once however often it arrives."""
+    """Return the call with an idempotency key: it is done once, however often it arrives."""
     headers = {**call.headers, IDEMPOTENCY_KEY: key or uuid.uuid4().hex}
     return replace(call, headers=headers, repeat=Repeat.KEYED)
 
 
 def feedback(request: FeedbackRequest, key: str | None) -> Call[FeedbackResult]:
-    """Judge an answer."""
+    """Return the call that judges an answer."""
     return _keyed(Call("POST", "/v1/feedback", as_model(FeedbackResult), body=request), key)
 
 
 def add_tags(request: TagRequest, key: str | None) -> Call[TagList]:
-    """By hand."""
+    """Return the call that tags pictures by hand."""
     return _keyed(Call("POST", "/v1/tags", as_model(TagList), body=request), key)
 
 
 def remove_tag(tag_id: str, key: str | None) -> Call[None]:
-    """One of them."""
+    """Return the call that removes one tag."""
     return _keyed(Call("DELETE", f"/v1/tags/{part(tag_id)}", as_nothing), key)
 
 
 def add_directory(request: DirectoryRequest, key: str | None) -> Call[DirectoryAdded]:
-    """A folder of the service's machine."""
+    """Return the call that adds a folder of the service's machine."""
     return _keyed(Call("POST", "/v1/directories", as_model(DirectoryAdded), body=request), key)
 
 
 def change_directory(directory_id: str, change: DirectoryChange, key: str | None) -> Call[DirectoryInfo]:
-    """On, off, watched or not."""
+    """Return the call that switches a directory or its watching on or off."""
     return _keyed(Call("PATCH", f"/v1/directories/{part(directory_id)}", as_model(DirectoryInfo), body=change), key)
 
 
 def index_directory(directory_id: str, key: str | None) -> Call[JobInfo]:
-    """In the background."""
+    """Return the call that indexes a directory in the background."""
     return _keyed(Call("POST", f"/v1/directories/{part(directory_id)}/index", as_model(JobInfo)), key)
 
 
 def remove_directory(directory_id: str, key: str | None) -> Call[None]:
-    """May take minutes."""
+    """Return the call that forgets a directory; it may take minutes."""
     return _keyed(Call("DELETE", f"/v1/directories/{part(directory_id)}", as_nothing, endless=True), key)
 
 
 def cancel_job(job_id: str) -> Call[JobInfo]:
-    """What is cancelled twice is cancelled."""
+    """Return the call that cancels a background job; cancelling it twice does no harm."""
     return Call("DELETE", f"/v1/jobs/{part(job_id)}", as_model(JobInfo))
 
 
 def cancel_run(run_id: str) -> Call[RunInfo]:
-    """What is cancelled twice is cancelled."""
+    """Return the call that cancels a run; cancelling it twice does no harm."""
     return Call("POST", f"/v1/runs/{part(run_id)}/cancel", as_model(RunInfo))
 
 
 def remove_corpus(name: str) -> Call[None]:
-    """May take minutes; a second one would find nothing to remove."""
+    """Return the call that removes a corpus; it may take minutes, and a second one would find nothing to remove."""
     return Call("DELETE", f"/v1/corpora/{part(name)}", as_nothing, repeat=Repeat.NEVER, endless=True)
 
 
 def create_key(request: KeyRequest) -> Call[KeyCreated]:
-    """A second sending would make a second key."""
+    """Return the call that creates a key; sent twice, it would create two."""
     return Call("POST", "/v1/keys", as_model(KeyCreated), body=request, repeat=Repeat.NEVER)
 
 
 def rotate_key(key_id: str, rotation: KeyRotation | None) -> Call[KeyCreated]:
-    """A second sending would make a second key."""
+    """Return the call that rotates a key; sent twice, it would create two."""
     path = f"/v1/keys/{part(key_id)}/rotate"
     return Call("POST", path, as_model(KeyCreated), body=rotation or KeyRotation(), repeat=Repeat.NEVER)
 
 
 def revoke_key(key_id: str) -> Call[KeyInfo]:
-    """What is revoked twice is revoked."""
+    """Return the call that revokes a key; revoking it twice does no harm."""
     return Call("DELETE", f"/v1/keys/{part(key_id)}", as_model(KeyInfo))
 
 
 def sync(request: SyncRequest | None) -> Call[None]:
-    """Its answer is lines; what is in line already stays, so a second one does no harm."""
+    """Return the call that brings collections in line; sent twice, the second one has nothing to do."""
     return Call("POST", "/v1/internal/sync", as_nothing, body=request or SyncRequest(), endless=True)
 
 
 def progress_of(line: bytes) -> SyncProgress:
-    """One line of it."""
+    """Return one line of a sync's answer as its progress."""
     return SyncProgress.model_validate_json(line, extra="ignore")
 
 
 def shadow(request: ShadowRequest) -> Call[ShadowResult]:
-    """May take minutes."""
+    """Return the call that compares both versions of a space; it may take minutes."""
     return Call("POST", "/v1/internal/shadow", as_model(ShadowResult), body=request, repeat=Repeat.NEVER, endless=True)

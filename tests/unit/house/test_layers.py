@@ -1,70 +1,107 @@
-"""Do the arrows between packages point down only, and is Ray kept out of the library?"""
+"""Tests of the structure: imports point down only, nothing imports itself in a circle, and the library is free of Ray."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from scripts import levels
 
-ROOT = Path(__file__).parents[3]
-FOLDERS = {
-    "lodestone_schemas": "schemas",
-    "lodestone": "core",
-    "lodestone_jobs": "jobs",
-    "lodestone_serve": "serve",
-    "lodestone_cli": "cli",
+NO_HOSTS = {"ray", "fastapi", "starlette", "typer"}
+FORBIDDEN = {
+    "lodestone_schemas": NO_HOSTS,
+    "lodestone": NO_HOSTS,
+    "lodestone_client": NO_HOSTS | {"torch", "numpy", "tenacity", "pyarrow"},
 }
-MAY_IMPORT = {
-    "lodestone_schemas": set(),
-    "lodestone": {"lodestone_schemas"},
-    "lodestone_jobs": {"lodestone_schemas", "lodestone"},
-    "lodestone_serve": {"lodestone_schemas", "lodestone"},
-    "lodestone_cli": {"lodestone_schemas", "lodestone", "lodestone_jobs", "lodestone_serve"},
-}
-NO_RAY = {"lodestone_schemas", "lodestone"}
 
 
-def _imports(source: str) -> Iterator[tuple[str, int]]:
-    """Top-level package and line of every absolute import, those inside functions and TYPE_CHECKING blocks included."""
-    for node in ast.walk(ast.parse(source)):
+@pytest.fixture(scope="module")
+def modules() -> dict[str, levels.Module]:
+    found = levels.modules()
+    assert len(found) > 500, "the test looks in the wrong place"
+    return found
+
+
+def _tops(path: Path) -> set[str]:
+    """Top-level packages of every absolute import, those inside functions and TYPE_CHECKING blocks included."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
-            yield from ((alias.name.partition(".")[0], node.lineno) for alias in node.names)
+            names |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield node.module.partition(".")[0], node.lineno
+            names.add(node.module.partition(".")[0])
+    return names
 
 
-def _violations(package: str, source: str) -> list[str]:
-    forbidden = set(FOLDERS) - MAY_IMPORT[package] - {package}
-    if package in NO_RAY:
-        forbidden |= {"ray", "fastapi", "starlette", "typer"}
-    return [f"line {line}: {package} imports {name}" for name, line in _imports(source) if name in forbidden]
+@pytest.mark.parametrize("package", levels.DISTRIBUTIONS)
+def test_a_distribution_imports_only_what_lies_below_it(package: str, modules: dict[str, levels.Module]) -> None:
+    forbidden = set(levels.DISTRIBUTIONS) - levels.MAY_IMPORT[package] - {package} | FORBIDDEN.get(package, set())
+    found = {name: sorted(_tops(module.path) & forbidden) for name, module in modules.items() if name.split(".")[0] == package}
+
+    assert found
+    assert {name: tops for name, tops in found.items() if tops} == {}
 
 
-@pytest.mark.parametrize("package", FOLDERS)
-def test_package_imports_only_what_lies_below_it(package: str) -> None:
-    modules = sorted((ROOT / FOLDERS[package] / package).rglob("*.py"))
-    assert modules, f"{package} has no modules: the test looks in the wrong place"
-    found = [f"{path.relative_to(ROOT)} {v}" for path in modules for v in _violations(package, path.read_text("utf-8"))]
-    assert found == []
+def test_every_import_points_to_a_lower_level(modules: dict[str, levels.Module]) -> None:
+    assert levels.violations(modules) == []
 
 
-@pytest.mark.parametrize(
-    ("package", "source"),
-    [
-        ("lodestone", "def f():\n    import ray\n"),
-        ("lodestone", "from lodestone_jobs.index import x\n"),
-        ("lodestone_schemas", "import lodestone.errors\n"),
-        ("lodestone_jobs", "from lodestone_serve import app\n"),
-        ("lodestone_serve", "import lodestone_cli\n"),
-    ],
-)
-def test_an_upward_import_is_found(package: str, source: str) -> None:
-    assert _violations(package, source)
+@pytest.mark.parametrize("depth", [None, 2, 3], ids=["files", "packages", "sub-packages"])
+def test_nothing_imports_itself_in_a_circle(modules: dict[str, levels.Module], depth: int | None) -> None:
+    assert levels.cycle_in(levels.graph_of(modules, depth=depth)) == []
+
+
+def test_the_page_on_the_architecture_shows_the_levels() -> None:
+    page = levels.PAGE.read_text("utf-8")
+
+    assert levels.page_with_table(page) == page, "run python -m scripts.levels --write"
 
 
 def test_only_our_own_names_are_installed() -> None:
     """A user's `jobs.py` or `serve.py` beside a driver must not be shadowed, nor shadow ours, on a worker."""
-    tops = {p.name for folder in FOLDERS.values() for p in (ROOT / folder).iterdir() if (p / "__init__.py").is_file()}
-    assert tops == set(FOLDERS)
+    folders = {levels.ROOT / folder for folder in levels.DISTRIBUTIONS.values()}
+    tops = {path.name for folder in folders for path in folder.iterdir() if (path / "__init__.py").is_file()}
+
+    assert tops == set(levels.DISTRIBUTIONS)
+
+
+def _made_up(**imports: str) -> dict[str, levels.Module]:
+    """Modules of a made-up house: `a_b="c"` is a module `lodestone.a.b` that imports `lodestone.c.x`."""
+    names = {name: f"lodestone.{name.replace('_', '.')}" for name in imports}
+    return {
+        full: levels.Module(full, Path(), frozenset(names[other] for other in imports[name].split()))
+        for name, full in names.items()
+    }
+
+
+def test_an_upward_import_an_import_across_and_a_missing_level_are_found() -> None:
+    house = _made_up(low_x="high_x", high_x="low_x beside_x", beside_x="", new_x="")
+    order = {"lodestone": (("low",), ("high", "beside"))}
+
+    assert levels.violations(house, order) == [
+        "lodestone.new has no level: put it into scripts/levels.py",
+        "lodestone.low.x (level 1) imports lodestone.high.x (level 2)",
+        "lodestone.high.x (level 2) imports lodestone.beside.x (level 2)",
+    ]
+
+
+def test_circles_of_files_and_of_packages_are_found() -> None:
+    files = _made_up(a_x="a_y", a_y="a_x")
+    packages = _made_up(a_x="b_x", b_y="a_y", a_y="", b_x="")
+
+    assert levels.cycle_in(levels.graph_of(files)) != [] == levels.cycle_in(levels.graph_of(files, depth=2))
+    assert levels.cycle_in(levels.graph_of(packages)) == [] != levels.cycle_in(levels.graph_of(packages, depth=2))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from lodestone.a import b",
+        "import lodestone.a.b",
+        "def f():\n    from lodestone.a.b import c",
+        "if TYPE_CHECKING:\n    import lodestone.a.b",
+    ],
+)
+def test_an_import_counts_wherever_it_stands(source: str) -> None:
+    assert set(levels.imported(source, {"lodestone.a", "lodestone.a.b"})) == {"lodestone.a.b"}
