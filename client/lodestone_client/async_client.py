@@ -138,7 +138,7 @@ class AsyncLodestone(AsyncManaging):
         return await self._run(read_calls.corpora(offset, limit, cursor))
 
     def iter_corpora(self) -> AsyncIterator[CorpusInfo]:
-        """Yield all corpora."""
+        """Yield all corpora, page by page."""
         return AsyncPagedList(
             lambda offset, cursor: self.corpora(offset, 200, cursor=cursor), lambda page: page.corpora
         ).items()
@@ -213,7 +213,7 @@ class AsyncLodestone(AsyncManaging):
         return await self._run(write_calls.add_tags(request, idempotency_key))
 
     async def remove_tag(self, tag_id: str, *, idempotency_key: str | None = None) -> None:
-        """Remove one tag."""
+        """Remove one tag by its id."""
         await self._run(write_calls.remove_tag(tag_id, idempotency_key))
 
     async def people(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> PersonPage:
@@ -225,7 +225,7 @@ class AsyncLodestone(AsyncManaging):
         return await self._run(read_calls.models())
 
     async def model(self, model_id: str) -> ModelInfo:
-        """Return one model."""
+        """Return one model by its name."""
         return await self._run(read_calls.model(model_id))
 
     async def embeddings(self, request: EmbeddingsRequest) -> EmbeddingList:

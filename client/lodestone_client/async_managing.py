@@ -36,13 +36,13 @@ class AsyncManaging(AsyncTransport):
         return await self._run(read_calls.directories(offset, limit, cursor))
 
     def iter_directories(self) -> AsyncIterator[DirectoryInfo]:
-        """Yield all directories."""
+        """Yield all directories, page by page."""
         return AsyncPagedList(
             lambda offset, cursor: self.directories(offset, 200, cursor=cursor), lambda page: page.directories
         ).items()
 
     async def directory(self, directory_id: str) -> DirectoryInfo:
-        """Return one directory."""
+        """Return one directory by its id."""
         return await self._run(read_calls.directory(directory_id))
 
     async def add_directory(self, request: DirectoryRequest, *, idempotency_key: str | None = None) -> DirectoryAdded:
@@ -95,7 +95,7 @@ class AsyncManaging(AsyncTransport):
         return AsyncPagedList(fetch, lambda page: page.runs).items()
 
     async def run(self, run_id: str) -> RunInfo:
-        """Return one run."""
+        """Return one run by its id."""
         return await self._run(read_calls.run(run_id))
 
     async def cancel_run(self, run_id: str) -> RunInfo:

@@ -51,7 +51,7 @@ class AsyncTransport:
         return self._connection.url
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the service."""
         await self._http.aclose()
 
     async def _run(self, call: Call[T]) -> T:

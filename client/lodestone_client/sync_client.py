@@ -139,7 +139,7 @@ class Lodestone(Managing):
         return self._run(read_calls.corpora(offset, limit, cursor))
 
     def iter_corpora(self) -> Iterator[CorpusInfo]:
-        """Yield all corpora."""
+        """Yield all corpora, page by page."""
         return PagedList(lambda offset, cursor: self.corpora(offset, 200, cursor=cursor), lambda page: page.corpora).items()
 
     def queries(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> QueryPage:
@@ -208,7 +208,7 @@ class Lodestone(Managing):
         return self._run(write_calls.add_tags(request, idempotency_key))
 
     def remove_tag(self, tag_id: str, *, idempotency_key: str | None = None) -> None:
-        """Remove one tag."""
+        """Remove one tag by its id."""
         self._run(write_calls.remove_tag(tag_id, idempotency_key))
 
     def people(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> PersonPage:
@@ -220,7 +220,7 @@ class Lodestone(Managing):
         return self._run(read_calls.models())
 
     def model(self, model_id: str) -> ModelInfo:
-        """Return one model."""
+        """Return one model by its name."""
         return self._run(read_calls.model(model_id))
 
     def embeddings(self, request: EmbeddingsRequest) -> EmbeddingList:

@@ -37,13 +37,13 @@ class Managing(Transport):
         return self._run(read_calls.directories(offset, limit, cursor))
 
     def iter_directories(self) -> Iterator[DirectoryInfo]:
-        """Yield all directories."""
+        """Yield all directories, page by page."""
         return PagedList(
             lambda offset, cursor: self.directories(offset, 200, cursor=cursor), lambda page: page.directories
         ).items()
 
     def directory(self, directory_id: str) -> DirectoryInfo:
-        """Return one directory."""
+        """Return one directory by its id."""
         return self._run(read_calls.directory(directory_id))
 
     def add_directory(self, request: DirectoryRequest, *, idempotency_key: str | None = None) -> DirectoryAdded:
@@ -96,7 +96,7 @@ class Managing(Transport):
         return PagedList(fetch, lambda page: page.runs).items()
 
     def run(self, run_id: str) -> RunInfo:
-        """Return one run."""
+        """Return one run by its id."""
         return self._run(read_calls.run(run_id))
 
     def cancel_run(self, run_id: str) -> RunInfo:

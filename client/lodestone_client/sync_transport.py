@@ -52,7 +52,7 @@ class Transport:
         return self._connection.url
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the service."""
         self._http.close()
 
     def _run(self, call: Call[T]) -> T:
