@@ -18,7 +18,7 @@ export TOKENIZERS_PARALLELISM := false
 # Tests start hundreds of processes: each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo test chaos check format format-check lint types unit docs docs-serve manifests api-changes audit bench openapi clean
+.PHONY: help setup hooks demo test chaos check format format-check lint types unit docs docs-serve manifests api-changes audit bench openapi clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -62,6 +62,9 @@ types: setup
 
 unit: setup
 	$(BIN)/python -m pytest tests/unit -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+
+hooks: setup  ## run format, lint, levels and types before each commit
+	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
 docs: setup  ## build the documentation, strictly
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -58,7 +58,10 @@ JOB: Final[Mapping[str, tuple[str, ...]]] = {
         f"lodestone.indexing.embed.slice_files:PartFiles.{name}"
         for name in ("adopt", "write_outputs", "write_captions", "write_meta")
     ),
-    "record": ("lodestone.indexing.embed.slice_batches:SliceBatches._receive", "lodestone.indexing.embed.slice_batches:SliceBatches._task"),
+    "record": (
+        "lodestone.indexing.embed.slice_batches:SliceBatches._receive",
+        "lodestone.indexing.embed.slice_batches:SliceBatches._task",
+    ),
     "load": ("lodestone.indexing.sync.catching_up:sync",),
     "verify": ("lodestone.indexing.sync.collections:verify",),
 }
