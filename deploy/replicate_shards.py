@@ -1,4 +1,4 @@
-"""How do shards get their copies back after a Qdrant node was lost for good? Those with too few are copied to another node.
+"""Restores the replicas of shards after a Qdrant node was lost for good: shards with too few copies are copied to another node.
 
 Runs in the admin pod, which knows the nodes and the key:
 

@@ -1,4 +1,4 @@
-"""What is made of this folder's code? Dashboards as JSON and the rules of the objectives.
+"""Build of the monitoring files: dashboards as JSON, and the rules of the objectives.
 
 `python -m monitoring.build` writes them, `--check` says whether the committed files are current.
 """
@@ -21,18 +21,18 @@ DASHBOARDS: Final = {"service": service, "jobs": jobs, "quality": quality}
 
 
 def made() -> dict[Path, str]:
-    """File -> content."""
+    """Return the content of every generated file."""
     boards = {FOLDER / "dashboards" / f"{name}.json": as_json(make()) for name, make in DASHBOARDS.items()}
     return {**boards, FOLDER / "rules" / "slo.yml": slo.text()}
 
 
 def stale() -> list[str]:
-    """Names of committed files that the code would make otherwise."""
+    """Return the names of committed files that differ from what the code makes."""
     return [str(path.relative_to(FOLDER)) for path, text in made().items() if not path.exists() or path.read_text() != text]
 
 
 def main(arguments: list[str]) -> int:
-    """Write the files, or check them; the exit code."""
+    """Write the files, or check them; return the exit code."""
     if arguments == ["--check"]:
         found = stale()
         for name in found:

@@ -1,4 +1,4 @@
-"""How does a panel of ours look? A few kinds of panels, with units, legends and a sentence of what they show."""
+"""Kinds of panels that all dashboards share, with units, legends and a sentence of explanation."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Panel = timeseries.Panel | stat.Panel
 def lines(
     title: str, *queries: Query, unit: str = COUNT, help_: str = "", span: int = HALF, stacked: bool = False
 ) -> timeseries.Panel:
-    """Series over time.
+    """Return a panel of series over time.
 
     Args:
         title: Of the panel.
@@ -71,14 +71,14 @@ def lines(
 def rates(
     title: str, metric: str, label: str, *, where: str = "", help_: str = "", span: int = HALF, stacked: bool = False
 ) -> timeseries.Panel:
-    """Growth a second of a counter, by one of its labels."""
+    """Return a panel of a counter's growth per second, by one of its labels."""
     return lines(title, by(label, rate, metric, where), unit=A_SECOND, help_=help_, span=span, stacked=stacked)
 
 
 def latencies(
     title: str, histogram: str, label: str, *, where: str = "", help_: str = "", span: int = HALF
 ) -> timeseries.Panel:
-    """The 95th percentile of some seconds, by one of their labels."""
+    """Return a panel of the 95th percentile of some seconds, by one of their labels."""
     return lines(f"{title}, p95", by(label, p95, histogram, where), unit=SECONDS, help_=help_, span=span)
 
 
@@ -92,7 +92,7 @@ def number(
     lowest_is_bad: bool = False,
     span: int = QUARTER,
 ) -> stat.Panel:
-    """One number as of now.
+    """Return a panel with one current number.
 
     Args:
         title: Of the panel.
@@ -120,7 +120,7 @@ def number(
 
 
 def board(title: str, uid: str, *, about: str, rows: Sequence[tuple[str, Sequence[Panel]]]) -> boards.Dashboard:
-    """A dashboard of rows, with a choice of the data source and the namespace.
+    """Return a dashboard of rows, with a choice of the data source and the namespace.
 
     Args:
         title: As people see it.
@@ -157,7 +157,7 @@ def board(title: str, uid: str, *, about: str, rows: Sequence[tuple[str, Sequenc
 
 
 def as_json(dashboard_: boards.Dashboard) -> str:
-    """As it is committed, and as Grafana reads it."""
+    """Return a dashboard as it is committed, and as Grafana reads it."""
     return f"{JSONEncoder(sort_keys=True, indent=2).encode(dashboard_.build())}\n"
 
 

@@ -1,4 +1,4 @@
-"""How is a metric of ours asked for? PromQL over all replicas of the chosen namespaces."""
+"""PromQL queries of our metrics, over all replicas of the chosen namespaces."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ Query = tuple[str, str]
 
 
 class Ask(Protocol):
-    """How a metric is asked for: `rate`, `p95`, `shared` or `total_of`."""
+    """A form in which a metric is queried: `rate`, `p95`, `shared` or `total_of`."""
 
     def __call__(self, metric: str, by: str = "", where: str = "", /) -> str:
-        """PromQL, with a series for each value of the labels `by`, over those that meet `where`."""
+        """Return PromQL with one series for each value of the labels `by`, over the series that meet `where`."""
 
 
 def by(label: str, ask: Ask, metric: str, where: str = "") -> Query:
-    """A series for each value of a label, named after it."""
+    """Return the query with one series for each value of a label, named after it."""
     return ask(metric, label, where), f"{{{{{label}}}}}"
 
 
 def rate(metric: str, by: str = "", where: str = "") -> str:
-    """Growth a second of a counter, over all replicas."""
+    """Return the query for a counter's growth per second, over all replicas."""
     return _over_replicas("sum", "rate({}[" + WINDOW + "])", metric, by, where)
 
 
 def quantile(share: float, histogram: str, by: str = "", where: str = "") -> str:
-    """Below which a `share` of the values lies, estimated from the buckets of all replicas."""
+    """Return the query for a quantile, estimated from the buckets of all replicas; `share` is its level."""
     return f"histogram_quantile({share:g}, {rate(f'{histogram}_bucket', ', '.join(one for one in (by, 'le') if one), where)})"
 
 
 def p95(histogram: str, by: str = "", where: str = "") -> str:
-    """Below which 95 % of the values lie."""
+    """Return the query for the 95th percentile."""
     return quantile(0.95, histogram, by, where)
 
 
 def mean(histogram: str) -> str:
-    """Of the values of the last moments."""
+    """Return the query for the mean of the last minutes."""
     return f"{rate(f'{histogram}_sum')} / {rate(f'{histogram}_count')}"
 
 
 def shared(gauge: str, by: str = "", where: str = "") -> str:
-    """A fact of the home, which every replica reports alike."""
+    """Return the query for a fact of the home, which every replica reports alike."""
     return _over_replicas("max", "{}", gauge, by, where)
 
 
 def total_of(gauge: str, by: str = "", where: str = "") -> str:
-    """The sum of a gauge over all replicas."""
+    """Return the query for the sum of a gauge over all replicas."""
     return _over_replicas("sum", "{}", gauge, by, where)
 
 

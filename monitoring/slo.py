@@ -1,4 +1,4 @@
-"""Which objectives does the service have, and when is their error budget burnt too fast? Makes monitoring/rules/slo.yml.
+"""Service level objectives and the alerts on their error budgets; makes monitoring/rules/slo.yml.
 
 Multi-window, multi-burn-rate alerts (Google's SRE workbook, chapter 5): a page when 2 % of a month's budget goes in an hour or
 5 % in six, a ticket when 10 % goes in a day or three. A burn must show in the long window and in the short one, a twelfth of
@@ -20,7 +20,7 @@ _HEAD: Final = """\
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """A promise.
+    """One service level objective.
 
     Attributes:
         name: In names of rules, e.g. `availability`.
@@ -41,7 +41,7 @@ class Objective:
 
 @dataclass(frozen=True, slots=True)
 class Burn:
-    """Budget burnt `factor` times as fast as it lasts for a month, over both windows."""
+    """An alert for a budget that is spent `factor` times too fast for a month, over both windows."""
 
     factor: float
     long: str
@@ -83,7 +83,7 @@ BURNS: Final = (
 
 
 def rules() -> dict[str, Any]:
-    """The rule file as data."""
+    """Return the rule file as data."""
     groups = []
     for objective in OBJECTIVES:
         windows = dict.fromkeys(window for burn in BURNS for window in (burn.short, burn.long))
@@ -95,12 +95,12 @@ def rules() -> dict[str, Any]:
 
 
 def text() -> str:
-    """The rule file as it is committed."""
+    """Return the rule file as it is committed."""
     return _HEAD + yaml.safe_dump(rules(), sort_keys=False, width=150)
 
 
 def record_name(objective: Objective, window: str) -> str:
-    """Name of the share of bad events over a window."""
+    """Return the name of the recorded share of bad events over a window."""
     return f"lodestone:{objective.name}_errors:ratio_rate{window}"
 
 

@@ -1,1 +1,1 @@
-"""What do the dashboards show? A module for each of them."""
+"""The dashboards, one module for each."""

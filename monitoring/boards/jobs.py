@@ -1,4 +1,4 @@
-"""What does the dashboard of jobs show? Pictures, collections, what lags, jobs and runs, disks, the vector store."""
+"""The dashboard of jobs: pictures, collections, lag, jobs and runs, disks, the vector store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _OF_QDRANT = "Qdrant's own."
 
 
 def jobs() -> builders.Dashboard:
-    """Is everything found that was indexed, and does indexing go on?"""
+    """Return the dashboard that shows whether indexing proceeds and everything indexed is found."""
     drift = f"lodestone:index_drift:ratio{{{N}}}"
     failed = f"sum (increase(lodestone_job_failures_total{{{N}}}[1h]))"
     silent = f"time() - (min by (kind) (lodestone_run_heartbeat_timestamp_seconds{{{N}}} > 0))"

@@ -1,4 +1,4 @@
-"""What does the dashboard of quality show? What people say of hits, trust, the gate, and what guides are worth."""
+"""The dashboard of quality: feedback on hits, trust, the gate, and what guides contribute."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from monitoring.queries import by, rate, shared
 
 
 def quality() -> builders.Dashboard:
-    """How good are answers, as far as use tells?"""
+    """Return the dashboard that shows how good answers are, as far as use tells."""
     judged = rate("lodestone_judged_hits_total")
     answers = rate("lodestone_answers_total")
     right = rate("lodestone_judged_hits_total", where='judgement="relevant"')

@@ -1,4 +1,4 @@
-"""What does the dashboard of the service show? Objectives, load, latency by stage, guide engines, deployments."""
+"""The dashboard of the service: objectives, load, latency by stage, guide engines, deployments."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from monitoring.queries import N, by, mean, p95, quantile, rate, shared, total_o
 
 
 def service() -> builders.Dashboard:
-    """Is the service up, fast and within its means?"""
+    """Return the dashboard that shows whether the service is up, fast and within its limits."""
     return board(
         "Lodestone: service",
         "lodestone-service",
