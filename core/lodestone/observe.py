@@ -1,8 +1,8 @@
-"""Who is told what happens, while it happens? Whoever observes the task that does it; by default nobody.
+"""Observers of queries and feedback, which hosts use for metrics and traces; by default there is none.
 
-Metrics and traces belong to those who host the library: they surround a request with `observed_by`, and everything that the
-request leads to, in its task, in tasks made there and in threads of `asyncio.to_thread`, finds them with `observer`. An
-observer must not wait and must not raise.
+Metrics and traces belong to the host of the library. It wraps a request in `observed_by`, and all code that runs for the
+request gets the observer from `observer`: in its task, in tasks created there, and in threads of `asyncio.to_thread`. An
+observer must not block and must not raise.
 """
 
 from __future__ import annotations
@@ -17,59 +17,59 @@ if TYPE_CHECKING:
 
 
 class QueryObserver(Protocol):
-    """Is told about one query."""
+    """Observer that is notified about one query."""
 
     def about(self, query_id: str) -> None:
-        """The query has been planned and has its id."""
+        """Record that the query has been planned and has this id."""
 
     def stage(self, name: str) -> AbstractContextManager[object]:
-        """Surrounds the work of a stage, in the task that does it."""
+        """Return a context manager that surrounds the work of a stage, in the task that does it."""
 
     def spent(self, name: str, seconds: float) -> None:
-        """A stage took that long, up to now."""
+        """Record that a stage took `seconds`, ending now."""
 
     def text_answered(self, seconds: float) -> None:
-        """The text pass has its answer, so long after the query came."""
+        """Record that the text pass has answered, `seconds` after the query arrived."""
 
     def finished(self, response: SearchResponse, *, guides: int) -> None:
-        """The query has its last answer; up to `guides` guides were allowed."""
+        """Record that the query has its final answer; up to `guides` guides were allowed."""
 
 
 class Observer(Protocol):
-    """Is told what a task does."""
+    """Observer that is notified about what a task does."""
 
     def query(self) -> QueryObserver:
-        """A query begins."""
+        """Record that a query begins, and return its observer."""
 
     def judged(self, *, relevant: int, irrelevant: int) -> None:
-        """People called so many hits of an answer right and wrong."""
+        """Record how many hits of an answer users marked as relevant and irrelevant."""
 
 
 class Nobody:
-    """Meets both contracts and does nothing."""
+    """Observer of both kinds that ignores every event."""
 
     def query(self) -> Nobody:
-        """Nothing."""
+        """Return this object, which ignores the query's events too."""
         return self
 
     def about(self, query_id: str) -> None:
-        """Nothing."""
+        """Ignore the query's id."""
 
     def stage(self, name: str) -> AbstractContextManager[object]:  # noqa: ARG002
-        """Nothing."""
+        """Return a context manager that does nothing."""
         return _NOTHING
 
     def spent(self, name: str, seconds: float) -> None:
-        """Nothing."""
+        """Ignore the time of a stage."""
 
     def text_answered(self, seconds: float) -> None:
-        """Nothing."""
+        """Ignore the time of the text pass."""
 
     def finished(self, response: SearchResponse, *, guides: int) -> None:
-        """Nothing."""
+        """Ignore the final answer."""
 
     def judged(self, *, relevant: int, irrelevant: int) -> None:
-        """Nothing."""
+        """Ignore the counts of judgements."""
 
 
 _NOTHING: Final[AbstractContextManager[object]] = nullcontext()
@@ -78,13 +78,13 @@ _observer: ContextVar[Observer] = ContextVar("lodestone_observer", default=_NOBO
 
 
 def observer() -> Observer:
-    """Who observes this task."""
+    """Return the observer of the current task."""
     return _observer.get()
 
 
 @contextmanager
 def observed_by(who: Observer) -> Iterator[None]:
-    """Have `who` told what the block does."""
+    """Notify `who` about everything that the block does."""
     token = _observer.set(who)
     try:
         yield

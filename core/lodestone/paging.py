@@ -1,7 +1,7 @@
-"""How does a client go on behind the last row of a page? By a cursor: that row's place in the list's order, opaque outside.
+"""Opaque cursors for paging: each names the place of a page's last row in the order of its list.
 
-A page that begins behind a row misses nothing and repeats nothing, whatever was added or removed meanwhile, and costs the same
-however far down it is. A cursor names the list it belongs to; it says nothing that its page did not.
+A page that starts after a row skips nothing and repeats nothing, whatever was added or removed meanwhile, and costs the same
+however far down the list it is. A cursor names the list it belongs to, and reveals nothing that its page did not.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from typing import Any, Final
 from lodestone.errors import InvalidRequestError
 
 MAX_CURSOR_CHARS: Final = 8_192
-_LARGEST: Final = 2**63 - 1  # what a database's integer holds
+_LARGEST: Final = 2**63 - 1  # largest integer of a database
 
 
 def encode_cursor(of: str, *place: str | int | datetime) -> str:
-    """The cursor of the list `of` behind the row at `place`."""
-    written = [one.astimezone(UTC).isoformat() if isinstance(one, datetime) else one for one in place]
+    """Return the cursor that continues the list `of` after the row at `place`."""
+    written = [value.astimezone(UTC).isoformat() if isinstance(value, datetime) else value for value in place]
     return base64.urlsafe_b64encode(json.dumps([of, *written], ensure_ascii=False).encode()).decode().rstrip("=")
 
 
 def decode_cursor(of: str, cursor: str, *kinds: type) -> tuple[Any, ...]:
-    """The place that a cursor of the list `of` names; one value for each of `kinds` (`str`, `int`, `datetime`).
+    """Return the place in a cursor of the list `of`, with one value for each of `kinds` (`str`, `int`, `datetime`).
 
     Raises:
-        InvalidRequestError: it was made for another list, or by nobody.
+        InvalidRequestError: The cursor belongs to another list, or is not a cursor.
     """
     try:
         if len(cursor) > MAX_CURSOR_CHARS:
@@ -37,7 +37,7 @@ def decode_cursor(of: str, cursor: str, *kinds: type) -> tuple[Any, ...]:
         name, *place = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True).decode())
         if name != of or len(place) != len(kinds):
             raise ValueError("of another list")
-        return tuple(_read(one, kind) for one, kind in zip(place, kinds, strict=True))
+        return tuple(_read(value, kind) for value, kind in zip(place, kinds, strict=True))
     except (ValueError, TypeError, OverflowError, RecursionError, binascii.Error) as error:
         raise InvalidRequestError(
             f"{cursor[:40]!r} is no cursor of this list",

@@ -1,4 +1,4 @@
-"""Which processes still run, and what have those that were killed left behind?"""
+"""Checks for running processes, and removal of the temporary folders that killed processes left behind."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from pathlib import Path
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process with this id exists, ours or not."""
+    """Return True if a process with this id exists, whoever owns it."""
     if pid <= 0:
         return False
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # it runs, as somebody else
+    except PermissionError:  # it runs, as another user
         return True
     return True
 
 
 def sweep_folders(prefix: str) -> None:
-    """Remove temporary folders named `<prefix><pid>-…` whose process is gone; another user's stay."""
+    """Remove temporary folders named `<prefix><pid>-…` whose process has ended; those of other users stay."""
     for folder in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         match = re.match(rf"{re.escape(prefix)}(\d+)-", folder.name)
         if match and not is_running(int(match[1])):

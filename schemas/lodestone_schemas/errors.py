@@ -1,8 +1,8 @@
-"""Which errors can Lodestone raise, and what can the caller do about each?
+"""Error types that Lodestone raises on purpose, each with what the caller can do about it.
 
-Every error has one root, `LodestoneError`. It is picklable (it crosses Ray and process boundaries), has a stable `code`
-that clients may branch on, a `hint` that names the next step, an HTTP `status` for the API (RFC 9457) and an `exit_code`
-for the command line. Codes are part of the public interface: add, never rename.
+Every error has one root, `LodestoneError`. It is picklable (it crosses Ray and process boundaries), and has a stable `code`
+that clients may branch on, a `hint` that names the next step, an HTTP `status` for the API (RFC 9457) and an `exit_code` for
+the command line. Codes are part of the public interface: add codes, never rename them.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _rebuild(kind: type[LodestoneError], message: str, hint: str, details: dict[
 
 
 class InvalidRequestError(LodestoneError):
-    """The caller's input is wrong: an empty query, a limit out of range, an unknown name. Correct it and retry."""
+    """The caller's input is wrong: an empty query, a limit out of range, an unknown name. Correct it before you retry."""
 
     code = "invalid_request"
     status = 422
@@ -62,7 +62,7 @@ class UnknownNameError(InvalidRequestError):
 
 
 class NotFoundError(LodestoneError):
-    """A picture, run or file that was asked for by id or path does not exist (any more)."""
+    """A picture, run or file that was requested by id or path does not exist, or not any more."""
 
     code = "not_found"
     status = 404
@@ -118,7 +118,7 @@ class ModelUnavailableError(LodestoneError):
 
 
 class ImageError(LodestoneError):
-    """A picture cannot be decoded or used. In bulk work this becomes a failure row, never the end of the job."""
+    """A picture cannot be decoded or used. In bulk work it becomes a failure row and does not stop the job."""
 
     code = "bad_image"
     status = 422
@@ -133,7 +133,7 @@ class ImageTooLargeError(ImageError):
 
 
 class OutOfSpaceError(LodestoneError):
-    """The disk is full. What was finished is kept; free some space and run the same command again."""
+    """The disk is full. Finished work is kept; free some space and run the same command again."""
 
     code = "no_space_left"
     status = 507
@@ -173,7 +173,7 @@ class EmbeddingsDamagedError(LodestoneError):
 
 
 class SourceError(LodestoneError):
-    """A bucket, table or archive of pictures cannot be listed or read: denied, expired credentials, not there, malformed."""
+    """A bucket, table or archive of pictures cannot be listed or read: denied, expired credentials, missing, malformed."""
 
     code = "source_unavailable"
     status = 502
@@ -181,7 +181,7 @@ class SourceError(LodestoneError):
 
 
 class ManifestChangedError(LodestoneError):
-    """A table or archive that lists the pictures was changed while a run read it. What is finished is kept: run again."""
+    """A table or archive that lists the pictures was changed while a run read it. Finished work is kept: run again."""
 
     code = "manifest_changed"
     status = 409
@@ -189,7 +189,7 @@ class ManifestChangedError(LodestoneError):
 
 
 class RunCancelledError(LodestoneError):
-    """The run was cancelled (`lodestone runs cancel`). What is finished is kept."""
+    """The run was cancelled (`lodestone runs cancel`). Finished work is kept."""
 
     code = "run_cancelled"
     status = 409
@@ -197,19 +197,19 @@ class RunCancelledError(LodestoneError):
 
 
 class WorkerDiedError(RunFailedError):
-    """A worker process died (killed, out of memory, its node lost) at a slice; the slice is tried again."""
+    """A worker process crashed at a slice (killed, out of memory, its node lost); the slice is tried again."""
 
     code = "worker_died"
 
 
 class ClusterLostError(RunFailedError):
-    """The Ray cluster that embedded is gone: its head, or this machine's own node of it. Start it again, and resume."""
+    """The Ray cluster that embedded was lost: its head node, or this machine's own node. Start it again, and resume."""
 
     code = "cluster_lost"
 
 
 class UnauthorizedError(LodestoneError):
-    """Nobody is named by the request: its key or token is missing, unknown, expired, revoked or forged."""
+    """The request does not identify a caller: its key or token is missing, unknown, expired, revoked or forged."""
 
     code = "unauthorized"
     status = 401
@@ -217,7 +217,7 @@ class UnauthorizedError(LodestoneError):
 
 
 class ForbiddenError(LodestoneError):
-    """Whoever asks may not do this: the key lacks a scope."""
+    """The caller may not do this: the key lacks a scope."""
 
     code = "forbidden"
     status = 403
@@ -225,7 +225,7 @@ class ForbiddenError(LodestoneError):
 
 
 class OverloadedError(LodestoneError):
-    """As many queries as allowed are running and waiting, in the service or in one of its stages. Wait, and ask again."""
+    """The service or one of its stages already runs and queues as many queries as allowed. Wait, and retry."""
 
     code = "overloaded"
     status = 429
@@ -233,13 +233,13 @@ class OverloadedError(LodestoneError):
 
 
 class RateLimitedError(OverloadedError):
-    """One key, or one address, asked more often than it may. `retry_after` in the details says how many seconds to wait."""
+    """One key, or one address, sent more requests than allowed. `retry_after` in the details says how many seconds to wait."""
 
     code = "rate_limited"
 
 
 class IdempotencyConflictError(LodestoneError):
-    """The same Idempotency-Key came with another body, or while the first request was still being worked on."""
+    """The same Idempotency-Key came with another body, or while the first request was still in progress."""
 
     code = "idempotency_conflict"
     status = 409

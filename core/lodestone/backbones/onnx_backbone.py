@@ -1,4 +1,4 @@
-"""How does a backbone run in ONNX Runtime? Its graph is made once and kept in the cache; a session runs it."""
+"""Base class of backbones that run in ONNX Runtime; the graph is converted once and kept in the model cache."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class OnnxBackbone(Backbone):
-    """A backbone whose graph takes `pixels` (n, input_size, input_size, 3) uint8 and gives its outputs by name, float16.
+    """Backbone whose graph takes `pixels` (n, input_size, input_size, 3) uint8 and returns its outputs by name, float16.
 
     Args:
-        context: Cache and threads.
+        context: Model cache and number of threads.
     """
 
     def __init__(self, context: ModelContext) -> None:
@@ -27,14 +27,14 @@ class OnnxBackbone(Backbone):
     @property
     @abstractmethod
     def graph_key(self) -> str:
-        """Changes whenever the graph would."""
+        """Return a key that changes whenever the converted graph would change."""
 
     @abstractmethod
     def convert(self, target: Path) -> None:
-        """Make the graph (seconds)."""
+        """Write the ONNX graph to `target`; takes seconds."""
 
     def warm_up(self, *, threads: int = 0) -> None:
-        """Open the session, making the graph first where the cache has no sound one."""
+        """Open the session; convert the model first if the cache has no intact graph."""
         if self._session is not None:
             return
         from lodestone.models.session import open_session
@@ -43,14 +43,14 @@ class OnnxBackbone(Backbone):
         self._session = open_session(path, threads=threads or self._context.threads)
 
     def embed(self, pixels: Pixels) -> Outputs:
-        """(n, input_size, input_size, 3) uint8 -> for each output name (n, dim) float16.
+        """Embed (n, input_size, input_size, 3) uint8 into (n, dim) float16 for each output name.
 
         Raises:
-            ValueError: the pixels have another shape or type.
+            ValueError: The pixels have another shape or type.
             RuntimeError: `warm_up` was not called.
         """
-        nothing = self.check(pixels, warm=self._session is not None)
-        if nothing is not None or self._session is None:
-            return nothing or {}
+        empty = self.check(pixels, warm=self._session is not None)
+        if empty is not None or self._session is None:
+            return empty or {}
         names = [spec.name for spec in self.outputs]
         return dict(zip(names, self._session.run(names, {"pixels": pixels}), strict=True))

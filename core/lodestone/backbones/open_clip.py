@@ -1,4 +1,4 @@
-"""How does a CLIP model see a picture? The image tower of any model that open_clip loads.
+"""CLIP image towers as backbones: any model that open_clip loads.
 
 `open_clip:MODEL/PRETRAINED` is a pair of open_clip's own table (`ViT-B-32/laion2b_s34b_b79k`), `open_clip:hf-hub:owner/name`
 any repository in its layout, `open_clip:/directory` a copy of one (`open_clip_config.json` and `open_clip_model.safetensors`).
@@ -32,14 +32,14 @@ LAYOUT: Final = Layout(
     weights=("open_clip_model.safetensors", "open_clip_pytorch_model.safetensors", "open_clip_pytorch_model.bin"),
     beside=("tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "spiece.model", "*.tiktoken"),
 )
-# What open_clip takes where a config says nothing (Radford et al., 2021).
+# open_clip's defaults for values that a config leaves out (Radford et al., 2021).
 _CLIP_MEAN: Final = (0.48145466, 0.4578275, 0.40821073)
 _CLIP_STD: Final = (0.26862954, 0.26130258, 0.27577711)
 _FITS: Final[dict[str, Fit]] = {"shortest": "crop", "longest": "pad", "squash": "squash"}
 
 
 class OpenClipBackbone(TorchBackbone):
-    """`open_clip:…`: one output, `image`, in the space of the model's text tower.
+    """Backbone `open_clip:…` whose one output, `image`, lies in the space of the model's text tower.
 
     Example:
         >>> backbone = OpenClipBackbone("open_clip:ViT-B-32/laion2b_s34b_b79k", context)
@@ -55,7 +55,7 @@ class OpenClipBackbone(TorchBackbone):
 
     @property
     def text_encoder(self) -> str | None:  # type: ignore[override]  # the model's own
-        """The model's own text tower."""
+        """Return the name of the model's own text tower."""
         return self.name
 
     def _repository(self) -> str:
@@ -78,14 +78,14 @@ class OpenClipBackbone(TorchBackbone):
 
     def _load(self) -> tuple[torch.nn.Module, Model]:
         module = load_model(self.checkpoint)
-        return module.visual, module.visual  # the text tower is let go
+        return module.visual, module.visual  # the text tower is freed
 
 
 def model_config(checkpoint: Checkpoint, name: str) -> dict[str, Any]:
-    """The part of the config that describes both towers.
+    """Return the part of the config that describes both towers.
 
     Raises:
-        ModelUnavailableError: there is none.
+        ModelUnavailableError: The config has no such part.
     """
     config = checkpoint.config.get("model_cfg")
     if not isinstance(config, dict):
@@ -94,10 +94,10 @@ def model_config(checkpoint: Checkpoint, name: str) -> dict[str, Any]:
 
 
 def embedding_dim(checkpoint: Checkpoint, name: str) -> int:
-    """Length of the vectors of both towers.
+    """Return the length of the vectors of both towers.
 
     Raises:
-        ModelUnavailableError: the config does not say.
+        ModelUnavailableError: The config does not state it.
     """
     dim = model_config(checkpoint, name).get("embed_dim")
     if not isinstance(dim, int) or dim < 1:
@@ -106,25 +106,27 @@ def embedding_dim(checkpoint: Checkpoint, name: str) -> int:
 
 
 def clip_checkpoint(source: str, cache: ModelCache) -> Checkpoint:
-    """The files behind `open_clip:SOURCE`."""
+    """Return the model files that `open_clip:SOURCE` names."""
     if not is_directory(source) and not source.startswith(HUB_PREFIX):
         source = repository_of(source, cache)
     return find_checkpoint(source, LAYOUT, cache=cache)
 
 
 def load_model(checkpoint: Checkpoint) -> Any:  # noqa: ANN401 - open_clip is untyped
-    """Both towers, on the CPU; imports open_clip."""
+    """Return the model with both towers, on the CPU; imports open_clip."""
     import open_clip
 
     return open_clip.create_model(f"local-dir:{checkpoint.folder}", require_pretrained=True)
 
 
 def repository_of(source: str, cache: ModelCache) -> str:
-    """The hub's repository of `MODEL/PRETRAINED`. Open_clip's table is asked once (it imports torch), then remembered.
+    """Return the hub's repository of `MODEL/PRETRAINED`.
+
+    open_clip's table is read once (it imports torch), and the answer is cached.
 
     Raises:
         ModelUnavailableError: open_clip is not installed, or the pair is published elsewhere than on the hub.
-        UnknownNameError: open_clip knows no such pair.
+        UnknownNameError: open_clip has no such pair.
     """
     model, slash, pretrained = source.partition("/")
     if not (model and slash and pretrained):

@@ -1,7 +1,7 @@
-"""How does a picture of any shape become the square of bytes that a model was trained to see?
+"""Preprocessing of a picture of any shape into the square of bytes that a model was trained on.
 
-Only the geometry happens here, on bytes; normalisation follows on the model's device, so that nothing but uint8 crosses threads
-and processes.
+This step does only the geometry, on bytes; normalisation follows on the model's device, so that only uint8 crosses threads and
+processes.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ _RESAMPLING: Final = {
     "bilinear": Image.Resampling.BILINEAR,
     "nearest": Image.Resampling.NEAREST,
     "lanczos": Image.Resampling.LANCZOS,
-    "random": Image.Resampling.BICUBIC,  # timm: for training alone
+    "random": Image.Resampling.BICUBIC,  # timm picks a random filter in training only
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
-    """What a model's makers did to pictures before the model saw them.
+    """Preprocessing that a model was trained with.
 
     Attributes:
         size: Side of the square, pixels.
         fit: `squash` changes the proportions, `crop` keeps the centre, `pad` adds bars.
         keep: Share of the side that the centre crop keeps, in (0, 1].
-        interpolation: One of Pillow's filters.
-        mean: Of the channels, in [0, 1].
-        std: Of the channels.
+        interpolation: Name of one of Pillow's filters.
+        mean: Means of the channels, in [0, 1].
+        std: Standard deviations of the channels.
         fill: Grey value of the bars.
     """
 
@@ -53,20 +53,20 @@ class Preprocessing:
     fill: int = 0
 
     def prepare(self, image: Image.Image) -> Pixels:
-        """One picture -> (size, size, 3) uint8. Pure, thread-safe."""
+        """Convert one picture to (size, size, 3) uint8. Pure and thread-safe."""
         rgb = image if image.mode == "RGB" else image.convert("RGB")
         return np.asarray(_FITS[self.fit](rgb, self), dtype=np.uint8)
 
     def key(self) -> str:
-        """Changes whenever `prepare` or the normalisation would give something else."""
+        """Return a key that changes whenever `prepare` or the normalisation would give another result."""
         return repr((self.size, self.fit, round(self.keep, 6), self.interpolation, self.mean, self.std, self.fill))
 
 
 def square_side(size: Any, model: str) -> int:  # noqa: ANN401 - out of a JSON file
-    """The side of a model's input, given as 224, [224, 224] or [3, 224, 224].
+    """Return the side of a model's input, which is given as 224, [224, 224] or [3, 224, 224].
 
     Raises:
-        ModelUnavailableError: it is not square.
+        ModelUnavailableError: The input is not square.
     """
     sides = [int(side) for side in size][-2:] if isinstance(size, Sequence) else [int(size)]
     if len(set(sides)) != 1 or sides[0] < 1:
@@ -77,7 +77,7 @@ def square_side(size: Any, model: str) -> int:  # noqa: ANN401 - out of a JSON f
 
 
 def three(values: Any, default: tuple[float, float, float]) -> tuple[float, float, float]:  # noqa: ANN401 - out of a JSON file
-    """Three channels' numbers; one number stands for all three."""
+    """Return one number for each of three channels; a single number stands for all three, any other count for the default."""
     numbers = [float(value) for value in values or ()]
     if len(numbers) == 1:
         numbers *= 3
@@ -85,7 +85,7 @@ def three(values: Any, default: tuple[float, float, float]) -> tuple[float, floa
 
 
 def resampling(config: Mapping[str, Any], model: str) -> str:
-    """The filter that a config names.
+    """Return the name of the interpolation filter in a config.
 
     Raises:
         ModelUnavailableError: Pillow has no such filter.
@@ -98,26 +98,33 @@ def resampling(config: Mapping[str, Any], model: str) -> str:
     return name
 
 
-def _resize(image: Image.Image, how: Preprocessing, box: tuple[float, float, float, float] | None = None) -> Image.Image:
-    side = (how.size, how.size)
-    return image.resize(side, _RESAMPLING[how.interpolation], box=box, reducing_gap=REDUCING_GAP)
+def _resize(
+    image: Image.Image, preprocessing: Preprocessing, box: tuple[float, float, float, float] | None = None
+) -> Image.Image:
+    side = (preprocessing.size, preprocessing.size)
+    return image.resize(side, _RESAMPLING[preprocessing.interpolation], box=box, reducing_gap=REDUCING_GAP)
 
 
-def _squash(image: Image.Image, how: Preprocessing) -> Image.Image:
-    # with a share below 1 the edges go, each side in its own proportion
-    left, top = image.width * (1 - how.keep) / 2, image.height * (1 - how.keep) / 2
-    return _resize(image, how, (left, top, image.width - left, image.height - top))
+def _squash(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
+    # with a share below 1 the edges are cut off, each side in its own proportion
+    left, top = image.width * (1 - preprocessing.keep) / 2, image.height * (1 - preprocessing.keep) / 2
+    return _resize(image, preprocessing, (left, top, image.width - left, image.height - top))
 
 
-def _crop(image: Image.Image, how: Preprocessing) -> Image.Image:
-    side = min(image.size) * how.keep
+def _crop(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
+    side = min(image.size) * preprocessing.keep
     left, top = (image.width - side) / 2, (image.height - side) / 2
-    return _resize(image, how, (left, top, left + side, top + side))
+    return _resize(image, preprocessing, (left, top, left + side, top + side))
 
 
-def _pad(image: Image.Image, how: Preprocessing) -> Image.Image:
-    side = (how.size, how.size)
-    return ImageOps.pad(image, side, _RESAMPLING[how.interpolation], color=(how.fill, how.fill, how.fill))
+def _pad(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
+    side = (preprocessing.size, preprocessing.size)
+    return ImageOps.pad(
+        image,
+        side,
+        _RESAMPLING[preprocessing.interpolation],
+        color=(preprocessing.fill, preprocessing.fill, preprocessing.fill),
+    )
 
 
 _FITS: Final[dict[Fit, Callable[[Image.Image, Preprocessing], Image.Image]]] = {"squash": _squash, "crop": _crop, "pad": _pad}

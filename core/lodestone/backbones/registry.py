@@ -1,6 +1,6 @@
-"""Which backbones are there? One table of names, and one of families whose names say where the model is.
+"""Registry of backbones: a table of names, and a table of families whose names say where the model is.
 
-Other packages add theirs by the entry point group `lodestone.backbones`.
+Other packages register theirs under the entry point group `lodestone.backbones`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ FAMILIES: Final[Mapping[str, Callable[[str, ModelContext], Backbone]]] = {
 
 
 def make_backbone(name: str, context: ModelContext) -> Backbone:
-    """A backbone by name, light: nothing is loaded before `warm_up`.
+    """Create a backbone by name; the model is not loaded before `warm_up`.
 
     Raises:
-        UnknownNameError: no such backbone; the hint lists them.
+        UnknownNameError: There is no such backbone; the hint lists them.
     """
     return make("backbone", name, context, table=BACKBONES, families=FAMILIES, group=ENTRY_POINTS)

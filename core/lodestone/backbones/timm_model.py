@@ -1,8 +1,8 @@
-"""How does a model of timm see a picture? Any of its pretrained models, the head taken off.
+"""Models of timm as backbones: any pretrained model, without its classification head.
 
 `timm:NAME` is the model that timm's hub organisation publishes under that name (`timm/NAME`), `timm:hf-hub:owner/name` any
 repository in timm's layout, `timm:/directory` a copy of one (`config.json` and `model.safetensors`, as written by
-`timm.models.save_for_hf`). All three are loaded by the same call. The output, `features`, is what the model hands to its head.
+`timm.models.save_for_hf`). All three are loaded by the same call. The output, `features`, is the input of the removed head.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from lodestone.backbones.torch_backbone import Model
 
-_CROP_SHARE: Final = 0.875  # timm's default where a config says nothing
+_CROP_SHARE: Final = 0.875  # timm's default for a config without a value
 _FITS: Final[dict[str, Fit]] = {"center": "crop", "squash": "squash", "border": "pad"}
 
 
 class TimmBackbone(TorchBackbone):
-    """`timm:…`: one output, `features`. Takes no text: its space is found by pictures and guides.
+    """Backbone `timm:…` with one output, `features`. It takes no text, so its space is searched by pictures and guides.
 
     Example:
         >>> backbone = TimmBackbone("timm:vit_large_patch14_reg4_dinov2.lvd142m", context)

@@ -1,8 +1,9 @@
-"""How does any torch model become a backbone? What open_clip's and timm's adapters share.
+"""Base class of backbones that run a torch model, shared by the adapters of open_clip and timm.
 
-A checkpoint is a directory (a hub's copy is one too) with a JSON config and weights. All that must be known before the model is
-loaded (version, dimension, input size) is read from the config and from the weights' hash; torch is imported by `warm_up`.
-Sources are taken as `PREFIX:/directory`, `PREFIX:hf-hub:owner/name` or the library's own short name for a hub model.
+A checkpoint is a directory (a hub's copy is one too) with a JSON config and weights. Everything that must be known before the
+model is loaded (version, dimension, input size) is read from the config and from the weights' hash; torch is imported by
+`warm_up`. A source is written `PREFIX:/directory`, `PREFIX:hf-hub:owner/name` or as the library's own short name of a hub
+model.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ if TYPE_CHECKING:
 
 
 class TorchBackbone(Backbone):
-    """One output from a torch model.
+    """Backbone with one output that is computed by a torch model.
 
     Args:
         name: `PREFIX:SOURCE`, as it is registered.
-        context: Cache and threads.
+        context: Model cache and number of threads.
     """
 
     prefix: ClassVar[str]  # with its colon
-    package: ClassVar[str]  # what is imported
+    package: ClassVar[str]  # name of the package to import
     output: ClassVar[str]  # name of the output
     layout: ClassVar[Layout]
     adapter_version: ClassVar[str]  # raise it when the same weights and pixels would give other outputs
@@ -55,10 +56,10 @@ class TorchBackbone(Backbone):
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
-        """The model's files; fetched from the hub at the first use where the machine has none.
+        """Return the model's files, which are downloaded from the hub at the first use if the machine has none.
 
         Raises:
-            ModelUnavailableError: they are not to be had.
+            ModelUnavailableError: The files cannot be obtained.
         """
         source = self.source
         if not is_directory(source) and not source.startswith(HUB_PREFIX):
@@ -67,27 +68,27 @@ class TorchBackbone(Backbone):
 
     @cached_property
     def preprocessing(self) -> Preprocessing:
-        """What the model's makers did to pictures."""
+        """Return the preprocessing that the model was trained with."""
         return self._read_preprocessing()
 
     @property
     def input_size(self) -> int:  # type: ignore[override]  # known only once the config is read
-        """Pixels on a side."""
+        """Return the side of the model's input, in pixels."""
         return self.preprocessing.size
 
     @cached_property
     def outputs(self) -> tuple[OutputSpec, ...]:  # type: ignore[override]  # known only once the config is read
-        """One output; its length is in the config."""
+        """Return the only output; its length is read from the config."""
         return (OutputSpec(self.output, self._read_dim()),)
 
     @cached_property
     def version(self) -> str:
-        """Hash of the weights, the config, the adapter and the preprocessing; loads no model."""
+        """Return the hash of the weights, the config, the adapter and the preprocessing; loads no model."""
         return fingerprint(self.prefix, self.adapter_version, self.checkpoint.identity, self.preprocessing.key())[:12]
 
     @abstractmethod
     def _repository(self) -> str:
-        """The hub's repository (`owner/name`) of a short name."""
+        """Return the hub's repository (`owner/name`) of a short name."""
 
     @abstractmethod
     def _read_preprocessing(self) -> Preprocessing: ...
@@ -97,13 +98,13 @@ class TorchBackbone(Backbone):
 
     @abstractmethod
     def _load(self) -> tuple[torch.nn.Module, Model]:
-        """The model on the CPU, in evaluation mode, and what to call."""
+        """Return the model on the CPU, in evaluation mode, and the function that embeds with it."""
 
     def warm_up(self, *, threads: int = 0) -> None:
-        """Load the model onto the GPU where there is one; imports the library (seconds).
+        """Load the model, onto the GPU if there is one; imports the library (seconds).
 
         Raises:
-            ModelUnavailableError: the library is not installed, or the files hold no model that it can load.
+            ModelUnavailableError: The library is not installed, or the files hold no model that it can load.
         """
         with self._lock:
             if self._model is not None:
@@ -127,29 +128,29 @@ class TorchBackbone(Backbone):
             module.eval().requires_grad_(False).to(self._device)
             mean, std = (torch.tensor(v, device=self._device) for v in (self.preprocessing.mean, self.preprocessing.std))
             self._scale = ((255 * mean).view(3, 1, 1), (255 * std).view(3, 1, 1))
-            got = self._run(model, np.zeros((1, self.input_size, self.input_size, 3), np.uint8)).shape[1]
-            if got != expected:
+            dim = self._run(model, np.zeros((1, self.input_size, self.input_size, 3), np.uint8)).shape[1]
+            if dim != expected:
                 raise ModelUnavailableError(
-                    f"{self.name} gives {got} values a picture, but its config says {expected}",
+                    f"{self.name} gives {dim} values a picture, but its config says {expected}",
                     hint="its head cannot be taken off as usual; use another model",
                     model=self.name,
                 )
             self._model = model
 
     def prepare(self, image: Image.Image) -> Pixels:
-        """See `Backbone.prepare`: as the model's makers did it."""
+        """Convert one picture to (size, size, 3) uint8, as the model was trained."""
         return self.preprocessing.prepare(image)
 
     def embed(self, pixels: Pixels) -> Outputs:
-        """(n, size, size, 3) uint8 -> {output: (n, dim) float16}.
+        """Embed (n, size, size, 3) uint8 into {output: (n, dim) float16}.
 
         Raises:
-            ValueError: the pixels have another shape or type.
+            ValueError: The pixels have another shape or type.
             RuntimeError: `warm_up` was not called.
         """
-        nothing = self.check(pixels, warm=self._model is not None)
-        if nothing is not None or self._model is None:
-            return nothing or {}
+        empty = self.check(pixels, warm=self._model is not None)
+        if empty is not None or self._model is None:
+            return empty or {}
         return {self.output: self._run(self._model, pixels).astype(np.float16)}
 
     def _run(self, model: Model, pixels: Pixels) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:

@@ -1,1 +1,1 @@
-"""Backups of whole homes and clusters: the catalog, the embeddings, what was learnt. Collections are made again from these."""
+"""Backups of whole homes and clusters: the catalog, the embeddings and learnt artifacts. Collections are rebuilt from these."""

@@ -1,7 +1,7 @@
-"""How is a snapshot made while everything goes on? The catalog as of one moment, then every file that it names.
+"""Creation of a snapshot while the home is in use: the catalog as of one moment, then every file that it names.
 
-No lock is taken. Embeddings are immutable and named by the catalog; where compaction or repair took one away meanwhile, the
-catalog is read once more. A file that is damaged is named in the manifest: a restored home embeds that slice again.
+No lock is taken. Embeddings are immutable and named by the catalog; if compaction or repair deletes one meanwhile, the catalog
+is read again. The manifest lists damaged files, and a restored home embeds those slices again.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from lodestone.files.area import FileArea
 from lodestone.indexing.progress import Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.resources import StoredHome
 
-_ROUNDS: Final = 3  # of reading the catalog anew, when files that it named are taken away meanwhile
+_ROUNDS: Final = 3  # most readings of the catalog, when files that it named are deleted meanwhile
 _AT_ONCE: Final = 256
 _THREADS: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class BackupReport:
-    """One snapshot: `copied` files (`copied_bytes`) were not there from an earlier one."""
+    """Result of one backup: `copied` files (`copied_bytes`) were not in the backup before."""
 
     manifest: Manifest
     location: str
@@ -69,18 +69,19 @@ def create_backup(
 
     Args:
         resources: The opened home; it may be in use.
-        area: The backup; made if it is new.
-        thumbnails: Take the thumbnails too; they are made again without.
-        settings: Take `lodestone.toml` too. It may hold secrets.
-        check: Read what earlier snapshots left, and copy again what is damaged; else a file of the right size is whole.
-        progress: Told of copied files.
+        area: The backup; created if it is new.
+        thumbnails: Copy the thumbnails too; without them, they are made again after a restore.
+        settings: Copy `lodestone.toml` too. It may hold secrets.
+        check: Read the files of earlier snapshots and copy damaged ones again; otherwise a file of the right size counts as
+            intact.
+        progress: Called as files are copied.
 
     Raises:
-        NotFoundError: there is no home to back up, or none of its embeddings.
-        InvalidRequestError: the backup would lie inside the home, and be lost with it.
-        OutOfSpaceError: the backup's disk is full. What is copied helps the next one.
-        SourceError: the bucket cannot be written or read.
-        RunFailedError: files were taken away again and again while they were copied.
+        NotFoundError: There is no home to back up, or none of its embeddings can be read.
+        InvalidRequestError: The backup would lie inside the home, and be lost with it.
+        OutOfSpaceError: The backup's disk is full. The next backup reuses what was copied.
+        SourceError: The bucket cannot be written or read.
+        RunFailedError: Files were deleted again and again while they were copied.
     """
     if not resources.home.exists():
         raise NotFoundError(
@@ -163,21 +164,21 @@ class _Backup:
         return BackupReport(manifest, self._area.location, self._copied, self._copied_bytes)
 
     def _pool(self, receipts: Iterator[Receipt]) -> Iterator[tuple[Receipt, str | None]]:
-        """Copy what is not there yet; with each receipt, what is wrong with its file."""
+        """Copy embeddings files that the backup lacks, and yield each receipt with the damage of its file (None if intact)."""
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="backup") as pool:
-            while some := list(islice(receipts, _AT_ONCE)):
-                waiting: dict[str, Future[tuple[str | None, int]]] = {}
-                for receipt in some:  # equal contents (captions of slices without any) are one file
-                    if receipt.checksum not in waiting:
-                        waiting[receipt.checksum] = pool.submit(self._copy, receipt)
+            while batch := list(islice(receipts, _AT_ONCE)):
+                copies: dict[str, Future[tuple[str | None, int]]] = {}
+                for receipt in batch:  # equal contents (captions of slices without any) are one file
+                    if receipt.checksum not in copies:
+                        copies[receipt.checksum] = pool.submit(self._copy, receipt)
                 counted: set[str] = set()
-                for receipt in some:
-                    damage, copied = waiting[receipt.checksum].result()
+                for receipt in batch:
+                    damage, copied = copies[receipt.checksum].result()
                     copied = 0 if receipt.checksum in counted else copied
                     counted.add(receipt.checksum)
                     if damage is not None:
-                        now = self._from.catalog.receipts(receipt.slice_id).get(receipt.part)
-                        if now is None or now.checksum != receipt.checksum:
+                        current = self._from.catalog.receipts(receipt.slice_id).get(receipt.part)
+                        if current is None or current.checksum != receipt.checksum:
                             raise _ChangedMeanwhile
                     self._copied += copied > 0
                     self._copied_bytes += copied
@@ -209,10 +210,10 @@ class _Backup:
 
     def _others(self, *, settings: bool) -> Iterator[OtherFile]:
         home = self._from.home
-        found = sorted(path for path in home.artifacts.rglob("*") if path.is_file() and not path.name.startswith("."))
+        paths = sorted(path for path in home.artifacts.rglob("*") if path.is_file() and not path.name.startswith("."))
         if settings and (home.path / CONFIG_NAME).is_file():
-            found.append(home.path / CONFIG_NAME)
-        for path in found:
+            paths.append(home.path / CONFIG_NAME)
+        for path in paths:
             content = path.read_bytes()
             checksum = str(blake3(content).hexdigest())
             if not self._is_there(checksum, len(content)):

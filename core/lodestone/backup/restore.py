@@ -1,7 +1,7 @@
-"""How does a backup become a home again? Files first, the catalog last, in one transaction; collections are made from these.
+"""Restoring of a backup into an empty home: files first, then the catalog in one transaction; a sync rebuilds the collections.
 
-Killed at any point, the same command goes on: until the catalog is filled, the home counts as empty. A catalog of SQLite can be
-restored into PostgreSQL and the other way round, embeddings from a folder into a bucket and back.
+If the command is killed, running it again continues the restore: until the catalog is filled, the home counts as empty. An
+SQLite catalog can be restored into PostgreSQL and the other way round, and embeddings from a folder into a bucket and back.
 """
 
 from __future__ import annotations
@@ -24,9 +24,8 @@ from lodestone.indexing.resources import StoredHome
 if TYPE_CHECKING:
     from sqlalchemy import Table
 
-_NOT_RESTORED: Final = frozenset(
-    {"loads", "deletions", "aliases", "tag_outbox"}
-)  # what they say of collections is true no more
+# These tables describe collections that do not exist any more.
+_NOT_RESTORED: Final = frozenset({"loads", "deletions", "aliases", "tag_outbox"})
 _AT_ONCE: Final = 256
 _THREADS: Final = 8
 _Pages = Iterator[tuple["Table", Sequence[Mapping[str, Any]]]]
@@ -34,7 +33,7 @@ _Pages = Iterator[tuple["Table", Sequence[Mapping[str, Any]]]]
 
 @dataclass(frozen=True, slots=True)
 class RestoreReport:
-    """What was restored. `lacking` parts are embedded again by the next index run."""
+    """Result of a restore; the next index run embeds the `lacking` parts again."""
 
     manifest: Manifest
     images: int
@@ -46,20 +45,21 @@ class RestoreReport:
 def restore_backup(
     resources: StoredHome, area: FileArea, *, name: str | None = None, new_id: bool = False, progress: Progress = silent
 ) -> RestoreReport:
-    """Fill an empty home from a snapshot. The collections are made by the next sync.
+    """Fill an empty home from a snapshot. The next sync builds the collections.
 
     Args:
-        resources: The home to fill, with its settings: they say which database and which areas.
+        resources: The home to fill; its settings name the database and the areas.
         area: The backup.
-        name: A snapshot; None for the last.
-        new_id: The home is a copy beside the living one, and must not share its collections on a Qdrant server.
-        progress: Told of copied files.
+        name: Name of the snapshot; None for the last one.
+        new_id: Give the home an id of its own, because it is a copy of a home that is still used and must not share its
+            collections on a Qdrant server.
+        progress: Called as files are copied.
 
     Raises:
-        NotFoundError: there is no such snapshot.
-        ConfigurationError: the home or its catalog is not empty, or another version of Lodestone made the backup.
-        EmbeddingsDamagedError: a file of the catalog, or an artifact, is damaged in the backup. Nothing was restored.
-        OutOfSpaceError: no space for the home.
+        NotFoundError: There is no such snapshot.
+        ConfigurationError: The home or its catalog is not empty, or another version of Lodestone made the backup.
+        EmbeddingsDamagedError: A file of the catalog, or an artifact, is damaged in the backup. Nothing was restored.
+        OutOfSpaceError: The home's disk is full.
     """
     manifest = snapshot(area, name)
     if manifest.revision not in READABLE:
@@ -67,40 +67,43 @@ def restore_backup(
             f"the snapshot {manifest.name!r} has catalog schema {manifest.revision!r}, none of {', '.join(READABLE)}",
             hint=f"restore it with Lodestone {manifest.lodestone}, then upgrade",
         )
-    catalog = resources.catalog  # makes the home
+    catalog = resources.catalog  # creates the home
     if any(catalog.count_rows().values()):
         raise ConfigurationError(
             f"the home {str(resources.home.path)!r} is not empty",
             hint="restore into a new home (LODESTONE_HOME) and an empty database; remove the old ones first if they are lost",
         )
     for _ in read_tables(area, manifest.tables):
-        pass  # all there and whole, before anything is written
+        pass  # every table is read and checked before anything is written
     _restore_others(resources, area, manifest)
     lacking = _restore_embeddings(resources, area, manifest, progress)
     if manifest.thumbnails:
         _restore_thumbnails(resources, area)
     _take_id(resources, resources.home.new_id() if new_id else manifest.home_id)
-    done = catalog.import_rows(_changed(read_tables(area, manifest.tables), lacking))
+    imported = catalog.import_rows(_adapted_rows(read_tables(area, manifest.tables), lacking))
     catalog.reset_tag_outbox()
     return RestoreReport(
         manifest=manifest,
         images=manifest.images,
-        embedding_files=done.get("receipts", 0),
+        embedding_files=imported.get("receipts", 0),
         lacking=len(lacking),
         home_id=resources.home.id,
     )
 
 
 def _take_id(resources: StoredHome, home_id: str) -> None:
-    """Killed in between, the folder has no id, and takes the catalog's when it is opened next."""
+    """Give the restored home its id.
+
+    If the process is killed in between, the folder has no id, and takes the catalog's when it is opened next.
+    """
     resources.home.adopt(None)
     if resources.catalog.path is None:
         resources.catalog.set_home_id(home_id)
     resources.home.adopt(home_id)
 
 
-def _changed(pages: _Pages, lacking: set[tuple[str, str]]) -> _Pages:
-    """The rows as they are true in the restored home."""
+def _adapted_rows(pages: _Pages, lacking: set[tuple[str, str]]) -> _Pages:
+    """Yield the rows with the changes that the restored home needs."""
     for table, rows in pages:
         if table.name in _NOT_RESTORED:
             continue
@@ -108,8 +111,8 @@ def _changed(pages: _Pages, lacking: set[tuple[str, str]]) -> _Pages:
             kept = [row for row in rows if (row["slice_id"], row["part"]) not in lacking]
             yield table, kept
         elif table.name == "runs":
-            over = {"state": RunState.INTERRUPTED.value, "error": "restored from a backup while it ran"}
-            yield table, [{**row, **over} if row["state"] == RunState.RUNNING.value else row for row in rows]
+            interrupted = {"state": RunState.INTERRUPTED.value, "error": "restored from a backup while it ran"}
+            yield table, [{**row, **interrupted} if row["state"] == RunState.RUNNING.value else row for row in rows]
         else:
             yield table, rows
 
@@ -129,7 +132,7 @@ def _require_inside(path: str) -> None:
 
 
 def _restore_embeddings(resources: StoredHome, area: FileArea, manifest: Manifest, progress: Progress) -> set[tuple[str, str]]:
-    """Copy what is not there; returns (slice id, part) of what cannot be had."""
+    """Copy the embeddings files that the home lacks, and return (slice id, part) of those that are damaged in the backup."""
     lacking: set[tuple[str, str]] = set()
     target, done, expected = resources.embeddings, 0, total(manifest.tables, "receipts")
 
@@ -146,11 +149,11 @@ def _restore_embeddings(resources: StoredHome, area: FileArea, manifest: Manifes
 
     rows = (row for _, page in read_tables(area, manifest.tables, only=("receipts",)) for row in page)
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="restore") as pool:
-        while some := list(islice(rows, _AT_ONCE)):
-            for row, there in zip(some, pool.map(copy, some), strict=True):
-                if not there:
+        while batch := list(islice(rows, _AT_ONCE)):
+            for row, is_restored in zip(batch, pool.map(copy, batch), strict=True):
+                if not is_restored:
                     lacking.add((row["slice_id"], row["part"]))
-            done += len(some)
+            done += len(batch)
             progress(ProgressEvent(RunStage.COPY, done=done, total=expected, failures=len(lacking), detail="embeddings"))
     return lacking
 

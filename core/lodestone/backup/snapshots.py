@@ -1,11 +1,11 @@
-"""How is a backup laid out?
+"""Layout of a backup, manifests of its snapshots, and checked reading of its files.
 
     snapshots/<name>/manifest.json            written last: a snapshot without one does not exist
     snapshots/<name>/catalog/<table>-00000.parquet
     files/<ab>/<checksum>                     embeddings and artifacts of all snapshots, by BLAKE3 of their content
-    thumbnails/<ab>/<hash>.jpg                where they were asked for
+    thumbnails/<ab>/<hash>.jpg                only if they were asked for
 
-A backup is a folder or a bucket. A file that an earlier snapshot brought is not copied again.
+A backup is a folder or a bucket. A file that an earlier snapshot copied is not copied again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TIME: Final = "%Y%m%dT%H%M%S.%f"
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """Some rows of one table, as Parquet."""
+    """Parquet file that holds some rows of one table."""
 
     table: str
     path: str
@@ -45,7 +45,7 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class OtherFile:
-    """A file of the home's: an artifact, or its settings. `path` is relative to the home."""
+    """File of the home (an artifact or its settings); `path` is relative to the home."""
 
     path: str
     size: int
@@ -54,7 +54,7 @@ class OtherFile:
 
 @dataclass(frozen=True, slots=True)
 class LackingPart:
-    """An embeddings file that could not be backed up: a restored home embeds the slice again."""
+    """Embeddings file that could not be backed up; a restored home embeds the slice again."""
 
     slice_id: str
     part: str
@@ -63,14 +63,14 @@ class LackingPart:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What one snapshot holds."""
+    """Manifest that describes the contents of one snapshot."""
 
     name: str
     created_at: datetime
     lodestone: str
     home_id: str
     profile: str
-    revision: str  # of the catalog's schema
+    revision: str  # revision of the catalog's schema
     tables: tuple[TableFile, ...]
     others: tuple[OtherFile, ...] = ()
     lacking: tuple[LackingPart, ...] = ()
@@ -81,31 +81,31 @@ class Manifest:
     format: int = field(default=FORMAT)
 
     def to_json(self) -> bytes:
-        """As the manifest's file."""
+        """Return the content of the manifest's file, as UTF-8 JSON."""
         return json.dumps(asdict(self), default=lambda value: value.isoformat(), ensure_ascii=False, indent=1).encode()
 
     @classmethod
     def from_json(cls, content: bytes, *, where: str) -> Self:
-        """Read a manifest's file.
+        """Parse the content of a manifest's file.
 
         Raises:
-            HomeVersionError: a newer Lodestone wrote it.
-            ConfigurationError: it is damaged.
+            HomeVersionError: A newer Lodestone wrote it.
+            ConfigurationError: It is damaged.
         """
         try:
-            written: dict[str, Any] = json.loads(content)
-            found = int(written["format"])
-            if found > FORMAT:
+            content_json: dict[str, Any] = json.loads(content)
+            written_format = int(content_json["format"])
+            if written_format > FORMAT:
                 raise HomeVersionError(
-                    f"the backup {where!r} has format {found}; this Lodestone reads {FORMAT}", hint="upgrade Lodestone"
+                    f"the backup {where!r} has format {written_format}; this Lodestone reads {FORMAT}", hint="upgrade Lodestone"
                 )
             return cls(
                 **{
-                    **written,
-                    "created_at": datetime.fromisoformat(written["created_at"]),
-                    "tables": tuple(TableFile(**entry) for entry in written["tables"]),
-                    "others": tuple(OtherFile(**entry) for entry in written["others"]),
-                    "lacking": tuple(LackingPart(**entry) for entry in written["lacking"]),
+                    **content_json,
+                    "created_at": datetime.fromisoformat(content_json["created_at"]),
+                    "tables": tuple(TableFile(**entry) for entry in content_json["tables"]),
+                    "others": tuple(OtherFile(**entry) for entry in content_json["others"]),
+                    "lacking": tuple(LackingPart(**entry) for entry in content_json["lacking"]),
                 }
             )
         except (ValueError, KeyError, TypeError) as error:
@@ -116,7 +116,7 @@ class Manifest:
 
 
 def new_name(area: FileArea) -> str:
-    """Name of a snapshot of now. Names sort by time, also where the clock went back."""
+    """Return a name for a snapshot taken now; names sort by time, even if the clock was set back."""
     moment = datetime.now(UTC)
     names = area.names(SNAPSHOTS)[0]
     with suppress(IndexError, ValueError):
@@ -126,15 +126,15 @@ def new_name(area: FileArea) -> str:
 
 
 def folder_of(name: str) -> str:
-    """The snapshot's folder."""
+    """Return the folder of the snapshot called `name`."""
     return f"{SNAPSHOTS}/{name}"
 
 
 def pooled(checksum: str) -> str:
-    """Where a file of this content lies.
+    """Return the path in the backup of the file with this checksum.
 
     Raises:
-        ValueError: that is no checksum.
+        ValueError: `checksum` is not a checksum.
     """
     if len(checksum) < 16 or not set("0123456789abcdef").issuperset(checksum):
         raise ValueError(f"not a checksum: {checksum!r}")
@@ -142,22 +142,22 @@ def pooled(checksum: str) -> str:
 
 
 def snapshots(area: FileArea) -> list[Manifest]:
-    """All finished snapshots, oldest first."""
+    """Return the manifests of all finished snapshots, oldest first."""
     names, _ = area.names(SNAPSHOTS)
-    return [found for name in names if (found := _manifest(area, name)) is not None]
+    return [manifest for name in names if (manifest := _manifest(area, name)) is not None]
 
 
 def snapshot(area: FileArea, name: str | None = None) -> Manifest:
-    """The snapshot of that name, or the last one.
+    """Return the manifest of the snapshot of that name, or of the last finished one.
 
     Raises:
-        NotFoundError: there is none.
+        NotFoundError: There is no such snapshot.
     """
     names = [name] if name else list(reversed(area.names(SNAPSHOTS)[0]))
-    for each in names:
-        found = _manifest(area, each)
-        if found is not None:
-            return found
+    for candidate in names:
+        manifest = _manifest(area, candidate)
+        if manifest is not None:
+            return manifest
     what = f"snapshot {name!r}" if name else "snapshot"
     raise NotFoundError(
         f"there is no finished {what} in {area.location!r}",
@@ -166,10 +166,10 @@ def snapshot(area: FileArea, name: str | None = None) -> Manifest:
 
 
 def read_checked(area: FileArea, path: str, *, size: int, checksum: str) -> pa.Buffer:
-    """A file's content, which must be what it was.
+    """Read a file and check it against its recorded size and checksum.
 
     Raises:
-        EmbeddingsDamagedError: it is missing, or another.
+        EmbeddingsDamagedError: The file is missing, or its content has changed.
     """
     try:
         content = area.read(path)
@@ -185,7 +185,7 @@ def read_checked(area: FileArea, path: str, *, size: int, checksum: str) -> pa.B
 
 
 def total(files: Sequence[TableFile], table: str) -> int:
-    """Rows of one table."""
+    """Return the number of rows of one table, over all its files."""
     return sum(file.rows for file in files if file.table == table)
 
 

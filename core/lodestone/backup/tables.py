@@ -1,4 +1,4 @@
-"""How do the catalog's rows become Parquet files that any database's catalog can be filled from?"""
+"""Conversion of the catalog's rows to Parquet files, from which a catalog in any database can be filled."""
 
 from __future__ import annotations
 
@@ -22,27 +22,32 @@ _BYTES_A_FILE: Final = 64 << 20
 
 
 def write_tables(export: Export, area: FileArea, folder: str) -> Iterator[TableFile]:
-    """Write all tables below `folder`, holding some thousand rows at a time; an empty table has no file."""
+    """Write all tables below `folder`, holding some thousand rows in memory at a time; an empty table has no file."""
     for table in TABLES:
-        waiting: list[pa.Table] = []
+        chunks: list[pa.Table] = []
         number = 0
         for rows in export.rows(table):
-            waiting.append(_to_arrow(table, rows))
-            if sum(len(one) for one in waiting) >= _ROWS_A_FILE or sum(one.nbytes for one in waiting) >= _BYTES_A_FILE:
-                yield _write(area, f"{folder}/{table.name}-{number:05}.parquet", table, waiting)
-                waiting, number = [], number + 1
-        if waiting:
-            yield _write(area, f"{folder}/{table.name}-{number:05}.parquet", table, waiting)
+            chunks.append(_to_arrow(table, rows))
+            if sum(len(chunk) for chunk in chunks) >= _ROWS_A_FILE or sum(chunk.nbytes for chunk in chunks) >= _BYTES_A_FILE:
+                yield _write(area, f"{folder}/{table.name}-{number:05}.parquet", table, chunks)
+                chunks, number = [], number + 1
+        if chunks:
+            yield _write(area, f"{folder}/{table.name}-{number:05}.parquet", table, chunks)
 
 
 def read_tables(
     area: FileArea, files: Sequence[TableFile], *, only: Sequence[str] = ()
 ) -> Iterator[tuple[Table, list[dict[str, Any]]]]:
-    """The rows of the files (of some tables only), as the catalog takes them, a table after those that it refers to.
+    """Yield the rows of the files as the catalog takes them, each table after those that it refers to.
+
+    Args:
+        area: The backup.
+        files: Files of the snapshot.
+        only: Names of the tables to read; empty for all.
 
     Raises:
-        EmbeddingsDamagedError: a file is missing or damaged.
-        ConfigurationError: a table or column is unknown here.
+        EmbeddingsDamagedError: A file is missing or damaged.
+        ConfigurationError: A table or column is unknown to this version.
     """
     by_name = {table.name: table for table in TABLES}
     unknown = {file.table for file in files} - by_name.keys()
@@ -56,8 +61,8 @@ def read_tables(
             yield table, _from_arrow(table, pq.read_table(pa.BufferReader(content), use_threads=False))
 
 
-def _write(area: FileArea, path: str, table: Table, waiting: Sequence[pa.Table]) -> TableFile:
-    joined = pa.concat_tables(waiting)
+def _write(area: FileArea, path: str, table: Table, chunks: Sequence[pa.Table]) -> TableFile:
+    joined = pa.concat_tables(chunks)
     sink = pa.BufferOutputStream()
     pq.write_table(joined, sink, compression="zstd", write_page_checksum=True)
     content = sink.getvalue()
@@ -75,15 +80,15 @@ def _to_arrow(table: Table, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     return pa.table(columns)
 
 
-def _from_arrow(table: Table, found: pa.Table) -> list[dict[str, Any]]:
-    unknown = set(found.column_names) - {column.name for column in table.columns}
+def _from_arrow(table: Table, arrow_table: pa.Table) -> list[dict[str, Any]]:
+    unknown = set(arrow_table.column_names) - {column.name for column in table.columns}
     if unknown:
         raise ConfigurationError(
             f"the backup's table {table.name!r} has unknown columns: {sorted(unknown)}", hint="upgrade Lodestone"
         )
-    rows: list[dict[str, Any]] = found.to_pylist()
+    rows: list[dict[str, Any]] = arrow_table.to_pylist()
     for name in (
-        column.name for column in table.columns if isinstance(column.type, JSON) and column.name in found.column_names
+        column.name for column in table.columns if isinstance(column.type, JSON) and column.name in arrow_table.column_names
     ):
         for row in rows:
             row[name] = json.loads(row[name])

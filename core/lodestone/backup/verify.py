@@ -1,4 +1,4 @@
-"""Is a backup whole? Every file of a snapshot is read and compared with its checksum; nothing is taken on trust."""
+"""Verification of a snapshot, which compares every file with its checksum, and removal of old snapshots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class BackupVerification:
-    """What was found: `problems` names the first hundred of `damaged` files."""
+    """Result of a verification; `problems` describes the first hundred of the `damaged` files."""
 
     manifest: Manifest
     files: int
@@ -40,48 +40,51 @@ def verify_backup(
 
     Args:
         area: The backup.
-        name: A snapshot; None for the last.
-        quick: Compare sizes alone for embeddings.
-        progress: Told of checked files.
+        name: Name of the snapshot; None for the last one.
+        quick: Compare only the sizes of embeddings, not their checksums.
+        progress: Called as files are checked.
 
     Raises:
-        NotFoundError: there is no such snapshot.
-        SourceError: the bucket cannot be read.
+        NotFoundError: There is no such snapshot.
+        SourceError: The bucket cannot be read.
     """
     manifest = snapshot(area, name)
     problems: list[str] = []
     files, size = 0, 0
-    good = []
+    intact = []
     for file in manifest.tables:
         try:
             rows = sum(len(page) for _, page in read_tables(area, [file]))
             if rows != file.rows:
                 problems.append(f"{file.path} has {rows} rows instead of {file.rows}")
             else:
-                good.append(file)
+                intact.append(file)
         except EmbeddingsDamagedError as error:
             problems.append(error.message)
         files, size = files + 1, size + file.size
     expected = total(manifest.tables, "receipts") + len(manifest.others)
     done = 0
-    for some in _batches(_named(area, manifest, good)):
+    for batch in _batches(_named(area, manifest, intact)):
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="verify") as pool:
-            problems += [found for found in pool.map(lambda one: _problem(area, *one, quick=quick), some) if found]
-        done, size = done + len(some), size + sum(length for _, length in some)
+            problems += [problem for problem in pool.map(lambda entry: _problem(area, *entry, quick=quick), batch) if problem]
+        done, size = done + len(batch), size + sum(length for _, length in batch)
         progress(ProgressEvent(RunStage.VERIFY, done=done, total=expected, failures=len(problems)))
     return BackupVerification(manifest, files + done, size, len(problems), tuple(problems[:_SHOWN]))
 
 
 def prune_backup(area: FileArea, *, keep: int) -> tuple[int, int]:
-    """Delete all snapshots but the last `keep`, and files that no snapshot needs: (snapshots, files) deleted.
+    """Delete all snapshots but the last `keep`, and every file that no snapshot needs.
 
-    Unfinished snapshots and files go as well. Not while a backup is being made.
+    Unfinished snapshots and files are deleted as well. The function must not run while a backup is being made.
+
+    Returns:
+        The numbers of deleted snapshots and of deleted files.
     """
     finished = snapshots(area)
     kept = finished[-keep:] if keep > 0 else []
     names = {manifest.name for manifest in kept}
-    gone = [name for name in area.names(SNAPSHOTS)[0] if name not in names]
-    for name in gone:
+    removed = [name for name in area.names(SNAPSHOTS)[0] if name not in names]
+    for name in removed:
         area.delete_folder(f"{SNAPSHOTS}/{name}")
     needed = {checksum for manifest in kept for checksum, _ in _named(area, manifest, manifest.tables)}
     unneeded = [stored.path for stored in area.files(FILES) if stored.path.rpartition("/")[2] not in needed]
@@ -89,11 +92,11 @@ def prune_backup(area: FileArea, *, keep: int) -> tuple[int, int]:
         area.delete(path)
     for folder in (FILES, THUMBNAILS):
         area.sweep(folder)
-    return len(gone), len(unneeded)
+    return len(removed), len(unneeded)
 
 
 def _named(area: FileArea, manifest: Manifest, tables: Any) -> Iterator[tuple[str, int]]:  # noqa: ANN401
-    """(checksum, size) of every file in the pool that a snapshot needs."""
+    """Yield (checksum, size) of every file in the pool that a snapshot needs."""
     lacking = {(part.slice_id, part.part) for part in manifest.lacking}
     for _, page in read_tables(area, tables, only=("receipts",)):
         rows: list[Mapping[str, Any]] = list(page)
@@ -104,8 +107,8 @@ def _named(area: FileArea, manifest: Manifest, tables: Any) -> Iterator[tuple[st
 def _problem(area: FileArea, checksum: str, size: int, *, quick: bool) -> str | None:
     path = pooled(checksum)
     if quick:
-        found = area.size(path)
-        return None if found == size else f"{path} has {found or 0} bytes instead of {size}"
+        actual = area.size(path)
+        return None if actual == size else f"{path} has {actual or 0} bytes instead of {size}"
     try:
         read_checked(area, path, size=size, checksum=checksum)
     except EmbeddingsDamagedError as error:
@@ -114,5 +117,5 @@ def _problem(area: FileArea, checksum: str, size: int, *, quick: bool) -> str | 
 
 
 def _batches(items: Iterator[tuple[str, int]]) -> Iterator[list[tuple[str, int]]]:
-    while some := list(islice(items, _AT_ONCE)):
-        yield some
+    while batch := list(islice(items, _AT_ONCE)):
+        yield batch

@@ -1,1 +1,1 @@
-"""What Lodestone knows about pictures, runs and collections, in SQL."""
+"""Catalog: the SQL database of all facts about pictures, runs and collections, except the vectors."""

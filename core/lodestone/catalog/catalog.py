@@ -1,4 +1,4 @@
-"""What is the catalog? One object over the SQL database that holds all facts but the vectors.
+"""Catalog object over the SQL database that holds all facts but the vectors.
 
 Driver and service may have it open at once. Every method blocks, is thread-safe, and is one short transaction (long reads are
 iterators over pages, which hold no transaction between them). Methods take and return the records of records.py and of
@@ -70,7 +70,7 @@ class Catalog(
     HomeRows,
     ExportRows,
 ):
-    """See the module's docstring. Make one with `Catalog.open`."""
+    """Catalog of a home, made with `Catalog.open`; the module's docstring describes its contract."""
 
     mint_image_id = staticmethod(mint_image_id)
 
@@ -79,16 +79,16 @@ class Catalog(
 
     @classmethod
     def open(cls, location: str | Path) -> Self:
-        """Open a catalog, making or migrating its tables first where needed.
+        """Open a catalog, and create or migrate its tables first if necessary.
 
         Args:
             location: A URL (`sqlite:////absolute/path`, `postgresql+psycopg://…`), or the path of an SQLite file.
 
         Raises:
-            HomeVersionError: a newer Lodestone wrote it; nothing was changed.
-            ConfigurationError: the location cannot be used.
-            CatalogError: it is not a database, or it is damaged.
-            OutOfSpaceError: the disk is full.
+            HomeVersionError: A newer Lodestone wrote it; nothing was changed.
+            ConfigurationError: The location cannot be used.
+            CatalogError: It is not a database, or it is damaged.
+            OutOfSpaceError: The disk is full.
         """
         engine = make_engine(location)
         try:
@@ -100,12 +100,12 @@ class Catalog(
 
     @property
     def url(self) -> str:
-        """Where it is, without the password."""
+        """Return the database's URL without the password."""
         return self._engine.url.render_as_string(hide_password=True)
 
     @property
     def path(self) -> Path | None:
-        """The SQLite file; None for a server."""
+        """Return the path of the SQLite file; None for a server."""
         database = self._engine.url.database
         return Path(database) if self._engine.dialect.name == "sqlite" and database else None
 

@@ -1,4 +1,4 @@
-"""Which home is a catalog of? On a server, folders on several machines share one, and with it the home's id."""
+"""The home's id in the catalog; on a server, folders on several machines share one catalog and thereby one id."""
 
 from __future__ import annotations
 
@@ -12,35 +12,39 @@ _ID = "home_id"
 
 
 class HomeRows(CatalogBase):
-    """The home's id. In an SQLite file there is none: such a catalog lies in its home, whose `home.json` has the id."""
+    """Part of the catalog that keeps the home's id.
+
+    An SQLite file has none: such a catalog lies in its home, whose `home.json` has the id.
+    """
 
     def home_id(self, *, otherwise: str, only_if_new: bool = False) -> str | None:
-        """The home's id; the first time, `otherwise` becomes it.
+        """Return the home's id, and store `otherwise` as the id if there is none yet.
 
         Args:
-            otherwise: An id.
-            only_if_new: The id is made up: a catalog with a corpus, which has been another home's, does not take it.
+            otherwise: Id to store.
+            only_if_new: True if `otherwise` was just generated: a catalog that already has a corpus, and so belonged to another
+                home, does not store it.
 
         Returns:
-            The id; None when the catalog has none and does not take this one.
+            The id; None if the catalog has none and does not store this one.
         """
         table = tables.home_facts
         query = select(table.c.value).where(table.c.name == _ID)
         with self._reading() as connection:
-            found: str | None = connection.execute(query).scalar_one_or_none()
-        if found is not None:
-            return found
+            stored: str | None = connection.execute(query).scalar_one_or_none()
+        if stored is not None:
+            return stored
 
         def change(connection: Connection) -> str | None:
-            used = select(tables.corpora.c.corpus_id).limit(1)
-            if only_if_new and connection.execute(used).first() is not None:
-                there: str | None = connection.execute(query).scalar_one_or_none()  # as of the same moment
-                return there
+            any_corpus = select(tables.corpora.c.corpus_id).limit(1)
+            if only_if_new and connection.execute(any_corpus).first() is not None:
+                current: str | None = connection.execute(query).scalar_one_or_none()  # in the same transaction
+                return current
             insert_ignoring(connection, table, [{"name": _ID, "value": otherwise}])
             return str(connection.execute(query).scalar_one())
 
         return self._write(change)
 
     def set_home_id(self, home_id: str) -> None:
-        """The catalog takes the place of a lost home's."""
+        """Set the home's id, for a catalog that replaces a lost home's."""
         self._write(lambda connection: upsert(connection, tables.home_facts, [{"name": _ID, "value": home_id}]))

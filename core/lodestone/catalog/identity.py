@@ -1,4 +1,4 @@
-"""Which id does a picture, a corpus or a caption get? Pure functions: the same facts give the same id in every process."""
+"""Ids of pictures, captions and tags, as pure functions: the same facts give the same id in every process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from uuid import UUID, uuid5
 
 
 def mint_image_id(corpus_id: str, root_name: str, uri: str, *, attempt: int = 0) -> str:
-    """Id of a picture at its first sight: uuid5 of the corpus and `root_name/uri`.
+    """Return the id of a picture when it is first seen: uuid5 of the corpus and `root_name/uri`.
 
     Args:
         corpus_id: UUID of the corpus.
@@ -20,10 +20,10 @@ def mint_image_id(corpus_id: str, root_name: str, uri: str, *, attempt: int = 0)
 
 
 def caption_id(image_id: str, source: str, text: str) -> str:
-    """Id of a caption, the point id in the `captions` collection: uuid5 of its picture and `source/text`."""
+    """Return the id of a caption, its point id in the `captions` collection: uuid5 of its picture and `source/text`."""
     return str(uuid5(UUID(image_id), f"{source}/{text}"))
 
 
 def tag_id(image_id: str, source: str, text: str) -> str:
-    """Id of a tag: uuid5 of its picture and `tag/source/text`."""
+    """Return the id of a tag: uuid5 of its picture and `tag/source/text`."""
     return str(uuid5(UUID(image_id), f"tag/{source}/{text}"))

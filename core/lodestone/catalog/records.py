@@ -1,4 +1,4 @@
-"""Which facts does the catalog hand out? Plain frozen records, free of SQLAlchemy."""
+"""Records that the catalog returns: plain frozen dataclasses, free of SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 
 class ImageState(StrEnum):
-    """Life of a picture: known and not embedded, embedded, not usable, tombstone."""
+    """State of a picture: known and not embedded, embedded, not usable, gone."""
 
     PENDING = "pending"
     ACTIVE = "active"
@@ -18,7 +18,7 @@ class ImageState(StrEnum):
 
 
 class RunState(StrEnum):
-    """Life of a run."""
+    """State of a run, which is either running or ended in one of four ways."""
 
     RUNNING = "running"
     DONE = "done"
@@ -29,7 +29,7 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Pictures indexed under one name."""
+    """Corpus: pictures that are indexed under one name."""
 
     corpus_id: str
     name: str
@@ -38,7 +38,7 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """One indexed source: a folder, or where `kind` says so a bucket's prefix, a table or an archive.
+    """Root of a corpus: an indexed folder or, depending on `kind`, a bucket's prefix, a table or an archive.
 
     `path` is absolute on the machine that indexes, or a URL. Pictures of a root that is not enabled are kept and not found.
     """
@@ -50,12 +50,15 @@ class Root:
     kind: str = "folder"  # folder, object, table, tar
     enabled: bool = True
     watched: bool = False
-    scanned_at: datetime | None = None  # when the last run that looked at all of it began
+    scanned_at: datetime | None = None  # start of the last run that scanned all of it
 
 
 @dataclass(frozen=True, slots=True)
 class ImageRecord:
-    """One picture. `uri` is its path inside the root (sources/uris.py), `hash` BLAKE3 hex, `slice_id` its present slice."""
+    """Record of one picture, in the order of the columns of the table `images`.
+
+    `uri` is its path inside the root (sources/uris.py), `hash` is BLAKE3 hex, and `slice_id` is its current slice.
+    """
 
     image_id: str
     corpus_id: str
@@ -77,7 +80,7 @@ class ImageRecord:
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """An archive or table of a root whose pictures were all listed while its content was `token`."""
+    """Archive or table of a root whose pictures were all listed while its content was `token`."""
 
     root_id: str
     uri: str
@@ -87,7 +90,7 @@ class Container:
 
 @dataclass(frozen=True, slots=True)
 class CaptionRecord:
-    """One caption of a picture; `source` is sidecar, xmp, iptc or table."""
+    """Record of one caption of a picture; `source` is sidecar, xmp, iptc or table."""
 
     image_id: str
     source: str
@@ -96,7 +99,7 @@ class CaptionRecord:
 
 @dataclass(frozen=True, slots=True)
 class SliceRecord:
-    """A fixed set of at most 256 pictures; `fingerprint` is over its (image id, hash) rows. Never changed, only added."""
+    """Fixed set of at most 256 pictures, never changed; `fingerprint` is computed from its (image id, hash) rows."""
 
     slice_id: str
     corpus_id: str
@@ -107,7 +110,7 @@ class SliceRecord:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """Proof that one part of a slice is on disk: `part` is `meta`, `captions` or a backbone's `name@version`."""
+    """Proof that one part of a slice is on disk; `part` is `meta`, `captions` or a backbone's `name@version`."""
 
     slice_id: str
     part: str
@@ -120,7 +123,7 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A file that could not be used in a run; the run went on without it."""
+    """Record of a file that could not be used in a run; the run continued without it."""
 
     run_id: str
     root_id: str
@@ -132,7 +135,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One index or training run."""
+    """Record of one index or training run."""
 
     run_id: str
     kind: str
@@ -143,14 +146,14 @@ class Run:
     finished_at: datetime | None
     counts: dict[str, Any]
     error: str = ""
-    request: dict[str, Any] = field(default_factory=dict)  # what was asked for, so that it can be asked again
+    request: dict[str, Any] = field(default_factory=dict)  # the request, so that it can be repeated
     worker: str = ""  # host:pid of the driver
     heartbeat_at: datetime | None = None
     cancel_requested: bool = False
 
 
 class AttemptState(StrEnum):
-    """What came of one try at a slice: under way, all receipts recorded, an error came back, the worker died."""
+    """State of an attempt at a slice: running, all receipts recorded, an error was returned, the worker crashed."""
 
     RUNNING = "running"
     DONE = "done"
@@ -160,7 +163,7 @@ class AttemptState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SliceAttempt:
-    """One try at a slice; `attempt` counts from 1 over all runs."""
+    """Record of one attempt at a slice; `attempt` counts from 1 over all runs."""
 
     slice_id: str
     attempt: int
@@ -176,7 +179,7 @@ class SliceAttempt:
 
 @dataclass(frozen=True, slots=True)
 class DuplicateRecord:
-    """A picture that has copies. `kind` is exact or near; `distance` is to the group's representative, 0 for itself."""
+    """Record of a picture that has copies; `kind` is exact or near, `distance` is to the representative (0 for itself)."""
 
     image_id: str
     kind: str
@@ -186,7 +189,7 @@ class DuplicateRecord:
 
 
 class SwapState(StrEnum):
-    """Life of a model swap: filling the new collection, comparing both, in force, for good, undone, given up."""
+    """State of a model swap: filling the new collection, comparing both, active, final, undone, cancelled, failed."""
 
     BACKFILL = "backfill"
     SHADOW = "shadow"
@@ -199,7 +202,7 @@ class SwapState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SwapRecord:
-    """One model swap of one space; `target` says to what, as the command named it."""
+    """Record of one model swap of one space; `target` is the new model as the command named it."""
 
     swap_id: str
     space: str
@@ -216,7 +219,7 @@ class SwapRecord:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """Something learnt here, e.g. a bridge: a folder under the home's artifacts. At most one a kind is active."""
+    """Learnt artifact, e.g. a bridge: a folder under the home's artifacts. At most one of a kind is active."""
 
     kind: str
     version: str
@@ -228,7 +231,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class TagRecord:
-    """One tag of one picture; `source` is implicit (a query found it) or user. The catalog mints id and corpus."""
+    """Record of one tag of a picture; `source` is implicit (a query found it) or user. The catalog sets id and corpus."""
 
     tag_id: str
     image_id: str
@@ -241,13 +244,13 @@ class TagRecord:
 
     @classmethod
     def new(cls, image_id: str, text: str, source: str, *, score: float | None = None, query_id: str | None = None) -> Self:
-        """A tag to be added; `Catalog.add_tags` returns it with its id and its picture's corpus."""
+        """Create a tag to be added; `Catalog.add_tags` returns it with its id and its picture's corpus."""
         return cls("", image_id, "", text, source, score, query_id, datetime.now(UTC))
 
 
 @dataclass(frozen=True, slots=True)
 class TagChange:
-    """A picture whose tags changed; `seq` says which change, so that a later one is not taken for delivered."""
+    """Change of a picture's tags; `seq` identifies the change, so that a later one does not count as delivered."""
 
     seq: int
     image_id: str
@@ -255,7 +258,7 @@ class TagChange:
 
 @dataclass(frozen=True, slots=True)
 class EngineState:
-    """What was set for one guide engine in use; None leaves it to the settings."""
+    """State that was set for one guide engine at run time; None follows the settings."""
 
     enabled: bool | None = None
     priority: int | None = None
@@ -263,7 +266,7 @@ class EngineState:
 
 @dataclass(frozen=True, slots=True)
 class WriteKey:
-    """By which a write is known again: who asks (`owner`), the client's `key` (up to 255 characters), and what is asked for."""
+    """Key by which a repeated write is recognised: its `owner`, the client's `key` (up to 255 characters), and the request."""
 
     owner: str
     key: str
@@ -272,15 +275,15 @@ class WriteKey:
 
 @dataclass(frozen=True, slots=True)
 class WriteRecord:
-    """A write that was asked for with a key.
+    """Record of a write that was requested with a key.
 
     Attributes:
-        owner: Who asked; keys of different owners never meet.
-        key: As the client chose it.
-        fingerprint: Of the request.
-        status: Of the answer; None while there is none.
-        body: Of the answer.
-        created_at: When it was first asked for.
+        owner: Owner of the key; equal keys of different owners are independent.
+        key: Key as the client chose it.
+        fingerprint: Hex digest of the request.
+        status: HTTP status of the answer; None while there is none.
+        body: Body of the answer.
+        created_at: Time of the first request.
     """
 
     owner: str

@@ -1,4 +1,4 @@
-"""Which facts does the catalog hand out of what was asked and learnt? Queries, feedback, trust: plain frozen records."""
+"""Records of queries, feedback and trust that the catalog returns: plain frozen dataclasses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class QueryRecord:
-    """One answered query. `summary` is JSON for lists; `trace` is `Trace.to_bytes`, empty in lists; `owner` asked it."""
+    """Record of one answered query; `summary` is JSON for lists, `trace` is `Trace.to_bytes` (empty in lists)."""
 
     query_id: str
     created_at: datetime
@@ -26,7 +26,10 @@ class QueryRecord:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackRecord:
-    """Which pictures of an answer were right (image ids, ascending). `active`: trust counts it (not undone, not reset)."""
+    """Record of which pictures of an answer were relevant (image ids, ascending).
+
+    `active` is True if trust counts it, so that it is neither undone nor reset.
+    """
 
     query_id: str
     relevant: tuple[str, ...]
@@ -38,18 +41,18 @@ class FeedbackRecord:
 
     @classmethod
     def of(cls, query_id: str, relevant: Iterable[str], irrelevant: Iterable[str], eta: float) -> Self:
-        """Feedback of now in its one form: ids without repeats, ascending."""
+        """Create feedback given now in canonical form: ids without repeats, ascending."""
         return cls(query_id, tuple(sorted(set(relevant))), tuple(sorted(set(irrelevant))), eta, datetime.now(UTC))
 
     @property
     def digest(self) -> str:
-        """The same for the same judgement, whatever its rate and time: SHA-256 hex."""
+        """Return a digest that is the same for the same judgement, whatever its rate and time: SHA-256 hex."""
         return hashlib.sha256(json.dumps([self.relevant, self.irrelevant]).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """Present trust of one topic. `centre` is the sum of its queries' vectors, (d,) float64 bytes, made by `encoder`."""
+    """Current trust of one topic; `centre` is the sum of its queries' vectors, (d,) float64 bytes, made by `encoder`."""
 
     topic: str
     encoder: str | None
@@ -61,7 +64,7 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class TrustEvent:
-    """One change of trust. `seq` counts from 1 without a gap; `cause` is a query id, or the id of the event it undoes."""
+    """One change of trust; `seq` counts from 1 without a gap, `cause` is a query id or the id of the event it undoes."""
 
     seq: int
     event_id: str

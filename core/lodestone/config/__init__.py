@@ -1,1 +1,1 @@
-"""Settings, where each came from, and the layout of a home."""
+"""Settings with the source of each value, profiles, and the layout of a home."""

@@ -1,4 +1,7 @@
-"""How does an index run use a Ray cluster? The section `cluster`: where it is, the shape of the work, what an actor holds."""
+"""Settings section `cluster`: how an index run uses a Ray cluster.
+
+It names the cluster, the shape of the pipeline and the resources that each actor asks for.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ _ADDRESS = re.compile(r"auto|(ray://)?[^\s/:]+:\d{1,5}|(ray://)?\[[0-9a-fA-F:]+\
 
 
 class ClusterSettings(BaseModel):
-    """A Ray cluster that embeds."""
+    """Settings of the Ray cluster that embeds pictures."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,4 +1,4 @@
-"""How is a guide engine configured? One section a name: `[generators.NAME]` in `lodestone.toml`."""
+"""Settings of guide engines (`[generators.NAME]` in `lodestone.toml`) and of the guide cache."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ EngineKind = Literal["exemplar", "prior", "diffusers", "openai", "imagen", "repl
 
 
 class EngineSettings(BaseModel):
-    """One guide engine."""
+    """Settings that describe one guide engine."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -35,7 +35,7 @@ class EngineSettings(BaseModel):
 
 
 class GuideCacheSettings(BaseModel):
-    """Guides that were drawn are kept and used again."""
+    """Settings of the cache that keeps generated guides so that later queries can use them again."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -1,7 +1,7 @@
-"""Where does a home keep what, and may this version of Lodestone use it?
+"""Layout of a home, its id, and the check that this version of Lodestone may use it.
 
-A home is one folder with all state of one user's collection. Two homes never meet, also where they keep their vectors on one
-server: each has an id. Only converted models are shared.
+A home is one folder with all state of one user's collection. Every home has an id, which keeps two homes apart that store their
+vectors on the same server. Only converted models are shared between homes.
 """
 
 from __future__ import annotations
@@ -30,83 +30,84 @@ _MARKING_SECONDS = 30.0  # writing the marker takes milliseconds; a `Timeout` is
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """Paths inside one home. Nothing is created before `prepare`."""
+    """Paths inside one home; no folder is created before `prepare`."""
 
     path: Path
 
     @property
     def marker(self) -> Path:
-        """Says which format and which id the home has."""
+        """Return the path of the file that records the home's format and id."""
         return self.path / _MARKER
 
     @property
     def catalog(self) -> Path:
-        """SQLite file of the catalog."""
+        """Return the path of the catalog's SQLite file."""
         return self.path / "catalog.sqlite"
 
     @property
     def embeddings(self) -> Path:
-        """Parquet slices of backbone outputs."""
+        """Return the folder of the Parquet slices with backbone outputs."""
         return self.path / "embeddings"
 
     @property
     def store(self) -> Path:
-        """The embedded vector store."""
+        """Return the folder of the embedded vector store."""
         return self.path / "store"
 
     @property
     def thumbnails(self) -> Path:
-        """Thumbnails, by content hash."""
+        """Return the folder of the thumbnails, which are named by content hash."""
         return self.path / "thumbnails"
 
     @property
     def guides(self) -> Path:
-        """Guides that were drawn, with small pictures: a cache."""
+        """Return the folder of the guide cache, which holds generated guides with small pictures."""
         return self.path / "guides"
 
     @property
     def artifacts(self) -> Path:
-        """What was learnt here: one folder a kind and version."""
+        """Return the folder of learnt artifacts, with one subfolder for each kind and version."""
         return self.path / "artifacts"
 
     @property
     def logs(self) -> Path:
-        """Log files."""
+        """Return the folder of the log files."""
         return self.path / "logs"
 
     @property
     def service(self) -> Path:
-        """Address of the running service, if any."""
+        """Return the path of the file with the running service's address; it may not exist."""
         return self.path / "service.json"
 
     @property
     def id(self) -> str:
-        """Random and fixed for the home's life: what is kept outside the folder bears it. A copied folder has the same one.
+        """Return the home's id, which is random and never changes. Everything kept outside the folder is marked with it.
 
-        The home gets it with its catalog (`settle`); folders that share a catalog on a server share its id.
+        A copied folder has the same id. The home gets its id together with its catalog (`settle`); folders that share a catalog
+        on a server share its id.
 
         Raises:
-            ConfigurationError: there is no home yet, or its marker is damaged.
+            ConfigurationError: There is no home yet, or its marker is damaged.
         """
-        found = self._marked().get(_ID)
-        if not isinstance(found, str) or not (found.isascii() and found.isalnum()):
+        home_id = self._marked().get(_ID)
+        if not isinstance(home_id, str) or not (home_id.isascii() and home_id.isalnum()):
             raise ConfigurationError(
-                f"{str(self.marker)!r} has no usable id: {found!r}",
+                f"{str(self.marker)!r} has no usable id: {home_id!r}",
                 hint="remove the id from the file; the next command makes one",
             )
-        return found
+        return home_id
 
     def exists(self) -> bool:
-        """Whether something was ever written here."""
+        """Return True if a home was created in this folder before."""
         return self.marker.is_file()
 
     def prepare(self) -> None:
-        """Make the folders, or check that this version may use them.
+        """Create the folders, or check that this version may use those that exist.
 
         Raises:
-            HomeVersionError: a newer Lodestone wrote this home.
-            ConfigurationError: the folder cannot be made or is not a home.
-            OutOfSpaceError: the disk is full.
+            HomeVersionError: A newer Lodestone wrote this home.
+            ConfigurationError: The folder cannot be created or is not a home.
+            OutOfSpaceError: The disk is full.
         """
         if self.exists():
             self.check()
@@ -119,15 +120,15 @@ class Home:
                     self._mark({"format": HOME_FORMAT, "written_by": __version__})
 
     def has_id(self) -> bool:
-        """Whether it was settled whose folder this is."""
+        """Return True if the home already has an id."""
         return _ID in self._marked()
 
     def settle(self, home_id: str) -> str:
-        """Give a prepared home this id unless it has one; returns the one it has then.
+        """Give a prepared home this id unless it has one already, and return the id that it has then.
 
         Raises:
-            ConfigurationError: the id that is there is damaged, or the folder cannot be written.
-            OutOfSpaceError: the disk is full.
+            ConfigurationError: The existing id is damaged, or the folder cannot be written.
+            OutOfSpaceError: The disk is full.
         """
         if not self.has_id():
             with self._writing(), self._marking():  # of two processes, the second must not give the home another id
@@ -137,13 +138,13 @@ class Home:
         return self.id
 
     def adopt(self, home_id: str | None) -> None:
-        """Take the place of a lost home: what is kept outside the folder under its id belongs to this one now.
+        """Give this home the id of a lost one, so that it owns everything kept outside the folder under that id.
 
         Args:
-            home_id: Its id; None for what the next `settle` says.
+            home_id: The lost home's id; None removes the id, and the next `settle` sets it.
 
         Raises:
-            ConfigurationError: that is no id.
+            ConfigurationError: `home_id` is not a valid id.
         """
         if home_id is not None and not (home_id.isascii() and home_id.isalnum()):
             raise ConfigurationError(f"{home_id!r} is no id of a home", hint="the backup's manifest is damaged")
@@ -153,30 +154,30 @@ class Home:
 
     @staticmethod
     def new_id() -> str:
-        """An id that no other home has."""
+        """Return a random id that no other home has."""
         return uuid4().hex
 
     def check(self) -> None:
         """Raise `HomeVersionError` if a newer Lodestone wrote this home, `ConfigurationError` if its marker cannot be read."""
-        written = self._marked()
+        content = self._marked()
         try:
-            found, by = int(written["format"]), str(written.get("written_by", "?"))
+            version, writer = int(content["format"]), str(content.get("written_by", "?"))
         except (ValueError, KeyError, TypeError) as error:
             raise self._damaged(error) from error
-        if found > HOME_FORMAT:
+        if version > HOME_FORMAT:
             raise HomeVersionError(
-                f"the home {str(self.path)!r} has format {found} (Lodestone {by}); {__version__} reads {HOME_FORMAT}",
+                f"the home {str(self.path)!r} has format {version} (Lodestone {writer}); {__version__} reads {HOME_FORMAT}",
                 hint="upgrade Lodestone, or set LODESTONE_HOME to another folder; nothing was changed",
             )
 
     def _marked(self) -> dict[str, Any]:
         try:
-            written = json.loads(self.marker.read_text(encoding="utf-8"))
+            content = json.loads(self.marker.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise self._damaged(error) from error
-        if not isinstance(written, dict):
+        if not isinstance(content, dict):
             raise self._damaged("it is not a JSON object")
-        return written
+        return content
 
     def _mark(self, content: dict[str, Any]) -> None:
         temporary = self.marker.with_suffix(f".{os.getpid()}")
@@ -197,24 +198,26 @@ class Home:
 
     @contextmanager
     def _marking(self) -> Iterator[None]:
-        """Hold the marker against other processes."""
+        """Hold the lock of the marker file against other processes."""
         from filelock import FileLock
 
         with FileLock(self.path / f".{_MARKER}.lock", timeout=_MARKING_SECONDS):
             yield
 
-    def _damaged(self, how: object) -> ConfigurationError:
+    def _damaged(self, reason: object) -> ConfigurationError:
         return ConfigurationError(
-            f"{str(self.marker)!r} cannot be read: {how}", hint="the home is damaged; restore the file from a backup"
+            f"{str(self.marker)!r} cannot be read: {reason}", hint="the home is damaged; restore the file from a backup"
         )
 
 
 def home_of(settings: Settings) -> Home:
-    """The home of these settings. With a catalog on a server a new folder is one at once: what is indexed is known there.
+    """Return the home of these settings; with a catalog on a server, create its folder if it does not exist.
+
+    A catalog on a server may already know pictures, so a new folder is a home from the start.
 
     Raises:
-        ConfigurationError: the folder cannot be made.
-        OutOfSpaceError: the disk is full.
+        ConfigurationError: The folder cannot be created.
+        OutOfSpaceError: The disk is full.
     """
     home = Home(settings.home)
     if settings.catalog_url and not settings.catalog_url.startswith("sqlite") and not home.exists():

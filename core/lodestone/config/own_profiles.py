@@ -1,4 +1,4 @@
-"""How does a user put together a profile? From one that there is, with other models: `[profiles.NAME]` in `lodestone.toml`."""
+"""Profiles that users define in `lodestone.toml` (`[profiles.NAME]`), derived from a base profile."""
 
 from __future__ import annotations
 
@@ -12,11 +12,21 @@ from lodestone.config.profiles import PROFILES, Profile, find_profile
 from lodestone.errors import ConfigurationError, UnknownNameError
 from lodestone_schemas.collections import Quantization
 
-_TAKEN_OVER: Final = ("text_encoder", "guides", "fusion", "image_size", "gate", "adaptive", "depth", "quantization", "on_disk")
+_COPIED_SETTINGS: Final = (
+    "text_encoder",
+    "guides",
+    "fusion",
+    "image_size",
+    "gate",
+    "adaptive",
+    "depth",
+    "quantization",
+    "on_disk",
+)
 
 
 class ProfileSettings(BaseModel):
-    """A profile of one's own; what is left out is the base's."""
+    """Settings of a user's own profile; whatever is left out is taken from the base profile."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -48,11 +58,11 @@ class ProfileSettings(BaseModel):
 
 
 def choose_profile(name: str, own: Mapping[str, ProfileSettings]) -> Profile:
-    """The profile called `name`: one of ours, or one that the settings put together.
+    """Return the profile called `name`, either built in or defined in the settings.
 
     Raises:
-        UnknownNameError: no such profile, or no such base; lists the known ones.
-        ConfigurationError: one of the user's has the name of one of ours, or a space that nothing fills.
+        UnknownNameError: There is no such profile, or no such base; the hint lists the known ones.
+        ConfigurationError: A user's profile has the name of a built-in one, or a space that no backbone fills.
     """
     for taken in own.keys() & PROFILES.keys():
         raise ConfigurationError(
@@ -63,10 +73,10 @@ def choose_profile(name: str, own: Mapping[str, ProfileSettings]) -> Profile:
         if name not in PROFILES and own:
             raise UnknownNameError.among("profile", name, [*PROFILES, *own])
         return find_profile(name)
-    return _put_together(name, own[name])
+    return _derive(name, own[name])
 
 
-def _put_together(name: str, wanted: ProfileSettings) -> Profile:
+def _derive(name: str, wanted: ProfileSettings) -> Profile:
     base = find_profile(wanted.base)
     spaces = tuple(dict.fromkeys(wanted.spaces if wanted.spaces is not None else list(wanted.direct) or base.spaces))
     if not spaces:
@@ -78,14 +88,16 @@ def _put_together(name: str, wanted: ProfileSettings) -> Profile:
         )
     direct = {space: source for space, source in {**base.direct, **wanted.direct}.items() if space in spaces}
     models = [source.partition("#")[0] for source in direct.values()]
-    # Spaces that are learnt or fixed (bridge, labels) need what the base looks with.
+    # Spaces that are learnt or fixed (bridge, labels) need the backbones of the base.
     others = base.backbones if any(space not in direct for space in spaces) else ()
-    changes: dict[str, Any] = {key: value for key in _TAKEN_OVER if (value := getattr(wanted, key)) is not None}
+    changes: dict[str, Any] = {key: value for key in _COPIED_SETTINGS if (value := getattr(wanted, key)) is not None}
     if wanted.generators is not None:
         changes["generators"] = tuple(wanted.generators)
     if wanted.image_size is not None:
         size = {"size": wanted.image_size}
-        changes["engines"] = {engine: one.model_copy(update=size) for engine, one in base.engines.items()}
+        changes["engines"] = {
+            engine: engine_settings.model_copy(update=size) for engine, engine_settings in base.engines.items()
+        }
     return replace(
         base,
         name=name,

@@ -1,4 +1,7 @@
-"""May these settings be used on several nodes? What only one machine can see, or only one process may write, may not."""
+"""Check that settings can work when several nodes take part.
+
+A catalog in an SQLite file can be locked by one machine only, and an embedded store has one owner process, so both are refused.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,13 @@ from lodestone.errors import ConfigurationError
 
 
 def check_placement(settings: Settings, *, nodes: int) -> None:
-    """Refuse what cannot work when `nodes` machines take part.
+    """Refuse settings that cannot work when `nodes` machines take part.
 
-    Whether all of them see the embeddings cannot be told from settings: a folder may be a shared mount. That is tried out
-    (`lodestone_jobs.nodes`).
+    Settings do not show whether all nodes see the embeddings, because a folder may be a shared mount. `lodestone_jobs.nodes`
+    tests that at run time.
 
     Raises:
-        ConfigurationError: the catalog is an SQLite file, or the store is embedded; names all that is wrong.
+        ConfigurationError: The catalog is an SQLite file, or the store is embedded; the message names every problem.
     """
     if nodes < 2:
         return

@@ -1,13 +1,14 @@
-"""Which models, spaces, generators and fusion does a profile stand for?
+"""Profiles: named sets of models, spaces, generators and fusion.
 
 `embedded` needs nothing but the wheels. `fast`, `balanced` and `accurate` are NEEDLE's modes (Erfanian, Dehghankar and Asudeh,
 2024, arXiv:2412.00639; UIC-InDeXLab/Needle, configs/{fast,balanced,accurate}): its embedders with their published weights, its
-number of guides a query, its HNSW parameters (backend/initialize.py: M 48, efConstruction 200), one local engine with a
-fall-back. `accurate` is its table of six embedders. Two things are added to each mode, for NEEDLE has no text pass of its own:
-MiniLM for captions, tags and topics, and one CLIP space that takes words, with the mean of the mode's weights. In `balanced`
-that space is NEEDLE's own fourth embedder, loaded with its text tower.
+number of guides a query, its HNSW parameters (backend/initialize.py: M 48, efConstruction 200), and one local engine with a
+fall-back. `accurate` uses NEEDLE's table of six embedders. NEEDLE has no text pass of its own, so two things are added to each
+mode: MiniLM for captions, tags and topics, and one CLIP space that takes text, weighted with the mean of the mode's weights. In
+`balanced` that space is NEEDLE's own fourth embedder, loaded with its text tower.
 
-Their models are only named here: whoever chooses such a profile fetches them, under their own licences (docs/models.md).
+This module only names the models. They are downloaded when a user chooses such a profile, under their own licences
+(docs/models.md).
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ from lodestone_schemas.collections import HnswSpec, Quantization
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A named way to run Lodestone.
+    """Models, spaces and default settings of one way to run Lodestone.
 
     Attributes:
-        name: As in the setting `profile`.
+        name: Name of the profile, as in the setting `profile`.
         backbones: Image models whose outputs are stored.
-        text_encoder: Text model of queries and captions.
+        text_encoder: Text model for queries and captions.
         spaces: Spaces that are searched.
-        generators: Guide engines asked by default.
-        guides: Guides a query at most.
+        generators: Guide engines that are called by default.
+        guides: Most guides of a query.
         fusion: Default fusion method.
-        image_size: Side of a generated picture, pixels, where an engine's settings do not say.
-        gate: Do simple queries stop after the text pass, where the settings do not say?
-        adaptive: Are guides drawn until the first results are stable, where the settings do not say?
-        depth: Candidates from each list, where the settings do not say.
-        hnsw: Graph of each space's collection, where the settings do not say.
-        quantization: Of each space's collection, where the settings do not say.
-        on_disk: Are original vectors kept on disk, where the settings do not say?
-        direct: Space -> the backbone (`NAME` or `NAME#OUTPUT`) whose output is the space as it is.
+        image_size: Side of a generated picture in pixels, unless an engine's settings say otherwise.
+        gate: True if simple queries stop after the text pass, unless the settings say otherwise.
+        adaptive: True if guides are generated until the first results are stable, unless the settings say otherwise.
+        depth: Candidates from each list, unless the settings say otherwise.
+        hnsw: Graph of each space's collection, unless the settings say otherwise.
+        quantization: Quantization of each space's collection, unless the settings say otherwise.
+        on_disk: True if original vectors are kept on disk, unless the settings say otherwise.
+        direct: Maps a space to the backbone (`NAME` or `NAME#OUTPUT`) whose output is used as the space without a projection.
         labels: Classifiers of the space `labels`; empty for those that it is published with.
-        space_priors: Space -> its trust before any feedback, 1 where it is not named; ratios count.
-        engines: Engine -> its settings, where the user's have no section of that name.
+        space_priors: Maps a space to its trust before any feedback, 1 by default; only ratios matter.
+        engines: Maps an engine to its settings, used where the user's settings have no section of that name.
     """
 
     name: str
@@ -73,20 +74,20 @@ _DINO: Final = "timm:vit_large_patch14_reg4_dinov2.lvd142m"
 _CLIP: Final = "timm:vit_large_patch14_clip_336.openai_ft_in12k_in1k"
 _CONVNEXT: Final = "timm:convnextv2_large.fcmae_ft_in22k_in1k_384"
 _BEIT: Final = "timm:beitv2_large_patch16_224.in1k_ft_in22k_in1k"
-# CLIP models that take words too.
+# CLIP models that take text too.
 _CLIP_B32: Final = "open_clip:ViT-B-32/laion2b_s34b_b79k"
 _CLIP_B16: Final = "open_clip:ViT-B-16/openai"
 _CLIP_L14: Final = "open_clip:ViT-L-14/laion2b_s32b_b82k"
 
 _NEEDLE_HNSW: Final = HnswSpec(m=48, ef_construct=200, ef=128)
-_GUIDE_PX: Final = 512  # what the turbo models were trained on
+_GUIDE_PX: Final = 512  # size that the turbo models were trained on
 
 _SD_TURBO: Final = EngineSettings(kind="diffusers", model="sd-turbo", size=_GUIDE_PX, concurrency=1)
 _SDXL_TURBO: Final = EngineSettings(kind="diffusers", model="sdxl-turbo", size=_GUIDE_PX, concurrency=1)
 
 
 def _after(engine: EngineSettings) -> EngineSettings:
-    """The same engine as a fall-back: asked for what the first one did not give."""
+    """Return the same engine as a fall-back, which is called only for guides that the first engine did not deliver."""
     return engine.model_copy(update={"priority": 1})
 
 
@@ -100,16 +101,16 @@ def _mode(
     clip: str | None = None,
     quantization: Quantization = Quantization.NONE,
 ) -> Profile:
-    """One of NEEDLE's modes.
+    """Build the profile of one of NEEDLE's modes.
 
     Args:
-        name: The profile's.
-        embedders: Space -> backbone, published weight.
-        guides: A query's.
-        engines: The first by priority is asked, the others fill what is missing.
-        gate: Simple queries stop after the text pass.
-        clip: Backbone of the space `words`, which takes text; None where an embedder does.
-        quantization: Of its collections: NEEDLE has none.
+        name: Name of the profile.
+        embedders: Maps a space to its backbone and published weight.
+        guides: Guides of a query.
+        engines: Engines by name; the first by priority is called, the others fill what is missing.
+        gate: True if simple queries stop after the text pass.
+        clip: Backbone of the space `words`, which takes text; None where an embedder already takes text.
+        quantization: Quantization of the profile's collections; NEEDLE uses none.
     """
     direct = {space: backbone for space, (backbone, _) in embedders.items()}
     priors = {space: weight for space, (_, weight) in embedders.items()}
@@ -178,7 +179,11 @@ PROFILES: dict[str, Profile] = {
 
 
 def find_profile(name: str) -> Profile:
-    """The profile called `name`; `UnknownNameError` lists the known ones."""
+    """Return the built-in profile called `name`.
+
+    Raises:
+        UnknownNameError: There is no such profile; the hint lists the known ones.
+    """
     if name not in PROFILES:
         raise UnknownNameError.among("profile", name, list(PROFILES))
     return PROFILES[name]

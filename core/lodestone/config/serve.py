@@ -1,4 +1,4 @@
-"""How does the service answer, whom, and within which bounds? The section `serve`."""
+"""Settings section `serve`: address, authentication, load limits, streams, deployments and telemetry of the service."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ class _Section(BaseModel):
 
 
 class AuthSettings(_Section):
-    """Who may ask. With neither keys nor an issuer everybody may, and the service binds to loopback alone."""
+    """Settings that say how callers authenticate.
+
+    With neither keys nor an issuer, every caller is admitted, and the service binds to loopback alone.
+    """
 
     keys: bool = Field(False, description="Ask for API keys (`lodestone keys create`).")
     oidc_issuer: str | None = Field(None, description="Issuer of OpenID Connect bearer tokens, an https URL.")
@@ -29,12 +32,12 @@ class AuthSettings(_Section):
 
     @property
     def asks(self) -> bool:
-        """Whether anybody must say who they are."""
+        """Return True if callers must identify themselves."""
         return self.keys or self.oidc_issuer is not None
 
 
 class LoadSettings(_Section):
-    """What is refused or made smaller under load."""
+    """Settings that say which requests are refused or reduced under load."""
 
     adaptive: bool = Field(
         True, description="Work on as many queries at once as do not slow each other down, up to max_ongoing."
@@ -55,7 +58,7 @@ class LoadSettings(_Section):
 
 
 class StreamSettings(_Section):
-    """Server-sent events."""
+    """Settings that apply to streams of server-sent events."""
 
     heartbeat_s: float = Field(15.0, gt=0, le=300, description="Seconds between comments that keep a quiet stream open.")
     grace_s: float = Field(2.0, ge=0, le=60, description="Seconds that a query goes on after its reader went away.")
@@ -63,7 +66,7 @@ class StreamSettings(_Section):
 
 
 class StageSettings(_Section):
-    """One deployment of the query graph. Limits are those of one replica."""
+    """Settings of one deployment of the query graph; limits hold for one replica."""
 
     min_replicas: int = Field(1, ge=0, le=10_000, description="Replicas at least; 0 lets a generator go when nobody asks.")
     max_replicas: int = Field(1, ge=1, le=10_000, description="Replicas at most; equal to the least: no autoscaling.")
@@ -79,7 +82,7 @@ class StageSettings(_Section):
 
 
 class LanguageModelSettings(_Section):
-    """A language model served by vLLM inside the graph (`ray.serve.llm`)."""
+    """Settings of a language model that vLLM serves inside the graph (`ray.serve.llm`)."""
 
     model: str = Field(description="Name on a hub, or a folder.")
     gpus: float = Field(1.0, ge=0, le=64, description="GPUs of a replica.")
@@ -89,7 +92,10 @@ class LanguageModelSettings(_Section):
 
 
 class GraphSettings(_Section):
-    """Which stages are deployments of their own. `app`: none of them, the best on one machine."""
+    """Settings that say which stages are deployments of their own.
+
+    The shape `app` has none of them and is the best on one machine.
+    """
 
     shape: Literal["app", "graph"] = Field("app", description="app: one process; graph: encoders and generators apart.")
     ingress: StageSettings = Field(default_factory=StageSettings, description="HTTP and engine; several need a server store.")
@@ -101,7 +107,7 @@ class GraphSettings(_Section):
 
 
 class TelemetrySettings(_Section):
-    """OpenTelemetry traces."""
+    """Settings that configure OpenTelemetry traces and JSON logs."""
 
     otlp_endpoint: str | None = Field(None, description="Collector, e.g. http://collector:4318; default: no traces.")
     sample: float = Field(1.0, ge=0, le=1, description="Share of queries that are traced.")
@@ -109,7 +115,7 @@ class TelemetrySettings(_Section):
 
 
 class ServeSettings(_Section):
-    """The HTTP service."""
+    """Settings that configure the HTTP service, with one subsection for each part of it."""
 
     host: str = "127.0.0.1"
     port: int = Field(7860, ge=0, le=65535, description="0 picks a free port.")

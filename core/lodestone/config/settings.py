@@ -1,7 +1,8 @@
-"""Which settings does Lodestone have, and which value wins?
+"""All settings of Lodestone, loaded from flags, environment and file, with the source of each value.
 
-Defaults < `lodestone.toml` < environment (`LODESTONE_…`, nested with `__`) < flags. The TOML file is the one named by
-`LODESTONE_CONFIG`, else `lodestone.toml` in the home. `load_settings` also remembers where each value came from.
+Later sources win: defaults, then `lodestone.toml`, then the environment (`LODESTONE_…`, nested with `__`), then flags. The TOML
+file is the one named by `LODESTONE_CONFIG`, or else `lodestone.toml` in the home. `load_settings` also records where each value
+came from.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class _Section(BaseModel):
 
 
 class ModelSettings(_Section):
-    """Models and their shared cache."""
+    """Settings that apply to all models and to their shared cache."""
 
     cache: Path = Field(
         default_factory=lambda: platformdirs.user_cache_path("lodestone", appauthor=False) / "models",
@@ -42,7 +43,7 @@ class ModelSettings(_Section):
 
 
 class IndexSettings(_Section):
-    """The index job."""
+    """Settings that apply to index runs."""
 
     slice_size: int = Field(256, ge=1, le=256, description="Pictures a slice.")
     batch_size: int = Field(4, ge=1, le=1024, description="Pictures a model pass.")
@@ -62,7 +63,7 @@ class IndexSettings(_Section):
 
 
 class QuerySettings(_Section):
-    """Searching."""
+    """Settings that searches use by default."""
 
     fusion: str | None = Field(None, description="Fusion method; default: the profile's.")
     generators: list[str] | None = Field(None, description="Guide generators; default: the profile's.")
@@ -83,7 +84,7 @@ class QuerySettings(_Section):
 
 
 class TagSettings(_Section):
-    """Tags that queries leave on the pictures they found."""
+    """Settings that apply to the tags which queries leave on the pictures they found."""
 
     implicit: bool = Field(True, description="Tag confident results of complete searches with the query.")
     threshold: float | None = Field(None, ge=0, description="Least confidence; default: the fitted one.")
@@ -91,7 +92,7 @@ class TagSettings(_Section):
 
 
 class TrustSettings(_Section):
-    """What feedback teaches about spaces."""
+    """Settings that say how feedback changes the trust in spaces."""
 
     eta: float = Field(0.2, gt=0, le=1, description="Learning rate of one feedback.")
     topics: int = Field(32, ge=1, le=1_000, description="Topics at most.")
@@ -99,7 +100,7 @@ class TrustSettings(_Section):
 
 
 class Settings(BaseSettings):
-    """All settings of one home."""
+    """All settings that one home has."""
 
     model_config = SettingsConfigDict(
         env_prefix="LODESTONE_",
@@ -137,12 +138,12 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  (fixed by pydantic-settings)
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags first, then the environment; `load_settings` adds the file below them."""
+        """Return the sources in order of precedence: flags, then the environment, then the TOML file."""
         return init_settings, env_settings, _FileSource(settings_cls)
 
 
 class _FileSource(PydanticBaseSettingsSource):
-    """`lodestone.toml` as a settings source."""
+    """Settings source that reads `lodestone.toml`."""
 
     def get_field_value(self, field: Any, field_name: str) -> tuple[Any, str, bool]:  # noqa: ANN401, ARG002
         return None, field_name, False
@@ -154,34 +155,34 @@ class _FileSource(PydanticBaseSettingsSource):
 
 @dataclass(frozen=True, slots=True)
 class LoadedSettings:
-    """Settings, and for each dotted name the source that set it (`default`, a file's path, a variable's name, `flag`)."""
+    """Settings with the source of each dotted name (`default`, a file's path, a variable's name, `flag`)."""
 
     settings: Settings
     sources: Mapping[str, str]
 
 
 def config_path(home: Path | None) -> Path:
-    """Where the TOML file is looked for: `LODESTONE_CONFIG`, else in `home` (or the default home)."""
+    """Return the path of the TOML file: `LODESTONE_CONFIG`, or else the file in `home` (or in the default home)."""
     if named := os.environ.get("LODESTONE_CONFIG"):
         return Path(named).expanduser()
     return (home or platformdirs.user_data_path("lodestone", appauthor=False)).expanduser() / CONFIG_NAME
 
 
 def load_settings(flags: Mapping[str, Any] | None = None) -> LoadedSettings:
-    """Read every source.
+    """Read and validate the settings from every source.
 
     Args:
         flags: Values from the command line, nested as in the file; None values are left out.
 
     Raises:
-        ConfigurationError: a file cannot be read, or a value is not allowed; names the setting and its source.
+        ConfigurationError: A file cannot be read, or a value is not allowed; the message names the setting and its source.
     """
-    given = _without_none(flags or {})
+    flag_values = _without_none(flags or {})
     _require_known_sections()
-    if "home" in given:
-        given["home"] = Path(given["home"])
+    if "home" in flag_values:
+        flag_values["home"] = Path(flag_values["home"])
     try:
-        settings = Settings(**given)
+        settings = Settings(**flag_values)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
@@ -191,11 +192,14 @@ def load_settings(flags: Mapping[str, Any] | None = None) -> LoadedSettings:
             setting=name,
         ) from error
     settings = settings.model_copy(update={"home": settings.home.expanduser().absolute()})
-    return LoadedSettings(settings, _sources_of(settings, given))
+    return LoadedSettings(settings, _sources_of(settings, flag_values))
 
 
 def _require_known_sections() -> None:
-    """A misspelt variable would be ignored: `LODESTONE_CATALOG__URL` would leave every machine its own SQLite file."""
+    """Refuse environment variables that name no section.
+
+    A misspelt variable would be ignored: `LODESTONE_CATALOG__URL` would leave every machine with its own SQLite file.
+    """
     for variable in os.environ:
         section, nested, _ = variable.upper().removeprefix("LODESTONE_").partition("__")
         if variable.upper().startswith("LODESTONE_") and nested and section.lower() not in Settings.model_fields:
@@ -227,7 +231,7 @@ def _sources_of(settings: Settings, flags: Mapping[str, Any]) -> dict[str, str]:
 
 
 def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mapping -> dotted names to leaves."""
+    """Turn a nested mapping into one that maps dotted names to leaves."""
     leaves: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping):

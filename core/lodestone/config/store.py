@@ -1,4 +1,4 @@
-"""Which settings does the vector store have? The section `store`: where it is, how it is cut up, and what stays on disk."""
+"""Settings section `store`: address, sharding, graph and storage of the vector store."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lodestone_schemas.collections import CollectionSpec, FieldKind, HnswSpec, P
 if TYPE_CHECKING:
     from lodestone.config.profiles import Profile
 
-# A cluster of 2, 3, 4 or 6 nodes carries as many of these on each.
+# 12 shards spread evenly over 2, 3, 4 or 6 nodes.
 CLUSTER_SHARDS = 12
 CLUSTER_REPLICATION = 2
 
 
 class StoreSettings(BaseModel):
-    """The vector store."""
+    """Settings that configure the vector store, embedded or on a server."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -69,22 +69,22 @@ class StoreSettings(BaseModel):
 
     @property
     def urls(self) -> tuple[str, ...]:
-        """Of every node."""
+        """Return the URL of every node."""
         return (self.url,) if isinstance(self.url, str) else self.url
 
     @property
     def grpc_ports(self) -> tuple[int, ...]:
-        """Of every node, in the order of `urls`."""
+        """Return the gRPC port of every node, in the order of `urls`."""
         return (self.grpc_port,) * len(self.urls) if isinstance(self.grpc_port, int) else self.grpc_port
 
     def specify(self, name: str, *, dim: int, fields: tuple[tuple[str, FieldKind], ...], profile: Profile) -> CollectionSpec:
-        """A collection of dense vectors as these settings want it.
+        """Return the specification of a collection of dense vectors under these settings.
 
         Args:
-            name: Of the collection.
+            name: Name of the collection.
             dim: Length of its vectors.
             fields: Payload fields with an index.
-            profile: Its values hold where the settings do not say.
+            profile: Profile whose values are used where the settings leave a value out.
         """
         graph = profile.hnsw
         return CollectionSpec(
@@ -106,7 +106,7 @@ class StoreSettings(BaseModel):
 
     @property
     def placement(self) -> Placement:
-        """Of new collections of any kind."""
+        """Return the shards, replication and write consistency of new collections of any kind."""
         several = self.kind == "server" and len(self.urls) > 1
         return Placement(
             shards=self.shards or (CLUSTER_SHARDS if several else None),

@@ -1,1 +1,1 @@
-"""Pictures that are copies of each other: equal files, and files that look alike."""
+"""Detection of duplicates: files with equal content, and pictures that look alike."""

@@ -1,4 +1,7 @@
-"""How are a corpus's copies found, kept and listed? Equal files by their hash, in SQL; pictures that look alike in a space."""
+"""Search for the duplicates of a corpus: equal files by hash in SQL, and pictures that look alike by their vectors in a space.
+
+The groups are kept in the catalog, from which they are listed.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,7 @@ _KNOWN_AT_ONCE: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class DuplicateReport:
-    """What was found in a corpus: groups, and pictures in them. `near` is None where only equal files were looked for."""
+    """Counts of the groups and grouped pictures of a corpus; `near` is None if only equal files were searched for."""
 
     corpus: str
     exact: int
@@ -39,7 +42,7 @@ class DuplicateReport:
 
 @dataclass(frozen=True, slots=True)
 class DuplicateMember:
-    """One picture of a group: `file` is root/uri, `distance` is to the group's first."""
+    """One picture of a group; `file` is root/uri, and `distance` is the distance to the group's representative."""
 
     image_id: str
     file: str
@@ -48,7 +51,7 @@ class DuplicateMember:
 
 @dataclass(frozen=True, slots=True)
 class DuplicateGroup:
-    """Copies, the representative first."""
+    """Group of pictures that are copies of each other, the representative first."""
 
     kind: str
     corpus: str
@@ -57,9 +60,9 @@ class DuplicateGroup:
 
 
 def find_exact(catalog: Catalog, corpus: Corpus) -> DuplicateReport:
-    """Group the corpus's files of equal content."""
+    """Group the corpus's files that have equal content."""
     pictures = catalog.find_exact_duplicates(corpus.corpus_id)
-    groups = {one.group_id for one in catalog.duplicates(kind=EXACT, corpus_id=corpus.corpus_id)}
+    groups = {record.group_id for record in catalog.duplicates(kind=EXACT, corpus_id=corpus.corpus_id)}
     return DuplicateReport(corpus.name, exact=pictures, exact_groups=len(groups))
 
 
@@ -75,23 +78,23 @@ def find_duplicates(
     restart: bool = False,
     told: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> DuplicateReport:
-    """Group the corpus's equal files, and its pictures that look alike, in place of what was found before.
+    """Group the corpus's equal files and its pictures that look alike, replacing the groups that were found before.
 
-    Stopped, it goes on where it was with the same space and distance.
+    A search that was stopped continues where it was if it is started again with the same space and distance.
 
     Args:
-        catalog: Knows the pictures, and keeps the groups.
+        catalog: Holds the pictures, and keeps the groups.
         store: Holds the space's collection.
         home: Keeps the journal of an unfinished search.
-        corpus: Whose pictures.
-        space: In which vectors are compared.
-        thumbnails: Are laid over each other.
-        distance: 1 - cosine, at most, of pictures that are compared.
-        restart: Begin anew, even where an unfinished search could go on.
-        told: Hears how many pictures were asked about, and how many there are.
+        corpus: Corpus whose pictures are compared.
+        space: Space whose vectors are compared.
+        thumbnails: Thumbnails by which close pictures are compared.
+        distance: Largest distance (1 - cosine) of pictures that are compared.
+        restart: Start again, even if an unfinished search could continue.
+        told: Called with the number of pictures searched so far and the number of all pictures.
 
     Raises:
-        InvalidRequestError: the distance is not in [0, 1], or the space has no collection.
+        InvalidRequestError: The distance is not in [0, 1], or the space has no collection.
     """
     if not 0 <= distance <= 1:
         raise InvalidRequestError(
@@ -114,7 +117,7 @@ def find_duplicates(
                 corpus_id=corpus.corpus_id,
                 distance=distance,
                 journal=journal,
-                alike=_laid_over_each_other(catalog, Likeness(thumbnails)),
+                alike=_compare_thumbnails(catalog, Likeness(thumbnails)),
                 rule=f"thumbnails {ALIKE}",
             )
             if restart:
@@ -127,8 +130,8 @@ def find_duplicates(
                 told(done, total)
 
             pairs = search.run(lambda last: catalog.active_ids(corpus.corpus_id, after=last), told=asked)
-            known = _living(catalog, {image_id for first, second, _ in pairs for image_id in (first, second)})
-            groups = grouped(pair for pair in pairs if pair[0] in known and pair[1] in known)
+            active = _active_among(catalog, {image_id for first, second, _ in pairs for image_id in (first, second)})
+            groups = grouped(pair for pair in pairs if pair[0] in active and pair[1] in active)
             near = catalog.put_duplicates(NEAR, corpus.corpus_id, groups)
     except BaseException as error:
         state = RunState.INTERRUPTED if isinstance(error, KeyboardInterrupt) else RunState.FAILED
@@ -141,23 +144,23 @@ def find_duplicates(
 
 
 def list_groups(catalog: Catalog, *, kind: str | None = None, corpus: Corpus | None = None) -> Iterator[DuplicateGroup]:
-    """Groups with at least two living pictures, by kind and group, streamed."""
+    """Yield the groups with at least two existing pictures, by kind and group."""
     roots = {root.root_id: root.name for root in catalog.roots(None)}
     names = {corpus.corpus_id: corpus.name} if corpus is not None else _corpus_names(catalog)
     records = catalog.duplicates(kind=kind, corpus_id=None if corpus is None else corpus.corpus_id)
-    for (of_kind, group_id), rows in groupby(records, key=lambda one: (one.kind, one.group_id)):
+    for (of_kind, group_id), rows in groupby(records, key=lambda record: (record.kind, record.group_id)):
         members: list[DuplicateRecord] = list(rows)
-        images = catalog.images([one.image_id for one in members])
+        images = catalog.images([record.image_id for record in members])
         shown = tuple(
-            DuplicateMember(one.image_id, f"{roots.get(image.root_id, '?')}/{image.uri}", one.distance)
-            for one in members
-            if (image := images.get(one.image_id)) is not None
+            DuplicateMember(record.image_id, f"{roots.get(image.root_id, '?')}/{image.uri}", record.distance)
+            for record in members
+            if (image := images.get(record.image_id)) is not None
         )
         if len(shown) > 1:
             yield DuplicateGroup(of_kind, names.get(members[0].corpus_id, ""), group_id, shown)
 
 
-def _laid_over_each_other(catalog: Catalog, likeness: Likeness) -> Alike:
+def _compare_thumbnails(catalog: Catalog, likeness: Likeness) -> Alike:
     def alike(pairs: Sequence[tuple[str, str]]) -> list[bool]:
         images = catalog.images({image_id for pair in pairs for image_id in pair})
         return [a in images and b in images and likeness.alike(images[a].hash, images[b].hash) for a, b in pairs]
@@ -165,13 +168,13 @@ def _laid_over_each_other(catalog: Catalog, likeness: Likeness) -> Alike:
     return alike
 
 
-def _living(catalog: Catalog, image_ids: set[str]) -> set[str]:
-    """Those that can be found now: others may have gone while the search was on its way."""
-    living: set[str] = set()
+def _active_among(catalog: Catalog, image_ids: set[str]) -> set[str]:
+    """Return the ids of pictures that are still active, because some may have been deleted during the search."""
+    active: set[str] = set()
     ids = iter(sorted(image_ids))
-    while some := list(islice(ids, _KNOWN_AT_ONCE)):
-        living |= {key for key, image in catalog.images(some).items() if image.state is ImageState.ACTIVE}
-    return living
+    while batch := list(islice(ids, _KNOWN_AT_ONCE)):
+        active |= {image_id for image_id, image in catalog.images(batch).items() if image.state is ImageState.ACTIVE}
+    return active
 
 
 def _corpus_names(catalog: Catalog) -> dict[str, str]:

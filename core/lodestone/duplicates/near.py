@@ -1,9 +1,9 @@
-"""Which pictures of a corpus look alike? Each one's nearest neighbours in a space, as far as the vectors are close enough.
+"""Search for pictures of a corpus that look alike: nearest neighbours of each picture in a space, up to a distance.
 
-Distance is 1 - cosine. Where vectors alone do not tell, whoever asks for the search says which of the close ones are copies
-(likeness.py). Pictures are asked for in batches, in the order of their ids; after each batch a journal holds what was
-found, so that a search that was stopped goes on from there. Then groups are made, so that every member is within the distance
-of its group's representative: a chain of pictures, each a little unlike the one before, is not one group.
+Distance is 1 - cosine. Where vectors alone cannot tell, a function of the caller decides which of the close pairs are copies
+(likeness.py). Pictures are searched in batches, in the order of their ids; after each batch a journal records the pairs, so
+that a stopped search can continue from there. Then groups are made such that every member is within the distance of its group's
+representative: a chain of pictures, each slightly different from the one before, is not one group.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import Any, Final
 
 from lodestone.store.base import Filter, MatchAny, Neighbours, VectorQuery, VectorStore
 
-_BATCH: Final = 64  # pictures asked about at once
-_NEIGHBOURS: Final = 16  # of each, at first
-_MOST: Final = 1_024  # of each, however many copies there are
+_BATCH: Final = 64  # pictures searched at once
+_NEIGHBOURS: Final = 16  # neighbours of each picture, in the first search
+_MOST: Final = 1_024  # neighbours of each picture, however many copies there are
 _Pair = tuple[str, str, float]
 Alike = Callable[[Sequence[tuple[str, str]]], Sequence[bool]]
-"""Which pairs of close pictures (their ids) are copies."""
+"""Function that says for each pair of close pictures (their ids) whether they are copies."""
 
 
 class NearSearch:
     """Finds pairs of pictures of one corpus that are close in one collection.
 
     Args:
-        store: Where the vectors are.
-        collection: Of a space, L2-normalised.
-        corpus_id: Both pictures are of this corpus.
-        distance: At most, in [0, 2].
-        journal: A file of its own for the search, so that it can go on after a stop.
-        alike: Has the last word on every pair; None: all that are close are copies.
-        rule: Says by which `alike` a journal was made.
+        store: Store that holds the vectors.
+        collection: Collection of a space with L2-normalised vectors.
+        corpus_id: Corpus of both pictures of a pair.
+        distance: Largest distance of a pair, in [0, 2].
+        journal: File of its own for the search, from which it continues after a stop.
+        alike: Decides for every close pair whether it is a copy; None if all close pairs are copies.
+        rule: Describes `alike`; a journal made by another rule is not continued.
     """
 
     def __init__(
@@ -58,31 +58,31 @@ class NearSearch:
         self._header = {"collection": collection, "corpus": corpus_id, "distance": distance, "rule": rule}
 
     def run(self, ids_after: Callable[[str], Iterable[str]], *, told: Callable[[int], None] = lambda _: None) -> list[_Pair]:
-        """All pairs, each once with the lower id first; removes the journal.
+        """Return all pairs, each once with the lower id first, and remove the journal.
 
         Args:
             ids_after: Gives the ids of the pictures above an id, ascending.
-            told: Hears how many pictures were asked about, after each batch.
+            told: Called after each batch with the number of pictures in it.
         """
         last, pairs = self._resumed()
         self._journal.parent.mkdir(parents=True, exist_ok=True)
         ids = iter(ids_after(last))
         with self._journal.open("a", encoding="ascii") as journal:
             while batch := list(islice(ids, _BATCH)):
-                found = self._pairs(batch)
-                pairs += found
-                journal.write(json.dumps({"last": batch[-1], "pairs": found, "asked": len(batch)}) + "\n")
+                batch_pairs = self._pairs(batch)
+                pairs += batch_pairs
+                journal.write(json.dumps({"last": batch[-1], "pairs": batch_pairs, "asked": len(batch)}) + "\n")
                 journal.flush()
                 told(len(batch))
         self._journal.unlink()
         return list(dict.fromkeys(pairs))
 
     def forget(self) -> None:
-        """Begin anew, whatever was found before."""
+        """Delete the journal, so that the search starts again."""
         self._journal.unlink(missing_ok=True)
 
     def _resumed(self) -> tuple[str, list[_Pair]]:
-        """The last id that was asked about, and what was found up to there."""
+        """Return the last id that was searched, and the pairs that were found up to it."""
         last = ""
         pairs: list[_Pair] = []
         lines = list(self._lines())
@@ -109,28 +109,28 @@ class NearSearch:
 
     def _pairs(self, ids: Sequence[str]) -> list[_Pair]:
         points = self._store.retrieve(self._collection, ids)
-        waiting = dict(zip(points.ids, points.vectors, strict=True))
-        limit, found = _NEIGHBOURS, []
-        while waiting:
-            queries = [VectorQuery(vector, limit=limit + 1, filter=self._within) for vector in waiting.values()]
+        pending = dict(zip(points.ids, points.vectors, strict=True))
+        limit, pairs = _NEIGHBOURS, []
+        while pending:
+            queries = [VectorQuery(vector, limit=limit + 1, filter=self._within) for vector in pending.values()]
             answers = self._store.search(self._collection, queries)
-            close = {image_id: self._close(answer) for image_id, answer in zip(waiting, answers, strict=True)}
+            close = {image_id: self._close(answer) for image_id, answer in zip(pending, answers, strict=True)}
             copies = self._copies(close)
-            again = {}
-            for image_id, vector in waiting.items():
+            unfinished = {}
+            for image_id, vector in pending.items():
                 if len(copies[image_id]) == len(close[image_id]) > limit and limit < _MOST:  # all are copies: there may be more
-                    again[image_id] = vector
+                    unfinished[image_id] = vector
                 else:
-                    found += [
+                    pairs += [
                         (min(image_id, other), max(image_id, other), distance)
                         for other, distance in copies[image_id]
                         if other != image_id
                     ]
-            waiting, limit = again, min(4 * limit, _MOST)
-        return list(dict.fromkeys(found))
+            pending, limit = unfinished, min(4 * limit, _MOST)
+        return list(dict.fromkeys(pairs))
 
     def _copies(self, close: Mapping[str, Sequence[tuple[str, float]]]) -> dict[str, list[tuple[str, float]]]:
-        """Those of each picture's close ones, itself included, that are copies."""
+        """Return for each picture those of its close pictures, itself included, that are copies."""
         pairs = [(image_id, other) for image_id, others in close.items() for other, _ in others if other != image_id]
         if self._alike is None or not pairs:
             return {image_id: list(others) for image_id, others in close.items()}
@@ -146,16 +146,16 @@ class NearSearch:
 
 
 def grouped(pairs: Iterable[_Pair]) -> list[list[tuple[str, float]]]:
-    """Groups of (image id, distance to the first), disjoint, each the first's neighbours that no group before had.
+    """Return disjoint groups of (image id, distance to the first): a picture with its neighbours that no earlier group took.
 
-    Pictures with most neighbours become representatives first; of equals the one with the lowest id.
+    Pictures with the most neighbours become representatives first; of equals, the one with the lowest id.
     """
     neighbours: Mapping[str, dict[str, float]] = defaultdict(dict)
     for first, second, distance in pairs:
         neighbours[first][second] = neighbours[second][first] = distance
     taken: set[str] = set()
     groups = []
-    for image_id in sorted(neighbours, key=lambda one: (-len(neighbours[one]), one)):
+    for image_id in sorted(neighbours, key=lambda candidate: (-len(neighbours[candidate]), candidate)):
         if image_id in taken:
             continue
         free = sorted((distance, other) for other, distance in neighbours[image_id].items() if other not in taken)

@@ -1,1 +1,1 @@
-"""Where vectors are kept and searched: the contract and its two adapters."""
+"""Vector stores: the contract, the embedded adapter (qdrant-edge) and the server adapter (Qdrant)."""

@@ -1,4 +1,4 @@
-"""Where does an engine without aliases keep them? In a small table behind a protocol: the catalog, or a JSON file."""
+"""Alias tables for engines without aliases of their own: a protocol that the catalog implements, and a JSON file."""
 
 from __future__ import annotations
 
@@ -12,46 +12,46 @@ from lodestone.store.files import write_atomically
 
 
 class AliasTable(Protocol):
-    """Alias to collection name. Each method is atomic and durable when it returns."""
+    """Table from alias to collection name. Each method is atomic and durable when it returns."""
 
     def get(self, alias: str) -> str | None:
-        """The collection's name, or None."""
+        """Return the name of the alias's collection, or None."""
 
     def set(self, alias: str, collection: str) -> None:
         """Point the alias at the collection."""
 
     def delete(self, alias: str) -> None:
-        """Forget the alias; a missing one is a no-op."""
+        """Delete the alias; a missing one is a no-op."""
 
     def all(self) -> dict[str, str]:
-        """Every alias with its collection."""
+        """Return every alias with its collection."""
 
 
 class JsonAliasTable:
-    """Aliases in one JSON file, replaced as a whole at each change."""
+    """Alias table in one JSON file, which is replaced as a whole at each change."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
 
     def get(self, alias: str) -> str | None:
-        """See `AliasTable.get`."""
+        """Return the name of the alias's collection, or None."""
         return self.all().get(alias)
 
     def set(self, alias: str, collection: str) -> None:
-        """See `AliasTable.set`."""
+        """Point the alias at the collection, and replace the file."""
         with self._lock:
             self._write({**self.all(), alias: collection})
 
     def delete(self, alias: str) -> None:
-        """See `AliasTable.delete`."""
+        """Delete the alias if it exists, and replace the file."""
         with self._lock:
             table = self.all()
             if table.pop(alias, None) is not None:
                 self._write(table)
 
     def all(self) -> dict[str, str]:
-        """See `AliasTable.all`.
+        """Return every alias with its collection.
 
         Raises:
             StoreError: The file is not a JSON object of names.

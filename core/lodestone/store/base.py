@@ -1,19 +1,19 @@
-"""What must a vector store do? The contract that `edge` and `server` obey, and one suite in tests/contract checks.
+"""Contract of a vector store, which the adapters `edge` and `server` implement and one suite in tests/contract checks.
 
 A store holds collections of points. A point is (id: UUID string, vector: float32, payload: JSON object of filter fields).
 Scores are inner products, higher is better; on L2-normalised vectors that is cosine similarity. Ties are broken by id so that
 both adapters give identical answers with `exact=True`.
 
 In a sparse collection (`CollectionSpec.sparse`) a vector is a few positive weights of terms. It is written by `upsert_sparse`
-and searched by `search_sparse`, always exactly, among the points that share a term with the question; `build` does nothing.
-The other methods are the same for both, except that sparse vectors are not read back: batches then have vectors of (n, 0).
+and searched by `search_sparse`, always exactly, among the points that share a term with the query; `build` does nothing. The
+other methods are the same for both, except that sparse vectors are not read back: batches then have vectors of (n, 0).
 
-Life of a collection: `create` -> `upsert`… -> `build` (the HNSW graph) -> `set_alias` (promotion). Searching works at any
-point of it, exhaustively where there is no graph yet. Readers resolve an alias once and then use the collection's own name.
+Lifecycle of a collection: `create` -> `upsert`… -> `build` (the HNSW graph) -> `set_alias` (promotion). Searching works at any
+point of it, exhaustively while there is no graph yet. Readers resolve an alias once and then use the collection's own name.
 
 Every method raises `StoreError` when the engine fails, `OutOfSpaceError` when its disk is full, `UnknownNameError` for a
-collection that does not exist and `InvalidRequestError` for points, names or questions that no engine could take.
-Methods block; async callers run them in a thread. Methods are safe to call from several threads.
+collection that does not exist and `InvalidRequestError` for points, names or queries that no engine could take. Methods block;
+async callers run them in a thread. Methods are safe to call from several threads.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class MatchAny:
-    """The field (or any element of it, when it is a list) equals one of `values`."""
+    """Condition that the field (or any element of it, when it is a list) equals one of `values`."""
 
     field: str
     values: tuple[str | int, ...]
@@ -43,7 +43,7 @@ class MatchAny:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """`gte` <= field < `lt`; a None bound is open. Points without the field do not match."""
+    """Condition `gte` <= field < `lt`; a None bound is open. Points without the field do not match."""
 
     field: str
     gte: float | None = None
@@ -52,7 +52,7 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class HasId:
-    """The point's id is one of `ids`."""
+    """Condition that the point's id is one of `ids`."""
 
     ids: tuple[str, ...]
 
@@ -62,7 +62,7 @@ Condition = MatchAny | Between | HasId
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """All of `must` and none of `must_not` hold. An empty filter matches every point."""
+    """Filter that matches points for which all of `must` and none of `must_not` hold; an empty filter matches every point."""
 
     must: tuple[Condition, ...] = ()
     must_not: tuple[Condition, ...] = ()
@@ -70,7 +70,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class PointBatch:
-    """Points in column form: `ids` (n), `vectors` (n, dim) float32 and `payloads` (n), in the same order."""
+    """Batch of points in column form; `ids` (n), `vectors` (n, dim) float32 and `payloads` (n) have the same order."""
 
     ids: Sequence[str]
     vectors: Vectors
@@ -82,15 +82,15 @@ class PointBatch:
 
 @dataclass(frozen=True, slots=True)
 class VectorQuery:
-    """One nearest-neighbour question.
+    """Query for the nearest neighbours of one vector.
 
     Attributes:
-        vector: (dim,) float32.
-        limit: How many neighbours at most.
+        vector: Query vector, (dim,) float32.
+        limit: Most neighbours to return.
         filter: Restricts the candidates; None for all.
-        exact: Compare with every candidate instead of walking the graph.
+        exact: Compare with every candidate instead of searching the graph.
         ef: Size of the candidate list of a graph search; None for the collection's own.
-        with_payload: Whether neighbours carry payloads.
+        with_payload: True if neighbours carry payloads.
     """
 
     vector: NDArray[np.float32]
@@ -103,11 +103,11 @@ class VectorQuery:
 
 @dataclass(frozen=True, slots=True)
 class SparseVector:
-    """Weights of terms.
+    """Sparse vector that holds the weights of terms.
 
     Attributes:
-        indices: (k,) uint32, ascending, each once, at least one: the terms.
-        values: (k,) float32, finite and above 0: their weights.
+        indices: Terms, (k,) uint32, ascending, each once, at least one.
+        values: Weights of the terms, (k,) float32, finite and above 0.
     """
 
     indices: NDArray[np.uint32]
@@ -116,7 +116,7 @@ class SparseVector:
 
 @dataclass(frozen=True, slots=True)
 class SparseBatch:
-    """Points of a sparse collection in column form: `ids` (n), `vectors` (n) and `payloads` (n), in the same order."""
+    """Batch of points of a sparse collection in column form; `ids`, `vectors` and `payloads` (n each) have the same order."""
 
     ids: Sequence[str]
     vectors: Sequence[SparseVector]
@@ -128,7 +128,7 @@ class SparseBatch:
 
 @dataclass(frozen=True, slots=True)
 class SparseQuery:
-    """One question to a sparse collection: the `limit` points of highest inner product among those that share a term."""
+    """One query of a sparse collection for the `limit` points of highest inner product among those that share a term."""
 
     vector: SparseVector
     limit: int = 10
@@ -150,7 +150,15 @@ class Neighbours:
 
 @dataclass(frozen=True, slots=True)
 class CollectionInfo:
-    """State of a collection. `indexed` counts vectors reachable through the graph (or all, if sparse); `building` says so."""
+    """State of one collection at the time of the call.
+
+    Attributes:
+        name: Name of the collection.
+        dim: Length of its vectors, 0 if sparse.
+        points: Number of points.
+        indexed: Number of vectors reachable through the graph; all of them if sparse.
+        building: True while a graph is being built.
+    """
 
     name: str
     dim: int
@@ -161,7 +169,7 @@ class CollectionInfo:
 
 @dataclass(frozen=True, slots=True)
 class StoreCapabilities:
-    """What the engine behind the adapter is and can do, by its version."""
+    """Engine behind the adapter, its version, and the optional features of that version."""
 
     engine: str
     version: str
@@ -169,15 +177,15 @@ class StoreCapabilities:
 
 
 class VectorStore(ABC):
-    """See the module's docstring: it is the contract."""
+    """Abstract vector store; the module's docstring describes the contract."""
 
     @abstractmethod
     def capabilities(self) -> StoreCapabilities:
-        """Engine, version and optional features (`sparse`, `int8`, `graph_build`, …)."""
+        """Return the engine, its version and its optional features (`sparse`, `int8`, `graph_build`, …)."""
 
     @abstractmethod
     def create(self, spec: CollectionSpec) -> None:
-        """Make the collection; the same spec again is a no-op, another `dim` or `sparse` under the same name a `StoreError`."""
+        """Create the collection; the same spec again is a no-op, one of other `dim` or `sparse` raises `StoreError`."""
 
     @abstractmethod
     def drop(self, name: str) -> None:
@@ -185,11 +193,11 @@ class VectorStore(ABC):
 
     @abstractmethod
     def collections(self) -> list[str]:
-        """Names of all collections, sorted."""
+        """Return the names of all collections, sorted."""
 
     @abstractmethod
     def info(self, name: str) -> CollectionInfo:
-        """Counts and state of one collection."""
+        """Return the counts and the state of one collection."""
 
     @abstractmethod
     def upsert(self, name: str, points: PointBatch) -> None:
@@ -197,7 +205,7 @@ class VectorStore(ABC):
 
     @abstractmethod
     def upsert_sparse(self, name: str, points: SparseBatch) -> None:
-        """What `upsert` is, for a sparse collection."""
+        """Insert or replace whole points of a sparse collection, as durably as `upsert`."""
 
     @abstractmethod
     def delete(self, name: str, ids: Sequence[str]) -> None:
@@ -209,49 +217,49 @@ class VectorStore(ABC):
 
     @abstractmethod
     def build(self, name: str) -> None:
-        """Make or refresh the HNSW graph over all points. Readers and writers go on meanwhile; nothing they do is lost."""
+        """Build or refresh the HNSW graph over all points. Readers and writers continue meanwhile, and no write is lost."""
 
     @abstractmethod
     def search(self, name: str, queries: Sequence[VectorQuery]) -> list[Neighbours]:
-        """Answer several questions in one call, in their order."""
+        """Answer several queries in one call, in their order."""
 
     @abstractmethod
     def search_sparse(self, name: str, queries: Sequence[SparseQuery]) -> list[Neighbours]:
-        """What `search` is, for a sparse collection; equal scores by ascending id."""
+        """Answer several queries of a sparse collection in one call, in their order; equal scores come by ascending id."""
 
     @abstractmethod
     def retrieve(self, name: str, ids: Sequence[str]) -> PointBatch:
-        """Points by id with vectors and payloads, in the order asked; missing ids are left out."""
+        """Return points by id with vectors and payloads, in the order of `ids`; missing ids are left out."""
 
     @abstractmethod
     def scroll(self, name: str, filter_: Filter | None = None, *, batch_size: int = 256) -> Iterator[PointBatch]:
-        """All matching points, by ascending id, in batches."""
+        """Yield all matching points, by ascending id, in batches."""
 
     @abstractmethod
     def count(self, name: str, filter_: Filter | None = None) -> int:
-        """Exact number of matching points."""
+        """Return the exact number of matching points."""
 
     @abstractmethod
     def set_alias(self, alias: str, collection: str) -> None:
-        """Point the alias at the collection, atomically, whether or not it existed."""
+        """Point the alias at the collection, atomically, whether or not the alias existed."""
 
     @abstractmethod
     def drop_alias(self, alias: str) -> None:
-        """Forget the alias; a missing one is a no-op."""
+        """Remove the alias; a missing one is a no-op."""
 
     @abstractmethod
     def aliases(self) -> dict[str, str]:
-        """Alias to collection name."""
+        """Return all aliases with their collections."""
 
     @abstractmethod
     def ping(self) -> None:
-        """Return when the engine answers; raise `StoreError` when it does not (readiness)."""
+        """Return if the engine answers, and raise `StoreError` otherwise; used for readiness."""
 
     @contextmanager
     def patient(self) -> Iterator[None]:
-        """Calls of this thread inside the block outlast an engine that is away for a while; questions otherwise fail soon."""
+        """Let this thread's calls inside the block wait for an engine that is away for a while; reads otherwise fail soon."""
         yield
 
     @abstractmethod
     def close(self) -> None:
-        """Flush and release everything (locks, connections). Idempotent."""
+        """Flush, and release locks and connections. Idempotent."""

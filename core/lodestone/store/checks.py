@@ -1,4 +1,4 @@
-"""Which points, queries and names may reach an engine? The checks both adapters share, so that both refuse alike."""
+"""Checks of points, queries and names, shared by both adapters so that both refuse the same input."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LARGEST_INDEX = 2**32 - 1
 
 
 def check_name(name: str, *, kind: str = "collection") -> str:
-    """Return the name when it is safe as a file name and as part of a URL; raise `InvalidRequestError` otherwise."""
+    """Return the name if it is safe as a file name and as part of a URL; raise `InvalidRequestError` otherwise."""
     if not _NAME.fullmatch(name):
         raise InvalidRequestError(
             f"{kind} name {name!r} is not allowed", hint="use 1 to 128 of A-Z a-z 0-9 . _ -, beginning with a letter or digit"
@@ -28,14 +28,14 @@ def check_name(name: str, *, kind: str = "collection") -> str:
 
 
 def check_namespace(namespace: str) -> str:
-    """Return the namespace when it can stand in front of names on a server; raise `InvalidRequestError` otherwise."""
+    """Return the namespace if it can be a prefix of names on a server; raise `InvalidRequestError` otherwise."""
     if not _NAMESPACE.fullmatch(namespace):
         raise InvalidRequestError(f"namespace {namespace!r} is not allowed", hint="use 1 to 64 of A-Z a-z 0-9")
     return namespace
 
 
 def check_ids(ids: Sequence[str]) -> list[str]:
-    """Return the ids in the canonical form that engines answer with; raise `InvalidRequestError` for other than UUIDs."""
+    """Return the ids in the canonical form that engines answer with; raise `InvalidRequestError` unless all are UUIDs."""
     canonical = []
     for point_id in ids:
         try:
@@ -46,7 +46,7 @@ def check_ids(ids: Sequence[str]) -> list[str]:
 
 
 def check_points(points: PointBatch, *, dim: int) -> PointBatch:
-    """Return the batch with canonical ids, C-ordered float32 vectors and, of points that share an id, the last only.
+    """Return the batch with canonical ids and C-ordered float32 vectors; of points that share an id, only the last is kept.
 
     Raises:
         InvalidRequestError: Lengths differ, the vectors are not (n, dim), or some are not finite.
@@ -73,7 +73,7 @@ def check_points(points: PointBatch, *, dim: int) -> PointBatch:
 
 
 def check_query(query: VectorQuery, *, dim: int) -> Vectors:
-    """Return the query's vector as (dim,) float32; raise `InvalidRequestError` on a wrong shape, value, limit or ef."""
+    """Return the query's vector as (dim,) float32; raise `InvalidRequestError` for a wrong shape, value, limit or ef."""
     vector = np.ascontiguousarray(query.vector, dtype=np.float32)
     if vector.shape != (dim,):
         raise InvalidRequestError(
@@ -88,7 +88,7 @@ def check_query(query: VectorQuery, *, dim: int) -> Vectors:
 
 
 def check_spec(spec: CollectionSpec) -> None:
-    """Refuse a collection with a name that is none, or that is neither dense nor sparse."""
+    """Raise `InvalidRequestError` if the collection's name is invalid, or if it is neither dense nor sparse."""
     check_name(spec.name)
     if spec.dim < 0 or spec.sparse != (spec.dim == 0):
         raise InvalidRequestError(
@@ -98,14 +98,16 @@ def check_spec(spec: CollectionSpec) -> None:
 
 
 def check_kind(name: str, *, sparse: bool, wanted: bool) -> None:
-    """Refuse to read or write dense vectors where there are sparse ones, and the reverse."""
+    """Raise `InvalidRequestError` if dense vectors are requested from a sparse collection, or the reverse."""
     if sparse != wanted:
-        there, use = ("sparse", "_sparse") if sparse else ("dense", "")
-        raise InvalidRequestError(f"collection {name!r} holds {there} vectors", hint=f"use `upsert{use}` and `search{use}`")
+        kind, suffix = ("sparse", "_sparse") if sparse else ("dense", "")
+        raise InvalidRequestError(
+            f"collection {name!r} holds {kind} vectors", hint=f"use `upsert{suffix}` and `search{suffix}`"
+        )
 
 
 def check_sparse_points(points: SparseBatch) -> SparseBatch:
-    """Return the batch with canonical ids, canonical vectors and, of points that share an id, the last only.
+    """Return the batch with canonical ids and canonical vectors; of points that share an id, only the last is kept.
 
     Raises:
         InvalidRequestError: Lengths differ, or a vector is not what `SparseVector` says.
@@ -122,7 +124,7 @@ def check_sparse_points(points: SparseBatch) -> SparseBatch:
 
 
 def check_sparse_query(query: SparseQuery) -> SparseVector:
-    """Return the query's vector in canonical types; raise `InvalidRequestError` on a wrong vector or limit."""
+    """Return the query's vector in canonical types; raise `InvalidRequestError` for a wrong vector or limit."""
     _check_limit(query.limit)
     return _sparse(query.vector, of="the query")
 
@@ -153,17 +155,17 @@ def _check_limit(limit: int) -> None:
 
 
 def check_matching(filter_: Filter) -> None:
-    """Refuse a filter that matches everything, where that would delete everything."""
+    """Raise `InvalidRequestError` for a filter that matches everything, because it would delete every point."""
     if not filter_.must and not filter_.must_not:
         raise InvalidRequestError("an empty filter would delete every point", hint="use `drop` to remove a whole collection")
 
 
 def other_vectors(name: str, *, dim: int, sparse: bool, wanted: CollectionSpec) -> StoreError:
-    """The error of `create` where the collection exists with vectors of another length or kind."""
-    there = "sparse vectors" if sparse else f"vectors of length {dim}"
-    asked = "sparse ones" if wanted.sparse else f"dense ones of length {wanted.dim}" if sparse else str(wanted.dim)
+    """Build the error of `create` for a collection that exists with vectors of another length or kind."""
+    actual = "sparse vectors" if sparse else f"vectors of length {dim}"
+    expected = "sparse ones" if wanted.sparse else f"dense ones of length {wanted.dim}" if sparse else str(wanted.dim)
     return StoreError(
-        f"collection {name!r} holds {there}, not {asked}",
+        f"collection {name!r} holds {actual}, not {expected}",
         hint="each space version has a collection of its own name: if this one is Lodestone's, drop it and run "
         "`lodestone index` again, which loads stored outputs and reads no picture; else use another Qdrant server",
         dim=dim,
@@ -172,14 +174,14 @@ def other_vectors(name: str, *, dim: int, sparse: bool, wanted: CollectionSpec) 
 
 
 def slices(points: PointBatch, size: int) -> Iterator[PointBatch]:
-    """The batch in pieces of at most `size` points."""
+    """Yield the batch in pieces of at most `size` points."""
     for start in range(0, len(points), size):
         end = start + size
         yield PointBatch(points.ids[start:end], points.vectors[start:end], points.payloads[start:end])
 
 
 def sparse_slices(points: SparseBatch, size: int) -> Iterator[SparseBatch]:
-    """The batch in pieces of at most `size` points."""
+    """Yield the sparse batch in pieces of at most `size` points."""
     for start in range(0, len(points), size):
         end = start + size
         yield SparseBatch(points.ids[start:end], points.vectors[start:end], points.payloads[start:end])

@@ -1,4 +1,4 @@
-"""How can a store be handed on without being opened? As one that is opened by its first use."""
+"""Stand-in for a store (or catalog) that opens it at its first use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def deferred(open_: Callable[[], T]) -> T:
-    """A stand-in that asks `open_` for the store (or catalog) at every use; so nothing is locked or made until then."""
+    """Return a stand-in that calls `open_` for the store (or catalog) at every use; nothing is locked or created before."""
     return cast("T", _Deferred(open_))
 
 

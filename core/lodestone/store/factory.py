@@ -1,4 +1,4 @@
-"""Which vector store does a setting's name stand for?"""
+"""Factory that opens the vector store which the settings name."""
 
 from __future__ import annotations
 
@@ -36,22 +36,23 @@ def open_store(
     Args:
         kind: `edge` (this process owns the directory `root`) or `server` (Qdrant at `url`).
         root: edge: directory of the store.
-        aliases: edge: where aliases are kept; a JSON file under `root` by default.
+        aliases: edge: table that keeps the aliases; a JSON file under `root` by default.
         lock_timeout: edge: seconds to wait for another owner.
-        owner: edge: what this process is doing, for a second opener's message.
-        url: server: of its HTTP port; several of a cluster: when one does not answer the next is asked.
-        api_key: server: if it asks for one.
+        owner: edge: command of this process, shown to a second opener.
+        url: server: URL of its HTTP port, or URLs of several nodes of a cluster; when one does not answer, the next is used.
+        api_key: server: API key, if the server requires one.
         prefer_grpc: server: use gRPC.
-        grpc_port: server: where gRPC listens; one for all nodes, or one each.
+        grpc_port: server: port of gRPC; one for all nodes, or one each.
         timeout: server: seconds of one call.
         patience: server: seconds that a write is repeated while the server is away or busy.
         writers: server: parallel upserts.
-        placement: server: how new collections are spread over a cluster, where their specification does not say.
-        namespace: server: of the home, so that homes which share the server do not meet. (A directory is a home's own.)
+        placement: server: how new collections are spread over a cluster, unless their specification says otherwise.
+        namespace: server: namespace of the home, which separates homes that share the server. (A directory belongs to one
+            home.)
 
     Raises:
         UnknownNameError: `kind` is neither.
-        ConfigurationError: The kind's place (`root`, `url`) is missing.
+        ConfigurationError: The kind's location (`root`, `url`) is missing.
         StoreLockedError: Another process owns the embedded store.
         StoreError: The server does not answer or is too old.
     """

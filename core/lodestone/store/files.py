@@ -1,4 +1,7 @@
-"""How do the embedded store's small files and directories change so that a crash leaves the old or the new, never half?"""
+"""Crash-safe changes of the embedded store's files and directories, and checks of free disk space.
+
+After a crash, a file has its old or its new content, never a mixture.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from lodestone.errors import OutOfSpaceError
 
 TRASH_PREFIX = ".trash-"
 DRAFT_PREFIX = ".new-"
-# Engines map their files into memory: writing to a page that the disk has no room for kills the process (SIGBUS), so the
-# check comes before the write. 64 MB covers one pre-allocated log segment (32 MB) and one page of vectors.
+# Engines map their files into memory, and writing to a page that the disk has no room for kills the process (SIGBUS). So the
+# check precedes the write. 64 MB covers one pre-allocated log segment (32 MB) and one page of vectors.
 SPACE_RESERVE_BYTES = 64 * 1024 * 1024
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
 
@@ -43,18 +46,21 @@ def sync_directory(path: Path) -> None:
 
 
 def discard(path: Path) -> None:
-    """Remove a directory tree at once for readers (a rename), then its bytes. What a crash leaves has `TRASH_PREFIX`."""
+    """Remove a directory tree with one rename, so that readers no longer see it, and then delete its files.
+
+    A crash leaves a directory whose name begins with `TRASH_PREFIX`.
+    """
     if not path.exists():
         return
     trash = path if path.name.startswith(TRASH_PREFIX) else path.with_name(f"{TRASH_PREFIX}{uuid.uuid4().hex}")
     if trash != path:
         path.rename(trash)
-    # Leftovers (a dying build child may still write here) are swept at the next opening.
+    # The next opening removes what is left; a build child that is being killed may still write here.
     shutil.rmtree(trash, ignore_errors=True)
 
 
 def require_space(path: Path, needed: int) -> None:
-    """Refuse work that the disk under `path` has no room for.
+    """Raise an error if the disk under `path` has too little room for a write.
 
     Args:
         path: An existing directory on that disk.
@@ -69,13 +75,13 @@ def require_space(path: Path, needed: int) -> None:
 
 
 def require_room_to_map(folder: Path) -> None:
-    """Refuse to map the folder's files where reading their holes could fill the disk, which would kill the process (SIGBUS).
+    """Raise an error if mapping the folder's sparse files could fill the disk, which would kill the process (SIGBUS).
 
-    The engine reads its pre-allocated, sparse files when it opens them. Ordinary file systems hand out zeros; those in memory
-    hand out pages that stay.
+    The engine reads its pre-allocated, sparse files when it opens them. Ordinary file systems return zeros for their holes;
+    file systems in memory allocate pages that stay.
 
     Raises:
-        OutOfSpaceError: the folder is on a file system in memory that has no room for the holes.
+        OutOfSpaceError: The folder is on a file system in memory that has no room for the holes.
     """
     stats = [entry.stat() for entry in folder.rglob("*") if entry.is_file()]
     holes = sum(max(stat.st_size - stat.st_blocks * 512, 0) for stat in stats)
@@ -96,7 +102,7 @@ def _is_in_memory(folder: Path) -> bool:
 
 
 def is_out_of_space(error: BaseException) -> bool:
-    """Whether the error, or the engine's text of it, says that the disk is full."""
+    """Return True if the error, or the engine's text of it, says that the disk is full."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return True
     text = str(error).lower()
@@ -104,7 +110,7 @@ def is_out_of_space(error: BaseException) -> bool:
 
 
 def out_of_space(path: Path | str, **facts: int) -> OutOfSpaceError:
-    """The error for a full disk under `path`."""
+    """Build the error for a full disk under `path`."""
     amounts = f": {facts['free']:,} bytes free, {facts['needed']:,} needed" if facts else ""
     return OutOfSpaceError(
         f"no space left for the vector store in {path}{amounts}",

@@ -1,8 +1,8 @@
-"""Who owns an embedded store right now, and how does a second process learn it?
+"""Ownership of an embedded store by one process, through an operating-system lock.
 
-The engine's own locking is not enough: a second opener of an edge shard fails on its log, and the owner's next flush then
-fails too. So an operating-system lock on `owner.lock` is taken before any path of the engine is touched. The system frees
-it when its holder dies, however that happens. Beside it, `owner.json` tells humans who holds it; it is never trusted as a lock.
+The engine's own locking is not enough: a second opener of an edge shard fails on its log, and the owner's next flush then fails
+too. So a lock on `owner.lock` is taken before any path of the engine is touched. The system frees it when its holder ends,
+however that happens. Beside it, `owner.json` tells people which process holds the store; it is never used as a lock.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OWNER_FILE = "owner.json"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The process that holds a store: its `pid`, the `command` it runs and `since` when (ISO 8601, UTC)."""
+    """Process that owns a store: its `pid`, its `command`, and `since` when it owns the store (ISO 8601, UTC)."""
 
     pid: int
     command: str
@@ -32,12 +32,12 @@ class Owner:
 
 
 class StoreOwnership:
-    """An exclusive claim on the store under `root`, from `acquire` to `release` or to the end of this process.
+    """Exclusive claim on the store under `root`, from `acquire` to `release` or to the end of this process.
 
     Args:
-        root: Directory of the store; made when missing.
-        command: What this process is doing, for the message that a second opener gets.
-        timeout: Seconds to wait for another owner to let go; 0 asks once.
+        root: Directory of the store; created if missing.
+        command: Command of this process, for the message that a second opener gets.
+        timeout: Seconds to wait for another owner to release the store; 0 tries once.
     """
 
     def __init__(self, root: Path, *, command: str, timeout: float) -> None:
@@ -47,11 +47,11 @@ class StoreOwnership:
         self._lock = FileLock(root / LOCK_FILE, timeout=max(timeout, 0.0), thread_local=False)
 
     def acquire(self) -> None:
-        """Take the lock and say who has it.
+        """Take the lock, and record this process as the owner.
 
         Raises:
             StoreLockedError: Another process still holds it after `timeout` seconds.
-            OutOfSpaceError: The disk has no room for the name of its owner.
+            OutOfSpaceError: The disk has no room for the owner's record.
         """
         self._root.mkdir(parents=True, exist_ok=True)
         try:
@@ -68,19 +68,19 @@ class StoreOwnership:
             raise
 
     def release(self) -> None:
-        """Give the lock back. Idempotent."""
+        """Release the lock. Idempotent."""
         if self._lock.is_locked:
             (self._root / OWNER_FILE).unlink(missing_ok=True)
             self._lock.release(force=True)
 
     @property
     def held(self) -> bool:
-        """Whether this object holds the lock."""
+        """Return True if this object holds the lock."""
         return self._lock.is_locked
 
 
 def read_owner(root: Path) -> Owner | None:
-    """What `owner.json` says, or None when it is missing or unreadable (its writer may be at work just now)."""
+    """Return the owner in `owner.json`, or None if the file is missing or unreadable (it may be being written right now)."""
     try:
         facts = json.loads((root / OWNER_FILE).read_text(encoding="utf-8"))
         return Owner(int(facts["pid"]), str(facts["command"]), str(facts["since"]))

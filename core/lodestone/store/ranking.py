@@ -1,4 +1,4 @@
-"""In which order, and with which of equally good points, are an engine's hits handed on? The same for every adapter."""
+"""Ranking of an engine's hits by score and id, the same for every adapter."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ from lodestone.store.limits import SPARSE_VECTOR
 
 _R = TypeVar("_R")
 
-# How many hits more than wanted are fetched to see whether equal scores go on past the last.
+# Additional hits that are fetched to see whether equal scores continue after the last requested one.
 TIE_MARGIN = 8
-# By how much, of the score, an engine's sparse scores may be off: it adds the terms up in no fixed order.
+# Relative error of an engine's sparse scores, because it adds up the terms in no fixed order.
 SPARSE_ERROR = 1e-5
 
 # (id, score, payload), best first.
 Hit = tuple[str, float, Payload | None]
-# Rows of the queries to ask, each with how many hits to fetch, to the hits of each in the same order.
+# From rows of the queries to send, each with the number of hits to fetch, to the hits of each in the same order.
 Ask = Callable[[Mapping[int, int]], Sequence[Sequence[Hit]]]
-# Row of the query and an engine's hit, to its score.
+# From the row of a query and an engine's hit to the hit's score.
 Score = Callable[[int, Any], float]
 
 
 class RankingRequest(Protocol):
-    """What ranking needs to know of a `VectorQuery` or `SparseQuery`."""
+    """Part of a `VectorQuery` or `SparseQuery` that ranking uses."""
 
     @property
     def limit(self) -> int:
-        """How many neighbours at most."""
+        """Return the most neighbours to return."""
 
     @property
     def with_payload(self) -> bool:
-        """Whether neighbours carry payloads."""
+        """Return True if neighbours carry payloads."""
 
 
 class SparseScore:
-    """Inner products with one question, exact up to the last rounding: equal in whatever order the terms come.
+    """Inner products with one query, summed exactly and rounded once, so that they do not depend on the order of the terms.
 
     Args:
-        question: The other factor.
+        question: Vector of the query.
     """
 
     def __init__(self, question: SparseVector) -> None:
         self._weights: dict[int, float] = dict(zip(question.indices.tolist(), question.values.tolist(), strict=True))
 
     def __call__(self, indices: Sequence[int], values: Sequence[float]) -> float:
-        """The product with a point's terms, as a float32."""
+        """Return the inner product with a point's terms, rounded to float32."""
         pairs = zip(indices, values, strict=True)
         # Two float32 multiply without rounding in a float64.
         return float(np.float32(math.fsum(self._weights.get(index, 0.0) * value for index, value in pairs)))
 
 
 def engine_score(row: int, hit: Any) -> float:  # noqa: ANN401, ARG001 - each engine has its class; the same for every question
-    """The score that the engine gives."""
+    """Return the score that the engine gives."""
     score: float = hit.score
     return score
 
 
 def sparse_score(questions: Sequence[SparseVector]) -> Score:
-    """Scores hits of sparse collections, that come with their vectors, as `SparseScore` does."""
+    """Return a function that scores hits of sparse collections, which come with their vectors, as `SparseScore` does."""
     scores = [SparseScore(question) for question in questions]
 
     def score(row: int, hit: Any) -> float:  # noqa: ANN401 - as above
@@ -80,36 +80,36 @@ def hits_of(
     at_once: int,
     score: Score = engine_score,
 ) -> list[list[Hit]]:
-    """What the engine finds for each query.
+    """Return the engine's hits for each query.
 
     Args:
-        fetches: Rows of the queries, each with how many hits to fetch.
-        request: Makes a query, in the engine's terms, of its row and that number.
-        send: One call of the engine: its hits for each of some queries.
-        at_once: Queries a call.
-        score: Of a row's hit.
+        fetches: Rows of the queries, each with the number of hits to fetch.
+        request: Makes the engine's request from a query's row and that number.
+        send: Makes one call of the engine, and returns its hits for each request.
+        at_once: Queries in one call.
+        score: Returns the score of a row's hit.
     """
     rows = list(fetches)
     hits: list[list[Hit]] = []
     for start in range(0, len(rows), at_once):
-        some = rows[start : start + at_once]
-        found = send([request(row, fetches[row]) for row in some])
-        for row, each in zip(some, found, strict=True):
-            hits.append([(str(hit.id), score(row, hit), hit.payload) for hit in each])
+        batch = rows[start : start + at_once]
+        answers = send([request(row, fetches[row]) for row in batch])
+        for row, answer_hits in zip(batch, answers, strict=True):
+            hits.append([(str(hit.id), score(row, hit), hit.payload) for hit in answer_hits])
     return hits
 
 
 def answer(queries: Sequence[RankingRequest], ask: Ask, *, exact: Sequence[bool], error: float = 0.0) -> list[Neighbours]:
-    """Ask the engine and rank what it finds by descending score, equal scores by id.
+    """Query the engine and rank its hits by descending score, equal scores by id.
 
-    Which of equally good points an engine returns is chance when it stops among them: where `exact`, more are fetched until
-    the tie ends, so that every engine gives the same answer.
+    If an engine stops among equally good points, it is chance which of them it returns. Where `exact`, more hits are fetched
+    until the tie ends, so that every engine gives the same answer.
 
     Args:
-        queries: The questions.
-        ask: One engine call for some of them.
-        exact: Of each question, whether the answer must not depend on the engine's chance.
-        error: Part of a score, below which a difference between scores is the engine's rounding.
+        queries: Queries to answer.
+        ask: Makes one engine call for some of them.
+        exact: For each query, True if the answer must not depend on the engine's choice among ties.
+        error: Share of a score; a smaller difference between scores counts as the engine's rounding.
     """
     hits: dict[int, Sequence[Hit]] = {}
     fetches = {row: query.limit + TIE_MARGIN if exact[row] else query.limit for row, query in enumerate(queries)}
@@ -124,8 +124,8 @@ def answer(queries: Sequence[RankingRequest], ask: Ask, *, exact: Sequence[bool]
 
 
 def _cuts_a_tie(scores: Sequence[float], *, limit: int, fetched: int, error: float) -> bool:
-    best = sorted(scores, reverse=True)
-    return len(best) == fetched and best[-1] >= best[limit - 1] - error * abs(best[limit - 1])
+    ordered = sorted(scores, reverse=True)
+    return len(ordered) == fetched and ordered[-1] >= ordered[limit - 1] - error * abs(ordered[limit - 1])
 
 
 def _ranked(hits: Sequence[Hit], *, limit: int, with_payload: bool) -> Neighbours:

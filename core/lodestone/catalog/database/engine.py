@@ -1,13 +1,13 @@
-"""How does the catalog reach its database, and what happens when two processes write at once?
+"""Connections and transactions of the catalog, with retries when processes write at once or the server restarts.
 
-SQLite: write-ahead log, 30 s of patience, foreign keys on; a writing transaction takes the write lock at its start (BEGIN
-IMMEDIATE), so that it waits for its turn instead of failing half way.
+SQLite: write-ahead log, waits of up to 30 s, foreign keys on; a writing transaction takes the write lock at its start (BEGIN
+IMMEDIATE), so that it waits for the lock at the start instead of failing half way.
 
-PostgreSQL: a writing transaction is serialisable, so that the same code loses no update there either; one that got into
-another's way is run again. A server that restarts, or a connection that dies, is waited for, for a minute: a statement that
-reads is asked again, a transaction that writes is run again unless its commit went through (see once.py).
+PostgreSQL: a writing transaction is serialisable, so that the same code loses no update there either; a transaction that
+conflicts with another is run again. If the server restarts or a connection is lost, retries go on for a minute: a statement
+that reads is repeated, a transaction that writes is run again unless its commit succeeded (see once.py).
 
-Driver errors leave here as `LodestoneError`s.
+Driver errors are converted to `LodestoneError`s.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _T = TypeVar("_T")
 _BUSY_SECONDS = 30
 _SERVER_SECONDS = 60
 _ATTEMPTS = 5
-# 40001: two transactions could not both be as if alone; 40P01: they waited for each other. 23505: a key is taken, perhaps by a
-# transaction that overlapped with this one, which then sees it when it is run again.
-_IN_THE_WAY, _TAKEN = frozenset({"40001", "40P01"}), "23505"
-_TAKEN_ATTEMPTS = 3
-# libpq's: a server that vanished without a word (its machine lost power) is noticed within a minute.
+# 40001: two transactions could not be serialised; 40P01: deadlock. 23505: a key exists, perhaps inserted by a transaction that
+# overlapped with this one, which then sees the key when it is run again.
+_CONFLICTS, _KEY_EXISTS = frozenset({"40001", "40P01"}), "23505"
+_KEY_ATTEMPTS = 3
+# Options of libpq: a server that vanishes without closing its connections (its machine lost power) is noticed within a minute.
 _POSTGRES = {
     "connect_timeout": 5,
     "keepalives_idle": 20,
@@ -48,23 +48,23 @@ _WRITES = "lodestone_writes"
 
 
 def make_engine(location: str | Path) -> Engine:
-    """A connection pool for a URL, or for an SQLite file given as a path.
+    """Return a connection pool for a URL, or for an SQLite file given as a path.
 
     Raises:
-        ConfigurationError: the URL cannot be read, its driver is missing, or it names an SQLite database in memory.
+        ConfigurationError: The URL cannot be read, its driver is missing, or it names an SQLite database in memory.
     """
     try:
         url = URL.create("sqlite", database=str(location)) if isinstance(location, Path) else make_url(location)
         if url.get_backend_name() != "sqlite":
-            known = _POSTGRES if url.get_driver_name() in {"psycopg", "psycopg2"} else {}
-            mine = {name: value for name, value in known.items() if name not in url.query}
-            return create_engine(url, pool_pre_ping=True, connect_args=mine)
+            options = _POSTGRES if url.get_driver_name() in {"psycopg", "psycopg2"} else {}
+            connect_args = {name: value for name, value in options.items() if name not in url.query}
+            return create_engine(url, pool_pre_ping=True, connect_args=connect_args)
         if not url.database or url.database == ":memory:":
             raise ConfigurationError(
                 f"the catalog {str(location)!r} is not a file", hint="use sqlite:////absolute/path or leave it to the home"
             )
         engine = create_engine(url, connect_args={"timeout": _BUSY_SECONDS}, pool_size=8)
-    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:  # the last: a port that is no number
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, ValueError) as error:  # ValueError: the port is no number
         raise ConfigurationError(
             f"the catalog's address cannot be used: {error}",
             hint="expected sqlite:////absolute/path, or postgresql+psycopg://… with the `postgres` extra installed",
@@ -75,7 +75,7 @@ def make_engine(location: str | Path) -> Engine:
 
 
 def use_write_ahead_log(engine: Engine) -> None:
-    """Switch an SQLite file to its write-ahead log, which it then remembers. Call it alone (under the opening lock)."""
+    """Switch an SQLite file to its write-ahead log, permanently. Must run alone (under the opening lock)."""
     if engine.dialect.name == "sqlite":
         with translated_errors(), engine.connect() as connection:
             raw: Any = connection.connection.dbapi_connection
@@ -98,12 +98,12 @@ def _is_locked(error: BaseException) -> bool:
     return isinstance(error, DBAPIError) and "locked" in str(error.orig)
 
 
-def _is_in_the_way(error: BaseException) -> bool:
-    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _IN_THE_WAY
+def _is_conflict(error: BaseException) -> bool:
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) in _CONFLICTS
 
 
-def _is_taken(error: BaseException) -> bool:
-    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) == _TAKEN
+def _is_existing_key(error: BaseException) -> bool:
+    return isinstance(error, DBAPIError) and getattr(error.orig, "sqlstate", None) == _KEY_EXISTS
 
 
 _NOT_WRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
@@ -111,7 +111,7 @@ _NOT_WRITABLE = frozenset({sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN})
 
 @contextmanager
 def translated_errors() -> Iterator[None]:
-    """Turn driver errors into `OutOfSpaceError` or `CatalogError`."""
+    """Convert driver errors inside the block to `OutOfSpaceError` or `CatalogError`."""
     try:
         yield
     except PoolTimeoutError as error:  # all connections wait for the lock that another process keeps
@@ -153,16 +153,16 @@ def translated_errors() -> Iterator[None]:
 
 def _stop(state: RetryCallState) -> bool:
     error = state.outcome.exception() if state.outcome else None
-    if error is not None and (is_lost(error) or _is_in_the_way(error)):
+    if error is not None and (is_lost(error) or _is_conflict(error)):
         return bool(stop_after_delay(_SERVER_SECONDS)(state))
-    return bool(stop_after_attempt(_TAKEN_ATTEMPTS if error is not None and _is_taken(error) else _ATTEMPTS)(state))
+    return bool(stop_after_attempt(_KEY_ATTEMPTS if error is not None and _is_existing_key(error) else _ATTEMPTS)(state))
 
 
-_TRANSIENT = (_is_locked, _is_in_the_way, _is_taken, is_lost)
+_TRANSIENT = (_is_locked, _is_conflict, _is_existing_key, is_lost)
 
 
 class CatalogBase:
-    """Short transactions over one engine; the catalog's subjects (images, slices, …) build on it. Thread-safe."""
+    """Short transactions over one engine, on which the parts of the catalog (images, slices, …) build. Thread-safe."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -175,12 +175,12 @@ class CatalogBase:
     def _streamed(
         self, query: Select[Any], key: Sequence[Column[Any]], *, after: Sequence[Any] = (), at_once: int = 0
     ) -> Iterator[Row[*tuple[Any, ...]]]:
-        """Rows of a query by a unique key, a page at a time. No transaction stays open between pages.
+        """Yield the rows of a query by a unique key, read a page at a time. No transaction stays open between pages.
 
         Args:
             query: Selects the key's columns, among others; neither sorted nor limited.
-            key: What to sort by.
-            after: Values of the key that the first row comes after.
+            key: Columns to sort by.
+            after: Values of the key; the first row is the one after them.
             at_once: Rows a page; 0 for PAGE.
         """
         size = at_once or PAGE
@@ -195,9 +195,9 @@ class CatalogBase:
             after = [getattr(page[-1], column.key) for column in key]
 
     def _at_one_moment(self, read: Callable[[Connection], _T]) -> _T:
-        """What `read` gives when all its statements see the database as of one moment; read again when the server went away."""
+        """Return the result of `read`, whose statements all see the same snapshot; run it again if the server went away."""
 
-        def look() -> _T:
+        def read_snapshot() -> _T:
             with self._engine.connect() as connection:
                 if connection.dialect.name == "postgresql":
                     connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
@@ -205,12 +205,12 @@ class CatalogBase:
                     return read(connection)
 
         with translated_errors():
-            return patiently(look, seconds=_SERVER_SECONDS)
+            return patiently(read_snapshot, seconds=_SERVER_SECONDS)
 
     def _write(
         self, change: Callable[[Connection], _T], *, attempt: Callable[[Callable[[Connection], _T]], _T] | None = None
     ) -> _T:
-        """Run `change` in one transaction, again from its start if another writer, or the server's death, was in the way."""
+        """Run `change` in one transaction, and again from its start after a conflict with another writer or a lost server."""
         if attempt is None:
             attempt = Once(self._engine).attempt if self._engine.dialect.name == "postgresql" else self._attempt
         retrying = Retrying(
@@ -220,23 +220,24 @@ class CatalogBase:
             reraise=True,
         )
         with translated_errors():
-            done: _T = retrying(attempt, change)
-            return done
+            result: _T = retrying(attempt, change)
+            return result
 
     def _attempt(self, change: Callable[[Connection], _T]) -> _T:
         with self._engine.connect().execution_options(**{_WRITES: True}) as connection, connection.begin():
             return change(connection)
 
     def ping(self) -> None:
-        """Return when the database answers; raise `CatalogError` when it does not, at once."""
+        """Return if the database answers; raise `CatalogError` at once if it does not."""
         with translated_errors(), RetryingReader(self._engine, patience=0) as reader:
             reader.execute(text("SELECT 1"))
 
     @contextmanager
     def held(self, what: str, *, worker: str) -> Iterator[str | None]:
-        """Hold `what` against clients on other machines; gives who has it (`host:pid`, or empty) instead, else None.
+        """Hold the lock `what` against clients on other machines.
 
-        An SQLite file has no such clients: nothing is held then.
+        Yields None if the lock is held, and otherwise its holder (`host:pid`, or empty if unknown). An SQLite file has no
+        clients on other machines, so no lock is taken for it.
         """
         if self._engine.dialect.name != "postgresql":
             yield None

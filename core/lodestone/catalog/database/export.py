@@ -1,7 +1,7 @@
-"""How does a whole catalog leave its database, and enter another one, of whatever kind?
+"""Export of a whole catalog from its database, and import into an empty one of either kind.
 
-Rows go out as plain values by column name, all tables as of one moment: in one transaction, which other processes need not wait
-for. They come in in one transaction as well: an import that is killed leaves an empty catalog.
+Rows are exported as plain values by column name, all tables as of one moment: in one transaction, which does not block other
+processes. They are imported in one transaction as well: an import that is killed leaves an empty catalog.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from lodestone.catalog.records import ImageState
 from lodestone.errors import ConfigurationError
 
 Rows = list[dict[str, Any]]
-_OF_THE_DATABASE: Final = frozenset({"write_tokens", "home_facts"})  # which transactions went through, and whose it is
-TABLES: Final[tuple[Table, ...]] = tuple(  # a table after those that it refers to
+_OF_THE_DATABASE: Final = frozenset({"write_tokens", "home_facts"})  # committed transactions and the home's id: not exported
+TABLES: Final[tuple[Table, ...]] = tuple(  # every table follows those that it refers to
     table for table in tables.metadata.sorted_tables if table.name not in _OF_THE_DATABASE
 )
 _PAGE: Final = 1000
-# Whose rows can come in: what was added since has a default, or is worked out from them.
+# Revisions whose rows can be imported: columns added since have a default, or are computed from the rows.
 READABLE: Final = REVISIONS[REVISIONS.index("0004") :]
 
 
@@ -38,23 +38,26 @@ class Export:
     revision: str = REVISIONS[-1]
 
     def active_images(self) -> int:
-        """Pictures that can be found."""
+        """Return the number of pictures that can be found."""
         query = select(func.count()).select_from(tables.images).where(tables.images.c.state == ImageState.ACTIVE)
         return self.connection.execute(query).scalar_one()
 
     def rows(self, table: Table) -> Iterator[Rows]:
-        """All rows of a table by primary key, a page at a time; values by column name, times aware, JSON as Python values."""
+        """Yield all rows of a table by primary key, a page at a time.
+
+        Values are keyed by column name; times are aware, JSON comes as Python values.
+        """
         result = self.connection.execute(select(table).order_by(*table.primary_key).execution_options(yield_per=_PAGE))
         for page in result.mappings().partitions():
             yield [dict(row) for row in page]
 
 
 class ExportRows(CatalogBase):
-    """Everything at once."""
+    """Part of the catalog that exports and imports all tables at once."""
 
     @contextmanager
     def exporting(self) -> Iterator[Export]:
-        """Read all tables as they are at this moment, whatever is written meanwhile."""
+        """Yield an export of all tables as they are at this moment, whatever is written meanwhile."""
         with translated_errors(), self._engine.connect() as connection:
             if connection.dialect.name == "postgresql":
                 connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
@@ -62,19 +65,19 @@ class ExportRows(CatalogBase):
                 yield Export(connection)
 
     def count_rows(self) -> dict[str, int]:
-        """Table name -> number of rows."""
+        """Return the number of rows of each table."""
         with self._reading() as connection:
             return {t.name: connection.execute(select(func.count()).select_from(t)).scalar_one() for t in TABLES}
 
     def import_rows(self, pages: Iterable[tuple[Table, Sequence[Mapping[str, Any]]]]) -> dict[str, int]:
-        """Fill an empty catalog; returns the number of rows by table.
+        """Fill an empty catalog, and return the number of rows by table.
 
         Args:
-            pages: Rows of tables, a table after those that it refers to; of one table, any number of pages.
+            pages: Rows of tables, each table after those that it refers to; a table may have any number of pages.
 
         Raises:
-            ConfigurationError: the catalog is not empty; nothing was changed.
-            CatalogError: a row breaks a constraint; nothing was changed.
+            ConfigurationError: The catalog is not empty; nothing was changed.
+            CatalogError: A row breaks a constraint; nothing was changed.
         """
         url = self._engine.url.render_as_string(hide_password=True)
 
@@ -85,13 +88,13 @@ class ExportRows(CatalogBase):
                         f"the catalog {url!r} is not empty: it has {table.name}",
                         hint="restore into a new home (LODESTONE_HOME) and an empty database",
                     )
-            done: dict[str, int] = {}
+            counts: dict[str, int] = {}
             for table, rows in pages:
                 for start in range(0, len(rows), _PAGE):
                     connection.execute(insert(table), [dict(row) for row in rows[start : start + _PAGE]])
-                done[table.name] = done.get(table.name, 0) + len(rows)
+                counts[table.name] = counts.get(table.name, 0) + len(rows)
             refresh_parts(connection)  # receipts may have been left out
-            return done
+            return counts
 
         with translated_errors():
             return self._attempt(change)  # once: `pages` may be an iterator

@@ -1,7 +1,7 @@
-"""Which schema does a catalog have, and how does it get ours?
+"""Detection of a catalog's schema revision, and migration to the current one.
 
-A catalog at our revision is recognised by one SELECT (Alembic is not even imported). An older or empty one is migrated in one
-transaction, by one process at a time. One that we do not know was written by a newer Lodestone and is left alone.
+A catalog at the current revision is recognised by one SELECT (Alembic is not even imported). An older or empty one is migrated
+in one transaction, by one process at a time. One with an unknown revision was written by a newer Lodestone and is not changed.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ REVISIONS: tuple[str, ...] = (
 )  # oldest first; the last is the schema of tables.py
 _SCRIPTS = Path(__file__).parents[1] / "migrations"
 _LOCK_SECONDS = 60
-_OPENING_SECONDS = 15  # a server that restarts is back by then; a wrong address should not take longer to be told
-_POSTGRES_LOCK = 0x10DE5704E  # any number that is ours; held for the migration's transaction
+_OPENING_SECONDS = 15  # a server that restarts is back by then; a wrong address should not take longer to be reported
+_POSTGRES_LOCK = 0x10DE5704E  # an arbitrary number used for nothing else; held for the migration's transaction
 
 
 def ensure_head(engine: Engine) -> None:
-    """Bring the database to our schema; return at once when it is there already.
+    """Bring the database to the current schema; return at once if it is there already.
 
     Raises:
-        HomeVersionError: its revision is unknown here. Nothing was changed.
-        ConfigurationError: the folder of an SQLite file does not exist or cannot be written.
-        CatalogError: it is not a catalog, or another process is still migrating it after a minute.
+        HomeVersionError: Its revision is unknown to this version. Nothing was changed.
+        ConfigurationError: The folder of an SQLite file does not exist or cannot be written.
+        CatalogError: It is not a catalog, or another process is still migrating it after a minute.
     """
     path = Path(engine.url.database or "") if engine.dialect.name == "sqlite" else None
     if (path is None or path.exists()) and _is_at_head(engine):
@@ -72,33 +72,33 @@ def ensure_head(engine: Engine) -> None:
 
 
 def revision(connection: Connection) -> str | None:
-    """The schema's revision; None for an empty database."""
+    """Return the schema's revision; None for an empty database."""
     if not inspect(connection).has_table("alembic_version"):
         return None
-    found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-    return None if found is None else str(found)
+    version = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    return None if version is None else str(version)
 
 
 def _is_at_head(engine: Engine) -> bool:
 
-    def look() -> str | None:
+    def read_revision() -> str | None:
         with engine.connect() as connection:
             return revision(connection)
 
     with translated_errors():
-        found = patiently(look, seconds=_OPENING_SECONDS)
-    if found is not None and found not in REVISIONS:
+        current = patiently(read_revision, seconds=_OPENING_SECONDS)
+    if current is not None and current not in REVISIONS:
         raise HomeVersionError(
-            f"the catalog has schema {found!r}; this Lodestone knows up to {REVISIONS[-1]!r}",
+            f"the catalog has schema {current!r}; this Lodestone knows up to {REVISIONS[-1]!r}",
             hint="upgrade Lodestone, or set LODESTONE_HOME to another folder; nothing was changed",
-            found=found,
+            found=current,
             known=REVISIONS[-1],
         )
-    return found == REVISIONS[-1]
+    return current == REVISIONS[-1]
 
 
 def _upgrade(engine: Engine) -> None:
-    from alembic import command  # 0.2 s that an up-to-date catalog does not pay
+    from alembic import command  # takes 0.2 s, which opening an up-to-date catalog saves
     from alembic.config import Config
 
     config = Config()
@@ -110,6 +110,6 @@ def _upgrade(engine: Engine) -> None:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 
-    # As every other write, but not serialisable: who waited for another's migration must see what that did.
+    # As every other write, but not serialisable: a process that waited for another's migration must see its changes.
     base = CatalogBase(engine)
     base._write(run, attempt=base._attempt)  # noqa: SLF001

@@ -1,7 +1,7 @@
-"""How does a statement that reads outlive the restart of its server? It is asked again on another connection.
+"""Reading statements that survive a restart of the server, because they are repeated on another connection.
 
-On PostgreSQL each statement of a reading connection sees what is newest (read committed), and its rows are all here when it
-returns. So asking one again is the same as asking it a little later. On SQLite there is nothing that could be lost.
+On PostgreSQL each statement of a reading connection sees the newest data (read committed), and all its rows have arrived when
+it returns. So repeating a statement is the same as running it a little later. SQLite has no connection that could be lost.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
-# Classes and codes of errors of a connection or of a server that goes or comes: connection exceptions, shutdown by the
+# Classes and codes of errors of a lost connection or of a server that stops or starts: connection exceptions, shutdown by the
 # administrator, shutdown after a crash, starting up.
 _LOST_CLASS, _LOST_CODES = "08", frozenset({"57P01", "57P02", "57P03"})
 
 
 def is_lost(error: BaseException) -> bool:
-    """Whether a server could not be reached, or its connection died: the same may succeed on a new one."""
+    """Return True if a server could not be reached, or its connection was lost: the same call may succeed on a new one."""
     if not isinstance(error, DBAPIError):
         return False
     if error.connection_invalidated:
@@ -32,14 +32,14 @@ def is_lost(error: BaseException) -> bool:
     code = getattr(error.orig, "sqlstate", None)
     if code is not None:
         return code.startswith(_LOST_CLASS) or code in _LOST_CODES
-    # psycopg gives no code where no server answered, where it turned us away, nor where the connection broke under a statement
+    # psycopg gives no code if no server answered, if it refused the connection, or if the connection broke during a statement
     if not type(error.orig).__module__.startswith("psycopg") or type(error.orig).__name__ not in _UNANSWERED:
         return False
     return not any(reason in str(error.orig) for reason in _REFUSED)
 
 
 _UNANSWERED = frozenset({"OperationalError", "ConnectionTimeout"})
-# Waiting changes nothing about these. (Said in another language, they are waited for in vain, and then reported.)
+# Waiting does not help with these errors. (In another language, they are retried in vain, and then reported.)
 _REFUSED = (
     "authentication failed",
     "does not exist",
@@ -50,22 +50,22 @@ _REFUSED = (
 
 
 def patiently(act: Callable[[], _T], *, seconds: float) -> _T:
-    """What `act` gives, tried again for so long while its server cannot be reached."""
+    """Return the result of `act`, which is tried again for up to `seconds` while its server cannot be reached."""
     retrying = Retrying(
         retry=retry_if_exception(is_lost),
         stop=stop_after_delay(seconds),
         wait=wait_random_exponential(multiplier=0.1, max=1),
         reraise=True,
     )
-    done: _T = retrying(act)
-    return done
+    result: _T = retrying(act)
+    return result
 
 
 class RetryingReader:
-    """A reading connection; a context manager. Errors are the driver's.
+    """Reading connection, used as a context manager. Errors are the driver's.
 
     Args:
-        engine: Where from.
+        engine: Connection pool of the database.
         patience: Seconds to wait for a server that does not answer.
     """
 
@@ -86,7 +86,7 @@ class RetryingReader:
     @overload
     def execute(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> CursorResult[*tuple[Any, ...]]: ...
     def execute(self, statement: Executable, parameters: Mapping[str, Any] | None = None) -> CursorResult[*tuple[Any, ...]]:
-        """Rows of one statement that reads."""
+        """Run one statement that reads, and return its rows."""
         return self._retrying(lambda: self._connected().execute(statement, parameters))
 
     def _retrying(self, act: Callable[[], _T]) -> _T:
@@ -97,8 +97,8 @@ class RetryingReader:
             before_sleep=lambda _: self._drop(),
             reraise=True,
         )
-        done: _T = retrying(act)
-        return done
+        result: _T = retrying(act)
+        return result
 
     def _connected(self) -> Connection:
         if self._connection is None:
@@ -108,5 +108,5 @@ class RetryingReader:
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(DBAPIError):  # (it is dead, or has told all that it was asked)
+            with suppress(DBAPIError):  # (it is lost, or its rows were all read)
                 connection.close()

@@ -1,8 +1,9 @@
-"""How does one process hold something against those on other machines? By an advisory lock of the catalog's PostgreSQL.
+"""Locks against processes on other machines, as advisory locks of the catalog's PostgreSQL.
 
-The lock belongs to a connection of its own and goes when that dies: with its process, with its machine (noticed within a
-minute), or with the server. A server that only restarts is no reason to stop: a thread notices, and takes the lock again when
-the server is back. Whoever took it in between has declared the run before it interrupted, which that run's heartbeat learns.
+The lock belongs to a connection of its own and is released when that is lost: with its process, with its machine (noticed
+within a minute), or with the server. A restart of the server does not stop the work: a thread notices it, and takes the lock
+again when the server is back. A process that took the lock in between has marked the earlier run as interrupted, which that
+run's heartbeat reports.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from lodestone.catalog.database.reader import is_lost
 
 CHECK_SECONDS: Final = 5.0
 _NAME = "lodestone "
-_WORKER_CHARS = 63 - len(_NAME)  # what PostgreSQL keeps of a connection's name
+_WORKER_CHARS = 63 - len(_NAME)  # PostgreSQL cuts a connection's name to 63 characters
 _log = logging.getLogger(__name__)
 
 _HOLDER = text(
@@ -31,13 +32,13 @@ _HOLDER = text(
 
 
 class ServerLock:
-    """One lock; errors are the driver's.
+    """One advisory lock; errors are the driver's.
 
     Args:
-        engine: Of a PostgreSQL.
-        name: What is held.
-        worker: Who holds it (`host:pid`), for those who find it taken.
-        seconds: Between two looks at the connection.
+        engine: Connection pool of a PostgreSQL database.
+        name: Name of what is locked.
+        worker: Holder of the lock (`host:pid`), shown to processes that find it taken.
+        seconds: Seconds between two checks of the connection.
     """
 
     def __init__(self, engine: Engine, name: str, *, worker: str, seconds: float = CHECK_SECONDS) -> None:
@@ -51,24 +52,24 @@ class ServerLock:
         self._watcher = threading.Thread(target=self._watch, name=f"lock of {name}", daemon=True)
 
     def acquire(self) -> bool:
-        """Take the lock, without waiting; False when another has it."""
+        """Take the lock without waiting; return False if another process holds it."""
         if not self._take():
             return False
         self._watcher.start()
         return True
 
     def release(self) -> None:
-        """Give the lock back. Idempotent; a no-op when it was never taken."""
+        """Release the lock. Idempotent; a no-op if it was never taken."""
         self._over.set()
         if self._watcher.is_alive():
             self._watcher.join()
         if self._connection is not None:
-            with suppress(DBAPIError):  # whoever comes next finds it free at once: a closed session ends a moment later
+            with suppress(DBAPIError):  # the lock is free at once, because a closed session ends only a moment later
                 self._connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": self._key})
         self._drop()
 
     def holder(self) -> str:
-        """Who has the lock (`host:pid`); empty when nobody has it, or nobody that says so."""
+        """Return the holder of the lock (`host:pid`); empty if the lock is free, or its holder is unknown."""
         with self._engine.connect() as connection:
             halves = {"high": (self._key >> 32) & 0xFFFFFFFF, "low": self._key & 0xFFFFFFFF}
             name = connection.execute(_HOLDER, halves).scalar() or ""
@@ -76,7 +77,7 @@ class ServerLock:
 
     def _take(self) -> bool:
         connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        connection.detach()  # not the pool's any more: closing it ends the session, and the lock with it
+        connection.detach()  # removed from the pool, so that closing it ends the session, and the lock with it
         self._connection = connection
         settings = {"application_name": _NAME + self._worker[-_WORKER_CHARS:]}
         # a holder whose machine lost power must not keep the lock for the two hours that TCP waits by default
@@ -107,5 +108,5 @@ class ServerLock:
     def _drop(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            with suppress(DBAPIError):  # (the server may have gone with it)
+            with suppress(DBAPIError):  # (the server may be gone too)
                 connection.close()

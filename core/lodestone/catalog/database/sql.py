@@ -1,4 +1,4 @@
-"""Which SQL helpers do the catalog's subjects share? Chunked lists and the insert that tolerates existing rows."""
+"""SQL helpers shared by the parts of the catalog: chunked lists, places of rows, and inserts that tolerate existing rows."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PAGE = 2_000  # rows that a streaming read holds at a time
 
 
 def chunks(items: Iterable[_T], size: int = IN_LIMIT) -> Iterator[list[_T]]:
-    """Consecutive lists of at most `size` items."""
+    """Yield consecutive lists of at most `size` items."""
     iterator = iter(items)
     while chunk := list(islice(iterator, size)):
         yield chunk
 
 
 def insert_ignoring(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> int:
-    """Insert `rows` and return how many were new; one that meets an existing key is left out."""
+    """Insert `rows` and return how many were new; a row whose key exists is skipped."""
     if not rows:
         return 0
     first_key = next(iter(table.primary_key))
@@ -34,7 +34,7 @@ def insert_ignoring(connection: Connection, table: Table, rows: Sequence[Mapping
 
 
 def placed(columns: Sequence[Column[Any]], place: Sequence[Any]) -> Tuple:
-    """A row's place as a value to compare `tuple_(*columns)` with, each part of its column's type."""
+    """Return a row's place as a value to compare `tuple_(*columns)` with, each part of its column's type."""
     return tuple_(*(literal(part, column.type) for column, part in zip(columns, place, strict=True)))
 
 
@@ -48,7 +48,7 @@ def upsert(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any
 
 
 def _insert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.Insert:
-    # ON CONFLICT is spelt alike in both, but SQLAlchemy has one construct for each dialect; loading either takes 30 ms.
+    # ON CONFLICT has the same syntax in both, but SQLAlchemy has one construct for each dialect; loading either takes 30 ms.
     if connection.dialect.name == "postgresql":
         from sqlalchemy.dialects import postgresql
 

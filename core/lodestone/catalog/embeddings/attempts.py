@@ -1,7 +1,7 @@
-"""Which tries were made at a slice, by which worker, and what came of each?
+"""Attempts to embed slices: the worker, the outcome and the receipts of each.
 
-A try is recorded when it begins, so that one whose worker or driver died leaves a trace. Tries are numbered from 1 over all
-runs, by the catalog and not by a clock.
+An attempt is recorded when it begins, so that it leaves a trace even if its worker or driver crashes. Attempts are numbered
+from 1 over all runs, by the catalog and not by a clock.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ _LOST = (AttemptState.FAILED, AttemptState.DIED)
 
 
 class AttemptRows(CatalogBase):
-    """Tries at slices."""
+    """Part of the catalog that keeps attempts at slices."""
 
     def start_attempt(self, slice_id: str, run_id: str, worker: str = "") -> SliceAttempt:
-        """Record that a try at a slice begins; see `start_attempts`."""
+        """Record that an attempt at one slice begins, as `start_attempts` does for several."""
         return self.start_attempts([slice_id], run_id, worker)[0]
 
     def start_attempts(self, slice_ids: Sequence[str], run_id: str, worker: str = "") -> list[SliceAttempt]:
-        """Record that tries at these slices begin, in one transaction; returns them in the same order.
+        """Record that attempts at these slices begin, in one transaction; returns them in the same order.
 
         Args:
             slice_ids: Slices, each once.
-            run_id: The run that tries.
-            worker: Who does it (`host:pid`); may be told at the end instead.
+            run_id: Run that makes the attempts.
+            worker: Worker of the attempts (`host:pid`); may be given at the end instead.
 
         Raises:
-            NotFoundError: a slice is unknown; nothing was recorded.
+            NotFoundError: A slice is unknown; nothing was recorded.
         """
         slices, table = tables.slices, tables.slice_attempts
 
@@ -54,7 +54,7 @@ class AttemptRows(CatalogBase):
             if unknown is not None:
                 raise NotFoundError(f"there is no slice with id {unknown!r}", hint="its corpus may have been removed meanwhile")
             now = datetime.now(UTC)
-            made = [
+            attempts = [
                 SliceAttempt(
                     slice_id=slice_id,
                     attempt=last.get(slice_id, 0) + 1,
@@ -68,8 +68,8 @@ class AttemptRows(CatalogBase):
                 )
                 for slice_id in slice_ids
             ]
-            connection.execute(insert(table), [asdict(one) | {"state": one.state.value} for one in made])
-            return made
+            connection.execute(insert(table), [asdict(attempt) | {"state": attempt.state.value} for attempt in attempts])
+            return attempts
 
         return self._write(change) if slice_ids else []
 
@@ -86,21 +86,21 @@ class AttemptRows(CatalogBase):
         error: str = "",
         receipts: Sequence[Receipt] = (),
     ) -> None:
-        """Record what came of a try, in one transaction; None leaves the worker as it was told at the start.
+        """Record the outcome of an attempt, in one transaction.
 
         Args:
             slice_id: The slice.
-            attempt: The try's number.
-            state: `AttemptState` but RUNNING.
-            worker: Who did it (`host:pid`).
-            embedded: Pictures embedded.
-            failed: Pictures that could not be used.
-            seconds: How long it took.
+            attempt: Number of the attempt.
+            state: Any `AttemptState` but RUNNING.
+            worker: Worker of the attempt (`host:pid`); None keeps the one given at the start.
+            embedded: Number of pictures embedded.
+            failed: Number of pictures that could not be used.
+            seconds: Duration of the attempt.
             error: Why it did not succeed.
-            receipts: Proofs of the parts that it finished.
+            receipts: Receipts of the parts that it finished.
 
         Raises:
-            NotFoundError: there is no such try; nothing was recorded.
+            NotFoundError: There is no such attempt; nothing was recorded.
         """
         table = tables.slice_attempts
         changed: dict[str, Any] = {
@@ -124,7 +124,7 @@ class AttemptRows(CatalogBase):
         self._write(change)
 
     def attempts(self, slice_id: str | None = None, run_id: str | None = None) -> Iterator[SliceAttempt]:
-        """Tries at one slice (or all) of one run (or all), by slice and number, a page at a time."""
+        """Return attempts at one slice (or all) of one run (or all), by slice and number, read a page at a time."""
         table = tables.slice_attempts
         query = select(table)
         if slice_id is not None:
@@ -134,12 +134,12 @@ class AttemptRows(CatalogBase):
         return map(_attempt, self._streamed(query, (table.c.slice_id, table.c.attempt)))
 
     def failed_attempts(self, slice_ids: Iterable[str]) -> dict[str, int]:
-        """How many tries at a slice failed or died since the last one that was done; slices without any are left out.
+        """Count the attempts at each slice that failed or crashed since the last finished one; slices without any are left out.
 
-        Tries that still count as running do not count: when a driver dies, its slices are not to blame.
+        Attempts that still count as running are not counted: if a driver crashes, its slices are not the cause.
         """
         table = tables.slice_attempts
-        found: dict[str, int] = {}
+        counts: dict[str, int] = {}
         with self._reading() as connection:
             for chunk in chunks(slice_ids):
                 done = (
@@ -157,10 +157,10 @@ class AttemptRows(CatalogBase):
                     )
                     .group_by(table.c.slice_id)
                 )
-                found.update((row[0], row[1]) for row in connection.execute(query))
-        return found
+                counts.update((row[0], row[1]) for row in connection.execute(query))
+        return counts
 
 
 def _attempt(row: Row[Any]) -> SliceAttempt:
-    found = row._asdict()
-    return SliceAttempt(**{**found, "state": AttemptState(found["state"])})
+    values = row._asdict()
+    return SliceAttempt(**{**values, "state": AttemptState(values["state"])})

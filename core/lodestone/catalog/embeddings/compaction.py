@@ -1,7 +1,7 @@
-"""Which slices hold rows that no picture needs any more, and how does one new slice take the place of several?
+"""Compaction in the catalog: finding slices with unneeded rows, and replacing several slices by one new slice.
 
-A row of a slice is needed while its picture is in that slice and not gone. Replacing is one transaction: pictures, receipts and
-loads move to the new slice together. The old slices stay, superseded, until `drop_superseded`.
+A row of a slice is needed while its picture is in that slice and not gone. A replacement is one transaction: pictures, receipts
+and loads move to the new slice together. The old slices stay, superseded, until `drop_superseded`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from lodestone.catalog.embeddings.slices import SliceRows, _claim
 from lodestone.catalog.records import ImageState, Receipt, SliceRecord
 from lodestone.errors import CatalogError
 
-_KEPT = (ImageState.ACTIVE, ImageState.FAILED)  # of these a row says something that no other place does
+_KEPT = (ImageState.ACTIVE, ImageState.FAILED)  # states of pictures whose rows hold facts that are stored nowhere else
 _META = "meta"
 
 
 @dataclass(frozen=True, slots=True)
 class SliceUsage:
-    """What of a slice is needed: `kept` pictures of its `rows`, `pending` ones that wait to be embedded; its parts."""
+    """Usage of one slice: `kept` of its `rows` are needed, `pending` pictures wait to be embedded, `parts` are on disk."""
 
     record: SliceRecord
     kept: int
@@ -35,13 +35,13 @@ class SliceUsage:
 
     @property
     def rows(self) -> int:
-        """Pictures that its files have rows of."""
+        """Return the number of pictures that its files have rows of."""
         return self.record.rows if _META in self.parts else 0
 
 
 @dataclass(frozen=True, slots=True)
 class PartUsage:
-    """Files of one part, over all slices of some corpora."""
+    """Space that the files of one part take, over all slices of some corpora."""
 
     part: str
     files: int
@@ -50,10 +50,10 @@ class PartUsage:
 
 
 class CompactionRows(SliceRows):
-    """Which slices are worth replacing, and their replacement."""
+    """Part of the catalog that finds slices worth replacing, and replaces them."""
 
     def slice_usage(self, corpus_id: str) -> Iterator[SliceUsage]:
-        """All slices of a corpus with what of them is needed, oldest first, a page at a time."""
+        """Yield all slices of a corpus with their needed rows, oldest first, read a page at a time."""
         page: list[SliceRecord] = []
         for record in self.slices(corpus_id):
             page.append(record)
@@ -63,7 +63,7 @@ class CompactionRows(SliceRows):
         yield from self._usage(page)
 
     def live_receipts(self, corpus_id: str) -> Iterator[Receipt]:
-        """Receipts of all slices that pictures are in, by slice and part, a page at a time."""
+        """Yield the receipts of all slices that contain pictures, by slice and part, read a page at a time."""
         receipts, slices = tables.receipts, tables.slices
         query = (
             select(receipts)
@@ -73,29 +73,28 @@ class CompactionRows(SliceRows):
         return (Receipt(*row) for row in self._streamed(query, (receipts.c.slice_id, receipts.c.part)))
 
     def part_usage(self, corpus_id: str | None = None) -> list[PartUsage]:
-        """What the parts of a corpus (or of all) take, by part."""
+        """Return the files, rows and bytes of each part in a corpus (or in all), by part."""
         receipts, slices = tables.receipts, tables.slices
         query = select(receipts.c.part, func.count(), func.sum(receipts.c.rows), func.sum(receipts.c.size))
         if corpus_id is not None:
             query = query.join(slices, slices.c.slice_id == receipts.c.slice_id).where(slices.c.corpus_id == corpus_id)
         with self._reading() as connection:
-            found = connection.execute(query.group_by(receipts.c.part).order_by(receipts.c.part))
-            return [PartUsage(part, int(files), int(rows), int(size)) for part, files, rows, size in found]
+            rows_by_part = connection.execute(query.group_by(receipts.c.part).order_by(receipts.c.part))
+            return [PartUsage(part, int(files), int(rows), int(size)) for part, files, rows, size in rows_by_part]
 
     def replace_slices(
         self, new: SliceRecord, image_ids: Sequence[str], receipts: Sequence[Receipt], *, old: Sequence[str]
     ) -> None:
-        """Put pictures of some slices into a new one that is embedded already; collections that held them hold it.
+        """Move the pictures of some slices into a new slice that is embedded already; it inherits their loads.
 
         Args:
             new: The new slice.
             image_ids: Its rows: all active and failed pictures of the old slices.
-            receipts: Of the new slice's parts.
-            old: Ids of the slices whose place it takes. Their gone pictures lose their rows: one that comes back is
-                embedded again.
+            receipts: Receipts of the new slice's parts.
+            old: Ids of the slices that it replaces. Their gone pictures lose their rows: one that comes back is embedded again.
 
         Raises:
-            CatalogError: a picture changed meanwhile; nothing was changed.
+            CatalogError: A picture changed meanwhile; nothing was changed.
         """
         images, members = tables.images, tables.slice_members
 
@@ -105,20 +104,20 @@ class CompactionRows(SliceRows):
             for chunk in chunks(image_ids):
                 of_old = (images.c.image_id.in_(chunk), images.c.slice_id.in_(old), images.c.state.in_(_KEPT))
                 moved += connection.execute(update(images).where(*of_old).values(slice_id=new.slice_id)).rowcount
-            left = connection.execute(
+            remaining = connection.execute(
                 select(func.count()).select_from(images).where(images.c.slice_id.in_(old), images.c.state != ImageState.GONE)
             ).scalar_one()
-            if moved != len(image_ids) or left:
+            if moved != len(image_ids) or remaining:
                 raise CatalogError(
                     f"pictures of {len(old)} slices changed while they were compacted",
                     hint="run `lodestone embeddings compact` again",
                 )
             connection.execute(update(images).where(images.c.slice_id.in_(old)).values(slice_id=None))
-            # who was ever in a slice is known by its members (see deletions.py): they go with the rows
+            # The members of a slice record which pictures were ever embedded (see deletions.py), so they move along.
             others = members.alias("others")
-            remote_stages = exists().where(others.c.image_id == members.c.image_id, others.c.slice_id.not_in(old))
+            is_elsewhere = exists().where(others.c.image_id == members.c.image_id, others.c.slice_id.not_in(old))
             orphans = connection.execute(
-                select(members.c.image_id).where(members.c.slice_id.in_(old), ~remote_stages).distinct()
+                select(members.c.image_id).where(members.c.slice_id.in_(old), ~is_elsewhere).distinct()
             ).scalars()
             ordered = dict.fromkeys([*image_ids, *sorted(orphans)])
             rows = [{"slice_id": new.slice_id, "image_id": i, "position": p} for p, i in enumerate(ordered)]
@@ -132,9 +131,9 @@ class CompactionRows(SliceRows):
         self._write(change)
 
     def drop_superseded(self, corpus_id: str, *, limit: int = 1000) -> list[str]:
-        """Forget slices that no picture is in, at most `limit`; returns the paths of their files, to be deleted then.
+        """Delete at most `limit` slices that contain no picture, and return the paths of their files, which the caller deletes.
 
-        Slices whose members are in no other slice are left: `replace_slices` takes them in.
+        Slices with members that are in no other slice are kept, until `replace_slices` takes these members over.
         """
         paths: list[str] = []
         for slice_id in self._superseded(corpus_id, limit):
@@ -142,8 +141,8 @@ class CompactionRows(SliceRows):
             def change(connection: Connection, slice_id: str = slice_id) -> list[str]:
                 if self._is_needed(connection, slice_id):
                     return []
-                found = connection.execute(select(tables.receipts.c.path).where(tables.receipts.c.slice_id == slice_id))
-                of_slice = list(found.scalars())
+                result = connection.execute(select(tables.receipts.c.path).where(tables.receipts.c.slice_id == slice_id))
+                of_slice = list(result.scalars())
                 connection.execute(delete(tables.slices).where(tables.slices.c.slice_id == slice_id))
                 return of_slice
 
@@ -151,31 +150,31 @@ class CompactionRows(SliceRows):
         return paths
 
     def is_droppable(self, slice_id: str) -> bool:
-        """Whether `drop_superseded` would drop the slice."""
+        """Return True if `drop_superseded` would drop the slice."""
         with self._reading() as connection:
             return not self._is_needed(connection, slice_id)
 
     def count_superseded(self, corpus_id: str) -> int:
-        """How many slices of the corpus no picture is in."""
+        """Return the number of slices of the corpus that contain no picture."""
         return sum(usage.kept == 0 and usage.pending == 0 for usage in self.slice_usage(corpus_id))
 
     def known_files(self, corpus_id: str, paths: Sequence[str], fingerprints: Sequence[str]) -> tuple[set[str], set[str]]:
-        """Those of the paths that a receipt names, and those of the fingerprints that a slice of the corpus has."""
+        """Return the paths that a receipt names, and the fingerprints that a slice of the corpus has."""
         receipts, slices = tables.receipts, tables.slices
         with self._reading() as connection:
-            named = {
+            recorded = {
                 path
                 for chunk in chunks(paths)
                 for path in connection.execute(select(receipts.c.path).where(receipts.c.path.in_(chunk))).scalars()
             }
             planned = {
-                fp
+                fingerprint
                 for chunk in chunks(fingerprints)
-                for fp in connection.execute(
+                for fingerprint in connection.execute(
                     select(slices.c.fingerprint).where(slices.c.corpus_id == corpus_id, slices.c.fingerprint.in_(chunk))
                 ).scalars()
             }
-        return named, planned
+        return recorded, planned
 
     def _usage(self, records: Sequence[SliceRecord]) -> Iterator[SliceUsage]:
         images, receipts = tables.images, tables.receipts
@@ -190,8 +189,8 @@ class CompactionRows(SliceRows):
                 )
                 for slice_id, state, count in connection.execute(by_state):
                     counts.setdefault(slice_id, {})[state] = count
-                found = select(receipts.c.slice_id, receipts.c.part).where(receipts.c.slice_id.in_(chunk))
-                for slice_id, part in connection.execute(found):
+                part_query = select(receipts.c.slice_id, receipts.c.part).where(receipts.c.slice_id.in_(chunk))
+                for slice_id, part in connection.execute(part_query):
                     parts.setdefault(slice_id, set()).add(part)
         for record in records:
             of_slice = counts.get(record.slice_id, {})
@@ -211,15 +210,15 @@ class CompactionRows(SliceRows):
 
     def _is_needed(self, connection: Connection | RetryingReader, slice_id: str) -> bool:
         images, members, others = tables.images, tables.slice_members, tables.slice_members.alias("others")
-        remote_stages = exists().where(others.c.image_id == members.c.image_id, others.c.slice_id != slice_id)
+        is_elsewhere = exists().where(others.c.image_id == members.c.image_id, others.c.slice_id != slice_id)
         reasons = (
             select(images.c.image_id).where(images.c.slice_id == slice_id),
-            select(members.c.image_id).where(members.c.slice_id == slice_id, ~remote_stages),
+            select(members.c.image_id).where(members.c.slice_id == slice_id, ~is_elsewhere),
         )
         return any(connection.execute(reason.limit(1)).first() is not None for reason in reasons)
 
     def _inherit_loads(self, connection: Connection, slice_id: str, old: Sequence[str]) -> None:
-        """The new slice counts as loaded where all old ones with rows of it did."""
+        """Mark the new slice as loaded in every collection that holds all old slices with rows of it."""
         loads, members, kept = tables.loads, tables.slice_members, tables.slice_members.alias("kept")
         images = tables.images
         with_rows = select(members.c.slice_id).where(
@@ -231,15 +230,15 @@ class CompactionRows(SliceRows):
             ),
         )
         needed = set(connection.execute(with_rows.distinct()).scalars())
-        held: dict[str, set[str]] = {}
+        loaded: dict[str, set[str]] = {}
         for collection, of_slice in connection.execute(
             select(loads.c.collection, loads.c.slice_id).where(loads.c.slice_id.in_(old))
         ):
-            held.setdefault(collection, set()).add(of_slice)
+            loaded.setdefault(collection, set()).add(of_slice)
         now = datetime.now(UTC)
         rows = [
             {"collection": collection, "slice_id": slice_id, "loaded_at": now}
-            for collection, slices in held.items()
+            for collection, slices in loaded.items()
             if needed <= slices and not collection.endswith(_claim(""))
         ]
         insert_ignoring(connection, loads, rows)

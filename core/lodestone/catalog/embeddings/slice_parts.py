@@ -1,8 +1,8 @@
-"""Which slices lack a part, found at the cost of those that do, however many are finished?
+"""Search for slices that lack a part, whose cost grows with the unfinished slices and not with the finished ones.
 
-`slices.parts` names the parts that a slice has receipts for. It is worked out from `receipts` in the transaction that writes
-them, never counted up. A corpus has few different values of it: an index is searched from one value to the next, and only
-slices with a value that lacks something are read.
+`slices.parts` names the parts that a slice has receipts for. It is computed from `receipts` in the transaction that writes
+them, and never updated incrementally. A corpus has few distinct values of it: an index is searched from one value to the next,
+and only slices with a value that lacks something are read.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ LIVING: Final = (ImageState.PENDING, ImageState.ACTIVE)
 ORDER: Final = (tables.slices.c.seq, tables.slices.c.slice_id)
 COLUMNS: Final = (*(tables.slices.c[field.name] for field in fields(SliceRecord)), tables.slices.c.seq)
 LIVE: Final = exists().where(tables.images.c.slice_id == tables.slices.c.slice_id, tables.images.c.state.in_(LIVING))
-_BETWEEN: Final = "/"  # in no part's name: a part is a file
-_TOO_LONG: Final = "*"  # what stands for names that an index entry of PostgreSQL (2.7 kB) would not take: ask the receipts
+_BETWEEN: Final = "/"  # no part's name contains it, because a part is a file
+_TOO_LONG: Final = "*"  # replaces names too long for an index entry of PostgreSQL (2.7 kB): the receipts are read instead
 _LONGEST: Final = 2000
 
 
@@ -36,9 +36,9 @@ def save_receipts(connection: Connection, receipts: Sequence[Receipt]) -> None:
 
 
 def refresh_parts(connection: Connection, slice_ids: Iterable[str] | None = None) -> None:
-    """Work out `slices.parts` anew, of these slices or of all. Who inserts or deletes receipts calls it afterwards.
+    """Compute `slices.parts` again, for these slices or for all. Must be called after receipts are inserted or deleted.
 
-    In a serialisable transaction, as all that write are: of two that write receipts of one slice, the second runs again.
+    Every writing transaction is serialisable: of two that write receipts of one slice, the second runs again.
     """
     slices, now = tables.slices, _parts_now()
     statement = update(slices).where(slices.c.parts != now).values(parts=now)
@@ -50,48 +50,49 @@ def refresh_parts(connection: Connection, slice_ids: Iterable[str] | None = None
 
 
 class PartRows(CatalogBase):
-    """Slices by what they lack."""
+    """Part of the catalog that finds slices by the parts they lack."""
 
     def unfinished_slices(self, parts: Collection[str], corpus_id: str | None = None) -> Iterator[SliceRecord]:
-        """Live slices that lack a receipt for any of `parts`, oldest first (of all corpora: one after the other), by pages.
+        """Yield live slices that lack a receipt for any of `parts`, oldest first within each corpus, read a page at a time.
 
         Slices may be finished while they are listed; one that is finished before its page is read is left out.
         """
         wanted = frozenset(parts)
-        found = self._at_one_moment(lambda connection: _lacking(connection, wanted, corpus_id))
-        for each in sorted({of for of, _ in found}):
-            yield from self._unfinished_of(each, wanted)
+        lacking = self._at_one_moment(lambda connection: _lacking(connection, wanted, corpus_id))
+        for lacking_corpus in sorted({corpus for corpus, _ in lacking}):
+            yield from self._unfinished_of(lacking_corpus, wanted)
 
     def count_unfinished(self, parts: Collection[str], corpus_id: str | None = None) -> tuple[int, int]:
-        """How many slices `unfinished_slices` would yield, and how many rows they were planned with."""
+        """Return the number of slices that `unfinished_slices` would yield, and the number of rows they were planned with."""
         wanted, slices = frozenset(parts), tables.slices
         counting = select(func.count(), func.coalesce(func.sum(slices.c.rows), 0)).select_from(slices)
 
         def count(connection: Connection) -> tuple[int, int]:
-            found = _lacking(connection, wanted, corpus_id)
-            counted = [connection.execute(counting.where(*_having(*one, wanted))).one() for one in found]
+            lacking = _lacking(connection, wanted, corpus_id)
+            counted = [connection.execute(counting.where(*_having(*value, wanted))).one() for value in lacking]
             return sum(int(slices) for slices, _ in counted), sum(int(rows) for _, rows in counted)
 
         return self._at_one_moment(count)
 
     def slices_without(self, part: str, corpus_id: str | None = None) -> list[SliceRecord]:
-        """Live slices that have no receipt for `part`: what is unfinished, oldest first."""
+        """Return live slices that have no receipt for `part`, oldest first."""
         return list(self.unfinished_slices([part], corpus_id))
 
     def misnoted_slices(self, corpus_id: str) -> list[str]:
-        """Ids of slices whose `parts` are not those of their receipts. Reads all receipts: 4 s for 1,000,000 slices.
+        """Return the ids of slices whose `parts` differ from their receipts. Reads all receipts: 4 s for 1,000,000 slices.
 
-        A process of a version that knows nothing of the column, and had the catalog open while it was migrated, leaves them.
+        A process of an older version, which does not write the column, causes this if it had the catalog open during its
+        migration.
         """
         slices = tables.slices
         query = select(slices.c.slice_id).where(slices.c.corpus_id == corpus_id, slices.c.parts != _parts_now())
         return self._at_one_moment(lambda connection: list(connection.execute(query).scalars()))
 
     def mend_parts(self, corpus_id: str) -> int:
-        """Put right what `misnoted_slices` finds; returns how many."""
-        if wrong := self.misnoted_slices(corpus_id):
-            self._write(lambda connection: refresh_parts(connection, wrong))
-        return len(wrong)
+        """Correct the slices that `misnoted_slices` finds, and return their number."""
+        if misnoted := self.misnoted_slices(corpus_id):
+            self._write(lambda connection: refresh_parts(connection, misnoted))
+        return len(misnoted)
 
     def _unfinished_of(self, corpus_id: str, wanted: frozenset[str]) -> Iterator[SliceRecord]:
         after: tuple[Any, ...] = ()
@@ -106,13 +107,16 @@ class PartRows(CatalogBase):
 def _page_after(
     after: tuple[Any, ...], corpus_id: str, wanted: frozenset[str]
 ) -> Callable[[Connection], list[Row[*tuple[Any, ...]]]]:
-    """Reads the next unfinished slices. A slice that gains or loses a part between two pages is neither missed nor twice."""
+    """Return a function that reads the next unfinished slices after a place.
+
+    A slice that gains or loses a part between two pages is neither missed nor repeated.
+    """
     beyond = [tuple_(*ORDER) > placed(ORDER, after)] if after else []
 
     def read(connection: Connection) -> list[Row[*tuple[Any, ...]]]:
         by_value = []
-        for one in _lacking(connection, wanted, corpus_id):
-            query: Select[Any] = select(*COLUMNS).where(*_having(*one, wanted), *beyond).order_by(*ORDER).limit(PAGE)
+        for value in _lacking(connection, wanted, corpus_id):
+            query: Select[Any] = select(*COLUMNS).where(*_having(*value, wanted), *beyond).order_by(*ORDER).limit(PAGE)
             by_value.append(connection.execute(query).all())
         return list(islice(merge(*by_value, key=_place), PAGE))
 
@@ -124,22 +128,24 @@ def _place(row: Row[Any]) -> tuple[Any, ...]:
 
 
 def _lacking(connection: Connection, wanted: frozenset[str], corpus_id: str | None) -> list[tuple[str, str]]:
-    """(corpus id, value of `parts`) of all values in use that lack a wanted part, or may."""
+    """Return (corpus id, value of `parts`) of all values in use that lack a wanted part, or may lack one."""
     corpora, slices = tables.corpora, tables.slices
     least = select(func.min(slices.c.parts))
     first = least.where(slices.c.corpus_id == corpora.c.corpus_id).correlate(corpora).scalar_subquery()
-    of = [] if corpus_id is None else [corpora.c.corpus_id == corpus_id]
-    held = select(corpora.c.corpus_id, first.label("parts")).where(*of).cte("held", recursive=True)
+    only = [] if corpus_id is None else [corpora.c.corpus_id == corpus_id]
+    values = select(corpora.c.corpus_id, first.label("parts")).where(*only).cte("held", recursive=True)
     greater = (
-        least.where(slices.c.corpus_id == held.c.corpus_id, slices.c.parts > held.c.parts).correlate(held).scalar_subquery()
+        least.where(slices.c.corpus_id == values.c.corpus_id, slices.c.parts > values.c.parts)
+        .correlate(values)
+        .scalar_subquery()
     )
-    held = held.union_all(select(held.c.corpus_id, greater).where(held.c.parts.is_not(None)))
-    rows = connection.execute(select(held.c.corpus_id, held.c.parts).where(held.c.parts.is_not(None)))
-    return [(of, parts) for of, parts in rows if parts == _TOO_LONG or not wanted.issubset(parts.split(_BETWEEN))]
+    values = values.union_all(select(values.c.corpus_id, greater).where(values.c.parts.is_not(None)))
+    rows = connection.execute(select(values.c.corpus_id, values.c.parts).where(values.c.parts.is_not(None)))
+    return [(corpus, parts) for corpus, parts in rows if parts == _TOO_LONG or not wanted.issubset(parts.split(_BETWEEN))]
 
 
 def _having(corpus_id: str, parts: str, wanted: frozenset[str]) -> list[ColumnElement[bool]]:
-    """Live slices with this value of `parts` that lack a wanted part."""
+    """Return the conditions of live slices with this value of `parts` that lack a wanted part."""
     slices, receipts = tables.slices, tables.receipts
     having: list[ColumnElement[bool]] = [slices.c.corpus_id == corpus_id, slices.c.parts == parts, LIVE]
     if parts == _TOO_LONG:

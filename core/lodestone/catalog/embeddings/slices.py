@@ -1,4 +1,4 @@
-"""Which slices exist, what of each is on disk (receipts), and which collections hold it (loads)?
+"""Slices in the catalog: their members, their files on disk (receipts), and the collections that hold them (loads).
 
 A slice is planned first (`add_slices`), then embedded (a receipt for every part), then loaded into each collection. A slice is
 *live* while at least one pending or active picture has it as its slice; others are superseded and need no work.
@@ -33,13 +33,13 @@ from lodestone.catalog.records import ImageRecord, ImageState, Receipt, SliceRec
 
 
 class SliceRows(PartRows):
-    """Slices, receipts and loads."""
+    """Part of the catalog that keeps slices, receipts and loads."""
 
     def add_slices(self, planned: Sequence[tuple[SliceRecord, Sequence[str]]]) -> None:
         """Add slices with their members (image ids, in row order) in one transaction, and make each the slice of its members.
 
         Raises:
-            CatalogError: a member is unknown, or a slice id exists already.
+            CatalogError: A member is unknown, or a slice id exists already.
         """
         members = [
             {"slice_id": record.slice_id, "image_id": image_id, "position": position}
@@ -59,15 +59,15 @@ class SliceRows(PartRows):
             self._write(change)
 
     def slices(self, corpus_id: str | None = None) -> Iterator[SliceRecord]:
-        """All slices of a corpus (or of all), superseded ones too, oldest first, a page at a time."""
+        """Yield all slices of a corpus (or of all), including superseded ones, oldest first, read a page at a time."""
         return self._paged(select(*COLUMNS).where(*_in_corpus(corpus_id)))
 
     def _paged(self, query: Select[Any]) -> Iterator[SliceRecord]:
-        """The slices that a query over `slices` gives, oldest first."""
+        """Yield the slices that a query over `slices` selects, oldest first."""
         return (SliceRecord(*tuple(row)[:-1]) for row in self._streamed(query, ORDER))
 
     def slice_images(self, slice_id: str, *, states: Collection[ImageState] = LIVING) -> list[ImageRecord]:
-        """The slice's live members in row order: pictures whose slice it is now, in one of `states` (pending and active)."""
+        """Return the slice's live members in row order: pictures whose slice it is now, in one of `states`."""
         images, members = tables.images, tables.slice_members
         query = (
             select(*IMAGE_COLUMNS)
@@ -79,25 +79,25 @@ class SliceRows(PartRows):
             return [image_record(row) for row in connection.execute(query)]
 
     def slice_members(self, slice_id: str) -> list[str]:
-        """Image ids of all rows the slice was planned with, in row order, whatever became of them."""
+        """Return the image ids of all rows the slice was planned with, in row order, whatever the pictures' states."""
         members = tables.slice_members
         query = select(members.c.image_id).where(members.c.slice_id == slice_id).order_by(members.c.position)
         with self._reading() as connection:
             return list(connection.execute(query).scalars())
 
     def record_receipts(self, receipts: Sequence[Receipt]) -> None:
-        """Record (or replace) proofs of finished parts, in one transaction."""
+        """Record (or replace) receipts of finished parts, in one transaction."""
         if receipts:
             self._write(lambda connection: save_receipts(connection, receipts))
 
     def receipts(self, slice_id: str) -> dict[str, Receipt]:
-        """The slice's receipts by part."""
+        """Return the slice's receipts by part."""
         query = select(tables.receipts).where(tables.receipts.c.slice_id == slice_id)
         with self._reading() as connection:
             return {row.part: Receipt(*row) for row in connection.execute(query)}
 
     def forget_receipts(self, slice_id: str, parts: Collection[str]) -> None:
-        """Declare parts unfinished (files damaged, captions changed): they are embedded, and the slice loaded, again."""
+        """Mark parts as unfinished (files damaged, captions changed), so that they are embedded and loaded again."""
 
         def change(connection: Connection) -> None:
             table, loads = tables.receipts, tables.loads
@@ -108,7 +108,7 @@ class SliceRows(PartRows):
         self._write(change)
 
     def begin_loading(self, collection: str, slice_ids: Iterable[str]) -> None:
-        """Say that the live rows of these slices are about to be read for `collection`; `mark_loaded` says that it has them."""
+        """Record that the live rows of these slices are about to be read for `collection`; `mark_loaded` completes this."""
         rows = _load_rows(_claim(collection), slice_ids)
         if rows:
             self._write(lambda connection: insert_ignoring(connection, tables.loads, rows))
@@ -116,7 +116,7 @@ class SliceRows(PartRows):
     def mark_loaded(self, collection: str, slice_ids: Iterable[str]) -> None:
         """Record that `collection` holds the live rows of these slices as they were at `begin_loading`.
 
-        A slice is left out, and so loaded again, when it changed since: a picture's filter fields, a part, the collection.
+        A slice that changed since (a picture's filter fields, a part, the collection) is skipped, and so loaded again.
         """
         loads, claim = tables.loads, _claim(collection)
 
@@ -131,14 +131,14 @@ class SliceRows(PartRows):
             self._write(change)
 
     def unloaded_slices(self, collection: str, *, parts: Collection[str] = ("meta",)) -> Iterator[SliceRecord]:
-        """Live slices with receipts for all `parts` that `collection` does not hold as they are now, oldest first.
+        """Yield live slices with receipts for all `parts` that `collection` does not hold in their current state, oldest first.
 
-        A page at a time; mark them as you go.
+        They are read a page at a time; mark them as you go.
         """
         return self._paged(select(*COLUMNS).where(*_unloaded(collection, parts)))
 
     def count_unloaded(self, collection: str, *, parts: Collection[str] = ("meta",)) -> tuple[int, int]:
-        """How many slices `unloaded_slices` would yield, and how many rows they were planned with."""
+        """Return the number of slices that `unloaded_slices` would yield, and the number of rows they were planned with."""
         slices = tables.slices
         query = select(func.count(), func.coalesce(func.sum(slices.c.rows), 0)).where(*_unloaded(collection, parts))
         with self._reading() as connection:
@@ -146,13 +146,13 @@ class SliceRows(PartRows):
         return int(count), int(rows)
 
     def count_loaded(self, collection: str) -> int:
-        """Number of slices that `collection` holds."""
+        """Return the number of slices that `collection` holds."""
         query = select(func.count()).select_from(tables.loads).where(tables.loads.c.collection == collection)
         with self._reading() as connection:
             return connection.execute(query).scalar_one()
 
     def forget_loads(self, collection: str) -> None:
-        """The collection was dropped or emptied: it holds no slice and has carried out no deletion."""
+        """Record that the collection was dropped or emptied: it holds no slice and has carried out no deletion."""
 
         def change(connection: Connection) -> None:
             connection.execute(delete(tables.loads).where(tables.loads.c.collection.in_([collection, _claim(collection)])))
@@ -167,8 +167,11 @@ _SET_SLICE = (
 
 
 def _claim(collection: str) -> str:
-    """Under which name `loads` keeps the slices whose loading has begun: whatever makes a load untrue deletes these as well."""
-    return f"{collection} (loading)"  # no collection can be called so
+    """Return the name under which `loads` keeps slices whose loading has begun.
+
+    Every change that deletes a load deletes these rows as well.
+    """
+    return f"{collection} (loading)"  # no collection can have this name
 
 
 def _load_rows(collection: str, slice_ids: Iterable[str]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""How does Alembic run the catalog's migrations? On the connection, and in the transaction, that `migrate.py` hands it."""
+"""Alembic environment that runs the catalog's migrations on the connection, and in the transaction, of `migrate.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which captions do pictures have, and from where?"""
+"""Captions of pictures, each with its source."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from lodestone.catalog.records import CaptionRecord, ImageState
 
 
 class CaptionRows(CatalogBase):
-    """Captions."""
+    """Part of the catalog that keeps captions."""
 
     def set_captions(self, captions: Mapping[str, Sequence[CaptionRecord]], *, sources: Collection[str] | None = None) -> None:
-        """Replace the captions of pictures (image id -> captions) that come from `sources`; other sources' stay.
+        """Replace the captions of pictures (image id -> captions) that come from `sources`; captions from other sources stay.
 
         Args:
             captions: For each picture all its captions from `sources`; an empty list removes them. Repetitions are dropped.
-            sources: Which sources these captions are all of; None for the sources that occur in `captions`.
+            sources: Sources whose captions are replaced; None for the sources that occur in `captions`.
 
         Raises:
-            CatalogError: a picture is unknown.
+            CatalogError: A picture is unknown.
         """
         table = tables.captions
         if sources is None:
@@ -48,22 +48,22 @@ class CaptionRows(CatalogBase):
             self._write(change)
 
     def captions(self, image_ids: Iterable[str]) -> dict[str, list[CaptionRecord]]:
-        """Captions by image id, by source and then in the order given; pictures without any are left out."""
+        """Return captions by image id, by source and then in the order given; pictures without captions are left out."""
         table = tables.captions
-        found: dict[str, list[CaptionRecord]] = {}
+        captions: dict[str, list[CaptionRecord]] = {}
         with self._reading() as connection:
             for chunk in chunks(image_ids):
                 query = select(table.c.image_id, table.c.source, table.c.text).where(table.c.image_id.in_(chunk))
                 for row in connection.execute(query.order_by(table.c.image_id, table.c.source, table.c.position)):
-                    found.setdefault(row.image_id, []).append(CaptionRecord(*row))
-        return found
+                    captions.setdefault(row.image_id, []).append(CaptionRecord(*row))
+        return captions
 
     def captioned_images(self, corpus_id: str | None = None) -> Iterator[tuple[str, list[str]]]:
-        """(image id, its distinct texts) of every pending or active picture with a caption, by id, a page at a time."""
+        """Yield (image id, distinct texts) of every pending or active picture with a caption, by id, read a page at a time."""
         images, table = tables.images, tables.captions
-        living = images.c.state.in_([ImageState.PENDING, ImageState.ACTIVE])
-        has_one = select(table.c.image_id).where(table.c.image_id == images.c.image_id).exists()
-        ids = select(images.c.image_id).where(living, has_one).order_by(images.c.image_id).limit(PAGE)
+        is_living = images.c.state.in_([ImageState.PENDING, ImageState.ACTIVE])
+        has_caption = select(table.c.image_id).where(table.c.image_id == images.c.image_id).exists()
+        ids = select(images.c.image_id).where(is_living, has_caption).order_by(images.c.image_id).limit(PAGE)
         if corpus_id is not None:
             ids = ids.where(images.c.corpus_id == corpus_id)
         order = (table.c.image_id, table.c.source, table.c.position)

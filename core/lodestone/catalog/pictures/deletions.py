@@ -1,9 +1,9 @@
-"""Which pictures must the vector stores still forget?
+"""Tombstones of pictures that the vector stores must still delete.
 
 A tombstone says that a picture, once embedded, is gone or failed now. Each collection carries it out once: `tombstones` lists
-what is left to do there, `mark_deleted` records what was done. A picture that comes back is not deleted by its old tombstone:
-only one whose state is gone or failed (or whose row was replaced) is listed, and turning active removes the tombstone. Dying
-again makes a fresh one, which every collection carries out again.
+the deletions that remain for it, `mark_deleted` records finished ones. A picture that comes back is not deleted by its old
+tombstone: only pictures whose state is gone or failed (or whose row was replaced) are listed, and becoming active removes the
+tombstone. If the picture goes again, it gets a new tombstone, which every collection carries out again.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from lodestone.catalog.records import ImageState
 
 
 class DeletionRows(CatalogBase):
-    """Tombstones and who has carried them out."""
+    """Part of the catalog that keeps tombstones, and which collections have carried them out."""
 
     def tombstones(self, collection: str) -> Iterator[str]:
-        """Ids of pictures that `collection` must still delete, ascending, a page at a time; mark them as you go."""
-        graves, done, images = tables.tombstones, tables.deletions, tables.images
+        """Yield ids of pictures that `collection` must still delete, ascending, read a page at a time; mark them as you go."""
+        tombstones, done, images = tables.tombstones, tables.deletions, tables.images
         query = (
-            select(graves.c.image_id)
-            .outerjoin(images, images.c.image_id == graves.c.image_id)
-            .outerjoin(done, and_(done.c.image_id == graves.c.image_id, done.c.collection == collection))
+            select(tombstones.c.image_id)
+            .outerjoin(images, images.c.image_id == tombstones.c.image_id)
+            .outerjoin(done, and_(done.c.image_id == tombstones.c.image_id, done.c.collection == collection))
             .where(done.c.image_id.is_(None))
             .where(or_(images.c.image_id.is_(None), images.c.state.in_([ImageState.GONE, ImageState.FAILED])))
         )
-        return (row.image_id for row in self._streamed(query, (graves.c.image_id,)))
+        return (row.image_id for row in self._streamed(query, (tombstones.c.image_id,)))
 
     def mark_deleted(self, collection: str, image_ids: Iterable[str]) -> None:
-        """Record that `collection` no longer holds these pictures. One that came back meanwhile is left alone."""
-        graves = tables.tombstones
+        """Record that `collection` no longer holds these pictures. A picture that came back meanwhile is skipped."""
+        tombstones = tables.tombstones
 
         def change(connection: Connection) -> None:
             for chunk in chunks(ids):
-                still = connection.execute(select(graves.c.image_id).where(graves.c.image_id.in_(chunk))).scalars()
-                rows = [{"collection": collection, "image_id": image_id} for image_id in still]
+                remaining = connection.execute(select(tombstones.c.image_id).where(tombstones.c.image_id.in_(chunk))).scalars()
+                rows = [{"collection": collection, "image_id": image_id} for image_id in remaining]
                 insert_ignoring(connection, tables.deletions, rows)
 
         if ids := list(image_ids):
@@ -49,17 +49,17 @@ class DeletionRows(CatalogBase):
 
 
 def mark_deleted(connection: Connection, image_ids: Iterable[str]) -> None:
-    """Give those of the pictures that were ever in a slice a fresh tombstone."""
-    graves, images, members = tables.tombstones, tables.images, tables.slice_members
+    """Create new tombstones for those of the pictures that were ever in a slice."""
+    tombstones, images, members = tables.tombstones, tables.images, tables.slice_members
     for chunk in chunks(image_ids):
-        connection.execute(delete(graves).where(graves.c.image_id.in_(chunk)))
+        connection.execute(delete(tombstones).where(tombstones.c.image_id.in_(chunk)))
         embedded = exists().where(members.c.image_id == images.c.image_id)
         now = literal(datetime.now(UTC), tables.UtcDateTime)
-        dead = select(images.c.image_id, images.c.corpus_id, now).where(images.c.image_id.in_(chunk), embedded)
-        connection.execute(graves.insert().from_select(["image_id", "corpus_id", "created_at"], dead))
+        deleted_images = select(images.c.image_id, images.c.corpus_id, now).where(images.c.image_id.in_(chunk), embedded)
+        connection.execute(tombstones.insert().from_select(["image_id", "corpus_id", "created_at"], deleted_images))
 
 
 def lift(connection: Connection, image_ids: Iterable[str]) -> None:
-    """Take back the tombstones of pictures that are active again."""
+    """Remove the tombstones of pictures that are active again."""
     for chunk in chunks(image_ids):
         connection.execute(delete(tables.tombstones).where(tables.tombstones.c.image_id.in_(chunk)))

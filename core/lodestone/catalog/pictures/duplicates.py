@@ -1,6 +1,6 @@
-"""Which pictures are copies of each other?
+"""Groups of pictures that are copies of each other.
 
-A group has a representative, whose image id is the group's. Groups of a kind and corpus are replaced as a whole.
+A group has a representative, whose image id is the group's id. Groups of a kind and corpus are replaced as a whole.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _KEY = (tables.duplicates.c.group_id, tables.duplicates.c.distance, tables.dupli
 
 
 class DuplicateRows(CatalogBase):
-    """Groups of copies."""
+    """Part of the catalog that keeps groups of copies."""
 
     def put_duplicates(self, kind: str, corpus_id: str, groups: Iterable[Sequence[tuple[str, float]]]) -> int:
-        """Replace the corpus's groups of a kind, in one transaction; returns how many pictures are in one now.
+        """Replace the corpus's groups of a kind, in one transaction, and return the number of pictures in groups.
 
         Args:
             kind: `exact` or `near`.
             corpus_id: The corpus.
-            groups: Each its members as (image id, distance to the first); the first represents the group, at 0.
+            groups: Members of each group as (image id, distance to the first); the first represents the group, at 0.
 
         Raises:
-            CatalogError: a picture is unknown, or in two groups.
+            CatalogError: A picture is unknown, or in two groups.
         """
         table = tables.duplicates
         rows = [
@@ -50,15 +50,15 @@ class DuplicateRows(CatalogBase):
         return self._write(change)
 
     def find_exact_duplicates(self, corpus_id: str) -> int:
-        """Group the corpus's living pictures of equal content anew; returns how many pictures are in a group.
+        """Group the corpus's pending and active pictures with equal content, and return the number of grouped pictures.
 
         The representative of a group is its picture with the lowest id.
         """
         images, table = tables.images, tables.duplicates
-        living = (images.c.corpus_id == corpus_id, images.c.state.in_([ImageState.PENDING, ImageState.ACTIVE]))
+        is_living = (images.c.corpus_id == corpus_id, images.c.state.in_([ImageState.PENDING, ImageState.ACTIVE]))
         groups = (
             select(images.c.hash, func.min(images.c.image_id).label("group_id"))
-            .where(*living)
+            .where(*is_living)
             .group_by(images.c.hash)
             .having(func.count() > 1)
             .subquery()
@@ -66,7 +66,7 @@ class DuplicateRows(CatalogBase):
         rows = (
             select(images.c.image_id, literal(EXACT), images.c.corpus_id, groups.c.group_id, literal(0.0))
             .join(groups, groups.c.hash == images.c.hash)
-            .where(*living)
+            .where(*is_living)
         )
         names = ["image_id", "kind", "corpus_id", "group_id", "distance"]
 
@@ -79,15 +79,15 @@ class DuplicateRows(CatalogBase):
         return self._write(change)
 
     def duplicates(self, *, kind: str | None = None, corpus_id: str | None = None) -> Iterator[DuplicateRecord]:
-        """Pictures in groups of one kind (or both) and corpus (or all), by group, nearest to its representative first.
+        """Return the pictures in groups of one kind (or both) and corpus (or all), by group, nearest to the first one first.
 
-        A page at a time. A group's pictures that went since it was made are left out.
+        They are read a page at a time. Pictures that went since their group was made are left out.
         """
         table, images = tables.duplicates, tables.images
-        gone = select(images.c.image_id).where(
+        gone_images = select(images.c.image_id).where(
             images.c.image_id == table.c.image_id, images.c.state.in_([ImageState.GONE, ImageState.FAILED])
         )
-        query = select(table).where(~gone.exists())
+        query = select(table).where(~gone_images.exists())
         if kind is not None:
             query = query.where(table.c.kind == kind)
         if corpus_id is not None:
@@ -95,27 +95,30 @@ class DuplicateRows(CatalogBase):
         return (DuplicateRecord(*row) for row in self._streamed(query, (table.c.kind, *_KEY)))
 
     def duplicate_groups(self, image_ids: Iterable[str]) -> dict[str, str]:
-        """Image id -> id of its group; pictures without copies are left out.
+        """Return the group id of each picture; pictures without copies are left out.
 
-        Groups of both kinds that share a picture count as one: equal files are in one group with what is near to any of them.
+        Groups of both kinds that share a picture count as one: equal files are in one group with the near copies of any of
+        them.
         """
         ids = list(dict.fromkeys(image_ids))
         with self._reading() as connection:
-            found = _group_ids(connection, ids)
-            exact = {group for kinds in found.values() if (group := kinds.get(EXACT)) and NEAR not in kinds}
-            of_exact = _group_ids(connection, exact - found.keys()) | {key: found[key] for key in exact & found.keys()}
+            groups_by_kind = _group_ids(connection, ids)
+            exact = {group for kinds in groups_by_kind.values() if (group := kinds.get(EXACT)) and NEAR not in kinds}
+            of_exact = _group_ids(connection, exact - groups_by_kind.keys()) | {
+                key: groups_by_kind[key] for key in exact & groups_by_kind.keys()
+            }
         groups: dict[str, str] = {}
-        for image_id, kinds in found.items():
-            own = kinds.get(EXACT, image_id)
-            groups[image_id] = kinds.get(NEAR) or of_exact.get(own, {}).get(NEAR) or own
+        for image_id, kinds in groups_by_kind.items():
+            exact_group = kinds.get(EXACT, image_id)
+            groups[image_id] = kinds.get(NEAR) or of_exact.get(exact_group, {}).get(NEAR) or exact_group
         return groups
 
 
 def _group_ids(connection: Connection | RetryingReader, image_ids: Iterable[str]) -> dict[str, dict[str, Any]]:
     table = tables.duplicates
-    found: dict[str, dict[str, Any]] = {}
+    groups_by_kind: dict[str, dict[str, Any]] = {}
     for chunk in chunks(image_ids):
         query = select(table.c.image_id, table.c.kind, table.c.group_id).where(table.c.image_id.in_(chunk))
         for image_id, kind, group_id in connection.execute(query):
-            found.setdefault(image_id, {})[kind] = group_id
-    return found
+            groups_by_kind.setdefault(image_id, {})[kind] = group_id
+    return groups_by_kind

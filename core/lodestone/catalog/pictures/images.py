@@ -1,8 +1,8 @@
-"""Which pictures does the catalog know, and what changes when one moves, fails, goes or comes back?
+"""Pictures in the catalog, and the consequences when one moves, fails, goes or comes back.
 
-Three consequences of a change are kept here, in the same transaction: a picture that was embedded and can no longer be shown
-gets a tombstone (see deletions.py), a slice whose members need another payload in the stores (moved, came back) counts as not
-loaded any more (see slices.py), and a tagged picture of either kind goes into the outbox (see tags.py).
+Three consequences of a change are recorded in the same transaction: a picture that was embedded and can no longer be shown gets
+a tombstone (see deletions.py), a slice whose members need another payload in the stores (moved, came back) counts as not loaded
+any more (see slices.py), and a tagged picture of either kind goes into the outbox (see tags.py).
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ IMAGE_COLUMNS = tuple(tables.images.c[name] for name in _NAMES)
 
 
 def image_record(row: Row[Any]) -> ImageRecord:
-    """A row of `IMAGE_COLUMNS` as a record."""
+    """Convert a row of `IMAGE_COLUMNS` to a record."""
     values: list[Any] = list(row)
     values[_STATE] = ImageState(values[_STATE])
     return ImageRecord(*values)
 
 
 class ImageRows(CatalogBase):
-    """Pictures."""
+    """Part of the catalog that keeps pictures."""
 
     def images_of_root(self, root_id: str) -> Iterator[ImageRecord]:
-        """All pictures of a root in every state, by uri (code point order), a page at a time.
+        """Yield all pictures of a root in every state, by uri (code point order), read a page at a time.
 
         No transaction stays open between pages, so the caller may write while it reads.
         """
@@ -53,104 +53,104 @@ class ImageRows(CatalogBase):
     def image_page(
         self, roots: Sequence[str], limit: int, *, after: tuple[str, str] | None = None, states: Collection[ImageState]
     ) -> list[ImageRecord]:
-        """A page of the pictures of several roots in some states: root by root as they are given, by uri within each.
+        """Return a page of the pictures of several roots in some states: root by root in the order given, by uri within each.
 
         Args:
-            roots: Ids.
+            roots: Ids of the roots.
             limit: Pictures a page.
-            after: (root id, uri) of the last picture of the page before; a root that is not among `roots` gives nothing.
-            states: Which pictures.
+            after: (root id, uri) of the last picture of the page before; a root that is not among `roots` gives an empty page.
+            states: States of the pictures to return.
         """
-        images, found = tables.images, list[ImageRecord]()
-        waiting, last = list(roots), None
+        images, page = tables.images, list[ImageRecord]()
+        rest, last_uri = list(roots), None
         if after is not None:
-            waiting, last = (waiting[waiting.index(after[0]) :], after[1]) if after[0] in waiting else ([], None)
+            rest, last_uri = (rest[rest.index(after[0]) :], after[1]) if after[0] in rest else ([], None)
         with self._reading() as connection:
-            for root_id in waiting:
+            for root_id in rest:
                 query = select(*IMAGE_COLUMNS).where(images.c.root_id == root_id, images.c.state.in_(states))
-                if last is not None:
-                    query, last = query.where(images.c.uri > last), None
-                rows = connection.execute(query.order_by(images.c.uri).limit(limit - len(found)))
-                found.extend(map(image_record, rows))
-                if len(found) >= limit:
+                if last_uri is not None:
+                    query, last_uri = query.where(images.c.uri > last_uri), None
+                rows = connection.execute(query.order_by(images.c.uri).limit(limit - len(page)))
+                page.extend(map(image_record, rows))
+                if len(page) >= limit:
                     break
-        return found
+        return page
 
     def images_without_slice(self, corpus_id: str) -> Iterator[ImageRecord]:
-        """Pending pictures of a corpus that are in no slice, by root and uri, a page at a time, as `images_of_root`."""
+        """Yield pending pictures of a corpus that are in no slice, by root and uri, read a page at a time."""
         images = tables.images
-        waiting = (images.c.corpus_id == corpus_id, images.c.state == ImageState.PENDING, images.c.slice_id.is_(None))
-        query = select(*IMAGE_COLUMNS).where(*waiting)
+        is_waiting = (images.c.corpus_id == corpus_id, images.c.state == ImageState.PENDING, images.c.slice_id.is_(None))
+        query = select(*IMAGE_COLUMNS).where(*is_waiting)
         return map(image_record, self._streamed(query, (images.c.root_id, images.c.uri)))
 
     def images_by_uri(self, root_id: str, uris: Iterable[str]) -> dict[str, ImageRecord]:
-        """Pictures of a root by uri, in every state; unknown uris are left out."""
-        found: dict[str, ImageRecord] = {}
+        """Return the pictures of a root by uri, in every state; unknown uris are left out."""
+        images: dict[str, ImageRecord] = {}
         with self._reading() as connection:
             for chunk in chunks(uris):
                 query = select(*IMAGE_COLUMNS).where(tables.images.c.root_id == root_id, tables.images.c.uri.in_(chunk))
-                found.update((row.uri, image_record(row)) for row in connection.execute(query))
-        return found
+                images.update((row.uri, image_record(row)) for row in connection.execute(query))
+        return images
 
     def images(self, image_ids: Iterable[str]) -> dict[str, ImageRecord]:
-        """Pictures by id, in every state; unknown ids are left out."""
-        found: dict[str, ImageRecord] = {}
+        """Return pictures by id, in every state; unknown ids are left out."""
+        images: dict[str, ImageRecord] = {}
         with self._reading() as connection:
             for chunk in chunks(image_ids):
                 query = select(*IMAGE_COLUMNS).where(tables.images.c.image_id.in_(chunk))
-                found.update((row.image_id, image_record(row)) for row in connection.execute(query))
-        return found
+                images.update((row.image_id, image_record(row)) for row in connection.execute(query))
+        return images
 
     def gone_by_hash(
         self, corpus_id: str, hashes: Iterable[str], *, since: datetime | None = None
     ) -> dict[str, list[ImageRecord]]:
-        """Gone pictures of a corpus with these contents: a new file with such a content is one of them, moved.
+        """Return gone pictures of a corpus with these contents, because a new file with such a content is one of them, moved.
 
-        Those that were embedded and had gone before `since` are left out.
+        Pictures that were embedded and had gone before `since` are left out.
         """
-        graves = tables.tombstones
-        which: list[ColumnElement[bool]] = [tables.images.c.state == ImageState.GONE]
+        tomb = tables.tombstones
+        conditions: list[ColumnElement[bool]] = [tables.images.c.state == ImageState.GONE]
         if since is not None:
-            which.append(~exists().where(graves.c.image_id == tables.images.c.image_id, graves.c.created_at < since))
-        return self._by_hash(corpus_id, hashes, which)
+            conditions.append(~exists().where(tomb.c.image_id == tables.images.c.image_id, tomb.c.created_at < since))
+        return self._by_hash(corpus_id, hashes, conditions)
 
     def entered_by_hash(self, corpus_id: str, hashes: Iterable[str]) -> dict[str, list[ImageRecord]]:
-        """Pictures of a corpus with these contents that were entered and nothing else yet: in no slice ever, without tags."""
+        """Return pictures of a corpus with these contents that were only entered: never in a slice, and without tags."""
         images, members, tags = tables.images, tables.slice_members, tables.tags
-        which = [
+        conditions = [
             images.c.state == ImageState.PENDING,
             images.c.slice_id.is_(None),
             ~exists().where(members.c.image_id == images.c.image_id),
             ~exists().where(tags.c.image_id == images.c.image_id),
         ]
-        return self._by_hash(corpus_id, hashes, which)
+        return self._by_hash(corpus_id, hashes, conditions)
 
     def _by_hash(
         self, corpus_id: str, hashes: Iterable[str], which: Sequence[ColumnElement[bool]]
     ) -> dict[str, list[ImageRecord]]:
-        found: dict[str, list[ImageRecord]] = {}
+        images_by_hash: dict[str, list[ImageRecord]] = {}
         images = tables.images
         with self._reading() as connection:
             for chunk in chunks(hashes):
                 query = select(*IMAGE_COLUMNS).where(images.c.hash.in_(chunk), images.c.corpus_id == corpus_id, *which)
                 for row in connection.execute(query.order_by(images.c.uri)):
-                    found.setdefault(row.hash, []).append(image_record(row))
-        return found
+                    images_by_hash.setdefault(row.hash, []).append(image_record(row))
+        return images_by_hash
 
     def living_hashes(self, hashes: Iterable[str], *, except_corpus: str = "") -> set[str]:
-        """Those of the content hashes that a picture has which is not gone, in any corpus but one that is being removed."""
+        """Return those of the content hashes that a picture has which is not gone, outside the corpus `except_corpus`."""
         images = tables.images
-        found: set[str] = set()
+        living: set[str] = set()
         with self._reading() as connection:
             for chunk in chunks(hashes):
                 query = select(images.c.hash).where(
                     images.c.hash.in_(chunk), images.c.state != ImageState.GONE, images.c.corpus_id != except_corpus
                 )
-                found.update(connection.execute(query.distinct()).scalars())
-        return found
+                living.update(connection.execute(query.distinct()).scalars())
+        return living
 
     def count_images(self, corpus_id: str | None = None, state: ImageState | None = None) -> int:
-        """Number of pictures of one corpus (or all) in one state (or any)."""
+        """Return the number of pictures of one corpus (or all) in one state (or any)."""
         query = select(func.count()).select_from(tables.images)
         if corpus_id is not None:
             query = query.where(tables.images.c.corpus_id == corpus_id)
@@ -160,13 +160,13 @@ class ImageRows(CatalogBase):
             return connection.execute(query).scalar_one()
 
     def active_ids(self, corpus_id: str, *, after: str = "") -> Iterator[str]:
-        """Ids of the corpus's pictures that can be found, above an id, ascending, a page at a time."""
+        """Yield the ids of the corpus's pictures that can be found, above an id, ascending, read a page at a time."""
         images = tables.images
         query = select(images.c.image_id).where(images.c.corpus_id == corpus_id, images.c.state == ImageState.ACTIVE)
         return (row.image_id for row in self._streamed(query, (images.c.image_id,), after=(after,)))
 
     def count_by_root(self, corpus_id: str) -> dict[str, int]:
-        """Root id -> number of its searchable (active) pictures; roots without any are left out."""
+        """Return the number of searchable (active) pictures by root id; roots without any are left out."""
         images = tables.images
         query = (
             select(images.c.root_id, func.count())
@@ -177,26 +177,26 @@ class ImageRows(CatalogBase):
             return {root_id: count for root_id, count in connection.execute(query)}  # noqa: C416 - rows are no tuples to mypy
 
     def count_of_root(self, root_id: str) -> dict[ImageState, int]:
-        """State -> number of the root's pictures in it; states without any are left out."""
+        """Return the number of the root's pictures by state; states without any are left out."""
         images = tables.images
         query = select(images.c.state, func.count()).where(images.c.root_id == root_id).group_by(images.c.state)
         with self._reading() as connection:
             return {ImageState(state): count for state, count in connection.execute(query)}
 
     def mint_image_ids(self, corpus_id: str, root_name: str, uris: Iterable[str]) -> dict[str, str]:
-        """Ids for new pictures by uri: `mint_image_id`, past ids that pictures which moved away took with them."""
+        """Return ids for new pictures by uri, skipping ids that belong to pictures which moved away."""
         minted: dict[str, str] = {}
-        waiting, attempt = list(uris), 0
-        while waiting:
-            ids = {uri: mint_image_id(corpus_id, root_name, uri, attempt=attempt) for uri in waiting}
+        uris_left, attempt = list(uris), 0
+        while uris_left:
+            ids = {uri: mint_image_id(corpus_id, root_name, uri, attempt=attempt) for uri in uris_left}
             taken = self._known(ids.values())
             minted.update((uri, image_id) for uri, image_id in ids.items() if image_id not in taken)
-            waiting = [uri for uri in waiting if ids[uri] in taken]
+            uris_left = [uri for uri in uris_left if ids[uri] in taken]
             attempt += 1
         return minted
 
     def add_images(self, records: Sequence[ImageRecord]) -> int:
-        """Insert pictures and return how many were new; one whose id or (root, uri) is known is left as it stands.
+        """Insert pictures and return how many were new; a picture whose id or (root, uri) is known is left unchanged.
 
         (Two index runs over one folder may add the same file; the first wins, and the next run brings it up to date.)
         """
@@ -209,18 +209,18 @@ class ImageRows(CatalogBase):
         return self._write(change) if records else 0
 
     def update_images(self, records: Sequence[ImageRecord], *, gone: Sequence[str] = (), edited: Iterable[str] = ()) -> None:
-        """Replace whole rows by image id, in one transaction (give it some thousands at a time).
+        """Replace whole rows by image id, in one transaction; pass some thousands at a time.
 
         A picture may take the uri of another of the batch, or that of a gone picture, whose row it then replaces.
 
         Args:
             records: Pictures as they are now.
-            gone: Ids of other pictures, marked gone before; unknown ones are ignored.
+            gone: Ids of other pictures, which are marked gone before; unknown ones are ignored.
             edited: Ids of those of the pictures that have other content and so leave their groups of copies.
 
         Raises:
-            NotFoundError: a picture is unknown.
-            CatalogError: its new uri belongs to another living picture.
+            NotFoundError: A picture is unknown.
+            CatalogError: Its new uri belongs to another picture that is not gone.
         """
         if not records and not gone:
             return
@@ -239,14 +239,14 @@ class ImageRows(CatalogBase):
                     f"there is no picture with id {unknown.image_id!r} (uri {unknown.uri!r})", hint="add it first"
                 )
             moved = [r for r in records if (r.root_id, r.uri) != (before[r.image_id].root_id, before[r.image_id].uri)]
-            _make_way(connection, moved)
+            _free_uris(connection, moved)
             connection.execute(_UPDATE, [{f"new_{name}": value for name, value in _row(record).items()} for record in records])
             self._follow_up(connection, records, before)
 
         self._write(change)
 
     def mark_gone(self, image_ids: Sequence[str]) -> None:
-        """Turn pictures into gone ones; unknown ids are ignored."""
+        """Mark pictures as gone; unknown ids are ignored."""
         if image_ids:
             self._write(lambda connection: _mark_gone(connection, image_ids))
 
@@ -259,30 +259,30 @@ class ImageRows(CatalogBase):
                 )
         return known
 
-    def _follow_up(self, connection: Connection, records: Sequence[ImageRecord], before: dict[str, _Before]) -> None:
-        died, revived, altered, stale = [], [], [], set()
+    def _follow_up(self, connection: Connection, records: Sequence[ImageRecord], before: dict[str, _FormerRow]) -> None:
+        hidden, restored, changed, stale = [], [], [], set()
         for record in records:
-            old = before[record.image_id]
+            former = before[record.image_id]
             if record.state in DEAD:
-                if old.state not in DEAD:
-                    died.append(record.image_id)
+                if former.state not in DEAD:
+                    hidden.append(record.image_id)
                 continue
-            if record.state is ImageState.ACTIVE and old.state is not ImageState.ACTIVE:
-                revived.append(record.image_id)
-            if old.is_shown_otherwise(record):
-                altered.append(record.image_id)
-            if record.slice_id is not None and record.slice_id == old.slice_id and old.needs_loading_as(record):
+            if record.state is ImageState.ACTIVE and former.state is not ImageState.ACTIVE:
+                restored.append(record.image_id)
+            if former.is_shown_otherwise(record):
+                changed.append(record.image_id)
+            if record.slice_id is not None and record.slice_id == former.slice_id and former.needs_loading_as(record):
                 stale.add(record.slice_id)
-        mark_deleted(connection, died)
-        lift(connection, revived)
-        queue_tagged(connection, [*died, *altered])
+        mark_deleted(connection, hidden)
+        lift(connection, restored)
+        queue_tagged(connection, [*hidden, *changed])
         for chunk in chunks(stale):
             connection.execute(delete(tables.loads).where(tables.loads.c.slice_id.in_(chunk)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Before:
-    """What of a picture's former row decides about the consequences of a change."""
+class _FormerRow:
+    """Part of a picture's former row that decides about the consequences of a change."""
 
     root_id: str
     uri: str
@@ -291,13 +291,13 @@ class _Before:
     taken_at: int | None
 
     def needs_loading_as(self, record: ImageRecord) -> bool:
-        """Whether the stores' point of an embedded picture must be written again."""
+        """Return True if the stores' point of an embedded picture must be written again."""
         if self.state is ImageState.PENDING:
             return False  # not in the stores yet
         return self.is_shown_otherwise(record)
 
     def is_shown_otherwise(self, record: ImageRecord) -> bool:
-        """Whether a living picture's payload is another one now."""
+        """Return True if the payload of a picture that can be found has changed."""
         return self.state in DEAD or (self.root_id, self.uri, self.taken_at) != (record.root_id, record.uri, record.taken_at)
 
 
@@ -314,28 +314,28 @@ def _row(record: ImageRecord) -> dict[str, Any]:
     return row
 
 
-def _states(connection: Connection, image_ids: Iterable[str]) -> dict[str, _Before]:
+def _states(connection: Connection, image_ids: Iterable[str]) -> dict[str, _FormerRow]:
     images = tables.images
     columns = (images.c.image_id, images.c.root_id, images.c.uri, images.c.state, images.c.slice_id, images.c.taken_at)
-    found: dict[str, _Before] = {}
+    states: dict[str, _FormerRow] = {}
     for chunk in chunks(image_ids):
         for image_id, root_id, uri, state, slice_id, taken_at in connection.execute(
             select(*columns).where(images.c.image_id.in_(chunk))
         ):
-            found[image_id] = _Before(root_id, uri, ImageState(state), slice_id, taken_at)
-    return found
+            states[image_id] = _FormerRow(root_id, uri, ImageState(state), slice_id, taken_at)
+    return states
 
 
 def _mark_gone(connection: Connection, image_ids: Sequence[str]) -> None:
     for chunk in chunks(image_ids):
-        died = [i for i, old in _states(connection, chunk).items() if old.state is not ImageState.GONE]
-        connection.execute(update(tables.images).where(tables.images.c.image_id.in_(died)).values(state=ImageState.GONE.value))
-        mark_deleted(connection, died)
-        queue_tagged(connection, died)
+        gone = [i for i, former in _states(connection, chunk).items() if former.state is not ImageState.GONE]
+        connection.execute(update(tables.images).where(tables.images.c.image_id.in_(gone)).values(state=ImageState.GONE.value))
+        mark_deleted(connection, gone)
+        queue_tagged(connection, gone)
 
 
-def _make_way(connection: Connection, moved: Sequence[ImageRecord]) -> None:
-    """Free the uris that `moved` will take: from each other (a swap) and from gone pictures."""
+def _free_uris(connection: Connection, moved: Sequence[ImageRecord]) -> None:
+    """Free the uris that `moved` will take, from each other (a swap) and from gone pictures."""
     images = tables.images
     for chunk in chunks([record.image_id for record in moved]):
         # A uri that no file can have, distinct for each; the update that follows replaces it.

@@ -1,4 +1,4 @@
-"""What does a corpus look like from outside? The counts that `corpus list`, `status` and the API show."""
+"""Counts of a corpus that `corpus list`, `status` and the API show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lodestone_schemas.api import CorpusInfo, RootInfo
 
 
 def corpus_overview(catalog: Catalog, corpus: Corpus) -> CorpusInfo:
-    """A corpus with its roots, its pictures that can be found and its standing failures."""
+    """Return a corpus with its roots, the number of its searchable pictures and the number of its current failures."""
     by_root = catalog.count_by_root(corpus.corpus_id)
     return CorpusInfo(
         name=corpus.name,

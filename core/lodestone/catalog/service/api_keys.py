@@ -1,4 +1,4 @@
-"""Which API keys are there, and when was each last used?"""
+"""API keys in the catalog: creation, revocation, rotation and times of last use."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ _USED = (
 
 
 class KeyRows(CatalogBase):
-    """API keys, without their secrets."""
+    """Part of the catalog that keeps API keys, without their secrets."""
 
     def add_key(self, key: ApiKey) -> None:
-        """Keep a new key."""
+        """Add a new key to the catalog."""
         self._write(lambda connection: connection.execute(insert(tables.api_keys), _values(key)))
 
     def key(self, key_id: str) -> ApiKey | None:
-        """One key, valid or not; None for an unknown id."""
+        """Return one key, valid or not; None for an unknown id."""
         with self._reading() as connection:
-            found = connection.execute(select(tables.api_keys).where(tables.api_keys.c.key_id == key_id)).first()
-        return None if found is None else _key(found)
+            row = connection.execute(select(tables.api_keys).where(tables.api_keys.c.key_id == key_id)).first()
+        return None if row is None else _key(row)
 
     def keys(self, offset: int = 0, limit: int = 100) -> list[ApiKey]:
-        """A page of keys, newest first; also those that are not valid any more."""
+        """Return a page of keys, newest first, including invalid ones."""
         query = select(tables.api_keys).order_by(*_NEWEST).offset(offset).limit(limit)
         with self._reading() as connection:
             return [_key(row) for row in connection.execute(query)]
 
     def revoke_key(self, key_id: str) -> ApiKey:
-        """End a key now; one that was revoked before stays as it is.
+        """Revoke a key now; a key that was revoked before stays unchanged.
 
         Raises:
-            NotFoundError: there is no such key.
+            NotFoundError: There is no such key.
         """
         table = tables.api_keys
 
@@ -55,45 +55,51 @@ class KeyRows(CatalogBase):
             connection.execute(
                 update(table).where(table.c.key_id == key_id, table.c.revoked_at.is_(None)).values(revoked_at=datetime.now(UTC))
             )
-            return _found(connection, key_id)
+            return _existing_key(connection, key_id)
 
         return self._write(change)
 
     def rotate_key(self, key_id: str, *, until: datetime) -> tuple[ApiKey, str]:
-        """Put a new key in a key's place, which stays valid until `until` at most. Returns the new one and how it is written.
+        """Replace a key by a new one, and return the new key with its written form.
+
+        The old key stays valid until `until` at most.
 
         Raises:
-            NotFoundError: there is no such key, or it is not valid any more.
+            NotFoundError: There is no such key, or it is not valid any more.
         """
         table = tables.api_keys
 
         def change(connection: Connection) -> tuple[ApiKey, str]:
             now = datetime.now(UTC)
-            old = _found(connection, key_id)
-            if why := old.invalid(now):
-                raise NotFoundError(f"the key {key_id!r} is {why}", hint="make a new one: lodestone keys create", key_id=key_id)
-            line = old.key_id.partition("-")[0]
-            known = connection.execute(select(table).where(or_(table.c.key_id == line, table.c.key_id.like(f"{line}-%"))))
-            new, written = old.rotated(max(_key(row).generation for row in known) + 1, now=now)
-            end = until if old.expires_at is None else min(until, old.expires_at)
-            connection.execute(update(table).where(table.c.key_id == key_id).values(expires_at=end))
+            old = _existing_key(connection, key_id)
+            if reason := old.invalid(now):
+                raise NotFoundError(
+                    f"the key {key_id!r} is {reason}", hint="make a new one: lodestone keys create", key_id=key_id
+                )
+            base_id = old.key_id.partition("-")[0]
+            generations = connection.execute(
+                select(table).where(or_(table.c.key_id == base_id, table.c.key_id.like(f"{base_id}-%")))
+            )
+            new, written = old.rotated(max(_key(row).generation for row in generations) + 1, now=now)
+            expires_at = until if old.expires_at is None else min(until, old.expires_at)
+            connection.execute(update(table).where(table.c.key_id == key_id).values(expires_at=expires_at))
             connection.execute(insert(table), _values(new))
             return new, written
 
         return self._write(change)
 
     def keys_used(self, used: Mapping[str, datetime]) -> None:
-        """Remember when keys were last used: id -> time. A time before the one that is known changes nothing."""
+        """Record when keys were last used: id -> time. A time before the recorded one changes nothing."""
         if used:
             rows = [{"of_key": key_id, "at": at} for key_id, at in sorted(used.items())]
             self._write(lambda connection: connection.execute(_USED, rows))
 
 
-def _found(connection: Connection, key_id: str) -> ApiKey:
-    found = connection.execute(select(tables.api_keys).where(tables.api_keys.c.key_id == key_id)).first()
-    if found is None:
+def _existing_key(connection: Connection, key_id: str) -> ApiKey:
+    row = connection.execute(select(tables.api_keys).where(tables.api_keys.c.key_id == key_id)).first()
+    if row is None:
         raise NotFoundError(f"there is no key {key_id[:64]!r}", hint="lodestone keys list", key_id=key_id[:64])
-    return _key(found)
+    return _key(row)
 
 
 def _values(key: ApiKey) -> dict[str, Any]:
@@ -104,12 +110,12 @@ def _values(key: ApiKey) -> dict[str, Any]:
 
 
 def _key(row: Row[Any]) -> ApiKey:
-    found = row._asdict()
-    corpora = found["corpora"]
+    values = row._asdict()
+    corpora = values["corpora"]
     return ApiKey(
         **{
-            **found,
-            "scopes": tuple(Scope(scope) for scope in found["scopes"]),
+            **values,
+            "scopes": tuple(Scope(scope) for scope in values["scopes"]),
             "corpora": None if corpora is None else tuple(corpora),
         }
     )

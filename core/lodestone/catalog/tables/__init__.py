@@ -1,4 +1,4 @@
-"""How are the catalog's facts laid out in SQL? Tables that SQLite and PostgreSQL understand alike, and the metadata of all.
+"""Tables of the catalog, which SQLite and PostgreSQL understand alike, and their metadata.
 
 Ids are 36-character strings. Times are stored in UTC and come back aware. `images.uri` and other file names compare by code
 point (case-sensitive; NFC and NFD differ). Deleting a corpus deletes everything under it (ON DELETE CASCADE).

@@ -1,4 +1,4 @@
-"""What have all tables in common? Their metadata, the kinds of their columns, and how they refer to each other."""
+"""Metadata, column types and foreign keys that all tables share."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ metadata = MetaData(
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """An aware datetime in UTC; SQLite keeps no time zone, so it is put back on the way out."""
+    """Aware datetime in UTC; SQLite stores no time zone, so it is added when a value is read."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
 
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:  # noqa: ARG002 (SQLAlchemy's signature)
-        """Convert to UTC; a naive time is a bug of the caller and raises `ValueError`."""
+        """Convert to UTC; raise `ValueError` for a naive time, which is a bug of the caller."""
         if value is None:
             return None
         if value.tzinfo is None:
@@ -33,11 +33,11 @@ class UtcDateTime(TypeDecorator[datetime]):
         return value.astimezone(UTC)
 
     def process_result_value(self, value: Any | None, dialect: Dialect) -> datetime | None:  # noqa: ANN401, ARG002 (SQLAlchemy's signature)
-        """Give the time zone back."""
+        """Return the stored time with the time zone UTC."""
         if value is None:
             return None
-        found: datetime = value
-        return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
+        stored: datetime = value
+        return stored.replace(tzinfo=UTC) if stored.tzinfo is None else stored.astimezone(UTC)
 
 
 ID = String(36)
@@ -46,11 +46,14 @@ NAME = Text().with_variant(Text(collation="C"), "postgresql")
 
 
 def parent(column: str, *, on_delete: str = "CASCADE") -> ForeignKey:
-    """A reference to a row that a row belongs to: by default it goes with it."""
+    """Return a foreign key to the row that a row belongs to; by default the row is deleted with it."""
     return ForeignKey(column, ondelete=on_delete)
 
 
 def next_seq(table: str) -> Column[int]:
-    """`seq`: one more than the highest so far; who inserts several rows at once says it, or they would share one."""
+    """Return the column `seq`, by default one more than the highest value so far.
+
+    A statement that inserts several rows must set it, or they would share one value.
+    """
     one_more = text(f"(SELECT coalesce(max(seq), 0) + 1 FROM {table})")  # noqa: S608 (a table's own name)
     return Column("seq", BigInteger, nullable=False, default=one_more, server_default="0")

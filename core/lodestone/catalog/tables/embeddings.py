@@ -1,4 +1,4 @@
-"""What has been made of the pictures? Slices, their Parquet files, where they were loaded, and what has been deleted since."""
+"""Tables of slices, their Parquet files, the collections they were loaded into, and deletions."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from sqlalchemy import BigInteger, Column, Float, Index, Integer, String, Table,
 
 from lodestone.catalog.tables.base import ID, NAME, UtcDateTime, metadata, next_seq, parent
 
-# `seq` says which slice was added first, whatever the clocks of the machines said; so it does in `runs`.
-# `parts`: for which parts there are receipts (see parts.py).
+# `seq` orders slices by when they were added, independent of the machines' clocks, as it does in `runs`.
+# `parts` names the parts that have receipts (see parts.py).
 slices = Table(
     "slices",
     metadata,
@@ -60,7 +60,7 @@ tombstones = Table(
     Column("created_at", UtcDateTime, nullable=False),
 )
 
-# Which collection has carried out which tombstone. A new tombstone of the same picture starts without rows here.
+# Tombstones that each collection has carried out. A new tombstone of the same picture starts without rows here.
 deletions = Table(
     "deletions",
     metadata,

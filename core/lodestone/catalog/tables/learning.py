@@ -1,4 +1,4 @@
-"""What was asked, what was said of the answers, and what was learnt from it?"""
+"""Tables of queries, feedback on their answers, and the trust learnt from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ queries = Table(
     Column("topic", Text),
     Column("summary", JSON, nullable=False),
     Column("trace", LargeBinary, nullable=False),
-    Column("owner", String(200), nullable=False, server_default=text("''")),  # who asked; "" where nobody had to say
+    Column("owner", String(200), nullable=False, server_default=text("''")),  # "" where callers are not identified
     Index(None, "created_at", "query_id"),
     Index(None, "owner", "created_at", "query_id"),
 )
@@ -35,7 +35,7 @@ feedback = Table(
     Column("active", Boolean, nullable=False),
 )
 
-# The present state, and the events that it is the sum of; both change in one transaction.
+# The current state, and the events whose sum it is; both change in one transaction.
 trust_topics = Table(
     "trust_topics",
     metadata,

@@ -1,4 +1,4 @@
-"""Which models, collections and guide engines does this home use? Artefacts, aliases, swaps."""
+"""Tables of artifacts, aliases, states of guide engines, model swaps and space overrides."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ model_swaps = Table(
     Column("error", Text, nullable=False),
 )
 
-# What a space is made of in this home, where a swap has changed it from what the profile says.
+# Definitions of spaces in this home that a swap has changed from the profile's.
 space_overrides = Table(
     "space_overrides",
     metadata,

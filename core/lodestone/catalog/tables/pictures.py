@@ -1,4 +1,4 @@
-"""Which pictures are there? Corpora, their roots, pictures, and what is known of each: captions, tags, copies."""
+"""Tables of corpora, roots and pictures, and of the captions, tags and copies of each picture."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ captions = Table(
 tags = Table(
     "tags",
     metadata,
-    Column("tag_id", ID, primary_key=True),  # minted from picture, source and text: the same tag again is the same row
+    Column("tag_id", ID, primary_key=True),  # computed from picture, source and text, so the same tag again is the same row
     Column("image_id", ID, parent("images.image_id"), nullable=False, index=True),
     Column("corpus_id", ID, parent("corpora.corpus_id"), nullable=False, index=True),
     Column("text", Text, nullable=False),
@@ -85,7 +85,7 @@ tags = Table(
     Column("created_at", UtcDateTime, nullable=False, index=True),
 )
 
-# Pictures whose tags the sparse collection has yet to take over. Such a picture may be gone, so there is no key into images.
+# Pictures whose tags the sparse collection lacks. Such a picture may be gone, so there is no foreign key into images.
 tag_outbox = Table(
     "tag_outbox",
     metadata,

@@ -1,4 +1,4 @@
-"""What must a service remember besides? API keys, answered writes, proofs of commits."""
+"""Tables that a service needs: API keys, answered writes, proofs of commits, and the home's id."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sqlalchemy import JSON, Column, Integer, LargeBinary, String, Table
 
 from lodestone.catalog.tables.base import ID, NAME, UtcDateTime, metadata
 
-# Proofs of commits, for writers whose connection died before they were told (see once.py). Pruned after an hour.
+# Proofs of commits, for writers whose connection was lost before the commit was confirmed (see once.py). Pruned after an hour.
 write_tokens = Table(
     "write_tokens",
     metadata,
@@ -14,7 +14,7 @@ write_tokens = Table(
     Column("written_at", UtcDateTime, nullable=False),
 )
 
-# API keys of the service: what is kept of a key's secret can check it, and gives nothing away.
+# API keys of the service. The stored digest can check a secret but does not reveal it.
 api_keys = Table(
     "api_keys",
     metadata,
@@ -37,12 +37,12 @@ idempotency = Table(
     Column("owner", String(200), primary_key=True),
     Column("key", String(255), primary_key=True),
     Column("fingerprint", String(64), nullable=False),
-    Column("status", Integer),  # null: still being worked on
+    Column("status", Integer),  # null: still in progress
     Column("body", LargeBinary),
     Column("created_at", UtcDateTime, nullable=False, index=True),
 )
 
-# What folders on several machines must agree on (see home_facts.py).
+# Facts that folders on several machines share (see home_facts.py).
 home_facts = Table(
     "home_facts",
     metadata,

@@ -1,4 +1,4 @@
-"""What was worked on, and what came of it? Runs, their tries at slices, files that failed."""
+"""Tables of runs, their attempts at slices, and files that failed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ runs = Table(
     Index(None, "seq"),
 )
 
-# Every try at a slice, whatever came of it.
+# Every attempt at a slice, whatever its outcome.
 slice_attempts = Table(
     "slice_attempts",
     metadata,

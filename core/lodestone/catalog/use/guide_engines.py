@@ -1,4 +1,4 @@
-"""Which guide engines were switched or reordered in use, against what the settings say?"""
+"""States of guide engines that were switched or reordered at run time, overriding the settings."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from lodestone.catalog.records import EngineState
 
 
 class EngineRows(CatalogBase):
-    """States of guide engines."""
+    """Part of the catalog that keeps the states of guide engines."""
 
     def engine_states(self) -> dict[str, EngineState]:
-        """Name -> what was set for it; engines left to the settings are not in it."""
+        """Return what was set for each engine, by name; engines that follow the settings are left out."""
         table = tables.engine_states
         with self._reading() as connection:
             rows = connection.execute(select(table).order_by(table.c.name))
             return {row.name: EngineState(row.enabled, row.priority) for row in rows}
 
     def set_engine(self, name: str, enabled: bool | None = None, priority: int | None = None) -> EngineState:
-        """Switch an engine on or off, or move it; what is None stays. Returns what is set now."""
+        """Switch an engine on or off, or change its priority, and return its state; None leaves a value unchanged."""
         table = tables.engine_states
-        given = {"enabled": enabled, "priority": priority}
-        changed = {column: value for column, value in given.items() if value is not None}
+        values = {"enabled": enabled, "priority": priority}
+        changed = {column: value for column, value in values.items() if value is not None}
 
         def change(connection: Connection) -> EngineState:
             if changed:
                 insert_ignoring(connection, table, [{"name": name, "enabled": None, "priority": None}])
                 connection.execute(update(table).where(table.c.name == name).values(**changed))
-            found = connection.execute(select(table.c.enabled, table.c.priority).where(table.c.name == name)).first()
-            return EngineState() if found is None else EngineState(*found)
+            row = connection.execute(select(table.c.enabled, table.c.priority).where(table.c.name == name)).first()
+            return EngineState() if row is None else EngineState(*row)
 
         return self._write(change)
 
     def reset_engine(self, name: str) -> None:
-        """Leave an engine to the settings again; an unknown one is a no-op."""
+        """Make an engine follow the settings again; an unknown one is a no-op."""
         table = tables.engine_states
         self._write(lambda connection: connection.execute(delete(table).where(table.c.name == name)))

@@ -1,4 +1,4 @@
-"""Which queries were answered of late, and which of their pictures did users call right or wrong?"""
+"""Recent queries with their traces, and feedback on their pictures."""
 
 from __future__ import annotations
 
@@ -21,37 +21,37 @@ _FEEDBACK = tuple(column for column in tables.feedback.c if column.name != "dige
 
 
 class QueryRows(CatalogBase):
-    """Queries and feedback."""
+    """Part of the catalog that keeps queries and feedback."""
 
     def add_query(self, record: QueryRecord, keep: int) -> None:
-        """Record a query (the same id again replaces it) and forget the oldest beyond `keep`; 0 keeps none."""
+        """Record a query (the same id again replaces it) and delete the oldest beyond `keep`; 0 keeps none."""
         self.add_queries([record], keep)
 
     def add_queries(self, records: Sequence[QueryRecord], keep: int) -> None:
-        """As `add_query`, for several in one transaction; ids must differ."""
+        """Record several queries in one transaction, as `add_query` does for one; ids must differ."""
         table = tables.queries
         beyond = select(table.c.query_id).order_by(*_NEWEST).offset(keep)
 
         def change(connection: Connection) -> None:
             if keep:
                 upsert(connection, table, [asdict(record) for record in records])
-            old = list(connection.execute(beyond).scalars())
-            connection.execute(delete(table).where(table.c.query_id.in_(old[:_PRUNED_AT_ONCE])))
+            surplus = list(connection.execute(beyond).scalars())
+            connection.execute(delete(table).where(table.c.query_id.in_(surplus[:_PRUNED_AT_ONCE])))
 
         self._write(change)
 
     def forget_queries(self) -> int:
-        """Forget all recorded queries, and return how many there were; feedback stays, and so does what it taught."""
+        """Delete all recorded queries, and return how many there were; feedback and what was learnt from it stay."""
         return self._write(lambda connection: connection.execute(delete(tables.queries)).rowcount)
 
     def query(self, query_id: str) -> QueryRecord | None:
-        """One query with its trace; None when it is unknown or no longer kept."""
+        """Return one query with its trace; None if it is unknown or no longer kept."""
         with self._reading() as connection:
-            found = connection.execute(select(tables.queries).where(tables.queries.c.query_id == query_id)).first()
-        return None if found is None else QueryRecord(**found._asdict())
+            row = connection.execute(select(tables.queries).where(tables.queries.c.query_id == query_id)).first()
+        return None if row is None else QueryRecord(**row._asdict())
 
     def has_query(self, query_id: str) -> bool:
-        """Whether a query is recorded."""
+        """Return True if the query is recorded."""
         wanted = select(tables.queries.c.query_id).where(tables.queries.c.query_id == query_id)
         with self._reading() as connection:
             return connection.execute(wanted).first() is not None
@@ -59,13 +59,13 @@ class QueryRows(CatalogBase):
     def queries(
         self, offset: int = 0, limit: int = 100, *, after: tuple[datetime, str] | None = None, owner: str | None = None
     ) -> list[QueryRecord]:
-        """A page of queries, newest first, without their traces.
+        """Return a page of queries, newest first, without their traces.
 
         Args:
             offset: Queries to skip.
-            limit: Queries at most.
-            after: Of those behind one (`created_at`, `query_id`).
-            owner: Of those that `owner` asked; None: of all.
+            limit: Most queries to return.
+            after: Place (`created_at`, `query_id`) of a query; only those after it are returned.
+            owner: Only queries that `owner` asked; None for all.
         """
         query = select(*_SUMMARY).order_by(*_NEWEST).offset(offset).limit(limit)
         if after is not None:
@@ -76,7 +76,7 @@ class QueryRows(CatalogBase):
             return [QueryRecord(**row._asdict()) for row in connection.execute(query)]
 
     def add_feedback(self, query_id: str, relevant: Iterable[str], irrelevant: Iterable[str], eta: float) -> bool:
-        """Record feedback that changes no trust; False when the same was recorded before.
+        """Record feedback that changes no trust; return False if the same feedback was recorded before.
 
         Order, repeats and eta make no difference: one judgement of one answer counts once.
         """
@@ -84,15 +84,15 @@ class QueryRows(CatalogBase):
         return bool(self._write(lambda connection: insert_ignoring(connection, tables.feedback, [feedback_row(record)])))
 
     def find_feedback(self, query_id: str, relevant: Iterable[str], irrelevant: Iterable[str]) -> FeedbackRecord | None:
-        """The same feedback as recorded before; None when it is new."""
+        """Return the same feedback as recorded before; None if it is new."""
         digest = FeedbackRecord.of(query_id, relevant, irrelevant, 0.0).digest
         table = tables.feedback
         with self._reading() as connection:
-            found = connection.execute(select(*_FEEDBACK).where(table.c.query_id == query_id, table.c.digest == digest)).first()
-        return None if found is None else _feedback(found)
+            row = connection.execute(select(*_FEEDBACK).where(table.c.query_id == query_id, table.c.digest == digest)).first()
+        return None if row is None else _feedback(row)
 
     def feedback(self, offset: int = 0, limit: int = 100) -> list[FeedbackRecord]:
-        """A page of feedback, newest first."""
+        """Return a page of feedback, newest first."""
         table = tables.feedback
         order = (table.c.created_at.desc(), table.c.query_id, table.c.digest)
         with self._reading() as connection:
@@ -101,14 +101,14 @@ class QueryRows(CatalogBase):
             ]
 
 
-_PRUNED_AT_ONCE = 500  # (a smaller `keep` than before is reached over some queries)
+_PRUNED_AT_ONCE = 500  # a smaller `keep` than before is reached after several queries
 
 
 def feedback_row(record: FeedbackRecord) -> dict[str, Any]:
-    """As `feedback` keeps it."""
+    """Return the feedback as a row of the table `feedback`."""
     return asdict(record) | {"digest": record.digest}
 
 
 def _feedback(row: Row[Any]) -> FeedbackRecord:
-    found = row._asdict()
-    return FeedbackRecord(**{**found, "relevant": tuple(found["relevant"]), "irrelevant": tuple(found["irrelevant"])})
+    values = row._asdict()
+    return FeedbackRecord(**{**values, "relevant": tuple(values["relevant"]), "irrelevant": tuple(values["irrelevant"])})

@@ -1,9 +1,9 @@
-"""Which tags do pictures have, and which of them has the tag collection not seen yet?
+"""Tags of pictures, and the outbox of pictures whose tags the tag collection lacks.
 
-The catalog is the truth; the sparse `tags` collection is made from it. Whatever changes what that collection should say of a
-picture (a tag, the picture's path, its end) puts the picture into the outbox, in the same transaction. Who delivers reads the
-outbox first, then the tags, writes the collection, and reports with `tags_delivered` exactly what was read: a picture that
-changed meanwhile stays in the outbox.
+The catalog is the truth; the sparse `tags` collection is built from it. Every change that affects what that collection holds of
+a picture (a tag, the picture's path, its removal) puts the picture into the outbox, in the same transaction. A process that
+delivers reads the outbox first, then the tags, writes the collection, and reports with `tags_delivered` exactly what it read: a
+picture that changed meanwhile stays in the outbox.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ _NEWEST = (tables.tags.c.created_at.desc(), tables.tags.c.tag_id)
 
 
 class TagRows(CatalogBase):
-    """Tags and their outbox."""
+    """Part of the catalog that keeps tags and their outbox."""
 
     def add_tags(self, tags: Sequence[TagRecord]) -> list[TagRecord]:
         """Add tags (`TagRecord.new`) and return them as the catalog has them, in the order given, without repeats.
 
-        Ids are minted and the corpus is the picture's. The same (picture, text, source) again changes nothing and gives the
-        present tag.
+        The catalog sets ids, and takes the corpus from the picture. The same (picture, text, source) again changes nothing and
+        returns the existing tag.
 
         Raises:
-            NotFoundError: a picture is unknown; nothing was added.
+            NotFoundError: A picture is unknown; nothing was added.
         """
         wanted = dict.fromkeys(tag.image_id for tag in tags)
 
@@ -51,14 +51,14 @@ class TagRows(CatalogBase):
             for tag in tags:
                 minted_id = tag_id(tag.image_id, tag.source, tag.text)
                 minted.setdefault(minted_id, replace(tag, tag_id=minted_id, corpus_id=corpora[tag.image_id]))
-            known: dict[str, TagRecord] = {}
+            existing: dict[str, TagRecord] = {}
             for chunk in chunks(minted):
                 rows = connection.execute(select(tables.tags).where(tables.tags.c.tag_id.in_(chunk)))
-                known.update((row.tag_id, TagRecord(*row)) for row in rows)
-            fresh = [tag for tag in minted.values() if tag.tag_id not in known]
-            insert_ignoring(connection, tables.tags, [asdict(tag) for tag in fresh])
-            queue(connection, {tag.image_id for tag in fresh})
-            return [known.get(one, tag) for one, tag in minted.items()]
+                existing.update((row.tag_id, TagRecord(*row)) for row in rows)
+            new_tags = [tag for tag in minted.values() if tag.tag_id not in existing]
+            insert_ignoring(connection, tables.tags, [asdict(tag) for tag in new_tags])
+            queue(connection, {tag.image_id for tag in new_tags})
+            return [existing.get(key, tag) for key, tag in minted.items()]
 
         return self._write(change) if tags else []
 
@@ -72,7 +72,7 @@ class TagRows(CatalogBase):
         return self._write(change) if wanted else 0
 
     def undo_tags(self, since: datetime, source: str | None = None, corpus_id: str | None = None) -> int:
-        """Remove all tags added at or after `since`, of one source (or all) and one corpus (or all); returns how many.
+        """Remove all tags added at or after `since`, of one source (or all) and one corpus (or all), and return how many.
 
         A tag that was removed since then does not come back.
         """
@@ -80,21 +80,21 @@ class TagRows(CatalogBase):
         return self._write(lambda connection: _remove(connection, *conditions))
 
     def tag(self, tag_id: str) -> TagRecord | None:
-        """One tag; None for an unknown id."""
+        """Return one tag; None for an unknown id."""
         with self._reading() as connection:
-            found = connection.execute(select(tables.tags).where(tables.tags.c.tag_id == tag_id)).first()
-        return None if found is None else TagRecord(*found)
+            row = connection.execute(select(tables.tags).where(tables.tags.c.tag_id == tag_id)).first()
+        return None if row is None else TagRecord(*row)
 
     def tags(self, image_ids: Iterable[str]) -> dict[str, list[TagRecord]]:
-        """Tags by image id, oldest first; pictures without any are left out."""
+        """Return tags by image id, oldest first; pictures without tags are left out."""
         table = tables.tags
-        found: dict[str, list[TagRecord]] = {}
+        tags: dict[str, list[TagRecord]] = {}
         with self._reading() as connection:
             for chunk in chunks(image_ids):
                 query = select(table).where(table.c.image_id.in_(chunk)).order_by(table.c.created_at, table.c.tag_id)
                 for row in connection.execute(query):
-                    found.setdefault(row.image_id, []).append(TagRecord(*row))
-        return found
+                    tags.setdefault(row.image_id, []).append(TagRecord(*row))
+        return tags
 
     def list_tags(
         self,
@@ -108,37 +108,48 @@ class TagRows(CatalogBase):
         after: tuple[datetime, str] | None = None,
         corpus_ids: Collection[str] | None = None,
     ) -> list[TagRecord]:
-        """A page of tags, newest first; None for any. `after`: of those behind one (`created_at`, `tag_id`)."""
+        """Return a page of tags, newest first.
+
+        Args:
+            corpus_id: Only tags of this corpus; None for any, as for the next three.
+            text: Only tags with this text.
+            source: Only tags from this source.
+            image_id: Only tags of this picture.
+            offset: Tags to skip.
+            limit: Tags a page.
+            after: Place (`created_at`, `tag_id`) of the last tag of the page before.
+            corpus_ids: Only tags of these corpora; None for any.
+        """
         conditions = _conditions(corpus_id=corpus_id, text=text, source=source, image_id=image_id)
         if corpus_ids is not None:
             conditions.append(tables.tags.c.corpus_id.in_(sorted(corpus_ids)))
         if after is not None:
-            moment, place = tables.tags.c.created_at, tables.tags.c.tag_id
-            conditions.append(or_(moment < after[0], and_(moment == after[0], place > after[1])))
+            created_at, key = tables.tags.c.created_at, tables.tags.c.tag_id
+            conditions.append(or_(created_at < after[0], and_(created_at == after[0], key > after[1])))
         query = select(tables.tags).where(*conditions).order_by(*_NEWEST).offset(offset).limit(limit)
         with self._reading() as connection:
             return [TagRecord(*row) for row in connection.execute(query)]
 
     def tag_outbox(self, limit: int = 1_000) -> list[TagChange]:
-        """Pictures whose tags the collection has not taken over yet, longest waiting first. Read it before the tags."""
+        """Return pictures whose tags the collection lacks, longest waiting first. Read it before the tags."""
         outbox = tables.tag_outbox
         query = select(outbox.c.seq, outbox.c.image_id).order_by(outbox.c.seq, outbox.c.image_id).limit(limit)
         with self._reading() as connection:
             return [TagChange(*row) for row in connection.execute(query)]
 
     def count_tag_outbox(self) -> int:
-        """Number of pictures in the outbox."""
+        """Return the number of pictures in the outbox."""
         with self._reading() as connection:
             return connection.execute(select(func.count()).select_from(tables.tag_outbox)).scalar_one()
 
     def tags_delivered(self, changes: Sequence[TagChange]) -> None:
-        """Take delivered pictures out of the outbox; one that changed after it was read from there stays."""
+        """Remove delivered pictures from the outbox; a picture that changed after it was read stays."""
         if changes:
             rows = [{"of_image": change.image_id, "of_seq": change.seq} for change in changes]
             self._write(lambda connection: connection.execute(_DELIVERED, rows))
 
     def reset_tag_outbox(self) -> int:
-        """Put every tagged picture into the outbox, to make the collection anew; returns how many."""
+        """Put every tagged picture into the outbox, to rebuild the collection, and return how many there are."""
 
         def change(connection: Connection) -> int:
             tagged = list(connection.execute(select(tables.tags.c.image_id).distinct()).scalars())
@@ -155,29 +166,29 @@ _DELIVERED = delete(tables.tag_outbox).where(
 
 def queue(connection: Connection, image_ids: Iterable[str]) -> None:
     """Put pictures into the outbox, each as a new change."""
-    first = time.time_ns()  # never the same twice for one picture, which is all that `tags_delivered` relies on
+    first = time.time_ns()  # never repeats for one picture, and `tags_delivered` relies only on that
     rows = [{"image_id": image_id, "seq": first + place} for place, image_id in enumerate(sorted(set(image_ids)))]
     upsert(connection, tables.tag_outbox, rows)
 
 
 def queue_tagged(connection: Connection, image_ids: Iterable[str]) -> None:
-    """Put those of the pictures that have tags into the outbox: their points must say something else now, or go."""
+    """Put those of the pictures that have tags into the outbox, because their points must change or be deleted."""
     for chunk in chunks(image_ids):
         queue_selected(connection, select(tables.tags.c.image_id).where(tables.tags.c.image_id.in_(chunk)))
 
 
 def queue_selected(connection: Connection, image_ids: Select[Any]) -> None:
-    """Put the pictures that a query over `tags` gives into the outbox."""
+    """Put the pictures that a query over `tags` selects into the outbox."""
     queue(connection, connection.execute(image_ids.distinct()).scalars())
 
 
 def _corpora(connection: Connection, image_ids: Iterable[str]) -> dict[str, str]:
     images = tables.images
-    found: dict[str, str] = {}
+    corpora: dict[str, str] = {}
     for chunk in chunks(image_ids):
         query = select(images.c.image_id, images.c.corpus_id).where(images.c.image_id.in_(chunk))
-        found.update((row.image_id, row.corpus_id) for row in connection.execute(query))
-    return found
+        corpora.update((row.image_id, row.corpus_id) for row in connection.execute(query))
+    return corpora
 
 
 def _conditions(**wanted: str | None) -> list[ColumnElement[bool]]:

@@ -1,8 +1,8 @@
-"""What is trusted where, and which events made it so?
+"""Trust of each topic, and the events that changed it.
 
-The topics are the sum of the events; each event is appended together with the topics it changes, and only if nothing else was
-appended since the caller read them (`after_seq`). So two processes that learn at once never overwrite each other: the second
-reads again and tries again.
+The topics are the sum of the events; each event is appended together with the topics it changes, and only if no other event was
+appended since the caller read them (its `seq` is still free). So two processes that learn at once never overwrite each other:
+the second one reads again and retries.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ _PAGE = 200  # events a page: each holds a vector
 
 
 class TrustRows(CatalogBase):
-    """Trust topics and events."""
+    """Part of the catalog that keeps trust topics and trust events."""
 
     def trust_seq(self) -> int:
-        """Number of the last event; 0 before the first. Cheap: ask it to see whether another process changed anything."""
+        """Return the number of the last event, 0 before the first. It is cheap, and shows if another process changed trust."""
         with self._reading() as connection:
-            return _last(connection)
+            return _last_seq(connection)
 
     def trust_topics(self) -> tuple[int, list[TopicRecord]]:
-        """Number of the last event, and the topics as it left them, by name."""
+        """Return the number of the last event, and the topics after it, by name."""
         query = select(tables.trust_topics).order_by(tables.trust_topics.c.topic)
         while True:
             with self._reading() as connection:
-                seq = _last(connection)
+                seq = _last_seq(connection)
                 topics = [TopicRecord(*row) for row in connection.execute(query)]
-                if _last(connection) == seq:  # PostgreSQL shows each statement what is newest; SQLite one moment to all
+                # On PostgreSQL each statement sees the newest data; on SQLite all see one snapshot.
+                if _last_seq(connection) == seq:
                     return seq, topics
 
     def append_trust_event(
@@ -50,47 +51,47 @@ class TrustRows(CatalogBase):
         activated: Collection[str] = (),
         deactivated: Collection[str] = (),
     ) -> bool:
-        """Append `event` and leave the topics as it made them; False, and nothing done, when its `seq` is taken.
+        """Append `event` with the topics as it changed them; return False, and change nothing, if its `seq` is taken.
 
         Args:
             event: Its `seq` is one more than that of the last event which the caller has seen.
             topics: Topics that are new or changed.
-            dropped: Topics that are no more.
+            dropped: Topics that are deleted.
             feedback: The feedback behind it; replaces the same feedback recorded before.
             activated: Events whose feedback counts again.
-            deactivated: Events whose feedback counts no more.
+            deactivated: Events whose feedback no longer counts.
         """
-        events, kept, said = tables.trust_events, tables.trust_topics, tables.feedback
+        events, topic_rows, judgements = tables.trust_events, tables.trust_topics, tables.feedback
 
         def change(connection: Connection) -> bool:
-            if _last(connection) != event.seq - 1 or not insert_ignoring(connection, events, [asdict(event)]):
+            if _last_seq(connection) != event.seq - 1 or not insert_ignoring(connection, events, [asdict(event)]):
                 return False
             for chunk in chunks(dropped):
-                connection.execute(delete(kept).where(kept.c.topic.in_(chunk)))
-            upsert(connection, kept, [asdict(topic) for topic in topics])
+                connection.execute(delete(topic_rows).where(topic_rows.c.topic.in_(chunk)))
+            upsert(connection, topic_rows, [asdict(topic) for topic in topics])
             for ids, active in ((activated, True), (deactivated, False)):
                 for chunk in chunks(ids):
-                    connection.execute(update(said).where(said.c.event_id.in_(chunk)).values(active=active))
+                    connection.execute(update(judgements).where(judgements.c.event_id.in_(chunk)).values(active=active))
             if feedback is not None:
-                upsert(connection, said, [feedback_row(feedback)])
+                upsert(connection, judgements, [feedback_row(feedback)])
             return True
 
         return self._write(change)
 
     def trust_event(self, event_id: str) -> TrustEvent | None:
-        """One event; None when there is none of that id."""
+        """Return one event; None if there is none with that id."""
         with self._reading() as connection:
-            found = connection.execute(select(tables.trust_events).where(tables.trust_events.c.event_id == event_id)).first()
-        return None if found is None else TrustEvent(*found)
+            row = connection.execute(select(tables.trust_events).where(tables.trust_events.c.event_id == event_id)).first()
+        return None if row is None else TrustEvent(*row)
 
     def trust_events(self, *, after: int = 0) -> Iterator[TrustEvent]:
-        """All events after number `after`, oldest first, a page at a time."""
+        """Yield all events after number `after`, oldest first, read a page at a time."""
         table = tables.trust_events
         rows = self._streamed(select(table), (table.c.seq,), after=(after,), at_once=_PAGE)
         return (TrustEvent(*row) for row in rows)
 
     def recent_trust_events(self, *, topic: str | None = None, offset: int = 0, limit: int = 100) -> list[TrustEvent]:
-        """A page of events of one topic, or of all, newest first."""
+        """Return a page of events of one topic, or of all, newest first."""
         table = tables.trust_events
         query = select(table).order_by(table.c.seq.desc()).offset(offset).limit(limit)
         if topic is not None:
@@ -99,5 +100,5 @@ class TrustRows(CatalogBase):
             return [TrustEvent(*row) for row in connection.execute(query)]
 
 
-def _last(connection: Connection | RetryingReader) -> int:
+def _last_seq(connection: Connection | RetryingReader) -> int:
     return int(connection.execute(select(func.coalesce(func.max(tables.trust_events.c.seq), 0))).scalar_one())

@@ -1,6 +1,7 @@
-"""Which runs were made, how did they end, and which files failed in them?
+"""Runs, their states and counts, and the files that failed in them.
 
-A run counts what it did at its end. One that goes on, or did not live to count, is told with what its tries at slices came to.
+A run stores its counts when it ends. A run that is in progress, or that crashed before it stored counts, is returned with the
+sums of its attempts at slices.
 """
 
 from __future__ import annotations
@@ -23,23 +24,23 @@ from lodestone.errors import NotFoundError
 _FAILURE_COLUMNS = tuple(tables.failures.c[name] for name in ("run_id", "root_id", "uri", "code", "message", "image_id"))
 
 _NEWEST = (tables.runs.c.seq.desc(), tables.runs.c.run_id)
-_OF_TRIES = ("embedded", "failed")
+_ATTEMPT_COUNTS = ("embedded", "failed")
 _COLUMNS = tuple(tables.runs.c[field.name] for field in fields(Run))
 
 
 class RunRows(CatalogBase):
-    """Runs and failures."""
+    """Part of the catalog that keeps runs and failures."""
 
     def start_run(
         self, kind: str, corpus_id: str | None = None, *, request: Mapping[str, Any] | None = None, worker: str = ""
     ) -> Run:
-        """Begin a run.
+        """Record that a run begins, and return it.
 
         Args:
             kind: `index`, `train-bridge`, …
-            corpus_id: The corpus that it is about; None for none or all.
-            request: What was asked for, as JSON, so that it can be asked again.
-            worker: Who drives it (`host:pid`).
+            corpus_id: Corpus of the run; None for none or all.
+            request: The request as JSON, so that it can be repeated.
+            worker: Driver of the run (`host:pid`).
         """
         now = datetime.now(UTC)
         run = Run(
@@ -60,10 +61,10 @@ class RunRows(CatalogBase):
         return run
 
     def update_run(self, run_id: str, *, stage: str | None = None, counts: Mapping[str, Any] | None = None) -> None:
-        """Record a run's progress; what is None stays.
+        """Record a run's progress; None leaves a value unchanged.
 
         Raises:
-            NotFoundError: there is no such run.
+            NotFoundError: There is no such run.
         """
         changed: dict[str, Any] = {}
         if stage is not None:
@@ -74,16 +75,16 @@ class RunRows(CatalogBase):
             self._change_run(run_id, changed)
 
     def finish_run(self, run_id: str, state: RunState, error: str = "") -> None:
-        """End a run; `error` says why when it did not succeed.
+        """End a run; `error` says why it did not succeed.
 
         Raises:
-            NotFoundError: there is no such run.
+            NotFoundError: There is no such run.
         """
         ended = RunState(state)
         changed = {"state": ended.value, "error": error, "finished_at": datetime.now(UTC)}
 
         def change(connection: Connection) -> None:
-            counts = {} if ended is RunState.DONE else {"counts": _found(connection, run_id).counts}
+            counts = {} if ended is RunState.DONE else {"counts": _existing_run(connection, run_id).counts}
             statement = update(tables.runs).where(tables.runs.c.run_id == run_id).values(**changed, **counts)
             if not connection.execute(statement).rowcount:
                 raise _no_run(run_id)
@@ -91,46 +92,50 @@ class RunRows(CatalogBase):
         self._write(change)
 
     def interrupt_runs(self, kind: str, corpus_id: str | None) -> int:
-        """Declare runs that still count as running to be interrupted (their process died); returns how many.
+        """Mark runs that still count as running as interrupted, because their process crashed, and return how many there were.
 
-        Call it only where no other such run can be alive.
+        Call it only when no other such run can be active.
         """
         runs = tables.runs
         same_corpus = runs.c.corpus_id.is_(None) if corpus_id is None else runs.c.corpus_id == corpus_id
         query = select(*_COLUMNS).where(runs.c.kind == kind, same_corpus, runs.c.state == RunState.RUNNING.value)
 
         def change(connection: Connection) -> int:
-            dead = _tallied(connection, connection.execute(query).all())
+            crashed = _runs_with_counts(connection, connection.execute(query).all())
             ended = {"state": RunState.INTERRUPTED.value, "finished_at": datetime.now(UTC)}
-            still = runs.c.state == RunState.RUNNING.value  # one may have ended since it was looked at
+            is_running = runs.c.state == RunState.RUNNING.value  # one may have ended since it was read
             return sum(
                 connection.execute(
-                    update(runs).where(runs.c.run_id == run.run_id, still).values(**ended, counts=run.counts)
+                    update(runs).where(runs.c.run_id == run.run_id, is_running).values(**ended, counts=run.counts)
                 ).rowcount
-                for run in dead
+                for run in crashed
             )
 
         return self._write(change)
 
     def run(self, run_id: str) -> Run:
-        """One run by its id; `NotFoundError` when there is none."""
-        with self._reading() as connection:
-            return _found(connection, run_id)
-
-    def beat(self, run_id: str) -> bool:
-        """Say that the run's driver is alive; returns whether it must stop.
-
-        It must when somebody asked for that, and when another run of the corpus, which took its lock meanwhile, has declared it
-        interrupted.
+        """Return one run by its id.
 
         Raises:
-            NotFoundError: there is no such run.
+            NotFoundError: There is no such run.
+        """
+        with self._reading() as connection:
+            return _existing_run(connection, run_id)
+
+    def beat(self, run_id: str) -> bool:
+        """Record a heartbeat of the run's driver, and return True if the run must stop.
+
+        It must stop if a cancellation was requested, or if another run of the corpus, which took its lock meanwhile, has marked
+        it as interrupted.
+
+        Raises:
+            NotFoundError: There is no such run.
         """
         runs = tables.runs
 
         def change(connection: Connection) -> bool:
-            alive = update(runs).where(runs.c.run_id == run_id).values(heartbeat_at=datetime.now(UTC))
-            if not connection.execute(alive).rowcount:
+            heartbeat = update(runs).where(runs.c.run_id == run_id).values(heartbeat_at=datetime.now(UTC))
+            if not connection.execute(heartbeat).rowcount:
                 raise _no_run(run_id)
             query = select(runs.c.cancel_requested, runs.c.state).where(runs.c.run_id == run_id)
             cancelled, state = connection.execute(query).one()
@@ -139,37 +144,37 @@ class RunRows(CatalogBase):
         return self._write(change)
 
     def request_cancel(self, run_id: str) -> Run:
-        """Ask a running run to stop at its next beat; one that has ended stays as it is. Returns the run.
+        """Request a running run to stop at its next heartbeat, and return it; a run that has ended stays unchanged.
 
         Raises:
-            NotFoundError: there is no such run.
+            NotFoundError: There is no such run.
         """
         runs = tables.runs
 
         def change(connection: Connection) -> Run:
             running = (runs.c.run_id == run_id, runs.c.state == RunState.RUNNING.value)
             connection.execute(update(runs).where(*running).values(cancel_requested=True))
-            return _found(connection, run_id)
+            return _existing_run(connection, run_id)
 
         return self._write(change)
 
     def last_run(self, kind: str, corpus_id: str | None) -> Run | None:
-        """The run of a kind and corpus that was started last; None when there was none."""
+        """Return the run of a kind and corpus that was started last; None if there was none."""
         runs = tables.runs
         same_corpus = runs.c.corpus_id.is_(None) if corpus_id is None else runs.c.corpus_id == corpus_id
         query = select(*_COLUMNS).where(runs.c.kind == kind, same_corpus).order_by(*_NEWEST).limit(1)
         with self._reading() as connection:
-            return next(iter(_tallied(connection, connection.execute(query).all())), None)
+            return next(iter(_runs_with_counts(connection, connection.execute(query).all())), None)
 
     def runs(self, limit: int = 20, *, corpus_id: str | None = None, state: RunState | None = None) -> list[Run]:
-        """The latest runs of one corpus (or of all and none) in one state (or any), newest first."""
+        """Return the latest runs of one corpus (or of all and none) in one state (or any), newest first."""
         query = select(*_COLUMNS).order_by(*_NEWEST).limit(limit)
         if corpus_id is not None:
             query = query.where(tables.runs.c.corpus_id == corpus_id)
         if state is not None:
             query = query.where(tables.runs.c.state == RunState(state).value)
         with self._reading() as connection:
-            return _tallied(connection, connection.execute(query).all())
+            return _runs_with_counts(connection, connection.execute(query).all())
 
     def run_page(
         self,
@@ -181,15 +186,15 @@ class RunRows(CatalogBase):
         state: RunState | None = None,
         after: tuple[int, str] | None = None,
     ) -> list[tuple[int, Run]]:
-        """A page of runs with their `seq`, newest first; of those behind one (`seq`, `run_id`), where it is given.
+        """Return a page of runs with their `seq`, newest first.
 
         Args:
             offset: Runs to skip.
             limit: Runs a page.
-            corpus_ids: Only runs about these corpora; None for all runs, those about no corpus too.
-            kind: Only of this kind.
-            state: Only in this state.
-            after: Place of the last run of the page before.
+            corpus_ids: Only runs of these corpora; None for all runs, including those without a corpus.
+            kind: Only runs of this kind.
+            state: Only runs in this state.
+            after: Place (`seq`, `run_id`) of the last run of the page before.
         """
         table = tables.runs
         query = select(table.c.seq, *_COLUMNS).order_by(*_NEWEST).offset(offset).limit(limit)
@@ -203,11 +208,11 @@ class RunRows(CatalogBase):
             query = query.where(or_(table.c.seq < after[0], and_(table.c.seq == after[0], table.c.run_id > after[1])))
         with self._reading() as connection:
             rows = connection.execute(query).all()
-            found = _tallied(connection, [row[1:] for row in rows])
-        return [(row[0], run) for row, run in zip(rows, found, strict=True)]
+            runs = _runs_with_counts(connection, [row[1:] for row in rows])
+        return [(row[0], run) for row, run in zip(rows, runs, strict=True)]
 
     def failure_page(self, run_id: str, limit: int, *, after: tuple[str, str, str] | None = None) -> list[Failure]:
-        """Failures last met in a run, by root id, uri and code; of those behind one, where it is given."""
+        """Return a page of the failures last met in a run, by root id, uri and code; only those after the place `after`."""
         table = tables.failures
         key = (table.c.root_id, table.c.uri, table.c.code)
         query = select(*_FAILURE_COLUMNS).where(table.c.run_id == run_id).order_by(*key).limit(limit)
@@ -222,7 +227,10 @@ class RunRows(CatalogBase):
             self._write(lambda connection: upsert(connection, tables.failures, [asdict(failure) for failure in failures]))
 
     def failures(self, *, run_id: str | None = None, corpus_id: str | None = None) -> Iterator[Failure]:
-        """Failures last met in a run, or standing in a corpus, or all, by root and uri, a page at a time."""
+        """Yield the failures last met in a run, or the current ones of a corpus, or all, by root and uri.
+
+        They are read a page at a time.
+        """
         table, roots = tables.failures, tables.roots
         query = select(*_FAILURE_COLUMNS)
         if run_id is not None:
@@ -232,7 +240,7 @@ class RunRows(CatalogBase):
         return (Failure(*row) for row in self._streamed(query, (table.c.root_id, table.c.uri, table.c.code)))
 
     def count_failures(self, *, run_id: str | None = None, corpus_id: str | None = None, root_id: str | None = None) -> int:
-        """Number of what `failures` would yield; of one root where it is named."""
+        """Return the number of failures that `failures` would yield, optionally of one root."""
         table, roots = tables.failures, tables.roots
         query = select(func.count()).select_from(table)
         if run_id is not None:
@@ -245,7 +253,7 @@ class RunRows(CatalogBase):
             return connection.execute(query).scalar_one()
 
     def clear_failures(self, root_id: str, uris: Iterable[str]) -> None:
-        """Forget the failures of files that succeeded now or are gone."""
+        """Delete the failures of files that have succeeded now or are gone."""
         table = tables.failures
         wanted = list(uris)
 
@@ -262,34 +270,37 @@ class RunRows(CatalogBase):
             raise _no_run(run_id)
 
 
-def _found(connection: Connection | RetryingReader, run_id: str) -> Run:
+def _existing_run(connection: Connection | RetryingReader, run_id: str) -> Run:
     row = connection.execute(select(*_COLUMNS).where(tables.runs.c.run_id == run_id)).first()
     if row is None:
         raise _no_run(run_id)
-    return _tallied(connection, [row])[0]
+    return _runs_with_counts(connection, [row])[0]
 
 
-def _tallied(connection: Connection | RetryingReader, rows: Sequence[Sequence[Any]]) -> list[Run]:
-    """The runs of these rows; those that are not done with what their tries came to, where they did not count it themselves."""
+def _runs_with_counts(connection: Connection | RetryingReader, rows: Sequence[Sequence[Any]]) -> list[Run]:
+    """Return the runs of these rows; runs that are not done get the sums of their attempts where these are higher."""
     runs = [_run(row) for row in rows]
     table = tables.slice_attempts
-    sums = tuple(func.sum(table.c[name]).label(name) for name in _OF_TRIES)
+    sums = tuple(func.sum(table.c[name]).label(name) for name in _ATTEMPT_COUNTS)
     tallies: dict[str, dict[str, int]] = {}
     for chunk in chunks(run.run_id for run in runs if run.state is not RunState.DONE):
         query = select(table.c.run_id, *sums).where(table.c.run_id.in_(chunk)).group_by(table.c.run_id)
         for run_id, *counts in connection.execute(query):
-            tallies[run_id] = {name: int(count) for name, count in zip(_OF_TRIES, counts, strict=True) if count}
-    return [_with_tally(run, tallies[run.run_id]) if run.run_id in tallies else run for run in runs]
+            tallies[run_id] = {name: int(count) for name, count in zip(_ATTEMPT_COUNTS, counts, strict=True) if count}
+    return [_with_attempt_counts(run, tallies[run.run_id]) if run.run_id in tallies else run for run in runs]
 
 
-def _with_tally(run: Run, tally: Mapping[str, int]) -> Run:
-    """A compaction takes old slices away, with their tries: what was counted before stays."""
+def _with_attempt_counts(run: Run, tally: Mapping[str, int]) -> Run:
+    """Return the run with the larger of its own counts and the sums of its attempts.
+
+    A compaction removes old slices with their attempts, so earlier counts are kept.
+    """
     return replace(run, counts={**run.counts, **{name: max(run.counts.get(name, 0), count) for name, count in tally.items()}})
 
 
 def _run(values: Sequence[Any]) -> Run:
-    found = dict(zip((column.name for column in _COLUMNS), values, strict=True))
-    return Run(**{**found, "state": RunState(found["state"])})
+    fields_by_name = dict(zip((column.name for column in _COLUMNS), values, strict=True))
+    return Run(**{**fields_by_name, "state": RunState(fields_by_name["state"])})
 
 
 def _no_run(run_id: str) -> NotFoundError:

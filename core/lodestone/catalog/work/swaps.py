@@ -1,4 +1,4 @@
-"""Which model swaps were made, and what are spaces made of since?"""
+"""Model swaps, and the definitions of spaces that they changed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _OPEN = (SwapState.BACKFILL, SwapState.SHADOW)
 
 
 class SwapRows(CatalogBase):
-    """Model swaps, and what they changed of the profile's spaces."""
+    """Part of the catalog that keeps model swaps and the space definitions that override the profile's."""
 
     def add_swap(self, space: str, target: str, *, old_collection: str, new_collection: str) -> SwapRecord:
-        """Begin a swap, in the state BACKFILL.
+        """Record a new swap, in the state BACKFILL.
 
         Raises:
-            InvalidRequestError: another swap of the space is still going on.
+            InvalidRequestError: Another swap of the space is still in progress.
         """
         table, now = tables.model_swaps, datetime.now(UTC)
         swap = SwapRecord(
@@ -40,10 +40,10 @@ class SwapRows(CatalogBase):
             counts={},
             report={},
         )
-        open_ones = select(table.c.swap_id).where(table.c.space == space, table.c.state.in_(_OPEN))
+        open_swaps = select(table.c.swap_id).where(table.c.space == space, table.c.state.in_(_OPEN))
 
         def change(connection: Connection) -> SwapRecord:
-            other = connection.execute(open_ones).scalar()
+            other = connection.execute(open_swaps).scalar()
             if other is not None:
                 raise InvalidRequestError(
                     f"a swap of the space {space!r} is going on already: {other}", hint="promote it, or cancel it, first"
@@ -63,10 +63,10 @@ class SwapRows(CatalogBase):
         report: Mapping[str, Any] | None = None,
         error: str | None = None,
     ) -> SwapRecord:
-        """Record a swap's progress; what is None stays. Returns the swap as it is now.
+        """Record a swap's progress, and return the swap as it is now; None leaves a value unchanged.
 
         Raises:
-            NotFoundError: there is no such swap.
+            NotFoundError: There is no such swap.
         """
         table = tables.model_swaps
         changed: dict[str, Any] = {"updated_at": datetime.now(UTC)}
@@ -87,15 +87,19 @@ class SwapRows(CatalogBase):
         return self._write(change)
 
     def swap(self, swap_id: str) -> SwapRecord:
-        """One swap by its id; `NotFoundError` when there is none."""
+        """Return one swap by its id.
+
+        Raises:
+            NotFoundError: There is no such swap.
+        """
         with self._reading() as connection:
-            found = connection.execute(select(tables.model_swaps).where(tables.model_swaps.c.swap_id == swap_id)).first()
-        if found is None:
+            row = connection.execute(select(tables.model_swaps).where(tables.model_swaps.c.swap_id == swap_id)).first()
+        if row is None:
             raise _no_swap(swap_id)
-        return _swap(found)
+        return _swap(row)
 
     def swaps(self, limit: int = 20, *, space: str | None = None) -> list[SwapRecord]:
-        """The latest swaps of one space (or of all), newest first."""
+        """Return the latest swaps of one space (or of all), newest first."""
         table = tables.model_swaps
         query = select(table).order_by(table.c.created_at.desc(), table.c.swap_id).limit(limit)
         if space is not None:
@@ -104,25 +108,25 @@ class SwapRows(CatalogBase):
             return [_swap(row) for row in connection.execute(query)]
 
     def set_override(self, space: str, definition: Mapping[str, Any], swap_id: str) -> None:
-        """Say what a space is made of from now on, whatever the profile says; replaces what was said before."""
+        """Define a space from now on, whatever the profile says; replaces an earlier definition."""
         row = {"space": space, "definition": dict(definition), "swap_id": swap_id}
         self._write(lambda connection: upsert(connection, tables.space_overrides, [row]))
 
     def clear_override(self, space: str) -> None:
-        """Leave a space to the profile again; one without an override is a no-op."""
+        """Make a space follow the profile again; one without an override is a no-op."""
         table = tables.space_overrides
         self._write(lambda connection: connection.execute(delete(table).where(table.c.space == space)))
 
     def overrides(self) -> dict[str, dict[str, Any]]:
-        """Space -> what it is made of, for spaces that are not as the profile says."""
+        """Return the definitions of spaces that differ from the profile, by space."""
         table = tables.space_overrides
         with self._reading() as connection:
             return {row.space: row.definition for row in connection.execute(select(table).order_by(table.c.space))}
 
 
 def _swap(row: Row[Any]) -> SwapRecord:
-    found = row._asdict()
-    return SwapRecord(**{**found, "state": SwapState(found["state"])})
+    values = row._asdict()
+    return SwapRecord(**{**values, "state": SwapState(values["state"])})
 
 
 def _no_swap(swap_id: str) -> NotFoundError:

@@ -1,7 +1,7 @@
-"""Who builds an embedded collection's graph? This child process: the engine's `optimize()` holds the GIL from start to end.
+"""Child process that builds the graph of an embedded collection, because the engine's `optimize()` holds the GIL throughout.
 
-Run as `python -m lodestone.store.edge.build SHARD SPEC.json THREADS`; exit status 0 says that the graph is on disk. The
-parent's side, `run_build_child`, waits for it and turns a failure into a `StoreError`.
+Run as `python -m lodestone.store.edge.build SHARD SPEC.json THREADS`; exit status 0 means that the graph is on disk. The parent
+calls `run_build_child`, which waits for the child and turns a failure into a `StoreError`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def run_build_child(shard: Path, spec: CollectionSpec, stop: threading.Event, *,
         shard: Engine directory that no process has open.
         spec: Graph and quantization parameters.
         stop: When set, the child is killed.
-        threads: Of the build; 0 for one a core.
+        threads: Threads of the build; 0 for one a core.
 
     Raises:
         StoreError: The child failed, was killed, or was stopped.
@@ -41,14 +41,14 @@ def run_build_child(shard: Path, spec: CollectionSpec, stop: threading.Event, *,
 
     spec_path = shard.parent / SPEC_FILE
     spec_path.write_text(dump_spec(spec), encoding="utf-8")
-    # -P: a user's own lodestone.py in the working directory must not take our place.
+    # -P: a user's own lodestone.py in the working directory must not be imported instead of ours.
     command = [sys.executable, "-P", "-m", "lodestone.store.edge.build", str(shard), str(spec_path.parent), str(threads)]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     ) as child:
         while True:
             try:
-                _, complaint = child.communicate(timeout=_POLL_SECONDS)
+                _, errors = child.communicate(timeout=_POLL_SECONDS)
                 break
             except subprocess.TimeoutExpired:
                 if stop.is_set():
@@ -56,18 +56,18 @@ def run_build_child(shard: Path, spec: CollectionSpec, stop: threading.Event, *,
     if child.returncode == EXIT_NO_SPACE:
         raise out_of_space(shard)
     if child.returncode != 0:
-        ended = f"was killed by signal {-child.returncode}" if child.returncode < 0 else f"exited with {child.returncode}"
-        last = complaint.strip().splitlines()[-1:] or ["it said nothing"]
+        outcome = f"was killed by signal {-child.returncode}" if child.returncode < 0 else f"exited with {child.returncode}"
+        last_line = errors.strip().splitlines()[-1:] or ["it said nothing"]
         raise StoreError(
-            f"the build of collection {spec.name!r} {ended}: {last[0]}",
+            f"the build of collection {spec.name!r} {outcome}: {last_line[0]}",
             hint="the collection is unchanged and searchable; free memory or disk if short of it, and build again",
             returncode=child.returncode,
         )
 
 
 def main(arguments: list[str]) -> int:
-    """The child's side: open, optimize, flush, close."""
-    _die_with_parent()
+    """Run the child: open the shard, optimize it, flush it and close it; return the exit status."""
+    _exit_with_parent()
     import qdrant_edge as qe
 
     from lodestone.store.edge.engine import engine_config, engine_errors
@@ -88,8 +88,8 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def _die_with_parent() -> None:
-    # Elsewhere than on Linux an orphan finishes its build in a directory that nobody names; the next opening sweeps it.
+def _exit_with_parent() -> None:
+    # On other systems an orphan finishes its build in a directory that nothing refers to; the next opening removes it.
     if sys.platform == "linux":
         parent = os.getppid()
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -1,13 +1,12 @@
-"""How does one embedded collection live on disk, and how do readers, writers and a build share it?
+"""One embedded collection on disk, shared by readers, writers and a graph build.
 
     <collection>/spec.json          the `CollectionSpec`
-    <collection>/CURRENT            name of the generation in force, replaced atomically
+    <collection>/CURRENT            name of the current generation, replaced atomically
     <collection>/gen-<hex>/shard/   the engine's files
     <collection>/gen-<hex>/built.json   graph parameters of the last finished build, if any
 
-A build copies the generation in force, lets a child process make the graph in the copy, brings over what was written
-meanwhile and moves CURRENT. A crash anywhere leaves CURRENT where it was; generations it does not name are swept at
-the next opening.
+A build copies the current generation, lets a child process build the graph in the copy, replays the writes made meanwhile and
+moves CURRENT. A crash at any point leaves CURRENT unchanged; the next opening removes generations that it does not name.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from lodestone_schemas.collections import CollectionSpec
 
 CURRENT_FILE, BUILT_FILE, SHARD_DIR = "CURRENT", "built.json", "shard"
 GENERATION_PREFIX = "gen-"
-# With fewer points than this left to bring over, writers are made to wait while that happens.
+# With fewer points than this left to replay, writers are blocked during the last replay.
 FINAL_REPLAY_POINTS = 512
 MAX_REPLAY_ROUNDS = 20
 
@@ -58,7 +57,7 @@ BuildChild = Callable[[Path, CollectionSpec, threading.Event], None]
 
 
 class Generation:
-    """An opened engine shard that stays open as long as somebody reads from it."""
+    """Opened engine shard that stays open as long as it has readers."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -70,20 +69,20 @@ class Generation:
             self.shard = qe.EdgeShard.load(str(path / SHARD_DIR))
 
     def enter(self) -> None:
-        """Keep the shard open until `leave`."""
+        """Keep the shard open until `leave` is called."""
         with self._idle:
             self._leases += 1
 
     def leave(self) -> None:
-        """End what `enter` began."""
+        """Release the shard after one `enter`."""
         with self._idle:
             self._leases -= 1
             self._idle.notify_all()
 
     def retire(self, *, delete: bool) -> None:
-        """Close as soon as nobody reads any more (engine calls take milliseconds), and remove the files if asked. Idempotent.
+        """Close the shard once it has no readers (engine calls take milliseconds), and remove its files if asked. Idempotent.
 
-        Nobody may `enter` any more when this is called.
+        No caller may `enter` the generation after this call.
         """
         with self._idle:
             self._idle.wait_for(lambda: self._leases == 0)
@@ -97,7 +96,7 @@ class Generation:
 
 
 class EdgeCollection:
-    """One collection. Safe to use from several threads; made by `EdgeCollection.create`, opened at first use."""
+    """Collection that several threads may use; it is made by `EdgeCollection.create` and opened at first use."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -114,7 +113,7 @@ class EdgeCollection:
 
     @classmethod
     def create(cls, path: Path, spec: CollectionSpec) -> EdgeCollection:
-        """Make the collection's directory; a crash leaves nothing or an empty collection."""
+        """Create the collection's directory; a crash leaves nothing or an empty collection."""
         draft = path.with_name(f"{DRAFT_PREFIX}{uuid.uuid4().hex}")
         generation = f"{GENERATION_PREFIX}{uuid.uuid4().hex[:12]}"
         shard_path = draft / generation / SHARD_DIR
@@ -132,13 +131,13 @@ class EdgeCollection:
 
     @property
     def spec(self) -> CollectionSpec:
-        """How the collection was created; read at first use, so that one broken collection leaves the others alone."""
+        """Return the specification, which is read at first use so that one broken collection leaves the others usable."""
         if self._spec is None:
             self._spec = read_spec(self.path)
         return self._spec
 
     def respecify(self, spec: CollectionSpec) -> None:
-        """Keep other graph or quantization parameters for the next build; vectors and fields stay."""
+        """Store other graph or quantization parameters for the next build; vectors and fields stay."""
         kept = replace(spec, fields=self.spec.fields, placement=self.spec.placement)
         if kept != self.spec:
             with self._writing:
@@ -147,7 +146,7 @@ class EdgeCollection:
 
     @contextmanager
     def reading(self) -> Iterator[qe.EdgeShard]:
-        """The shard in force, kept open until the end of the block."""
+        """Yield the current shard, and keep it open until the end of the block."""
         with self._state:
             generation = self._opened()
             generation.enter()
@@ -161,7 +160,7 @@ class EdgeCollection:
         self._write(points.ids, upsert_operation(points), needed=3 * (points.vectors.nbytes + len(str(points.payloads))))
 
     def upsert_sparse(self, points: SparseBatch) -> None:
-        """`upsert` for a sparse collection."""
+        """Insert or replace at most `CALL_POINTS` points of a sparse collection, durably."""
         terms = sum(len(vector.indices) for vector in points.vectors)
         self._write(points.ids, sparse_upsert_operation(points), needed=3 * (8 * terms + len(str(points.payloads))))
 
@@ -171,24 +170,24 @@ class EdgeCollection:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Keep other writers out, for read-then-write work."""
+        """Block other writers during the block, for work that reads and then writes."""
         with self._writing:
             yield
 
     def built_hnsw(self) -> dict[str, object] | None:
-        """Parameters the graph in force was built with, or None."""
+        """Return the parameters that the current graph was built with, or None."""
         with self._state:
             path = self._opened().path / BUILT_FILE
         return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def build(self, run_child: BuildChild) -> None:
-        """Make the graph over all points in a child process; see the module's docstring.
+        """Build the graph over all points in a child process, as the module's docstring describes.
 
         Args:
-            run_child: Builds the graph inside a shard directory that nobody has open; must give up when its event is set.
+            run_child: Builds the graph inside a shard directory that no process has open; must stop when its event is set.
 
         Raises:
-            StoreError: The child failed; the generation in force is unchanged.
+            StoreError: The child failed; the current generation is unchanged.
             OutOfSpaceError: The disk has no room for a second copy.
         """
         with self._build_turn:
@@ -214,7 +213,7 @@ class EdgeCollection:
                     discard(draft)
 
     def close(self, *, delete: bool = False) -> None:
-        """Stop a running build, flush, and let the shard go once nobody reads. Idempotent."""
+        """Stop a running build, flush, and close the shard once it has no readers. Idempotent."""
         self._stop_build.set()
         with self._writing, self._state:
             self._closed = True
@@ -251,7 +250,7 @@ class EdgeCollection:
     def _write(self, ids: Sequence[str], operation: qe.UpdateOperation, *, needed: int) -> None:
         with self._writing:
             require_space(self.path, needed)
-            # Journalled before it is done: bringing over a point that did not change does no harm.
+            # Journalled before the write: replaying a point that did not change does no harm.
             if self._journal is not None:
                 self._journal.update(ids)
             with self.reading() as shard, engine_errors(f"writing to collection {self.name!r}", self.path):
@@ -272,7 +271,7 @@ class EdgeCollection:
                 source = self._opened().path / SHARD_DIR
             with engine_errors("flushing the collection", self.path):
                 shard.flush()
-            # Apparent sizes: the engine's pre-allocated files are sparse, their copies are not. The graph comes on top.
+            # Apparent sizes: the engine's pre-allocated files are sparse, their copies are not. The graph needs room too.
             require_space(self.path, 2 * sum(entry.stat().st_size for entry in source.rglob("*") if entry.is_file()))
             try:
                 shutil.copytree(source, draft / SHARD_DIR)
@@ -283,7 +282,7 @@ class EdgeCollection:
             return self.spec
 
     def _switch_to(self, draft: Path) -> None:
-        fresh = Generation(draft)
+        built = Generation(draft)
         try:
             for _ in range(MAX_REPLAY_ROUNDS):
                 with self._writing:
@@ -291,32 +290,32 @@ class EdgeCollection:
                     if len(journal) <= FINAL_REPLAY_POINTS:
                         self._journal = journal
                         break
-                self._replay(journal, fresh.shard)
+                self._replay(journal, built.shard)
             with self._writing:
-                self._replay(self._journal or set(), fresh.shard)
+                self._replay(self._journal or set(), built.shard)
                 with engine_errors("flushing the built collection", draft):
-                    fresh.shard.flush()
+                    built.shard.flush()
                 with self._state:
-                    old = self._opened()
+                    previous = self._opened()
                     write_atomically(self.path / CURRENT_FILE, draft.name)
-                    self._generation = fresh
+                    self._generation = built
         except BaseException:
-            fresh.retire(delete=False)
+            built.retire(delete=False)
             raise
-        old.retire(delete=True)
+        previous.retire(delete=True)
 
     def _replay(self, touched: set[str], target: qe.EdgeShard) -> None:
         ids: list[Any] = sorted(touched)
         for start in range(0, len(ids), CALL_POINTS):
-            part = ids[start : start + CALL_POINTS]
-            # One step under the lock: a writer between reading the old point and writing it would be undone.
+            batch = ids[start : start + CALL_POINTS]
+            # One step under the lock: a write between reading the old point and writing it to the target would be lost.
             with self._writing, self.reading() as shard, engine_errors("bringing over writes", self.path):
-                found = as_batch(shard.retrieve(part, True, True), dim=self.spec.dim)
-                gone = set(part).difference(found.ids)
-                if len(found):
-                    target.update(upsert_operation(found))
-                if gone:
-                    target.update(delete_operation(sorted(gone)))
+                existing = as_batch(shard.retrieve(batch, True, True), dim=self.spec.dim)
+                deleted = set(batch).difference(existing.ids)
+                if len(existing):
+                    target.update(upsert_operation(existing))
+                if deleted:
+                    target.update(delete_operation(sorted(deleted)))
 
 
 def _build_facts(spec: CollectionSpec) -> dict[str, object]:

@@ -1,7 +1,7 @@
-"""How does qdrant-edge see our collections, points and filters? Translation only: no state, no files of ours.
+"""Translation between our collections, points and filters and qdrant-edge's classes; it keeps no state and no files.
 
-The engine raises bare `Exception`s (and Rust panics as `PanicException`, a `BaseException`), so one context manager turns
-what it raises into `StoreError`s. It holds the GIL during every call: calls are kept short by cutting batches.
+The engine raises bare `Exception`s (and Rust panics as `PanicException`, a `BaseException`), so one context manager turns them
+into `StoreError`s. The engine holds the GIL during every call, so calls are kept short by cutting batches.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FIELD_TYPES = {
     FieldKind.INTEGER: qe.PayloadSchemaType.Integer,
     FieldKind.FLOAT: qe.PayloadSchemaType.Float,
 }
-# The first pass, kept in RAM.
+# Compressed vectors of the first pass, kept in RAM.
 _QUANTIZATION: Mapping[Quantization, Callable[[], Any]] = {
     Quantization.NONE: lambda: None,
     Quantization.INT8: lambda: qe.ScalarQuantizationConfig(qe.ScalarType.Int8, quantile=0.99, memory=qe.Memory.Pinned),
@@ -47,7 +47,7 @@ _QUANTIZATION: Mapping[Quantization, Callable[[], Any]] = {
 
 @contextmanager
 def engine_errors(doing: str, path: Path) -> Iterator[None]:
-    """Turn what the engine raises inside the block into `StoreError` or `OutOfSpaceError`, naming `path`."""
+    """Convert errors that the engine raises inside the block to `StoreError` or `OutOfSpaceError`, naming `path`."""
     try:
         yield
     except LodestoneError:
@@ -67,7 +67,7 @@ def engine_errors(doing: str, path: Path) -> Iterator[None]:
 
 
 def engine_config(spec: CollectionSpec, *, threads: int = 0) -> qe.EdgeConfig:
-    """The engine's configuration of a collection; `optimize()` under it builds the graph over every point.
+    """Return the engine's configuration of a collection; `optimize()` under it builds the graph over every point.
 
     Args:
         spec: The collection.
@@ -95,20 +95,20 @@ def engine_config(spec: CollectionSpec, *, threads: int = 0) -> qe.EdgeConfig:
 
 
 def create_field_indexes(shard: qe.EdgeShard, spec: CollectionSpec) -> None:
-    """Index the filter fields of a shard that has no points yet."""
+    """Create the indexes of the filter fields in a shard that has no points yet."""
     for name, kind in spec.fields:
         shard.update(qe.UpdateOperation.create_field_index(name, _FIELD_TYPES[kind]))
 
 
 def upsert_operation(points: PointBatch) -> qe.UpdateOperation:
-    """Insert or replace whole points."""
+    """Return the operation that inserts or replaces whole points."""
     rows = zip(points.ids, points.vectors, points.payloads, strict=True)
-    # From a list a point is made in two thirds of the time that it takes from an array.
+    # Making a point from a list takes two thirds of the time that it takes from an array.
     return qe.UpdateOperation.upsert_points([qe.Point(i, vector.tolist(), dict(payload)) for i, vector, payload in rows])
 
 
 def sparse_upsert_operation(points: SparseBatch) -> qe.UpdateOperation:
-    """Insert or replace whole points of a sparse collection."""
+    """Return the operation that inserts or replaces whole points of a sparse collection."""
     rows = zip(points.ids, points.vectors, points.payloads, strict=True)
     return qe.UpdateOperation.upsert_points(
         [qe.Point(i, {SPARSE_VECTOR: _sparse(vector)}, dict(payload)) for i, vector, payload in rows]
@@ -116,12 +116,12 @@ def sparse_upsert_operation(points: SparseBatch) -> qe.UpdateOperation:
 
 
 def delete_operation(ids: Sequence[str]) -> qe.UpdateOperation:
-    """Remove points by id."""
+    """Return the operation that removes points by id."""
     return qe.UpdateOperation.delete_points(list(ids))
 
 
 def search_request(query: VectorQuery, vector: Vectors, *, spec: CollectionSpec, fetch: int) -> qe.QueryRequest:
-    """One nearest-neighbour question for `fetch` hits."""
+    """Return the engine's request for one nearest-neighbour query with `fetch` hits."""
     question: Any = vector  # the engine's stub knows lists only; arrays go in without a copy to Python floats
     quantization = None
     if spec.quantization is not Quantization.NONE:
@@ -141,7 +141,7 @@ def search_request(query: VectorQuery, vector: Vectors, *, spec: CollectionSpec,
 
 
 def sparse_search_request(query: SparseQuery, vector: SparseVector, *, fetch: int) -> qe.QueryRequest:
-    """One question to a sparse collection for `fetch` hits, with their vectors."""
+    """Return the engine's request for one query of a sparse collection with `fetch` hits and their vectors."""
     return qe.QueryRequest(
         limit=fetch,
         query=qe.Query.Nearest(_sparse(vector), using=SPARSE_VECTOR),
@@ -156,7 +156,7 @@ def _sparse(vector: SparseVector) -> qe.SparseVector:
 
 
 def engine_filter(filter_: Filter | None) -> qe.Filter | None:
-    """The filter in the engine's terms; None for none."""
+    """Convert a filter to the engine's class; None if it is empty."""
     if filter_ is None or not (filter_.must or filter_.must_not):
         return None
     return qe.Filter(must=[_condition(c) for c in filter_.must], must_not=[_condition(c) for c in filter_.must_not])
@@ -165,7 +165,7 @@ def engine_filter(filter_: Filter | None) -> qe.Filter | None:
 def _condition(condition: Condition) -> Any:  # noqa: ANN401 - the engine's conditions share no base class
     match condition:
         case MatchAny(field, values):
-            # The engine takes values of one type a condition.
+            # The engine takes only values of one type in a condition.
             texts = [value for value in values if isinstance(value, str)]
             numbers = [value for value in values if not isinstance(value, str)]
             if texts and numbers:

@@ -1,4 +1,4 @@
-"""How is an embedded collection's specification kept in its directory?"""
+"""Specification of an embedded collection as JSON in the collection's directory."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ SPEC_FILE = "spec.json"
 
 
 def dump_spec(spec: CollectionSpec) -> str:
-    """The spec as JSON."""
+    """Return the specification as JSON text."""
     return json.dumps(asdict(spec), indent=1)
 
 
 def read_spec(path: Path) -> CollectionSpec:
-    """The spec kept in a collection's directory; raises `StoreError` when it cannot be read."""
+    """Read the specification in a collection's directory; raise `StoreError` if it cannot be read."""
     with engine_errors("reading the collection's specification", path):
         facts = json.loads((path / SPEC_FILE).read_text(encoding="utf-8"))
         return CollectionSpec(
@@ -28,7 +28,7 @@ def read_spec(path: Path) -> CollectionSpec:
             hnsw=HnswSpec(**facts["hnsw"]),
             quantization=Quantization(facts["quantization"]),
             on_disk=bool(facts["on_disk"]),
-            # Specifications of earlier versions say nothing of these.
+            # Specifications written by earlier versions lack these.
             sparse=bool(facts.get("sparse", False)),
             rescore=bool(facts.get("rescore", True)),
             oversampling=facts.get("oversampling"),

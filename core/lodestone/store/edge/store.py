@@ -1,7 +1,8 @@
-"""How are vectors kept and searched inside this process? The `VectorStore` adapter over qdrant-edge.
+"""Embedded vector store: the `VectorStore` adapter over qdrant-edge, which runs inside this process.
 
 One process owns the store (`ownership`). Each collection is a directory (`edge_collection`), opened at first use. Searches and
-writes hold the GIL inside the engine, so batches are cut to let other threads breathe; graphs are built by a child process.
+writes hold the GIL inside the engine, so batches are cut into short calls to let other threads run; a child process builds
+graphs.
 """
 
 from __future__ import annotations
@@ -60,18 +61,18 @@ from lodestone_schemas.collections import CollectionSpec
 
 COLLECTIONS_DIR = "collections"
 FEATURES = frozenset({"graph_build", "int8", "binary", "field_index", "sparse"})
-# Exhaustive searches take about 1 ms a question at 10,000 x 896: this keeps the GIL's longest hold near 20 ms there.
+# Exhaustive searches take about 1 ms a query at 10,000 x 896: this keeps the GIL's longest hold near 20 ms there.
 CALL_QUERIES = 16
 
 
 class EdgeStore(VectorStore):
-    """The embedded store under `root`, owned by this process until `close`.
+    """Embedded vector store under `root`, which this process owns until `close`.
 
     Args:
-        root: Directory of the store; made when missing.
-        aliases: Where aliases are kept: the engine has none.
+        root: Directory of the store; created if missing.
+        aliases: Table that keeps the aliases, because the engine has none.
         lock_timeout: Seconds to wait for another owner.
-        owner: What this process is doing (`lodestone serve`); a second opener is told.
+        owner: Command of this process (`lodestone serve`), shown to a second opener.
         build_threads: Threads of a graph build; 0 for one a core.
 
     Raises:
@@ -95,26 +96,26 @@ class EdgeStore(VectorStore):
             raise
 
     def capabilities(self) -> StoreCapabilities:
-        """See `VectorStore.capabilities`."""
+        """Return the version of qdrant-edge and its features."""
         return StoreCapabilities("qdrant-edge", version("qdrant-edge-py"), FEATURES)
 
     def create(self, spec: CollectionSpec) -> None:
-        """See `VectorStore.create`. Other graph parameters under the same name hold from the next build on."""
+        """Create the collection; other graph parameters under the same name take effect at the next build."""
         check_spec(spec)
         with self._lock:
             self._require_owned()
-            known = self._collections.get(spec.name)
-            if known is None:
+            existing = self._collections.get(spec.name)
+            if existing is None:
                 path = self._root / COLLECTIONS_DIR / spec.name
                 discard(path)  # a directory without a specification is not a collection
                 self._collections[spec.name] = EdgeCollection.create(path, spec)
                 return
-        if (known.spec.dim, known.spec.sparse) != (spec.dim, spec.sparse):
-            raise other_vectors(spec.name, dim=known.spec.dim, sparse=known.spec.sparse, wanted=spec)
-        known.respecify(spec)
+        if (existing.spec.dim, existing.spec.sparse) != (spec.dim, spec.sparse):
+            raise other_vectors(spec.name, dim=existing.spec.dim, sparse=existing.spec.sparse, wanted=spec)
+        existing.respecify(spec)
 
     def drop(self, name: str) -> None:
-        """See `VectorStore.drop`. Aliases of the collection go with it."""
+        """Remove the collection, all its points and its aliases."""
         with self._lock:
             self._require_owned()
             collection = self._collections.pop(name, None)
@@ -125,13 +126,13 @@ class EdgeStore(VectorStore):
             collection.close(delete=True)
 
     def collections(self) -> list[str]:
-        """See `VectorStore.collections`."""
+        """Return the names of all collections, sorted."""
         with self._lock:
             self._require_owned()
             return sorted(self._collections)
 
     def info(self, name: str) -> CollectionInfo:
-        """See `VectorStore.info`."""
+        """Return the counts and the state of one collection."""
         collection = self._collection(name)
         with collection.reading() as shard, engine_errors(f"reading the state of {name!r}", collection.path):
             state = shard.info()
@@ -140,40 +141,38 @@ class EdgeStore(VectorStore):
         return CollectionInfo(name, collection.spec.dim, points, indexed, building=collection.building)
 
     def upsert(self, name: str, points: PointBatch) -> None:
-        """See `VectorStore.upsert`. Batches beyond 256 points are written in pieces, each durable by itself."""
+        """Insert or replace whole points. Batches beyond 256 points are written in pieces, each durable by itself."""
         collection = self._collection(name, sparse=False)
         for piece in slices(check_points(points, dim=collection.spec.dim), CALL_POINTS):
             collection.upsert(piece)
 
     def upsert_sparse(self, name: str, points: SparseBatch) -> None:
-        """See `VectorStore.upsert_sparse`. Written in pieces as `upsert` does."""
+        """Insert or replace whole points of a sparse collection, in pieces as `upsert` does."""
         collection = self._collection(name, sparse=True)
         for piece in sparse_slices(check_sparse_points(points), CALL_POINTS):
             collection.upsert_sparse(piece)
 
     def delete(self, name: str, ids: Sequence[str]) -> None:
-        """See `VectorStore.delete`."""
+        """Remove points by id, in pieces of 256; missing ids are ignored."""
         collection = self._collection(name)
         canonical = check_ids(ids)
         for start in range(0, len(canonical), CALL_POINTS):
             collection.delete(canonical[start : start + CALL_POINTS])
 
     def delete_matching(self, name: str, filter_: Filter) -> None:
-        """See `VectorStore.delete_matching`."""
+        """Remove every point that the filter matches, while other writers wait."""
         check_matching(filter_)
         collection = self._collection(name)
         with collection.writing():
-            found = [
-                point_id for records in self._pages(collection, filter_, 4096, content=False) for point_id in _ids(records)
-            ]
-            self.delete(name, found)
+            ids = [point_id for records in self._pages(collection, filter_, 4096, content=False) for point_id in _ids(records)]
+            self.delete(name, ids)
 
     def build(self, name: str) -> None:
-        """See `VectorStore.build`. Does nothing when every point is in a graph of the wanted parameters."""
+        """Build the graph; do nothing if every point is already in a graph with the specified parameters."""
         self._collection(name).build(lambda shard, spec, stop: run_build_child(shard, spec, stop, threads=self._build_threads))
 
     def search(self, name: str, queries: Sequence[VectorQuery]) -> list[Neighbours]:
-        """See `VectorStore.search`."""
+        """Answer several queries in one call, in their order."""
         collection = self._collection(name, sparse=False)
         vectors = [check_query(query, dim=collection.spec.dim) for query in queries]
 
@@ -183,7 +182,7 @@ class EdgeStore(VectorStore):
         return answer(queries, partial(self._ask, collection, request), exact=[query.exact for query in queries])
 
     def search_sparse(self, name: str, queries: Sequence[SparseQuery]) -> list[Neighbours]:
-        """See `VectorStore.search_sparse`."""
+        """Answer several queries of a sparse collection in one call, in their order."""
         collection = self._collection(name, sparse=True)
         vectors = [check_sparse_query(query) for query in queries]
 
@@ -194,45 +193,45 @@ class EdgeStore(VectorStore):
         return answer(queries, ask, exact=[True] * len(queries), error=SPARSE_ERROR)
 
     def retrieve(self, name: str, ids: Sequence[str]) -> PointBatch:
-        """See `VectorStore.retrieve`."""
+        """Return points by id with vectors and payloads, in the order of `ids`; missing ids are left out."""
         collection = self._collection(name)
         canonical: list[Any] = list(check_ids(ids))
         records: dict[str, qe.Record] = {}
         for start in range(0, len(canonical), CALL_POINTS):
             with collection.reading() as shard, engine_errors(f"reading points of {name!r}", collection.path):
-                found = shard.retrieve(canonical[start : start + CALL_POINTS], True, not collection.spec.sparse)
-            records.update((str(record.id), record) for record in found)
+                page = shard.retrieve(canonical[start : start + CALL_POINTS], True, not collection.spec.sparse)
+            records.update((str(record.id), record) for record in page)
         return as_batch([records[i] for i in canonical if i in records], dim=collection.spec.dim)
 
     def scroll(self, name: str, filter_: Filter | None = None, *, batch_size: int = 256) -> Iterator[PointBatch]:
-        """See `VectorStore.scroll`."""
+        """Yield all matching points, by ascending id, in batches."""
         collection = self._collection(name)
         return (as_batch(page, dim=collection.spec.dim) for page in self._pages(collection, filter_, batch_size, content=True))
 
     def count(self, name: str, filter_: Filter | None = None) -> int:
-        """See `VectorStore.count`."""
+        """Return the exact number of matching points."""
         collection = self._collection(name)
         with collection.reading() as shard, engine_errors(f"counting points of {name!r}", collection.path):
             return int(shard.count(qe.CountRequest(exact=True, filter=engine_filter(filter_))))
 
     def set_alias(self, alias: str, collection: str) -> None:
-        """See `VectorStore.set_alias`."""
+        """Point the alias at an existing collection."""
         check_name(alias, kind="alias")
         self._collection(collection)
         self._aliases.set(alias, collection)
 
     def drop_alias(self, alias: str) -> None:
-        """See `VectorStore.drop_alias`."""
+        """Remove the alias; a missing one is a no-op."""
         self._require_owned()
         self._aliases.delete(alias)
 
     def aliases(self) -> dict[str, str]:
-        """See `VectorStore.aliases`."""
+        """Return all aliases with their collections."""
         self._require_owned()
         return dict(self._aliases.all())
 
     def ping(self) -> None:
-        """See `VectorStore.ping`. Opens what the aliases point at, so that the first query does not have to."""
+        """Check that every alias points at a collection on disk, and open these, so that the first query does not have to."""
         for alias, target in self.aliases().items():
             # On disk too: an open collection goes on answering from memory after its directory was deleted.
             on_disk = (self._root / COLLECTIONS_DIR / target / SPEC_FILE).is_file()
@@ -244,7 +243,7 @@ class EdgeStore(VectorStore):
             self.info(target)
 
     def close(self) -> None:
-        """See `VectorStore.close`."""
+        """Close all collections and release the ownership of the store."""
         with self._lock:
             collections, self._collections = list(self._collections.values()), {}
         try:
@@ -254,9 +253,9 @@ class EdgeStore(VectorStore):
             self._ownership.release()
 
     def _open(self) -> None:
-        home = self._root / COLLECTIONS_DIR
-        home.mkdir(exist_ok=True)
-        for entry in sorted(home.iterdir()):
+        folder = self._root / COLLECTIONS_DIR
+        folder.mkdir(exist_ok=True)
+        for entry in sorted(folder.iterdir()):
             if entry.name.startswith((TRASH_PREFIX, DRAFT_PREFIX)):
                 discard(entry)
             elif (entry / SPEC_FILE).exists():
@@ -269,12 +268,12 @@ class EdgeStore(VectorStore):
     def _collection(self, name: str, *, sparse: bool | None = None) -> EdgeCollection:
         with self._lock:
             self._require_owned()
-            found = self._collections.get(name)
-            if found is None:
+            collection = self._collections.get(name)
+            if collection is None:
                 raise UnknownNameError.among("collection", name, list(self._collections))
         if sparse is not None:
-            check_kind(name, sparse=found.spec.sparse, wanted=sparse)
-        return found
+            check_kind(name, sparse=collection.spec.sparse, wanted=sparse)
+        return collection
 
     def _ask(
         self,
@@ -286,8 +285,8 @@ class EdgeStore(VectorStore):
     ) -> list[list[Hit]]:
         def send(requests: list[qe.QueryRequest]) -> list[list[qe.ScoredPoint]]:
             with collection.reading() as shard, engine_errors(f"searching {collection.name!r}", collection.path):
-                found: list[list[qe.ScoredPoint]] = shard.query_batch(qe.QueryBatchRequest(requests))
-            return found
+                hits: list[list[qe.ScoredPoint]] = shard.query_batch(qe.QueryBatchRequest(requests))
+            return hits
 
         return hits_of(fetches, request, send, at_once=CALL_QUERIES, score=score)
 

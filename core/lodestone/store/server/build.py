@@ -1,7 +1,7 @@
-"""How does a graph get built on a Qdrant server, and when is it done?
+"""Building of a collection's graph on a Qdrant server, and waiting until it is complete.
 
-The server builds by itself, in its optimizer: `m` is turned on, the threshold under which it leaves segments alone is put
-to its minimum, and the collection's state is watched until every vector is in a graph.
+The server builds the graph in its optimizer. `m` is set, the size below which the server leaves segments without a graph is set
+to its minimum, and the collection's state is polled until every vector is in a graph.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from lodestone.store.server.connection import ServerConnection
 from lodestone.store.server.engine import shape_of
 from lodestone.store.server.writes import WriteKeeper
 
-# Segments of fewer points stay without a graph, except while one over everything is wanted. With a higher value the server
-# takes the graph away again when it next merges the segments of a small collection; with a lower one each batch gets its own.
+# Segments of fewer points stay without a graph, except during a build. With a higher value the server removes the graph again
+# when it next merges the segments of a small collection; with a lower one each batch gets a graph of its own.
 _SEGMENT_POINTS = 1_000
 _LOWEST_THRESHOLD = 1
 _POLL_SECONDS = 0.25
@@ -30,9 +30,9 @@ def build_graph(server: ServerConnection, keeper: WriteKeeper, name: str, *, tim
     """Turn the collection's graph on and return when it holds every point.
 
     Args:
-        server: Connection.
-        keeper: Changes settings where no write is undone by it.
-        name: Of the collection.
+        server: Connection to the server.
+        keeper: Changes settings at times when no write is undone by the change.
+        name: Name of the collection.
         timeout: Seconds to wait at most.
         stall_timeout: Seconds to wait while the server is idle with points left to index.
 
@@ -51,7 +51,7 @@ def build_graph(server: ServerConnection, keeper: WriteKeeper, name: str, *, tim
     try:
         _wait_until_indexed(server, name, timeout=timeout, stall_timeout=stall_timeout)
     finally:
-        # Where it does not come to rest the threshold stays low until the next build: small graphs, but no write undone.
+        # If the server does not come to rest, the threshold stays low until the next build: small graphs, but no lost write.
         keeper.at_rest(name, partial(_change, server, name, threshold=kilobytes), patience=_SETTLE_SECONDS)
 
 
@@ -63,7 +63,7 @@ def _change(server: ServerConnection, name: str, *, threshold: int, **changes: A
 
 def _wait_until_indexed(server: ServerConnection, name: str, *, timeout: float, stall_timeout: float) -> None:
     started = changed = time.monotonic()
-    before: tuple[Any, ...] = ()
+    last_progress: tuple[Any, ...] = ()
     target: int | None = None
     while True:
         points = server.call("counting points", partial(server.client.count, server.at(name), exact=True), name=name).count
@@ -74,16 +74,16 @@ def _wait_until_indexed(server: ServerConnection, name: str, *, timeout: float, 
         spare = segments * (256 // shape_of(state, name=name).dim + 1)
         if state.status == models.CollectionStatus.GREEN and indexed + spare >= points:
             return
-        # Under steady writing the server never comes to rest: then the points of the beginning are what was asked for.
+        # Under steady writing the server never comes to rest: then it is enough to index the points that existed at the start.
         if points != target and indexed >= _NEARLY_ALL * min(points, target):
             return
         if state.status == models.CollectionStatus.RED:
             raise StoreError(f"Qdrant failed to index {name!r}: {state.optimizer_status}", hint="see the server's log")
         now = time.monotonic()
-        seen = (state.status, indexed, points, segments)
-        # While it is yellow the server works on a segment, which can take long without a figure that moves.
-        if seen != before or state.status == models.CollectionStatus.YELLOW:
-            before, changed = seen, now
+        progress = (state.status, indexed, points, segments)
+        # While the state is yellow the server works on a segment, which can take long without any count changing.
+        if progress != last_progress or state.status == models.CollectionStatus.YELLOW:
+            last_progress, changed = progress, now
         if now - changed > stall_timeout or now - started > timeout:
             raise StoreError(
                 f"Qdrant has indexed {indexed:,} of {points:,} points of {name!r} after {now - started:.0f} s "

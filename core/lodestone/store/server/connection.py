@@ -1,4 +1,4 @@
-"""How are calls made to a Qdrant server or cluster: repeated when it is away for a moment, failing as `StoreError`?"""
+"""Connection to a Qdrant server or cluster, whose calls are repeated while it is away and fail as `StoreError`."""
 
 from __future__ import annotations
 
@@ -29,37 +29,37 @@ from lodestone.store.server.engine import (
 from lodestone.store.server.messages import upsert_message
 from lodestone.store.server.nodes import Nodes
 
-# Seconds that a question is repeated for while nobody answers, and longest and shortest wait between two tries.
+# Seconds for which a read is repeated while no node answers, and shortest and longest wait between two tries.
 READ_PATIENCE = 1.5
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.2, 5.0
-_SEPARATOR = "."  # no namespace has it, so none is the beginning of another
+_SEPARATOR = "."  # no namespace contains it, so no prefix is the beginning of another
 _BACKOFF = wait_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS) + wait_random(0, FIRST_WAIT_SECONDS)
 _T = TypeVar("_T")
 
 
 class CollectionExistsError(StoreError):
-    """The collection that was to be created is there already. Seen inside the store only."""
+    """The collection to be created already exists. Raised only inside the store."""
 
 
 class ServerConnection:
-    """A client of the server at `url`, or of a cluster of several, of a version that Lodestone works with.
+    """Client of the server at `url`, or of several nodes of a cluster, after a check that its version is supported.
 
     Args:
-        url: Of its HTTP port; of a cluster, those of several nodes.
-        api_key: If the server asks for one.
+        url: URL of its HTTP port, or URLs of several nodes of a cluster.
+        api_key: API key, if the server requires one.
         prefer_grpc: Use gRPC.
-        grpc_port: Where gRPC listens, on every node or on each.
+        grpc_port: Port of gRPC; one for all nodes, or one each.
         timeout: Seconds of one call.
         patience: Seconds that a write is repeated while the server is away or busy.
-        namespace: In front of every name on the server; names without it do not exist for us.
+        namespace: Prefix of every name on the server; names without it are ignored.
 
     Attributes:
-        client: For the calls handed to `call`: of a cluster, each goes to a node that answers.
-        patience: As given.
-        version: Of the server, e.g. `1.16.3`.
+        client: Client for the methods passed to `call`; in a cluster, each call goes to a node that answers.
+        patience: Seconds that a write is repeated, as given.
+        version: Version of the server, e.g. `1.16.3`.
 
     Raises:
-        ConfigurationError: There is no url, or another number of ports.
+        ConfigurationError: There is no url, or the number of ports does not match.
         StoreError: The server does not answer, or is too old.
     """
 
@@ -109,33 +109,32 @@ class ServerConnection:
         patience: float = READ_PATIENCE,
         outlast: bool = False,
     ) -> _T:
-        """Make an idempotent call.
+        """Make an idempotent call, and repeat it while the server is away or busy.
 
         Args:
-            doing: What it does, for the message of an error.
+            doing: Description of the call, for error messages.
             method: The call.
-            name: The collection it is about, without the namespace.
-            patience: Seconds that it is repeated while the server is away or busy; of several nodes that are away
-                each is asked once whatever it is.
-            outlast: A server that is busy and says for how long is waited for beyond that.
+            name: Collection of the call, without the namespace.
+            patience: Seconds that the call is repeated. In a cluster, each node is tried once even if this time has passed.
+            outlast: Wait longer than that for a busy server that says how long to wait.
 
         Raises:
             UnknownNameError: There is no collection of that `name`.
-            CollectionExistsError: There is one that should be created.
+            CollectionExistsError: The collection to be created exists.
             OutOfSpaceError: The server's disk is full.
-            StoreError: Anything else.
+            StoreError: The call failed in any other way.
         """
         self._require_open()
         patient = patience > 0 and getattr(self._own, "patient", False)
-        until = time.monotonic() + (self.patience if patient else patience)
+        deadline = time.monotonic() + (self.patience if patient else patience)
 
         def is_over(state: RetryCallState) -> bool:
-            asked = wait_asked_for(_error_of(state))
-            if asked and (outlast or patient):
-                return False  # it is there, and says when it has room again
-            if asked is not None:  # by a node that is there and may be asked again: the others need not be looked for
-                return time.monotonic() + asked >= until
-            return state.attempt_number >= len(self._nodes) and time.monotonic() >= until
+            requested_wait = wait_asked_for(_error_of(state))
+            if requested_wait and (outlast or patient):
+                return False  # the server answers, and says when to try again
+            if requested_wait is not None:  # a node answered and can be called again, so the other nodes need not be tried
+                return time.monotonic() + requested_wait >= deadline
+            return state.attempt_number >= len(self._nodes) and time.monotonic() >= deadline
 
         retrying = Retrying(
             retry=retry_if_exception(is_transient), stop=is_over, wait=self._pause, sleep=self._sleep, reraise=True
@@ -151,15 +150,15 @@ class ServerConnection:
 
     @contextmanager
     def patient(self) -> Iterator[None]:
-        """Calls of this thread inside the block have the patience of writes."""
-        before, self._own.patient = getattr(self._own, "patient", False), True
+        """Give this thread's calls inside the block the patience of writes."""
+        previous, self._own.patient = getattr(self._own, "patient", False), True
         try:
             yield
         finally:
-            self._own.patient = before
+            self._own.patient = previous
 
     def write(self, doing: str, method: Callable[[], _T], *, name: str | None = None) -> _T:
-        """`call` with the patience of writes."""
+        """Make an idempotent call with the patience of writes."""
         return self.call(doing, method, name=name, patience=self.patience, outlast=True)
 
     def upsert(self, name: str, points: PointBatch, *, ordering: models.WriteOrdering | None) -> None:
@@ -172,37 +171,39 @@ class ServerConnection:
         self.write("writing points", send, name=name)
 
     def collections(self) -> list[str]:
-        """Names of all collections of the namespace, without it, sorted."""
-        found = self.call("listing collections", self.client.get_collections)
-        return sorted(self.without_namespace(collection.name) for collection in found.collections if self.owns(collection.name))
+        """Return the names of all collections in the namespace, without its prefix, sorted."""
+        response = self.call("listing collections", self.client.get_collections)
+        return sorted(
+            self.without_namespace(collection.name) for collection in response.collections if self.owns(collection.name)
+        )
 
     def aliases(self) -> dict[str, str]:
-        """Aliases of the namespace with their collections, both without it."""
-        found = self.call("listing aliases", self.client.get_aliases)
+        """Return the aliases in the namespace with their collections, both without its prefix."""
+        response = self.call("listing aliases", self.client.get_aliases)
         return {
             self.without_namespace(alias.alias_name): self.without_namespace(alias.collection_name)
-            for alias in found.aliases
+            for alias in response.aliases
             if self.owns(alias.alias_name)
         }
 
     def at(self, name: str) -> str:
-        """What a collection or alias of ours is called on the server."""
+        """Return the server's name of one of our collections or aliases."""
         return self._prefix + name
 
     def owns(self, server_name: str) -> bool:
-        """Whether a name on the server is of the namespace."""
+        """Return True if a name on the server belongs to the namespace."""
         return server_name.startswith(self._prefix)
 
     def without_namespace(self, server_name: str) -> str:
-        """What we call a collection or alias of the server's."""
+        """Return our name of a collection or alias on the server."""
         return server_name.removeprefix(self._prefix)
 
     def state(self, name: str) -> models.CollectionInfo:
-        """The server's account of a collection; raises `UnknownNameError` when there is none."""
+        """Return the server's description of a collection; raise `UnknownNameError` if there is none."""
         return self.call("reading a collection's state", partial(self.client.get_collection, self.at(name)), name=name)
 
     def close(self) -> None:
-        """Let the connection go. Idempotent."""
+        """Close the connections to all nodes. Idempotent."""
         if not self._closed.is_set():
             self._closed.set()
             self._nodes.close()
@@ -216,11 +217,14 @@ class ServerConnection:
         self._require_open()
 
     def _pause(self, state: RetryCallState) -> float:
-        """Seconds before the next try: none where another node can be asked, what a busy server asks for, or more each time."""
-        asked = wait_asked_for(_error_of(state))
-        if asked is None and self._nodes.one_is_left and state.attempt_number <= len(self._nodes):
+        """Return the seconds before the next try.
+
+        It is 0 if another node can be tried at once; otherwise a growing backoff, or longer if a busy server asks for it.
+        """
+        requested_wait = wait_asked_for(_error_of(state))
+        if requested_wait is None and self._nodes.one_is_left and state.attempt_number <= len(self._nodes):
             return 0.0
-        return max(asked or 0.0, _BACKOFF(state))
+        return max(requested_wait or 0.0, _BACKOFF(state))
 
     def _supported_version(self) -> str:
         version = str(self.call("asking for the version", self.client.info).version)
@@ -229,7 +233,7 @@ class ServerConnection:
             raise StoreError(
                 f"Qdrant at {self._url} is version {version}; Lodestone needs {oldest} or later", hint="upgrade the server"
             )
-        self.collections()  # the version is told to everybody, this only to those who have the key
+        self.collections()  # the version needs no key, this call does
         return version
 
 

@@ -1,4 +1,4 @@
-"""How does a collection come to be on a Qdrant server, and how are its settings changed afterwards?"""
+"""Creation of collections on a Qdrant server, and changes of their settings afterwards."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _log = logging.getLogger(__name__)
 def create_collection(
     server: ServerConnection, keeper: WriteKeeper, spec: CollectionSpec, *, default: Placement, patience: float
 ) -> None:
-    """Make the collection as specified, or change the one that exists where it differs in more than its vectors.
+    """Create the collection as specified, or change an existing one where it differs in more than its vectors.
 
     Args:
-        server: Connection.
-        keeper: Changes settings where no write is undone by it.
+        server: Connection to the server.
+        keeper: Changes settings at times when no write is undone by the change.
         spec: The collection, checked.
-        default: What its placement leaves open.
+        default: Placement used for what the specification's placement leaves open.
         patience: Seconds to wait for an existing collection to come to rest.
 
     Raises:
@@ -65,7 +65,7 @@ def create_collection(
 def _vectors(spec: CollectionSpec) -> dict[str, Any]:
     if spec.sparse:
         return {"vectors_config": {}, "sparse_vectors_config": {SPARSE_VECTOR: models.SparseVectorParams()}}
-    # Without a graph until it is built.
+    # The collection has no graph until `build`.
     no_graph = models.HnswConfigDiff(m=0)
     dense = models.VectorParams(size=spec.dim, distance=models.Distance.DOT, on_disk=spec.on_disk, hnsw_config=no_graph)
     return {"vectors_config": dense}
@@ -98,15 +98,15 @@ def _respecify(
     placement = _placement(spec.placement, default)
     for key in ("shard_number", "replication_factor"):
         if placement[key] not in (None, getattr(state.config.params, key)):
-            there = getattr(state.config.params, key)
-            _log.warning("collection %s keeps its %s of %s; %s was asked for", spec.name, key, there, placement[key])
-    # A change breaks off what the server is optimizing: none is made where there is nothing to change.
+            actual = getattr(state.config.params, key)
+            _log.warning("collection %s keeps its %s of %s; %s was asked for", spec.name, key, actual, placement[key])
+    # A change aborts the server's running optimization, so no call is made if there is nothing to change.
     changes = _changes(state, spec, _settings(server, spec), write_consistency=placement["write_consistency_factor"])
     if not changes:
         return
     change = partial(server.client.update_collection, server.at(spec.name), **changes)
-    changing = partial(server.write, "changing a collection", change, name=spec.name)
-    if not keeper.at_rest(spec.name, changing, patience=patience):
+    apply_changes = partial(server.write, "changing a collection", change, name=spec.name)
+    if not keeper.at_rest(spec.name, apply_changes, patience=patience):
         raise StoreError(
             f"Qdrant is still optimizing {spec.name!r}; its settings cannot be changed now",
             hint="try again when the server has come to rest, or with the settings of before",
@@ -116,7 +116,7 @@ def _respecify(
 def _changes(
     state: models.CollectionInfo, spec: CollectionSpec, settings: dict[str, Any], *, write_consistency: int | None
 ) -> dict[str, Any]:
-    """What of the collection is other than `create` would make it, as keywords of the client."""
+    """Return the settings in which the collection differs from `create`, as keywords of the client."""
     changes: dict[str, Any] = {}
     params = state.config.params
     if spec.payload_on_disk is not None and params.on_disk_payload != spec.payload_on_disk:
@@ -126,9 +126,9 @@ def _changes(
         changes["collection_params"] = diff.model_copy(update={"write_consistency_factor": write_consistency})
     if spec.sparse:
         return changes
-    graph, there = settings["hnsw_config"], state.config.hnsw_config
+    graph, current = settings["hnsw_config"], state.config.hnsw_config
     keys = ("m", "ef_construct", "full_scan_threshold")
-    if any(getattr(graph, key) != getattr(there, key) for key in keys) or graph.on_disk != bool(there.on_disk):
+    if any(getattr(graph, key) != getattr(current, key) for key in keys) or graph.on_disk != bool(current.on_disk):
         changes["hnsw_config"] = graph
     if quantization_of(state) is not spec.quantization:
         changes["quantization_config"] = settings["quantization_config"] or models.Disabled.DISABLED

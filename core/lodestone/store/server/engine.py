@@ -1,4 +1,4 @@
-"""How does a Qdrant server see our collections and filters, and what do its failures mean to us? Translation only, no state."""
+"""Translation between our collections, filters and errors and a Qdrant server's; it keeps no state."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ _TRANSIENT_CODES = (
 _TRANSIENT_STATUS = (429, 502, 503, 504)
 _REFUSED_CODES = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 _REFUSED_STATUS = (401, 403)
-# What a server says of a call that no waiting makes smaller.
+# Text of a server's error for a call that is too large, however long the client waits.
 _TOO_LARGE = "larger than rate limiter capacity"
-# What a node says, as an internal error, of a cluster that is about to recover: a peer has just died or come back.
+# Texts of a node's internal errors while the cluster recovers because a peer has just crashed or come back.
 _RECOVERING = (
     "status: Unavailable",
     "status: Cancelled",
@@ -71,16 +71,16 @@ CLIENT_ERRORS = (grpc.RpcError, ResponseHandlingException, UnexpectedResponse, R
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What searching and writing need to know of a collection.
+    """Properties of a collection that searching and writing need.
 
     Attributes:
         dim: Length of its vectors, 0 when sparse.
-        ef: Its own candidate list.
-        quantized: Whether the first pass is.
-        rescore: Whether its candidates are compared by the original vectors.
-        oversampling: Candidates a wanted neighbour.
-        sparse: Whether it is.
-        ordering: Of writes, where there are copies.
+        ef: Size of its candidate list.
+        quantized: True if the first pass uses quantized vectors.
+        rescore: True if the candidates of the first pass are rescored by the original vectors.
+        oversampling: Candidates for each requested neighbour.
+        sparse: True if its vectors are sparse.
+        ordering: Ordering of writes, for collections with replicas.
     """
 
     dim: int
@@ -93,9 +93,9 @@ class Shape:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same call may succeed when repeated: the server is away, starting, slow or busy, or its cluster recovers."""
-    said = _details(error)
-    if is_out_of_space(Exception(said)) or _TOO_LARGE in said:
+    """Return True if a repeated call may succeed: the server is away, starting, slow or busy, or its cluster recovers."""
+    details = _details(error)
+    if is_out_of_space(Exception(details)) or _TOO_LARGE in details:
         return False
     if isinstance(error, grpc.RpcError):
         return _code(error) in _TRANSIENT_CODES or (_code(error) is grpc.StatusCode.INTERNAL and _is_recovering(error))
@@ -105,7 +105,7 @@ def is_transient(error: BaseException) -> bool:
 
 
 def is_busy(error: BaseException | None) -> bool:
-    """Whether the server is there and asks for fewer calls."""
+    """Return True if the server answers but requests fewer calls."""
     return (
         isinstance(error, ResourceExhaustedResponse)
         or (isinstance(error, grpc.RpcError) and _code(error) is grpc.StatusCode.RESOURCE_EXHAUSTED)
@@ -114,56 +114,56 @@ def is_busy(error: BaseException | None) -> bool:
 
 
 def wait_asked_for(error: BaseException | None) -> float | None:
-    """Seconds that a busy server asks to be left alone; None when it is away instead."""
+    """Return the seconds that a busy server asks the client to wait, or None if the server is not busy."""
     if isinstance(error, ResourceExhaustedResponse):
         return float(error.retry_after_s)
     return 0.0 if is_busy(error) else None
 
 
 def _is_recovering(error: BaseException) -> bool:
-    said = _details(error)
-    return any(sign in said for sign in _RECOVERING)
+    details = _details(error)
+    return any(sign in details for sign in _RECOVERING)
 
 
 def is_missing(error: BaseException) -> bool:
-    """Whether the server says that the collection does not exist."""
+    """Return True if the server says that the collection does not exist."""
     if isinstance(error, grpc.RpcError):
         return _code(error) is grpc.StatusCode.NOT_FOUND
     return isinstance(error, UnexpectedResponse) and error.status_code == 404
 
 
 def is_present_already(error: BaseException) -> bool:
-    """Whether the server refuses to create a collection because there is one."""
+    """Return True if the server refuses to create a collection because it exists."""
     if isinstance(error, grpc.RpcError):
         return _code(error) is grpc.StatusCode.ALREADY_EXISTS
     return isinstance(error, UnexpectedResponse) and error.status_code == 409
 
 
 def as_lodestone_error(error: BaseException, *, doing: str, url: str) -> LodestoneError:
-    """The error to raise for one that the client raised while `doing` something at `url`."""
-    said = _details(error)
-    if is_out_of_space(Exception(said)):
+    """Convert an error that the client raised while `doing` something at `url`."""
+    details = _details(error)
+    if is_out_of_space(Exception(details)):
         return out_of_space(url)
-    if _TOO_LARGE in said:
+    if _TOO_LARGE in details:
         return StoreError(
-            f"{doing}: Qdrant at {url} takes fewer points a minute than one call has ({said})",
+            f"{doing}: Qdrant at {url} takes fewer points a minute than one call has ({details})",
             hint="raise the rate limits of the collection's strict mode to some thousands a minute, then run it again",
             url=url,
         )
     if is_busy(error):
         return StoreError(
-            f"{doing}: Qdrant at {url} asks for fewer calls ({said})",
+            f"{doing}: Qdrant at {url} asks for fewer calls ({details})",
             hint="try again in a minute, or raise the rate limits of the collection's strict mode",
             url=url,
         )
     if is_transient(error):
         tls = "url says https: its gRPC port must speak TLS too, with a certificate that this machine trusts; or use http"
         ports = "check that it runs, that its HTTP and gRPC ports are reachable, and the store's url and grpc_port settings"
-        hint = tls if any(sign in said.lower() for sign in ("handshake", "certificate", "ssl")) else ports
-        return StoreError(f"{doing}: Qdrant at {url} does not answer ({said})", hint=hint, url=url)
+        hint = tls if any(sign in details.lower() for sign in ("handshake", "certificate", "ssl")) else ports
+        return StoreError(f"{doing}: Qdrant at {url} does not answer ({details})", hint=hint, url=url)
     if _is_refused(error):
         return StoreError(f"{doing}: Qdrant at {url} refuses the API key", hint="set the store's api_key", url=url)
-    return StoreError(f"{doing} failed at {url}: {said}", hint="see the server's log", url=url)
+    return StoreError(f"{doing} failed at {url}: {details}", hint="see the server's log", url=url)
 
 
 def _is_refused(error: BaseException) -> bool:
@@ -173,13 +173,13 @@ def _is_refused(error: BaseException) -> bool:
 
 
 def version_of(text: str) -> tuple[int, int]:
-    """Major and minor of `1.16.3` or `1.17.0-dev`; (0, 0) of what is no version."""
-    found = re.match(r"(\d+)\.(\d+)", text)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    """Return major and minor of `1.16.3` or `1.17.0-dev`, or (0, 0) if the text is not a version."""
+    match = re.match(r"(\d+)\.(\d+)", text)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
 
 
 def graph_config(spec: CollectionSpec) -> models.HnswConfigDiff:
-    """Parameters of the graph that `build` makes, kept at the collection; its vectors say m=0 until then."""
+    """Return the parameters of the graph that `build` makes; the collection keeps them, and its vectors say m=0 until then."""
     return models.HnswConfigDiff(
         m=spec.hnsw.m,
         ef_construct=spec.hnsw.ef_construct,
@@ -189,7 +189,7 @@ def graph_config(spec: CollectionSpec) -> models.HnswConfigDiff:
 
 
 def quantization_config(spec: CollectionSpec) -> models.ScalarQuantization | models.BinaryQuantization | None:
-    """Compression of the first pass, kept in RAM, if any."""
+    """Return the quantization of the first pass, kept in RAM, or None."""
     if spec.quantization is Quantization.INT8:
         int8 = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, quantile=0.99, always_ram=True)
         return models.ScalarQuantization(scalar=int8)
@@ -199,15 +199,15 @@ def quantization_config(spec: CollectionSpec) -> models.ScalarQuantization | mod
 
 
 def quantization_of(info: models.CollectionInfo) -> Quantization:
-    """The compression that a collection has."""
-    there = info.config.quantization_config
-    if there is None:
+    """Return the quantization that a collection has."""
+    config = info.config.quantization_config
+    if config is None:
         return Quantization.NONE
-    return Quantization.BINARY if isinstance(there, models.BinaryQuantization) else Quantization.INT8
+    return Quantization.BINARY if isinstance(config, models.BinaryQuantization) else Quantization.INT8
 
 
 def metadata_of(spec: CollectionSpec) -> dict[str, Any]:
-    """What the server keeps for us at a collection: how it is searched."""
+    """Return the metadata that the server keeps with a collection: its search parameters."""
     return {EF_KEY: spec.hnsw.ef, RESCORE_KEY: spec.rescore, OVERSAMPLING_KEY: _oversampling(spec)}
 
 
@@ -216,7 +216,7 @@ def _oversampling(spec: CollectionSpec) -> float:
 
 
 def shape_of(info: models.CollectionInfo, *, name: str) -> Shape:
-    """What searching needs to know of a collection; raises `StoreError` for one that is not ours."""
+    """Return the properties of a collection; raise `StoreError` if Lodestone did not create it."""
     params = info.config.params.vectors
     if not params and list(info.config.params.sparse_vectors or ()) == [SPARSE_VECTOR]:
         return Shape(0, HnswSpec().ef, sparse=True)
@@ -238,13 +238,13 @@ def shape_of(info: models.CollectionInfo, *, name: str) -> Shape:
     )
 
 
-def _ordering(copies: int | None) -> models.WriteOrdering | None:
-    # Copies apply the writes of several writers in one order only if one of them says which.
-    return models.WriteOrdering.MEDIUM if (copies or 1) > 1 else None
+def _ordering(replicas: int | None) -> models.WriteOrdering | None:
+    # Replicas apply the writes of several writers in the same order only if one replica decides the order.
+    return models.WriteOrdering.MEDIUM if (replicas or 1) > 1 else None
 
 
 def search_request(query: VectorQuery, vector: Vectors, *, shape: Shape, fetch: int) -> models.QueryRequest:
-    """One nearest-neighbour question for `fetch` hits."""
+    """Return the server's request for one nearest-neighbour query with `fetch` hits."""
     quantization = None
     if shape.quantized:
         quantization = models.QuantizationSearchParams(
@@ -261,7 +261,7 @@ def search_request(query: VectorQuery, vector: Vectors, *, shape: Shape, fetch: 
 
 
 def sparse_search_request(query: SparseQuery, vector: SparseVector, *, fetch: int) -> models.QueryRequest:
-    """One question to a sparse collection for `fetch` hits, with their vectors."""
+    """Return the server's request for one query of a sparse collection with `fetch` hits and their vectors."""
     return models.QueryRequest(
         query=_sparse(vector),
         using=SPARSE_VECTOR,
@@ -273,12 +273,12 @@ def sparse_search_request(query: SparseQuery, vector: SparseVector, *, fetch: in
 
 
 def dense_batch(points: PointBatch) -> models.Batch:
-    """Points in the server's terms."""
+    """Convert points to the server's batch class."""
     return models.Batch(ids=list(points.ids), vectors=points.vectors.tolist(), payloads=[dict(p) for p in points.payloads])
 
 
 def sparse_batch(points: SparseBatch) -> models.Batch:
-    """Points of a sparse collection in the server's terms."""
+    """Convert points of a sparse collection to the server's batch class."""
     vectors: dict[str, Any] = {SPARSE_VECTOR: [_sparse(vector) for vector in points.vectors]}
     return models.Batch(ids=list(points.ids), vectors=vectors, payloads=[dict(p) for p in points.payloads])
 
@@ -288,7 +288,7 @@ def _sparse(vector: SparseVector) -> models.SparseVector:
 
 
 def engine_filter(filter_: Filter | None) -> models.Filter | None:
-    """The filter in the server's terms; None for none."""
+    """Convert a filter to the server's class; None if it is empty."""
     if filter_ is None or not (filter_.must or filter_.must_not):
         return None
     return models.Filter(must=[_condition(c) for c in filter_.must], must_not=[_condition(c) for c in filter_.must_not])
@@ -297,7 +297,7 @@ def engine_filter(filter_: Filter | None) -> models.Filter | None:
 def _condition(condition: Condition) -> models.Condition:
     match condition:
         case MatchAny(field, values):
-            # The server takes values of one type a condition.
+            # The server takes only values of one type in a condition.
             texts = [value for value in values if isinstance(value, str)]
             numbers = [value for value in values if not isinstance(value, str)]
             if texts and numbers:

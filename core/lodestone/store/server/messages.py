@@ -1,6 +1,6 @@
-"""How do points become a gRPC message without passing through Python's floats?
+"""Conversion of points to a gRPC message without a detour through Python floats.
 
-A vector's float32 are copied as bytes; by lists, the client needs two to three times the processor time of this.
+A vector's float32 values are copied as bytes; through lists, the client needs two to three times the processor time.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _PACKED_FIELD_1 = b"\x0a"  # `DenseVector.data`: field 1, its length in bytes, t
 
 
 def upsert_message(collection: str, points: PointBatch, *, ordering: models.WriteOrdering | None) -> grpc.UpsertPoints:
-    """The request that inserts or replaces points and is answered when they are durable.
+    """Return the request that inserts or replaces points; the server answers it when they are durable.
 
     Args:
         collection: Its name on the server.
-        points: (n, dim) float32 vectors, at least one dimension.
-        ordering: Among the writes of several; None for none.
+        points: Points with (n, dim) float32 vectors of at least one dimension.
+        ordering: Order among the writes of several writers; None for none.
     """
     rows = np.ascontiguousarray(points.vectors, dtype="<f4")
     head = _PACKED_FIELD_1 + _varint(rows.shape[1] * rows.itemsize)

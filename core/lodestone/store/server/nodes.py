@@ -1,7 +1,7 @@
-"""Which node of a Qdrant cluster is asked, and which when that one does not answer?
+"""Choice of the node of a Qdrant cluster that each call goes to.
 
-Questions go to the first node that answers, so that what one call did is seen by the next; upserts go round, because the node
-that takes one has the work of handing its points on. A node that does not answer is left alone for a while.
+Reads go to the first node that answers, so that each call sees the effects of the one before; upserts go to the nodes in turn,
+because the node that takes one also distributes its points. A node that does not answer is not used for a while.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from qdrant_client import QdrantClient, grpc
 
 from lodestone.store.server.engine import CLIENT_ERRORS, is_busy, is_transient
 
-# Left alone, a channel that failed once refuses calls without trying for up to two minutes; a machine that is gone without a
-# word is noticed by pings only.
+# By default, a channel that failed once refuses calls without trying for up to two minutes; a machine that vanishes without
+# closing its connections is noticed by pings only.
 _CHANNEL = {
     "grpc.initial_reconnect_backoff_ms": 100,
     "grpc.max_reconnect_backoff_ms": 1_000,
     "grpc.keepalive_time_ms": 10_000,
     "grpc.keepalive_timeout_ms": 5_000,
 }
-_LEFT_ALONE_SECONDS = 5.0
+_AVOIDED_SECONDS = 5.0
 _SPREAD = frozenset({"upsert"})
 
 
 class Nodes:
-    """Clients of all nodes behind the face of one `QdrantClient`: each call picks its node when it is made.
+    """Clients of all nodes behind the interface of one `QdrantClient`; each call chooses its node when it is made.
 
     Args:
-        urls: Of the nodes' HTTP ports.
-        grpc_ports: Of each node.
-        api_key: If they ask for one.
+        urls: URLs of the nodes' HTTP ports.
+        grpc_ports: gRPC port of each node.
+        api_key: API key, if the nodes require one.
         prefer_grpc: Use gRPC.
         timeout: Seconds of one call.
     """
@@ -67,12 +67,12 @@ class Nodes:
 
     @property
     def one_is_left(self) -> bool:
-        """Whether a node is not known to be away: a call that failed is worth repeating at once."""
+        """Return True if some node is not known to be away, so that a failed call is worth repeating at once."""
         now = time.monotonic()
         return any(node.away_until <= now for node in self._nodes)
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        """The client's method of that name, of the node whose turn it is by then."""
+        """Return the client's method of that name; the node is chosen when the method is called."""
 
         def ask(*arguments: Any, **keywords: Any) -> Any:  # noqa: ANN401 - the client's
             with self._node(spread=method in _SPREAD) as client:
@@ -81,41 +81,41 @@ class Nodes:
         return ask
 
     def upsert_message(self, request: grpc.UpsertPoints) -> None:
-        """`upsert` of a request that is in gRPC's form already."""
+        """Send an upsert that already is a gRPC message."""
         with self._node(spread=True) as client:
             client.grpc_points.Upsert(request, timeout=self._timeout)
 
     def close(self) -> None:
-        """Let all connections go."""
+        """Close the connections to all nodes."""
         for node in self._nodes:
             node.client.close()
 
     @contextmanager
     def _node(self, *, spread: bool) -> Iterator[QdrantClient]:
-        """A node's client; if it does not answer inside the block, the node is left alone for a while."""
+        """Yield a node's client; if it does not answer inside the block, the node is not used for a while."""
         node = self._choose(spread=spread)
         try:
             yield node.client
         except CLIENT_ERRORS as error:
             if is_transient(error) and not is_busy(error):
-                node.away_until = time.monotonic() + _LEFT_ALONE_SECONDS
+                node.away_until = time.monotonic() + _AVOIDED_SECONDS
             raise
         node.away_until = 0.0
 
     def _choose(self, *, spread: bool) -> _Node:
         now = time.monotonic()
-        present = [node for node in self._nodes if node.away_until <= now]
-        if not present:
+        available = [node for node in self._nodes if node.away_until <= now]
+        if not available:
             return min(self._nodes, key=lambda node: node.away_until)
         if not spread:
-            return present[0]
+            return available[0]
         with self._lock:
             self._turn += 1
-            return present[self._turn % len(present)]
+            return available[self._turn % len(available)]
 
 
 class _Node:
-    """A node's client, and until when (monotonic seconds) it is not asked if another can be."""
+    """Client of a node, and the time (monotonic seconds) until which the node is avoided if another is available."""
 
     def __init__(self, client: QdrantClient) -> None:
         self.client = client

@@ -1,4 +1,4 @@
-"""How are points read from a Qdrant server? Searches in batches, and whole collections page by page."""
+"""Reads from a Qdrant server: searches in batches, and whole collections page by page."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def ask(
     *,
     score: Score = engine_score,
 ) -> list[list[Hit]]:
-    """Hits of each query. `fetches` says how many of which; `request` makes a query of its row and that number."""
+    """Return the hits of each query; `fetches` maps a row to its number of hits, `request` makes the request of a row."""
 
     def send(requests: list[models.QueryRequest]) -> list[list[models.ScoredPoint]]:
-        found = server.call("searching", partial(server.client.query_batch_points, server.at(name), requests), name=name)
-        return [reply.points for reply in found]
+        replies = server.call("searching", partial(server.client.query_batch_points, server.at(name), requests), name=name)
+        return [reply.points for reply in replies]
 
     return hits_of(fetches, request, send, at_once=CALL_QUERIES, score=score)
 
@@ -40,7 +40,7 @@ def pages(
     payload: bool = True,
     vectors: bool = False,
 ) -> Iterator[list[models.Record]]:
-    """The points that match, `size` at a time."""
+    """Yield the matching points, `size` at a time."""
     offset: Any = None
     while True:
         records, offset = server.call(

@@ -1,8 +1,8 @@
-"""How are vectors kept and searched on a Qdrant server? The `VectorStore` adapter over qdrant-client, points by gRPC.
+"""Vector store on a Qdrant server: the `VectorStore` adapter over qdrant-client, with points sent by gRPC.
 
 Points are loaded without a graph (m=0, payload indexes first); `build` turns the graph on and waits for it. Aliases are the
-server's. Every call is idempotent and is repeated when the server is away for a moment. Deletes hold although the server
-rearranges its segments meanwhile: see `server_writes`.
+server's. Every call is idempotent and is repeated when the server is away for a moment. Deletes hold even though the server
+rearranges its segments meanwhile; `server_writes` describes how.
 """
 
 from __future__ import annotations
@@ -62,27 +62,27 @@ FEATURES = frozenset({"graph_build", "int8", "binary", "field_index", "native_al
 
 
 class ServerStore(VectorStore):
-    """The store on the Qdrant server at `url`.
+    """Vector store that keeps its collections on the Qdrant server at `url`.
 
     Args:
-        url: Of its HTTP port, e.g. `http://localhost:6333`; of a cluster those of several nodes. When one does not answer, the
-            next is asked.
-        api_key: If the server asks for one.
+        url: URL of its HTTP port, e.g. `http://localhost:6333`, or URLs of several nodes of a cluster; when one does not
+            answer, the next is used.
+        api_key: API key, if the server requires one.
         prefer_grpc: Use gRPC rather than HTTP.
-        grpc_port: Where gRPC listens; one for all nodes, or one each.
+        grpc_port: Port of gRPC; one for all nodes, or one each.
         timeout: Seconds of one call.
         patience: Seconds that a write is repeated while the server is away or busy.
         writers: Parallel upserts.
-        placement: How new collections are spread over a cluster, where their specification does not say.
+        placement: How new collections are spread over a cluster, unless their specification says otherwise.
         build_timeout: Seconds that `build` waits at most.
         stall_timeout: Seconds that `build` waits while the server is idle with points left to index.
-        namespace: Whose collections and aliases these are: stands in front of their names on the server, and there only. Those
-            of other namespaces are neither seen nor touched. "" for a server of one's own: then everything is seen.
+        namespace: Prefix of the names of this store's collections and aliases on the server. Collections and aliases of other
+            namespaces are neither listed nor changed. "" for a server of one's own: then every collection is listed.
 
     Raises:
-        InvalidRequestError: `namespace` is not of letters and digits.
-        ConfigurationError: There is no url, or another number of gRPC ports.
-        StoreError: No node answers, or it is older than 1.12.
+        InvalidRequestError: `namespace` has other characters than letters and digits.
+        ConfigurationError: There is no url, or the number of gRPC ports does not match.
+        StoreError: No node answers, or the server is older than 1.12.
     """
 
     def __init__(
@@ -115,32 +115,32 @@ class ServerStore(VectorStore):
         )
         self._keeper = WriteKeeper(self._server)
         self._client = self._server.client
-        self._at = self._server.at  # what the server calls a collection of ours
+        self._at = self._server.at  # converts a name of ours to the server's
         self._pool = ThreadPoolExecutor(max_workers=writers, thread_name_prefix="lodestone-upsert")
 
     def capabilities(self) -> StoreCapabilities:
-        """See `VectorStore.capabilities`."""
+        """Return the version of the server and its features."""
         return StoreCapabilities("qdrant", self._server.version, FEATURES)
 
     def create(self, spec: CollectionSpec) -> None:
-        """See `VectorStore.create`. Other graph parameters under the same name hold from the next build on."""
+        """Create the collection; other graph parameters under the same name take effect at the next build."""
         check_spec(spec)
         create_collection(self._server, self._keeper, spec, default=self._placement, patience=self._stall_timeout)
         self._shape(spec.name, fresh=True)
 
     def drop(self, name: str) -> None:
-        """See `VectorStore.drop`. Aliases of the collection go with it."""
+        """Remove the collection, all its points and its aliases."""
         self._shapes.pop(name, None)
         self._keeper.dropped(name)
         if name in self.collections():
             self._server.write("dropping a collection", partial(self._client.delete_collection, self._at(name)))
 
     def collections(self) -> list[str]:
-        """See `VectorStore.collections`."""
+        """Return the names of all collections, sorted."""
         return self._server.collections()
 
     def info(self, name: str) -> CollectionInfo:
-        """See `VectorStore.info`."""
+        """Return the counts and the state of one collection."""
         self._keeper.settle(name)
         state = self._server.state(name)
         shape, points = shape_of(state, name=name), self.count(name)
@@ -153,21 +153,21 @@ class ServerStore(VectorStore):
         )
 
     def upsert(self, name: str, points: PointBatch) -> None:
-        """See `VectorStore.upsert`. Sent in pieces of 256 points, several at once; each piece is durable by itself."""
+        """Insert or replace whole points. Pieces of 256 points are sent, several at once; each piece is durable by itself."""
         checked = check_points(points, dim=self._shape(name, sparse=False).dim)
         ordering = self._shape(name).ordering
         pieces = slices(checked, CALL_POINTS)
         self._write(name, checked.ids, [partial(self._server.upsert, name, piece, ordering=ordering) for piece in pieces])
 
     def upsert_sparse(self, name: str, points: SparseBatch) -> None:
-        """See `VectorStore.upsert_sparse`. Sent in pieces as `upsert` does."""
+        """Insert or replace whole points of a sparse collection, in pieces as `upsert` does."""
         self._shape(name, sparse=True)
         checked = check_sparse_points(points)
         pieces = sparse_slices(checked, CALL_POINTS)
         self._write(name, checked.ids, [partial(self._upsert_sparse, name, piece) for piece in pieces])
 
     def delete(self, name: str, ids: Sequence[str]) -> None:
-        """See `VectorStore.delete`."""
+        """Remove points by id; missing ids are ignored."""
         self._shape(name)
         canonical: list[Any] = list(check_ids(ids))
         if canonical:
@@ -175,7 +175,7 @@ class ServerStore(VectorStore):
                 self._delete(name, models.PointIdsList(points=canonical))
 
     def delete_matching(self, name: str, filter_: Filter) -> None:
-        """See `VectorStore.delete_matching`. Other writers of this process wait meanwhile."""
+        """Remove every point that the filter matches, while other writers of this process wait."""
         check_matching(filter_)
         self._shape(name)
         conditions = engine_filter(filter_) or models.Filter()
@@ -185,7 +185,7 @@ class ServerStore(VectorStore):
             self._delete(name, models.FilterSelector(filter=conditions))
 
     def build(self, name: str) -> None:
-        """See `VectorStore.build`.
+        """Build the graph; do nothing for a sparse collection.
 
         Raises:
             StoreError: The server stopped optimizing, or was not done after `build_timeout` seconds.
@@ -195,7 +195,7 @@ class ServerStore(VectorStore):
         build_graph(self._server, self._keeper, name, timeout=self._build_timeout, stall_timeout=self._stall_timeout)
 
     def search(self, name: str, queries: Sequence[VectorQuery]) -> list[Neighbours]:
-        """See `VectorStore.search`."""
+        """Answer several queries in one call, in their order."""
         shape = self._shape(name, sparse=False)
         vectors = [check_query(query, dim=shape.dim) for query in queries]
 
@@ -205,7 +205,7 @@ class ServerStore(VectorStore):
         return answer(queries, partial(ask, self._server, name, request), exact=[query.exact for query in queries])
 
     def search_sparse(self, name: str, queries: Sequence[SparseQuery]) -> list[Neighbours]:
-        """See `VectorStore.search_sparse`."""
+        """Answer several queries of a sparse collection in one call, in their order."""
         self._shape(name, sparse=True)
         vectors = [check_sparse_query(query) for query in queries]
 
@@ -216,32 +216,32 @@ class ServerStore(VectorStore):
         return answer(queries, scored, exact=[True] * len(queries), error=SPARSE_ERROR)
 
     def retrieve(self, name: str, ids: Sequence[str]) -> PointBatch:
-        """See `VectorStore.retrieve`."""
+        """Return points by id with vectors and payloads, in the order of `ids`; missing ids are left out."""
         dim = self._shape(name).dim
         self._keeper.settle(name)
         canonical: list[Any] = list(check_ids(ids))
         records: dict[str, models.Record] = {}
         for start in range(0, len(canonical), CALL_POINTS):
-            part = canonical[start : start + CALL_POINTS]
-            found = self._server.call(
+            batch = canonical[start : start + CALL_POINTS]
+            page = self._server.call(
                 "reading points",
-                partial(self._client.retrieve, self._at(name), part, with_payload=True, with_vectors=dim > 0),
+                partial(self._client.retrieve, self._at(name), batch, with_payload=True, with_vectors=dim > 0),
                 name=name,
             )
-            records.update((str(record.id), record) for record in found)
+            records.update((str(record.id), record) for record in page)
         return as_batch([records[point_id] for point_id in canonical if point_id in records], dim=dim)
 
     def scroll(self, name: str, filter_: Filter | None = None, *, batch_size: int = 256) -> Iterator[PointBatch]:
-        """See `VectorStore.scroll`."""
+        """Yield all matching points, by ascending id, in batches."""
         if batch_size < 1:
             raise StoreError(f"batch size {batch_size} is out of range", hint="at least 1")
         dim = self._shape(name).dim
         self._keeper.settle(name)
-        found = pages(self._server, name, engine_filter(filter_), batch_size, vectors=dim > 0)
-        return (as_batch(records, dim=dim) for records in found)
+        record_pages = pages(self._server, name, engine_filter(filter_), batch_size, vectors=dim > 0)
+        return (as_batch(records, dim=dim) for records in record_pages)
 
     def count(self, name: str, filter_: Filter | None = None) -> int:
-        """See `VectorStore.count`."""
+        """Return the exact number of matching points."""
         self._keeper.settle(name)
         conditions = engine_filter(filter_)
         return self._server.call(
@@ -249,16 +249,16 @@ class ServerStore(VectorStore):
         ).count
 
     def set_alias(self, alias: str, collection: str) -> None:
-        """See `VectorStore.set_alias`."""
+        """Point the alias at an existing collection, in one step of the server."""
         check_name(alias, kind="alias")
         self._shape(collection, fresh=True)
-        at = self._at
+        server_name = self._at
         create = models.CreateAliasOperation(
-            create_alias=models.CreateAlias(collection_name=at(collection), alias_name=at(alias))
+            create_alias=models.CreateAlias(collection_name=server_name(collection), alias_name=server_name(alias))
         )
-        forget = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=at(alias)))
+        delete = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=server_name(alias)))
         # One call: the server applies both in one step.
-        steps: list[Any] = [forget, create] if alias in self.aliases() else [create]
+        steps: list[Any] = [delete, create] if alias in self.aliases() else [create]
         try:
             self._server.write("moving an alias", partial(self._client.update_collection_aliases, steps), name=collection)
         except CollectionExistsError as error:
@@ -267,39 +267,39 @@ class ServerStore(VectorStore):
             ) from error
 
     def drop_alias(self, alias: str) -> None:
-        """See `VectorStore.drop_alias`."""
+        """Remove the alias; a missing one is a no-op."""
         if alias in self.aliases():
-            forget = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self._at(alias)))
-            self._server.write("dropping an alias", partial(self._client.update_collection_aliases, [forget]))
+            delete = models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self._at(alias)))
+            self._server.write("dropping an alias", partial(self._client.update_collection_aliases, [delete]))
 
     def aliases(self) -> dict[str, str]:
-        """See `VectorStore.aliases`."""
+        """Return all aliases with their collections."""
         return self._server.aliases()
 
     def ping(self) -> None:
-        """See `VectorStore.ping`. Asks once."""
+        """Call the server once, without repeats, and raise `StoreError` if it does not answer."""
         self._server.call("asking for readiness", self._client.get_collections, patience=0.0)  # needs the key, unlike `info`
 
     @contextmanager
     def patient(self) -> Iterator[None]:
-        """See `VectorStore.patient`."""
+        """Let this thread's calls inside the block wait for a server that is away, as long as writes do."""
         with self._server.patient():
             yield
 
     def close(self) -> None:
-        """See `VectorStore.close`."""
+        """Finish running upserts, repeat lost deletes, and close the connection."""
         self._pool.shutdown(wait=True)
         self._keeper.close()
         self._server.close()
 
     def _shape(self, name: str, *, fresh: bool = False, sparse: bool | None = None) -> Shape:
-        known = self._shapes.get(name)
-        if known is None or fresh:
-            known = shape_of(self._server.state(name), name=name)
-            self._shapes[name] = known
+        shape = self._shapes.get(name)
+        if shape is None or fresh:
+            shape = shape_of(self._server.state(name), name=name)
+            self._shapes[name] = shape
         if sparse is not None:
-            check_kind(name, sparse=known.sparse, wanted=sparse)
-        return known
+            check_kind(name, sparse=shape.sparse, wanted=sparse)
+        return shape
 
     def _delete(self, name: str, selector: models.PointsSelector) -> None:
         delete = partial(self._client.delete, self._at(name), selector, wait=True, ordering=self._shape(name).ordering)
@@ -312,7 +312,7 @@ class ServerStore(VectorStore):
 
     def _write(self, name: str, ids: Sequence[str], pieces: Iterable[Callable[[], None]]) -> None:
         with self._keeper.upserting(name, ids):
-            sent = [self._pool.submit(piece) for piece in pieces]
-            wait(sent)
-            for piece in sent:
+            futures = [self._pool.submit(piece) for piece in pieces]
+            wait(futures)
+            for piece in futures:
                 piece.result()

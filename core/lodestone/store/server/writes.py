@@ -1,15 +1,18 @@
-"""When may an acknowledged write to a Qdrant server be undone, and what keeps it? Writers are watched, lost deletes repeated.
+"""Protection of acknowledged deletes on a Qdrant server, which can undo them when an optimization is aborted.
 
-While the server optimizes, it wraps the segments it works on and notes on the wrapper what was deleted or overwritten in them.
-Servers up to 1.16 at least (qdrant/qdrant #10364) throw these notes away when an optimization is broken off or fails: what was
-deleted since it began is back, for good. A change of a collection's settings breaks optimizations off. Hence
+While the server optimizes, it wraps the segments that it works on and records in the wrapper which points were deleted or
+overwritten. Servers up to 1.16 at least (qdrant/qdrant #10364) discard these records when an optimization is aborted or fails:
+points that were deleted since it began are back, permanently. A change of a collection's settings aborts optimizations.
+Therefore:
 
-1. settings are changed only while the collection is at rest and no writer of ours is at work (`WriteKeeper.at_rest`);
-2. ids deleted while it was not at rest are remembered until it is; those that are back by then are deleted again. A disk that
-   is full for a moment or another process's change can therefore undo a delete for as long as the optimization takes, no more.
+1. settings are changed only while the collection is at rest and no writer of this process is active (`WriteKeeper.at_rest`);
+2. ids deleted while the collection was not at rest are remembered until it is; those that are back by then are deleted again. A
+   disk that is full for a moment, or another process's change, can therefore undo a delete only for as long as the optimization
+   takes.
 
-A point upserted since is never deleted again: its upsert forgets the id, and repeating happens while no writer of this process
-is at work. What a process remembers dies with it; `lodestone index` finds surplus points by their count and deletes them.
+A point that was upserted afterwards is never deleted again: its upsert removes the id from memory, and deletes are repeated
+only while no writer of this process is active. The remembered ids are lost when the process ends; `lodestone index` finds
+surplus points by their count and deletes them.
 """
 
 from __future__ import annotations
@@ -28,18 +31,18 @@ from lodestone.errors import LodestoneError, UnknownNameError
 from lodestone.store.limits import CALL_POINTS
 from lodestone.store.server.connection import ServerConnection
 
-# Writers wait this long at most for the server to come to rest; between two such waits they have at least as long.
+# Writers are blocked at most this long for the server to come to rest; between two such waits they run at least as long.
 _HOLD_SECONDS = 3.0
 _POLL_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 12.0
 _WATCH_SECONDS = 0.25
-# No segment is being worked on; grey: there would be something to do, which waits for the next write.
+# No segment is being optimized; grey means that an optimization is pending until the next write.
 _AT_REST = (models.CollectionStatus.GREEN, models.CollectionStatus.GREY)
 _log = logging.getLogger(__name__)
 
 
 class WriteGate:
-    """Lets many writers through together, or one caller alone. Who waits to be alone is not overtaken by new writers."""
+    """Lock that many writers share, or one caller holds alone; new writers do not overtake a caller that waits to be alone."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -49,7 +52,7 @@ class WriteGate:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """The block is one of many. Must not be entered inside another block of the same gate."""
+        """Run the block as one of many writers. It must not be entered inside another block of the same gate."""
         with self._changed:
             self._changed.wait_for(lambda: not self._alone and not self._waiting)
             self._writers += 1
@@ -62,7 +65,7 @@ class WriteGate:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """The block runs while no other does. Must not be entered inside another block of the same gate."""
+        """Run the block while no other block runs. It must not be entered inside another block of the same gate."""
         with self._changed:
             self._waiting += 1
             try:
@@ -79,10 +82,10 @@ class WriteGate:
 
 
 class WriteKeeper:
-    """Keeps acknowledged deletes on collections of one server; see the module's docstring. Safe from several threads.
+    """Keeper of acknowledged deletes on the collections of one server, as the module's docstring describes; thread-safe.
 
     Args:
-        server: Connection.
+        server: Connection to the server.
     """
 
     def __init__(self, server: ServerConnection) -> None:
@@ -95,81 +98,84 @@ class WriteKeeper:
 
     @contextmanager
     def upserting(self, name: str, ids: Sequence[str]) -> Iterator[None]:
-        """The block upserts these points: once it has, their deletes of before are history."""
+        """Run a block that upserts these points, and then forget their earlier deletes."""
         with self._gate(name).writing():
             yield
             self._forget(name, ids)
 
     @contextmanager
     def deleting(self, name: str, ids: Sequence[str]) -> Iterator[None]:
-        """The block deletes these points; they stay deleted."""
+        """Run a block that deletes these points, and make sure that they stay deleted."""
         try:
             with self._gate(name).writing():
-                # Before it is sent: an upsert that follows the acknowledgement must find the id to forget it. Not before the
-                # gate opens: whoever is alone there would take the delete for one that was acknowledged.
+                # Remembered before it is sent: an upsert after the acknowledgement must find the id to forget it. Not before
+                # the gate opens: a caller that is alone there would take the delete for an acknowledged one.
                 self._remember(name, ids)
                 yield
         except BaseException:
             self._forget(name, ids)  # nothing was acknowledged
             raise
-        self._kept(name, ids)
+        self._confirm(name, ids)
 
     @contextmanager
     def deleting_found(self, name: str) -> Iterator[Callable[[Sequence[str]], None]]:
-        """The block looks for points and deletes them, without other writers; what it is given takes their ids before."""
-        found: list[str] = []
+        """Run a block that finds and deletes points while no other writer runs.
+
+        Before it deletes points, the block passes their ids to the yielded function.
+        """
+        deleted: list[str] = []
 
         def remember(ids: Sequence[str]) -> None:
-            found.extend(ids)
+            deleted.extend(ids)
             self._remember(name, ids)
 
         try:
             with self._gate(name).alone():
                 yield remember
         except BaseException:
-            self._forget(name, found)
+            self._forget(name, deleted)
             raise
-        self._kept(name, found)
+        self._confirm(name, deleted)
 
     def at_rest(self, name: str, action: Callable[[], object], *, patience: float) -> bool:
-        """Run the action while the collection is at rest and no writer is at work, then repeat lost deletes.
+        """Run the action while the collection is at rest and no writer is active, then repeat lost deletes.
 
         Args:
-            name: Of the collection.
-            action: Short: writers wait for it.
-            patience: Seconds to wait for the collection to come to rest. Writers are held for a moment at a time meanwhile:
-                under steady writing it never rests by itself.
+            name: Name of the collection.
+            action: Short action, because writers wait for it.
+            patience: Seconds to wait for the collection to come to rest. Writers are blocked for a moment at a time meanwhile,
+                because the collection never comes to rest under steady writing.
 
         Returns:
-            Whether it came to rest; if not, nothing was run.
+            True if the collection came to rest; otherwise the action was not run.
         """
-        until = time.monotonic() + patience
+        deadline = time.monotonic() + patience
         pause = _HOLD_SECONDS
         while True:
             with self._gate(name).alone():
-                if self._rests(name, until=min(until, time.monotonic() + _HOLD_SECONDS)):
+                if self._wait_for_rest(name, deadline=min(deadline, time.monotonic() + _HOLD_SECONDS)):
                     action()
                     self._repeat(name)
                     return True
-            if (left := until - time.monotonic()) <= 0:
+            if (remaining := deadline - time.monotonic()) <= 0:
                 return False
-            time.sleep(min(pause, left))
+            time.sleep(min(pause, remaining))
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def settle(self, name: str) -> None:
-        """Repeat lost deletes now if there may be some and the collection is at rest. Costs nothing where there are none."""
+        """Repeat lost deletes now, if there may be some and the collection is at rest; makes no call if there are none."""
         if self._deleted.get(name) and self._is_at_rest(name):
             with self._gate(name).alone():
                 if self._is_at_rest(name):
                     self._repeat(name)
 
     def dropped(self, name: str) -> None:
-        """Forget what is known of a collection."""
+        """Forget the remembered deletes of a collection."""
         with self._lock:
             self._deleted.pop(name, None)
 
     def close(self) -> None:
-        """Repeat what can be repeated without waiting, and stop watching. Idempotent."""
+        """Repeat the deletes that can be repeated without waiting, and stop the watcher. Idempotent."""
         self._closing.set()
         with self._lock:
             watcher, self._watcher = self._watcher, None
@@ -190,8 +196,8 @@ class WriteKeeper:
             with self._lock:
                 self._deleted.get(name, set()).difference_update(ids)
 
-    def _kept(self, name: str, ids: Sequence[str]) -> None:
-        # At rest after the acknowledgement: no segment was wrapped, the delete is in the segments themselves.
+    def _confirm(self, name: str, ids: Sequence[str]) -> None:
+        # If it is at rest after the acknowledgement, no segment was wrapped and the delete is in the segments themselves.
         if self._is_at_rest(name):
             self._forget(name, ids)
             return
@@ -218,30 +224,32 @@ class WriteKeeper:
                 _log.warning("deletes from %s cannot be confirmed now: %s", name, error)
 
     def _repeat(self, name: str) -> None:
-        """Delete what is back. Called alone and at rest; what had to be repeated is confirmed the next time."""
+        """Delete points that are back. Called alone and at rest; the next call confirms what had to be repeated."""
         ids = sorted(self._deleted.get(name, ()))
-        back: list[str] = []
+        restored: list[str] = []
         for start in range(0, len(ids), CALL_POINTS):
-            part: list[Any] = list(ids[start : start + CALL_POINTS])
-            look = partial(self._server.client.retrieve, self._server.at(name), part, with_payload=False, with_vectors=False)
-            found: list[Any] = [record.id for record in self._server.call("confirming deletes", look, name=name)]
+            batch: list[Any] = list(ids[start : start + CALL_POINTS])
+            retrieve = partial(
+                self._server.client.retrieve, self._server.at(name), batch, with_payload=False, with_vectors=False
+            )
+            found: list[Any] = [record.id for record in self._server.call("confirming deletes", retrieve, name=name)]
             if found:
                 selector = models.PointIdsList(points=found)
-                repeat = partial(self._server.client.delete, self._server.at(name), selector, wait=True)
-                self._server.write("repeating deletes", repeat, name=name)
-                back += map(str, found)
-        if back and not self._is_at_rest(name):
-            ids = sorted(set(ids).difference(back))
+                delete = partial(self._server.client.delete, self._server.at(name), selector, wait=True)
+                self._server.write("repeating deletes", delete, name=name)
+                restored += map(str, found)
+        if restored and not self._is_at_rest(name):
+            ids = sorted(set(ids).difference(restored))
         self._forget(name, ids)
-        if back:
-            _log.info("repeated %d deletes from %s that the server had undone", len(back), name)
+        if restored:
+            _log.info("repeated %d deletes from %s that the server had undone", len(restored), name)
 
     def _is_at_rest(self, name: str) -> bool:
         return self._server.state(name).status in _AT_REST
 
-    def _rests(self, name: str, *, until: float) -> bool:
+    def _wait_for_rest(self, name: str, *, deadline: float) -> bool:
         while not self._is_at_rest(name):
-            if time.monotonic() >= until:
+            if time.monotonic() >= deadline:
                 return False
             time.sleep(_POLL_SECONDS)
         return True

@@ -1,4 +1,4 @@
-"""What does the first schema of the catalog look like?"""
+"""First schema of the catalog."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Create all tables."""
+    """Create all tables of the first schema."""
     op.create_table(
         "aliases",
         sa.Column("alias", sa.String(length=255), nullable=False),
@@ -184,7 +184,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop all tables."""
+    """Drop all tables of the first schema."""
     for table in (
         "slice_members",
         "captions",

@@ -1,4 +1,4 @@
-"""What does the catalog keep of what is learnt in use? Tags, queries, feedback, trust, and states of guide engines."""
+"""Tables of what is learnt in use: tags, queries, feedback, trust, and states of guide engines."""
 
 from __future__ import annotations
 

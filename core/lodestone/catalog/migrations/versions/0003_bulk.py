@@ -1,4 +1,4 @@
-"""What does bulk indexing keep? Kinds and states of roots, requests of runs, tries at slices, duplicates, model swaps."""
+"""Columns and tables of bulk indexing: kinds and states of roots, requests of runs, attempts, duplicates, model swaps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEQ_INDEXES = (("slices", ["seq", "slice_id"]), ("slices", ["corpus_id", "seq",
 
 
 def upgrade() -> None:
-    """Add columns, with what they mean for what is there, and tables."""
+    """Add columns, with defaults that suit existing rows, and tables."""
     with op.batch_alter_table("roots", recreate="never") as roots:
         roots.add_column(sa.Column("kind", sa.String(length=16), nullable=False, server_default="folder"))
         roots.add_column(sa.Column("enabled", sa.Boolean(), nullable=False, server_default=sa.true()))

@@ -1,4 +1,4 @@
-"""What does a service for several users keep? API keys, answers to repeated writes, and who asked a query."""
+"""Tables of a service for several users: API keys, answers to repeated writes, and owners of queries."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ _NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Add tables and the queries' owner; queries that are there belong to nobody."""
+    """Add tables and the queries' owner; existing queries have no owner."""
     with op.batch_alter_table("queries", recreate="never") as queries:
         queries.add_column(sa.Column("owner", sa.String(length=200), nullable=False, server_default=sa.text("''")))
-    op.create_index(
-        op.f("ix_queries_owner_created_at_query_id"), "queries", ["owner", "created_at", "query_id"], unique=False
-    )
+    op.create_index(op.f("ix_queries_owner_created_at_query_id"), "queries", ["owner", "created_at", "query_id"], unique=False)
     op.create_table(
         "api_keys",
         sa.Column("key_id", sa.String(length=32), nullable=False),

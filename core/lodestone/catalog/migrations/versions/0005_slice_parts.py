@@ -1,4 +1,4 @@
-"""Which parts does a slice have? Kept with the slice, so that unfinished ones are found without looking at finished ones."""
+"""Finished parts of each slice as a column, so that unfinished slices are found without reading finished ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TOO_LONG = 2000  # characters; see parts.py
 
 
 def upgrade() -> None:
-    """Add the column, filled from the receipts that are there, and its index."""
+    """Add the column, filled from the existing receipts, and its index."""
     op.add_column("slices", sa.Column("parts", _NAME, nullable=False, server_default=sa.text("''")))
     joined = "string_agg" if op.get_bind().dialect.name == "postgresql" else "group_concat"
     op.execute(

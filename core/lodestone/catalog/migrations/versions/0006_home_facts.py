@@ -1,4 +1,4 @@
-"""Whose catalog is it? The home's id, which drivers of several machines share, lives where they meet."""
+"""Table with the home's id, which drivers on several machines share through the catalog."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
 
 
 def upgrade() -> None:
-    """Add the table; a folder that has an id gives it to the catalog; so does a new one where no picture is known yet."""
+    """Add the table. A folder with an id stores it in the catalog; so does a new one if the catalog has no picture yet."""
     op.create_table(
         "home_facts",
         sa.Column("name", _NAME, nullable=False),
