@@ -1,7 +1,7 @@
-"""How does a bulk job get its Ray? One of its own on this machine, loopback, no dashboard, quiet; or a cluster that it joins.
+"""Ray connection of a bulk job: a local Ray of its own (loopback, no dashboard, no output), or a cluster that it joins.
 
-A Ray of its own: another on the machine, `lodestone serve`'s for one, is neither used nor disturbed, and `RAY_ADDRESS` is
-ignored. A Ray that this process is connected to already is used and left as it is.
+A local Ray is separate: another Ray on the machine, such as that of `lodestone serve`, is neither used nor disturbed, and
+`RAY_ADDRESS` is ignored. A Ray that this process is connected to already is used and left running.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _T = TypeVar("_T")
 _PREFIX: Final = "lodestone-jobs-"
 _OBJECT_STORE_BYTES: Final = 80 * 2**20  # tasks and receipts pass through it; pictures and vectors never do
 _CONNECT_SECONDS: Final = 10.0
-_JOININGS: Final = 3  # tries: a busy head may not have a client's server up in time
+_JOININGS: Final = 3  # attempts, because a busy head may not start a client's server in time
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-# Read by Ray when it is imported, and handed down to the processes it starts. What the user has set wins.
+# Ray reads these when it is imported, and the processes that it starts inherit them. The user's own values take precedence.
 _ENVIRONMENT: Final = {
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_AUTO_CONNECT": "0",  # else a thread that still asks when Ray was shut down starts another
+    "RAY_ENABLE_AUTO_CONNECT": "0",  # otherwise a thread that still calls Ray after its shutdown starts another one
     "RAY_DEDUP_LOGS": "0",
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning about a default that changes
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # silences a warning about a default that will change
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
 }
 # Ray rewrites 127.0.0.1 to the address of a network card unless this is off (as it is outside Linux). With any other
@@ -46,21 +46,21 @@ _KEEP_LOOPBACK: Final = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 class RayHost(ABC):
-    """The Ray of one job, from `start` to `stop`."""
+    """Holds the Ray connection of one job, from `start` to `stop`."""
 
     def __init__(self) -> None:
         self._started = False
         self._watch: HeadWatch | None = None
-        self.folder = Path()  # of this job, for Ray's files and its workers'; removed at the end
+        self.folder = Path()  # the job's folder for files of Ray and of its workers; removed at the end
 
     def start(self) -> None:
-        """Connect, unless this process is connected already, and watch what it is connected to. Takes one to seven seconds."""
+        """Connect to Ray, unless this process is connected already, and start watching it. Takes one to seven seconds."""
         for name, value in self._environment().items():
             os.environ.setdefault(name, value)
         import ray
 
         sweep_folders(_PREFIX)
-        # Short and outside the home: Unix sockets lie below it, and their paths end at 107 characters.
+        # The path is short and outside the home, because Unix sockets lie below it, whose paths have at most 107 characters.
         self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         if not ray.is_initialized():
             with _sigterm_kept():
@@ -70,24 +70,28 @@ class RayHost(ABC):
         self._watch.start()
 
     def check(self) -> None:
-        """Return while Ray is there, as far as the watch has seen.
+        """Return if Ray is there, as far as the watch has seen.
 
         Raises:
-            ClusterLostError: it has gone. Nothing of Ray is left in this process then, or soon.
+            ClusterLostError: Ray is gone. This process has disconnected from it, or soon will.
         """
         if self._watch is not None:
             self._watch.check()
 
     def heard(self, source: Iterator[_T]) -> Iterator[_T]:
-        """What `source` yields, which asks Ray for it.
+        """Yield what `source` yields, where `source` calls Ray.
 
         Raises:
-            ClusterLostError: Ray has gone, whatever else came of that.
+            ClusterLostError: Ray is gone, whatever other error that caused.
         """
         return heard(source, self.check, self._check_now)
 
     def answered(self, call: Callable[[], _T]) -> _T:
-        """What `call` returns, which asks Ray for it. Raises as `heard`."""
+        """Return what `call` returns, where `call` calls Ray.
+
+        Raises:
+            ClusterLostError: Ray is gone, whatever other error that caused.
+        """
         return next(self.heard(call() for _ in range(1)))
 
     def _check_now(self) -> None:
@@ -96,17 +100,17 @@ class RayHost(ABC):
 
     @property
     def log(self) -> Path:
-        """Where to put what Ray says that a person need not read; gone when it stops."""
+        """Return the file for output of Ray that a person need not read; it is deleted at the end."""
         return self.folder / "stderr.log"
 
     def stop(self) -> None:
-        """Let go of what `start` connected to, and remove the job's files. Idempotent."""
+        """Disconnect from what `start` connected to, and remove the job's files. Idempotent."""
         if self._watch is not None:
             self._watch.stop()
             self._watch = None
         self._disconnect()
         if self.folder != Path():
-            shutil.rmtree(self.folder, ignore_errors=True)  # a dying process may still hold a file; swept next time
+            shutil.rmtree(self.folder, ignore_errors=True)  # an ending process may still hold a file; the next job sweeps it
             self.folder = Path()
 
     def _disconnect(self) -> None:
@@ -117,14 +121,14 @@ class RayHost(ABC):
             self._started = False
 
     def _places(self) -> dict[str, Place]:
-        """What must answer while the job runs."""
+        """Return the addresses that must answer while the job runs, by a name for messages."""
         import ray
 
-        me = ray.get_runtime_context()
-        mine = next(node for node in ray.nodes() if node["NodeID"] == me.get_node_id())  # type: ignore[no-untyped-call]
+        context = ray.get_runtime_context()
+        own_node = next(node for node in ray.nodes() if node["NodeID"] == context.get_node_id())  # type: ignore[no-untyped-call]
         return {
-            "its head": _place(me.gcs_address),
-            "this machine's node": (mine["NodeManagerAddress"], mine["NodeManagerPort"]),
+            "its head": _place(context.gcs_address),
+            "this machine's node": (own_node["NodeManagerAddress"], own_node["NodeManagerPort"]),
         }
 
     @abstractmethod
@@ -138,10 +142,10 @@ class RayHost(ABC):
 
 
 class LocalRay(RayHost):
-    """A Ray cluster on this machine for as long as one job runs.
+    """Runs a Ray cluster on this machine while one job runs.
 
     Args:
-        workers: Processes that will work at once.
+        workers: Number of processes that work at once.
     """
 
     def __init__(self, *, workers: int) -> None:
@@ -152,7 +156,8 @@ class LocalRay(RayHost):
         return "the Ray of this run"
 
     def _places(self) -> dict[str, Place]:
-        return super()._places() if self._started else {}  # somebody else's: it may be a client's, of which nothing is known
+        # A foreign Ray may be a client connection, which has no known addresses.
+        return super()._places() if self._started else {}
 
     def _environment(self) -> dict[str, str]:
         return _ENVIRONMENT | _KEEP_LOOPBACK
@@ -162,18 +167,18 @@ class LocalRay(RayHost):
 
         ray.init(
             address="local",
-            num_cpus=self._workers + 2,  # room for Ray Data's own tasks: actors that hold every CPU would block them
+            num_cpus=self._workers + 2,  # two for Ray Data's own tasks, which actors that hold every CPU would block
             include_dashboard=False,
             log_to_driver=False,
             logging_level=logging.ERROR,
             object_store_memory=_OBJECT_STORE_BYTES,
-            _temp_dir=str(self.folder / "ray"),  # Ray opens its own folder to everybody, so it lies inside one that is closed
+            _temp_dir=str(self.folder / "ray"),  # Ray makes its folder readable to everybody, so it lies inside a private one
             _node_ip_address="127.0.0.1",
         )
 
 
 class JoinedRay(RayHost):
-    """A cluster that others run. Its nodes have Lodestone installed.
+    """Joins a running cluster, whose nodes must have Lodestone installed.
 
     Args:
         address: `HOST:PORT` of its head (this machine is one of its nodes), `ray://HOST:PORT` (from anywhere), or `auto`.
@@ -185,7 +190,7 @@ class JoinedRay(RayHost):
 
     @property
     def outside(self) -> bool:
-        """Whether this process is none of the cluster's, but a client (`ray://`)."""
+        """Return whether this process is only a client of the cluster (`ray://`)."""
         return self.address.startswith("ray://")
 
     def _name(self) -> str:
@@ -198,25 +203,28 @@ class JoinedRay(RayHost):
         return _ENVIRONMENT | (_KEEP_LOOPBACK if self._endpoint()[0] in _LOOPBACK else {})
 
     def _connect(self) -> None:
-        """Raises `ServiceUnavailableError` when nobody answers there, or not to us."""
+        """Connect to the cluster.
+
+        Raises:
+            ServiceUnavailableError: nothing answers at the address, or it refuses this client.
+        """
         import ray
 
         place = self._endpoint()
         try:
-            if place[0]:  # Ray itself would try for a minute
+            if place[0]:  # checked first, because Ray itself would try for a minute
                 socket.create_connection(place, timeout=_CONNECT_SECONDS).close()
             joining = Retrying(
-                retry=retry_if_exception_type(ConnectionAbortedError),  # the server of this client did not come up in time
+                retry=retry_if_exception_type(ConnectionAbortedError),  # the head did not start this client's server in time
                 stop=stop_after_attempt(_JOININGS),
                 wait=wait_fixed(1),
                 reraise=True,
             )
             joining(ray.init, address=self.address, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-            said = str(error).strip().splitlines()
-            why = (
-                " ".join(dict.fromkeys((said[0], said[-1]))) if said else type(error).__name__
-            )  # (a server sends its traceback)
+            lines = str(error).strip().splitlines()
+            # A server sends its whole traceback, of which the first and the last line matter.
+            why = " ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else type(error).__name__
             raise ServiceUnavailableError(
                 f"the Ray cluster at {self.address!r} cannot be joined: {why}",
                 hint="check the address (HOST:PORT only from a machine that is one of its nodes, else ray://HOST:10001) and, "
@@ -225,27 +233,28 @@ class JoinedRay(RayHost):
             ) from error
 
     def _endpoint(self) -> Place:
-        """Of the address; ("", 0) for `auto`."""
+        """Return host and port of the address; ("", 0) for `auto`."""
         return _place(self.address.removeprefix("ray://")) if ":" in self.address else ("", 0)
 
 
 @contextmanager
 def _sigterm_kept() -> Iterator[None]:
-    """Leave it to this process how it ends when it is asked to: `ray.init` sets a handler of its own, which exits with 15."""
-    before = signal.getsignal(signal.SIGTERM)
-    if threading.current_thread() is not threading.main_thread() or before is None:  # nobody sets handlers elsewhere
+    """Restore this process's SIGTERM handler, which `ray.init` replaces by one that exits with 15."""
+    previous_handler = signal.getsignal(signal.SIGTERM)
+    # Only the main thread can set handlers.
+    if threading.current_thread() is not threading.main_thread() or previous_handler is None:
         yield
         return
-    rays = False
+    ended_by_ray = False
     try:
         yield
     except SystemExit as ended:
-        rays = ended.code == signal.SIGTERM
+        ended_by_ray = ended.code == signal.SIGTERM
         raise
     finally:
-        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # else it was this process's own turn, meanwhile
-            signal.signal(signal.SIGTERM, before)
-        if rays:  # asked while Ray's was in force: once more, for the one that it took the place of
+        if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # otherwise this process has set its own handler meanwhile
+            signal.signal(signal.SIGTERM, previous_handler)
+        if ended_by_ray:  # the signal came while Ray's handler was set, so it is raised again for the restored one
             signal.raise_signal(signal.SIGTERM)
 
 

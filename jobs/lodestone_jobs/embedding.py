@@ -1,7 +1,7 @@
-"""How do an index run's slices get to Ray Data and their receipts back? `RayDataExecutor`, on this machine or on a cluster.
+"""Executor that embeds an index run's slices with Ray Data, on this machine or on a cluster.
 
-Slices go in windows, each a dataset of its own (see pipeline.py). From outside a cluster, where Ray Data does not run, an
-actor inside runs it for us.
+Slices are sent in windows, each of which is one dataset (see pipeline.py). For a client outside a cluster, where Ray Data does
+not run, an actor inside the cluster runs it.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from lodestone_jobs.pipeline import PipelineHost, Pools, Room, pools_for, receip
 from lodestone_jobs.quiet import stderr_of_libraries
 
 WINDOW: Final = 400  # slices of one dataset: bounds the driver's memory; a dataset costs about two seconds
-_SLICES_AN_ACTOR: Final = 16  # of one dataset at least, so that many actors do not wait for its end too often
-_ACTOR_CPUS: Final = 0.5  # fractional: actors that hold whole CPUs can starve Ray Data's own tasks for ever
+_SLICES_AN_ACTOR: Final = 16  # lowest number per dataset, so that many actors do not wait for its end too often
+_ACTOR_CPUS: Final = 0.5  # a fraction, because actors that hold whole CPUs can starve Ray Data's own tasks
 _POLL_SECONDS: Final = 1.0
 _HOSTS: Final = 3  # actors that may run the pipeline of one dataset, one after the other
 
 
 class RayDataExecutor:
-    """Embeds slices in parallel processes. See `EmbedExecutor`.
+    """Embeds slices in parallel processes, as an `EmbedExecutor`.
 
     Args:
-        settings: What workers need to know.
-        workers: How many work at once, on this machine alone.
-        cluster: Where its address is set: the cluster to use instead, and how.
-        joined: That cluster, where it is joined already; whoever did leaves it.
+        settings: Settings of the workers.
+        workers: Number of workers at once, on this machine only.
+        cluster: Settings of the cluster to use instead, where they have an address.
+        joined: The connection to that cluster, if it is joined already; this executor does not close it.
     """
 
     def __init__(
@@ -62,17 +62,17 @@ class RayDataExecutor:
         self._failure: BaseException | None = None
 
     def start(self) -> None:
-        """Start Ray in a thread: it takes seconds, in which the driver can go on looking for files."""
+        """Start Ray in a thread, because it takes seconds in which the driver can continue to scan for files."""
         if self._host is None:
             self._host = threading.Thread(target=self._hold_ray, name="ray-host", daemon=True)
             self._host.start()
 
     def _hold_ray(self) -> None:
-        """Start Ray, and stay until it is stopped: its processes die with the thread that started them (PR_SET_PDEATHSIG)."""
+        """Start Ray, and wait until it is to stop: its processes end with the thread that started them (PR_SET_PDEATHSIG)."""
         try:
             if self._is_ours:
                 self._ray.start()
-            import ray.data  # noqa: F401 - half a second that is better spent here
+            import ray.data  # noqa: F401 - takes half a second, so it is imported in this thread
         except BaseException as error:  # noqa: BLE001 - raised again where it can be handled, by `run`
             self._failure = error
         self._ready.set()
@@ -82,7 +82,12 @@ class RayDataExecutor:
             self._ray.stop()
 
     def run(self, tasks: Iterable[SliceTask]) -> Iterator[SliceReceipt]:
-        """See `EmbedExecutor.run`."""
+        """Embed the slices, and yield a receipt for each, as `EmbedExecutor.run` does.
+
+        Raises:
+            RunFailedError: Ray cannot be started, or its workers failed.
+            ClusterLostError: the cluster is gone.
+        """
         self.start()
         self._ready.wait()
         if isinstance(self._failure, LodestoneError):
@@ -94,7 +99,7 @@ class RayDataExecutor:
         messages = ((task.slice_id, pickle.dumps(task)) for task in tasks)
         with stderr_of_libraries(self._ray.log):
             while True:
-                pools = self._pools()  # nodes come and go: asked again for each dataset
+                pools = self._pools()  # nodes may join and leave, so the cluster is inspected for each dataset
                 window = dict(islice(messages, max(WINDOW, _SLICES_AN_ACTOR * pools.actors)))
                 if not window:
                     return
@@ -111,7 +116,7 @@ class RayDataExecutor:
         if self._cluster is None:
             return Pools(self._workers, _ACTOR_CPUS)
         resources = [node["Resources"] for node in self._ray.answered(working_nodes)]
-        return pools_for(self._cluster, [Room(each.get("CPU", 0.0), each.get("GPU", 0.0)) for each in resources])
+        return pools_for(self._cluster, [Room(resource.get("CPU", 0.0), resource.get("GPU", 0.0)) for resource in resources])
 
     def _run(self, window: dict[str, bytes], pools: Pools) -> Iterator[SliceReceipt]:
         from ray.exceptions import RayError
@@ -123,10 +128,10 @@ class RayDataExecutor:
                 receipt: SliceReceipt = pickle.loads(message)  # noqa: S301 - our worker's own
                 yield receipt
         except (RayError, ConnectionError) as error:
-            said = [line for line in str(error).splitlines() if line.strip()]
+            lines = [line for line in str(error).splitlines() if line.strip()]
             again = "run the same command again, with --executor inline if it fails again"
             raise RunFailedError(
-                f"embedding workers failed: {said[-1].strip() if said else type(error).__name__}",
+                f"embedding workers failed: {lines[-1].strip() if lines else type(error).__name__}",
                 hint=f"what is finished is kept; {again if self._cluster is None else '`lodestone index --resume` goes on'}",
             ) from error
 
@@ -138,26 +143,26 @@ class RayDataExecutor:
     def _from_inside(self, window: dict[str, bytes], pools: Pools) -> Iterator[bytes]:
         import ray
 
-        left = dict(window)
-        for place in range(_HOSTS):
+        remaining = dict(window)
+        for attempt in range(_HOSTS):
             try:
                 if self._inside is None:
                     self._inside = ray.remote(num_cpus=0)(PipelineHost).remote(self._node_settings(pools))
-                ray.get(self._inside.begin.remote(list(left.values()), pools))
+                ray.get(self._inside.begin.remote(list(remaining.values()), pools))
                 last = False
                 while not last:
-                    found, last = ray.get(self._inside.take.remote(_POLL_SECONDS))
-                    for message in found:
-                        left.pop(pickle.loads(message).slice_id, None)  # noqa: S301 - our worker's own
+                    messages, last = ray.get(self._inside.take.remote(_POLL_SECONDS))
+                    for message in messages:
+                        remaining.pop(pickle.loads(message).slice_id, None)  # noqa: S301 - our worker's own
                         yield message
                 return
-            except ray.exceptions.RayActorError:  # its node was lost, perhaps: another takes what is left
+            except ray.exceptions.RayActorError:  # its node may be lost, so another actor takes the remaining slices
                 self._inside = None
-                if place == _HOSTS - 1:
+                if attempt == _HOSTS - 1:
                     raise
 
     def _node_settings(self, pools: Pools) -> EmbedSettings:
-        """What workers need to know, with the threads and the model cache that they have where they are."""
+        """Return the workers' settings, with the threads and the model cache of their nodes."""
         if self._cluster is None:
             return self._settings
         threads = max(int(pools.cpus), 1)

@@ -1,9 +1,9 @@
-"""Is the Ray that a driver works with still there? A thread asks, so that the driver ends with a word when it is not.
+"""Watch on the Ray cluster that a driver works with, so that the driver ends with an error when the cluster is lost.
 
-Ray's own answer to a head that stays away is to end the driver's process: after `RAY_gcs_rpc_server_reconnect_timeout_s`, with
-no exception and nothing on record. The watch gives up a little earlier, and lets go of Ray, which saves the process: a run that
-embeds then fails with `ClusterLostError`, and one that is loading by then goes on to its end. A head that is back before
-(Ray's fault tolerance of the GCS) ends nothing.
+When a head stays away, Ray itself ends the driver's process after `RAY_gcs_rpc_server_reconnect_timeout_s`, with no exception
+and no record. The watch gives up a little earlier and disconnects from Ray, which keeps the process: a run that embeds then
+fails with `ClusterLostError`, and one that is already loading continues to its end. A head that returns earlier (Ray's fault
+tolerance of the GCS) ends nothing.
 """
 
 from __future__ import annotations
@@ -22,40 +22,40 @@ from lodestone.errors import ClusterLostError, RunFailedError
 
 Place = tuple[str, int]  # host, port
 
-_RAYS_TIMEOUT: Final = "RAY_gcs_rpc_server_reconnect_timeout_s"
-_RAYS_DEFAULT_SECONDS: Final = 60.0
-_SHARE: Final = 0.75  # of Ray's time: its clock starts with the broken connection, ours when we ask next
-_LETTING_GO_SECONDS: Final = 5.0  # what `ray.shutdown` takes when nobody answers
-_LEAVING_SECONDS: Final = 2 * _LETTING_GO_SECONDS  # then the reason is told first, whatever Ray does with the process
+_RAY_TIMEOUT: Final = "RAY_gcs_rpc_server_reconnect_timeout_s"
+_RAY_DEFAULT_SECONDS: Final = 60.0
+_SHARE: Final = 0.75  # share of Ray's timeout; Ray's starts with the broken connection, ours with the next check
+_SHUTDOWN_SECONDS: Final = 5.0  # time that `ray.shutdown` takes when nothing answers
+_STOP_SECONDS: Final = 2 * _SHUTDOWN_SECONDS  # longest wait for the shutdown before the error is reported
 _LEAST_SECONDS: Final = 1.0
 _ASK_SECONDS: Final = 1.0
 _ANSWER_SECONDS: Final = 2.0
-_WORTH_TELLING_SECONDS: Final = 3.0
+_WARN_AFTER_SECONDS: Final = 3.0
 _LOOK_SECONDS: Final = 0.5
-# This process or machine has no file descriptors, ports or memory left, or no name server that answers.
-_OUR_TROUBLE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
-_OUR_RESOLVERS: Final = frozenset({socket.EAI_AGAIN, socket.EAI_MEMORY, socket.EAI_SYSTEM})
+# Errors of this process or machine: no file descriptors, ports or memory left, or no name server that answers.
+_LOCAL_ERRORS: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
+_LOCAL_RESOLVER_ERRORS: Final = frozenset({socket.EAI_AGAIN, socket.EAI_MEMORY, socket.EAI_SYSTEM})
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
 def patience(environment: Mapping[str, str] = os.environ) -> float:
-    """Seconds that a head may stay away: less than Ray's own, so that there is time to let go of it."""
+    """Return how many seconds a head may stay away: fewer than Ray allows, so that there is time to disconnect."""
     try:
-        rays = float(environment.get(_RAYS_TIMEOUT, ""))
+        ray_timeout = float(environment.get(_RAY_TIMEOUT, ""))
     except ValueError:
-        rays = _RAYS_DEFAULT_SECONDS
-    return max(_SHARE * rays - _LETTING_GO_SECONDS, _LEAST_SECONDS)
+        ray_timeout = _RAY_DEFAULT_SECONDS
+    return max(_SHARE * ray_timeout - _SHUTDOWN_SECONDS, _LEAST_SECONDS)
 
 
 class HeadWatch:
-    """Asks servers of a Ray cluster whether they are there, by a TCP connection each second, until it is stopped.
+    """Checks servers of a Ray cluster, with a TCP connection each second, until it is stopped.
 
     Args:
-        name: The cluster's, for messages.
-        places: What must answer, by a name for messages.
-        seconds: That one may stay away.
-        let_go: Called once, in the watch's thread, when one has stayed away for longer.
+        name: The cluster's name, for messages.
+        places: Addresses that must answer, by a name for messages.
+        seconds: Time that an address may fail to answer.
+        let_go: Called once, in the watch's thread, when an address has failed for longer.
     """
 
     def __init__(self, name: str, places: Mapping[str, Place], *, seconds: float, let_go: Callable[[], object]) -> None:
@@ -63,35 +63,35 @@ class HeadWatch:
         self._places = dict(places)
         self._seconds = seconds
         self._let_go = let_go
-        self._since: dict[str, float] = {}  # when it was missed first, by who
-        self._told: set[str] = set()
+        self._since: dict[str, float] = {}  # name of an address -> time of its first failure
+        self._warned: set[str] = set()
         self._lost: ClusterLostError | None = None
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="ray-head-watch", daemon=True)
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start checking in the background."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more; returns when what was lost has been let go of, or that takes too long."""
+        """Stop checking, and wait until a lost cluster is disconnected, or until that takes too long."""
         self._over.set()
-        self._thread.join(_LEAVING_SECONDS)
+        self._thread.join(_STOP_SECONDS)
 
     def check(self) -> None:
-        """Return while the cluster is there, as far as is known.
+        """Return if the cluster is there, as far as is known.
 
         Raises:
-            ClusterLostError: it has stayed away for too long.
+            ClusterLostError: an address has failed to answer for too long.
         """
         if self._lost is not None:
             raise self._lost
 
     def check_now(self) -> None:
-        """Ask at once, when something else has failed: what does not answer now is the reason for that.
+        """Check at once, after something else has failed: an address that does not answer is the cause.
 
         Raises:
-            ClusterLostError: it does not answer, or has stayed away for too long.
+            ClusterLostError: an address does not answer, or has failed to for too long.
         """
         self.check()
         for who, place in self._places.items():
@@ -111,14 +111,14 @@ class HeadWatch:
 
     def _welcome(self, who: str, place: Place) -> None:
         self._since.pop(who, None)
-        if who in self._told:
-            self._told.remove(who)
+        if who in self._warned:
+            self._warned.remove(who)
             _log.warning("%s (%s:%d) answers again", who, *place)
 
     def _missed(self, who: str, place: Place) -> float:
         away = time.monotonic() - self._since.setdefault(who, time.monotonic())
-        if away >= min(_WORTH_TELLING_SECONDS, self._seconds / 2) and who not in self._told:
-            self._told.add(who)
+        if away >= min(_WARN_AFTER_SECONDS, self._seconds / 2) and who not in self._warned:
+            self._warned.add(who)
             _log.warning("%s (%s:%d) does not answer; waiting %.0f s for it", who, *place, self._seconds)
         return away
 
@@ -134,12 +134,12 @@ class HeadWatch:
 
 
 def answers(place: Place) -> bool | None:
-    """Whether somebody takes connections there, within two seconds; None: it could not be asked, for reasons that lie here."""
+    """Return whether the address accepts a connection within two seconds; None when a local error prevents the check."""
     try:
         socket.create_connection(place, timeout=_ANSWER_SECONDS).close()
     except OSError as error:
-        ours = _OUR_RESOLVERS if isinstance(error, socket.gaierror) else _OUR_TROUBLE
-        if error.errno not in ours:
+        local_errors = _LOCAL_RESOLVER_ERRORS if isinstance(error, socket.gaierror) else _LOCAL_ERRORS
+        if error.errno not in local_errors:
             return False
         _log.debug("cannot ask %s:%d: %s", *place, error)
         return None
@@ -147,31 +147,31 @@ def answers(place: Place) -> bool | None:
 
 
 def heard(source: Iterator[_T], check: Callable[[], None], check_now: Callable[[], None]) -> Iterator[_T]:
-    """What `source` yields. It runs in a thread: it may be silent for ever, and this may not.
+    """Yield what `source` yields; it runs in a thread, because it may block without end, which this function may not.
 
     Args:
-        source: Yields what little there is, or fails; not asked for more once nobody listens.
-        check: Called while it is silent; what it raises ends the waiting.
-        check_now: Called when it has failed: what it raises is the reason.
+        source: Yields results or raises; it is not advanced any more once this generator is closed.
+        check: Called while there is no result; its exception ends the wait.
+        check_now: Called when `source` has failed; its exception is raised as the cause.
     """
-    told: queue.SimpleQueue[tuple[_T] | BaseException | None] = queue.SimpleQueue()
-    deaf = threading.Event()
+    results: queue.SimpleQueue[tuple[_T] | BaseException | None] = queue.SimpleQueue()
+    closed = threading.Event()
 
     def listen() -> None:
         try:
-            for one in source:
-                told.put((one,))
-                if deaf.is_set():
+            for result in source:
+                results.put((result,))
+                if closed.is_set():
                     break
-            told.put(None)
+            results.put(None)
         except BaseException as error:  # noqa: BLE001 - raised again where it can be handled
-            told.put(error)
+            results.put(error)
 
     threading.Thread(target=listen, name="receipts", daemon=True).start()
     try:
         while True:
             try:
-                answer = told.get(timeout=_LOOK_SECONDS)
+                answer = results.get(timeout=_LOOK_SECONDS)
             except queue.Empty:
                 check()
                 continue
@@ -182,11 +182,14 @@ def heard(source: Iterator[_T], check: Callable[[], None], check_now: Callable[[
                 raise _for_this_thread(answer)
             yield answer[0]
     finally:
-        deaf.set()
+        closed.set()
 
 
 def _for_this_thread(error: BaseException) -> BaseException:
-    """Ray raises `SystemExit` in threads that wait for it when it is shut down: no reason to end in silence."""
+    """Turn a `SystemExit` into an error.
+
+    Ray raises it in waiting threads when it is shut down, and it would end them silently.
+    """
     if isinstance(error, Exception):
         return error
     failed = RunFailedError(

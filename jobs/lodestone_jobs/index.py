@@ -1,4 +1,4 @@
-"""How is a folder indexed with everything that this machine has? The index run of the library, on Ray Data where that pays."""
+"""Index run that uses all of this machine, or a cluster: the library's run, on Ray Data where that is faster."""
 
 from __future__ import annotations
 
@@ -31,20 +31,24 @@ def run_index(
     service: ServiceClient | None = None,
     progress: Progress = silent,
 ) -> IndexReport:
-    """Index paths. `auto` embeds in this process below two slices, else in processes of its own, on GPUs and clusters with Ray.
+    """Index paths with the executor that the settings choose.
+
+    The executor `auto` embeds in this process below two slices, else in processes of its own, and with Ray on GPUs and
+    clusters.
 
     Args:
         runtime: The opened home.
         paths: Folders, files, URLs, tables, archives.
         corpus: Name of the corpus.
         captions: Table of captions.
-        retry_failed: Try unchanged files again that failed before.
-        resume: Finish what this run of the corpus left instead; "" for the last one.
-        service: The running service of this home: it owns the store and loads what is embedded here. None: this process does.
-        progress: Told of every step.
+        retry_failed: Whether unchanged files that failed before are tried again.
+        resume: Run of the corpus to finish, instead of scanning; "" for the last one.
+        service: The running service of this home, which owns the store and loads what is embedded here; None when this process
+            owns it.
+        progress: Progress callback.
 
     Raises:
-        LodestoneError: as `index_paths`.
+        LodestoneError: `index_paths` failed.
     """
     request = IndexRequest(tuple(paths), corpus=corpus, captions=captions, retry_failed=retry_failed, resume=resume)
     synchronise = None if service is None else through(service)
@@ -53,7 +57,7 @@ def run_index(
 
 
 def through(service: ServiceClient) -> SyncCall:
-    """A sync that the running service does."""
+    """Return a function that has the running service synchronise the collections."""
 
     def synchronise(run_id: str, progress: Progress, *, build: bool = True) -> None:
         for step in service.sync(SyncRequest(run_id=run_id, build=build)):

@@ -1,7 +1,7 @@
-"""Can every node of a cluster do this home's work? Each is asked: does it see our embeddings, our pictures, our version?
+"""Check that every node of a cluster sees this home's embeddings and pictures, and has this version.
 
-A nonce is written into the embedding area; a task pinned to each node looks for it. What one node lacks would come out later as
-thousands of failed pictures, or as slices on a disk that nobody else reads.
+A nonce is written into the embedding area, and a task pinned to each node looks for it. Without the check, a missing mount
+would show later as thousands of failed pictures, or as slices on a disk that no other node can read.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
 _ANSWER_SECONDS: Final = 120.0
 _SHOWN: Final = 3
 _PROBE: Final = "probe-"
-_LOOKED_AT: Final = 1000  # entries of a folder, for one that lasts
+_LOOKED_AT: Final = 1000  # entries of a folder that are searched for a lasting one
 
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """What one node can see.
+    """Reports what one node can see.
 
     Attributes:
-        name: Its host.
-        version: Of the Lodestone installed there.
+        name: Host name of the node.
+        version: Version of the Lodestone installed there.
         nonce: Whether it sees the file that the driver wrote.
-        trouble: What went wrong while looking.
-        missing: Paths of pictures that are not there.
+        trouble: Error that occurred during the check.
+        missing: Paths of pictures that it does not see.
     """
 
     name: str
@@ -52,7 +52,7 @@ class NodeView:
 
 
 def working_nodes() -> list[dict[str, Any]]:
-    """Living nodes of the cluster that this process is connected to, on which work can be placed."""
+    """Return the live nodes of the connected cluster on which work can be placed."""
     import ray
 
     nodes: list[dict[str, Any]] = ray.nodes()  # type: ignore[no-untyped-call]
@@ -60,34 +60,34 @@ def working_nodes() -> list[dict[str, Any]]:
 
 
 def check_nodes(settings: Settings, embeddings: FileArea, paths: Sequence[str] = ()) -> int:
-    """Ask every node; returns how many there are. Leaves nothing behind.
+    """Check every node, and return how many there are. Nothing is left behind.
 
     Args:
-        settings: The home's.
-        embeddings: Where its slices go.
+        settings: The home's settings.
+        embeddings: The area for the home's slices.
         paths: Local files and folders that will be read.
 
     Raises:
-        ConfigurationError: several nodes, and a catalog or store of one machine; or one of them does not see the embeddings or
-            the pictures, or has another Lodestone.
+        ConfigurationError: there are several nodes and a catalog or store of one machine; or a node does not see the embeddings
+            or the pictures, or has another version of Lodestone.
         RunFailedError: a node did not answer.
     """
     nodes = working_nodes()
     check_placement(settings, nodes=len(nodes))
     views = _look_around(embeddings, nodes, witnesses(paths))
-    if strange := [view for view in views if view.version != __version__]:
+    if other_versions := [view for view in views if view.version != __version__]:
         raise ConfigurationError(
-            f"{_named(strange, 'has', 'have')} Lodestone {strange[0].version}; this is {__version__}",
+            f"{_named(other_versions, 'has', 'have')} Lodestone {other_versions[0].version}; this is {__version__}",
             hint="install the same version on every node of the cluster",
         )
-    if blind := [view for view in views if not view.nonce]:
-        why = f" ({blind[0].trouble})" if blind[0].trouble else ""
+    if without_nonce := [view for view in views if not view.nonce]:
+        why = f" ({without_nonce[0].trouble})" if without_nonce[0].trouble else ""
         raise ConfigurationError(
-            f"{_named(blind, 'does', 'do')} not see the embeddings at {embeddings.location!r}{why}",
+            f"{_named(without_nonce, 'does', 'do')} not see the embeddings at {embeddings.location!r}{why}",
             hint="set index.embeddings and index.thumbnails to an object store (s3://bucket/prefix) or to a folder on a mount "
             "that every node has",
         )
-    # What is gone here too by now was somebody's temporary file.
+    # A path that is gone on this machine too was a temporary file.
     if gone := [path for view in views for path in view.missing if is_there(path)]:
         lacking = [view for view in views if gone[0] in view.missing]
         raise ConfigurationError(
@@ -98,18 +98,22 @@ def check_nodes(settings: Settings, embeddings: FileArea, paths: Sequence[str] =
 
 
 def witnesses(paths: Sequence[str]) -> list[str]:
-    """What a node must have to see these paths: them, and something in each folder. A mount that is missing is an empty one."""
-    found: list[str] = []
+    """Return the paths that a node must have to read these paths: themselves, and one entry of each folder.
+
+    The entry is needed because a missing mount shows as an empty folder.
+    """
+    required: list[str] = []
     for path in paths:
-        whole = Path(path).absolute()
-        found.append(str(whole))
-        with suppress(OSError), os.scandir(whole) as entries:  # a file, or a folder that only others may list
-            found += _lasting(entries)
-    return found
+        absolute = Path(path).absolute()
+        required.append(str(absolute))
+        # The path may be a file, or a folder that this user may not list.
+        with suppress(OSError), os.scandir(absolute) as entries:
+            required += _lasting(entries)
+    return required
 
 
 def _lasting(entries: Iterable[os.DirEntry[str]]) -> list[str]:
-    """The path of one that will be there in a minute: a file or folder, else a link to one; nothing hidden."""
+    """Return, in a list, one path that is not temporary: a file or folder, else a link to one; nothing hidden."""
     links: list[str] = []
     for entry in islice(entries, _LOOKED_AT):
         if entry.name.startswith("."):
@@ -122,7 +126,7 @@ def _lasting(entries: Iterable[os.DirEntry[str]]) -> list[str]:
 
 
 def is_there(path: str) -> bool:
-    """Whether this process sees it; False where it may not look, too."""
+    """Return whether this process sees the path; False also where it has no permission to look."""
     return os.path.exists(path)  # noqa: PTH110 - `Path.exists` raises PermissionError
 
 
@@ -135,17 +139,17 @@ def _look_around(embeddings: FileArea, nodes: Sequence[dict[str, Any]], paths: S
     embeddings.write(nonce, nonce.encode(), durable=False)
     try:
         task = ray.remote(num_cpus=0, max_retries=1)(look)
-        asked = [
+        pending = [
             task.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
                 embeddings, nonce, tuple(paths)
             )
             for node in nodes
         ]
-        views: list[NodeView] = ray.get(asked, timeout=_ANSWER_SECONDS)
+        views: list[NodeView] = ray.get(pending, timeout=_ANSWER_SECONDS)
     except (ray.exceptions.RayError, ray.exceptions.GetTimeoutError) as error:
-        said = [line for line in str(error).splitlines() if line.strip()]
+        lines = [line for line in str(error).splitlines() if line.strip()]
         raise RunFailedError(
-            f"a node of the cluster cannot work for Lodestone: {said[-1].strip() if said else type(error).__name__}",
+            f"a node of the cluster cannot work for Lodestone: {lines[-1].strip() if lines else type(error).__name__}",
             hint="Lodestone in this version, and this version of Python, must be installed on every node",
         ) from error
     finally:
@@ -154,18 +158,18 @@ def _look_around(embeddings: FileArea, nodes: Sequence[dict[str, Any]], paths: S
 
 
 def look(embeddings: FileArea, nonce: str, paths: Sequence[str]) -> NodeView:
-    """What the node that this runs on can see."""
+    """Return what the node that this runs on can see."""
     trouble = ""
     try:
-        seen = embeddings.size(nonce) == len(nonce)
+        sees_nonce = embeddings.size(nonce) == len(nonce)
     except OSError as error:
-        seen, trouble = False, str(error)
+        sees_nonce, trouble = False, str(error)
     missing = tuple(path for path in paths if not is_there(path))
-    return NodeView(socket.gethostname(), __version__, seen, trouble, missing)
+    return NodeView(socket.gethostname(), __version__, sees_nonce, trouble, missing)
 
 
 def _sweep(embeddings: FileArea) -> None:
-    """Delete what drivers on this machine left that were killed while they asked."""
+    """Delete nonces left by drivers on this machine that were killed during their check."""
     ours = f"{_PROBE}{socket.gethostname()}-"
     for file in embeddings.names()[1]:
         pid = file.path.removeprefix(ours).partition("-")[0]
@@ -173,7 +177,7 @@ def _sweep(embeddings: FileArea) -> None:
             embeddings.delete(file.path)
 
 
-def _named(views: Sequence[NodeView], one: str, several: str) -> str:
+def _named(views: Sequence[NodeView], singular: str, plural: str) -> str:
     names = ", ".join(repr(view.name) for view in views[:_SHOWN])
     more = f" and {len(views) - _SHOWN} more" if len(views) > _SHOWN else ""
-    return f"nodes {names}{more} {several}" if len(views) > 1 else f"the node {names} {one}"
+    return f"nodes {names}{more} {plural}" if len(views) > 1 else f"the node {names} {singular}"

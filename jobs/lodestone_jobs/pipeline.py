@@ -1,9 +1,9 @@
-"""Which Ray Data pipeline embeds slices? One row is one slice; an actor holds all models and writes the slice's files itself.
+"""Ray Data pipeline that embeds slices: one row is one slice, and an actor with all models writes the slice's files itself.
 
-Two shapes. `fat`: one pool of actors that read, decode and embed; only tasks and receipts travel. Chained actor pools were
-measured at 2.5 to 3.5 times its cost, for pixels are rewritten to the object store at each hop. `split`, where the GPUs' own
-machines have too few cores to decode: a pool of decoders on CPUs, and one of actors with models, of other resources, so that
-Ray Data never fuses the two.
+There are two shapes. `fat` has one pool of actors that read, decode and embed; only tasks and receipts are transferred. Chained
+actor pools were measured at 2.5 to 3.5 times its cost, because pixels are rewritten to the object store at each hop. `split` is
+for GPU machines with too few cores to decode: it has a pool of decoders on CPUs, and one of actors with models, with different
+resources, so that Ray Data never fuses the two.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from lodestone_jobs.workers import MESSAGE, SliceWorker
 if TYPE_CHECKING:
     from ray.data import Dataset
 
-_ROUNDING: Final = 1e-9  # three tenths hold three of a tenth
-_SPARE_CPUS: Final = 1.0  # of a cluster, for Ray Data's own tasks
+_ROUNDING: Final = 1e-9  # so that 0.3 CPUs have room for three actors of 0.1, despite floating point
+_SPARE_CPUS: Final = 1.0  # CPUs of a cluster that are kept free for Ray Data's own tasks
 
 
 @dataclass(frozen=True, slots=True)
 class Pools:
-    """How many actors of which resources.
+    """Describes the pools of actors and their resources.
 
     Attributes:
-        actors: With models.
-        cpus: Of each of them.
-        gpus: Of each of them.
-        decoders: That decode apart; 0: the actors with models decode.
-        decoder_cpus: Of each of them.
+        actors: Number of actors with models.
+        cpus: CPUs of each of them.
+        gpus: GPUs of each of them.
+        decoders: Number of separate decoders; 0 when the actors with models decode.
+        decoder_cpus: CPUs of each decoder.
     """
 
     actors: int
@@ -50,13 +50,13 @@ class Pools:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What one node has for actors."""
+    """Describes the resources of one node for actors."""
 
     cpus: float
     gpus: float = 0.0
 
     def actors(self, cpus: float, gpus: float) -> int:
-        """How many that ask for so much fit it. A share of a GPU is of one GPU."""
+        """Return how many actors with these resources fit; a share of a GPU must lie on one GPU."""
         fitting = int(self.cpus / cpus + _ROUNDING)
         if gpus:
             fitting = min(fitting, int(self.gpus) * int(1 / gpus + _ROUNDING) if gpus < 1 else int(self.gpus / gpus))
@@ -64,43 +64,45 @@ class Room:
 
 
 def pools_for(cluster: ClusterSettings, nodes: Sequence[Room]) -> Pools:
-    """What fits a cluster, where the settings do not say: the GPUs first, then the CPUs that are left, but for one.
+    """Return the pools that fit a cluster, where the settings do not fix them.
+
+    Actors with models come first; decoders get the CPUs that are left, except for one.
 
     Args:
-        cluster: What is asked for.
-        nodes: That there are.
+        cluster: Settings of the cluster.
+        nodes: Resources of each node.
 
     Raises:
-        ConfigurationError: not one actor fits; it would wait for ever for its place.
+        ConfigurationError: no actor fits, so it would wait without end.
     """
     cpus, gpus = sum(node.cpus for node in nodes), sum(node.gpus for node in nodes)
-    one, gpu = cluster.cpus_per_actor, cluster.gpus_per_actor
+    cpus_per_actor, gpus_per_actor = cluster.cpus_per_actor, cluster.gpus_per_actor
     decoder = cluster.cpus_per_decoder if cluster.shape == "split" else 0.0
-    room = sum(node.actors(one, gpu) for node in nodes)
-    if not room or one + decoder > cpus or all(node.cpus < decoder for node in nodes):
+    room = sum(node.actors(cpus_per_actor, gpus_per_actor) for node in nodes)
+    if not room or cpus_per_actor + decoder > cpus or all(node.cpus < decoder for node in nodes):
         largest = max(nodes, key=lambda node: (node.gpus, node.cpus), default=Room(0.0))
         raise ConfigurationError(
             f"no actor fits the cluster: it has {cpus:g} CPUs and {gpus:g} GPUs, its largest node {largest.cpus:g} and "
-            f"{largest.gpus:g}; one asks for {one:g} CPUs and {gpu:g} GPUs"
+            f"{largest.gpus:g}; one asks for {cpus_per_actor:g} CPUs and {gpus_per_actor:g} GPUs"
             + (f", a decoder for {decoder:g} CPUs" if decoder else ""),
             hint="lower cluster.gpus_per_actor or cluster.cpus_per_actor, or give the cluster more or larger nodes",
         )
-    free = max(cpus - _SPARE_CPUS, one + decoder)
-    fitting = (free - decoder) / one
-    if decoder and not gpu:
-        fitting = free / (one + decoder)  # both kinds want the same CPUs
+    available_cpus = max(cpus - _SPARE_CPUS, cpus_per_actor + decoder)
+    fitting = (available_cpus - decoder) / cpus_per_actor
+    if decoder and not gpus_per_actor:
+        fitting = available_cpus / (cpus_per_actor + decoder)  # actors and decoders share the same CPUs
     actors = cluster.actors or max(min(int(fitting), room), 1)
     if not decoder:
-        return Pools(actors, one, gpu)
-    decoders = cluster.decoders or max(int((free - actors * one) / decoder), 1)
-    return Pools(actors, one, gpu, decoders, decoder)
+        return Pools(actors, cpus_per_actor, gpus_per_actor)
+    decoders = cluster.decoders or max(int((available_cpus - actors * cpus_per_actor) / decoder), 1)
+    return Pools(actors, cpus_per_actor, gpus_per_actor, decoders, decoder)
 
 
 def receipts(messages: list[bytes], settings: EmbedSettings, pools: Pools, attempts: Attempts) -> Iterator[bytes]:
-    """Pickled tasks -> their pickled receipts, as they come.
+    """Embed pickled tasks, and yield their pickled receipts as they are ready.
 
     Raises:
-        RayError: the cluster failed in a way that Ray does not mend.
+        RayError: the cluster failed in a way that Ray does not recover from.
     """
     import ray
     from ray.data import DataContext
@@ -147,10 +149,10 @@ def _embedded(tasks: Dataset, settings: EmbedSettings, pools: Pools, attempts: A
 
 
 class PipelineHost:
-    """The pipeline inside an actor, for drivers outside the cluster (`ray://`), where Ray Data does not run.
+    """Runs the pipeline inside an actor, for drivers outside the cluster (`ray://`), where Ray Data does not run.
 
     Args:
-        settings: What workers need to know.
+        settings: Settings of the workers.
     """
 
     def __init__(self, settings: EmbedSettings) -> None:
@@ -159,27 +161,27 @@ class PipelineHost:
         self._answers: queue.SimpleQueue[bytes | BaseException | None] = queue.SimpleQueue()
 
     def begin(self, messages: list[bytes], pools: Pools) -> None:
-        """Start on some tasks; the ones before are finished."""
+        """Start on some tasks; the ones before must be finished."""
         threading.Thread(target=self._work, args=(messages, pools), daemon=True).start()
 
     def take(self, seconds: float) -> tuple[list[bytes], bool]:
-        """The receipts that there are by now, after `seconds` at most, and whether they were the last.
+        """Return the receipts that are ready after at most `seconds`, and whether they were the last.
 
         Raises:
-            RayError: as `receipts`.
+            RayError: the pipeline failed, as `receipts` does.
         """
-        found: list[bytes] = []
+        ready: list[bytes] = []
         wait = seconds
         while True:
             try:
                 answer = self._answers.get(timeout=wait)
             except queue.Empty:
-                return found, False
+                return ready, False
             if isinstance(answer, BaseException):
                 raise answer
             if answer is None:
-                return found, True
-            found.append(answer)
+                return ready, True
+            ready.append(answer)
             wait = 0.0
 
     def _work(self, messages: list[bytes], pools: Pools) -> None:

@@ -1,4 +1,4 @@
-"""Which Ray embeds for an index run? The cluster that the settings name, joined and checked before all else; or its own."""
+"""Choice of the Ray for an index run: the cluster in the settings, joined and checked first, or a local Ray."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @contextmanager
 def ray_pool(runtime: Runtime, paths: Sequence[str] = ()) -> Iterator[ExecutorFactory]:
-    """What makes the run's executor, as long as the block lasts.
+    """Return a context whose value makes the run's executor.
 
     Args:
         runtime: The opened home.
-        paths: What is going to be read; those on this machine must be seen by every node.
+        paths: Paths that will be read; every node must see those on this machine.
 
     Raises:
-        ServiceUnavailableError: nobody answers at `cluster.address`.
-        ClusterLostError: nobody does any more.
+        ServiceUnavailableError: nothing answers at `cluster.address`.
+        ClusterLostError: the cluster has stopped answering.
         ConfigurationError: the cluster has several nodes, and this home's catalog, store, embeddings or pictures are for one.
     """
     cluster = runtime.settings.cluster
@@ -43,15 +43,15 @@ def ray_pool(runtime: Runtime, paths: Sequence[str] = ()) -> Iterator[ExecutorFa
 
     joined.start()
     try:
-        here = [path for path in paths if is_there(path)]
-        joined.answered(lambda: check_nodes(runtime.settings, runtime.embeddings, here))
+        local_paths = [path for path in paths if is_there(path)]
+        joined.answered(lambda: check_nodes(runtime.settings, runtime.embeddings, local_paths))
         yield executor
     finally:
         joined.stop()
 
 
 def local_executor(settings: EmbedSettings, workers: int) -> EmbedExecutor:
-    """A `RayDataExecutor` with a Ray of its own; Ray is imported when it starts."""
+    """Return a `RayDataExecutor` with its own local Ray; Ray is imported when it starts."""
     from lodestone_jobs.embedding import RayDataExecutor
 
     return RayDataExecutor(settings, workers)

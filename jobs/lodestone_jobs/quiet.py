@@ -1,4 +1,4 @@
-"""How is a person's terminal kept free of what Ray's C++ side writes to it, past every logging setting?"""
+"""Redirection of stderr that keeps the output of Ray's C++ code, which ignores logging settings, off the terminal."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _STDERR: Final = 2
 
 @contextmanager
 def stderr_of_libraries(file: Path) -> Iterator[None]:
-    """Send what is written to file descriptor 2 to `file`; what Python writes to `sys.stderr` goes where it went before.
+    """Redirect file descriptor 2 to `file`, except for what Python writes to `sys.stderr`.
 
-    So does what it logs: the root logger's handlers may hold the `sys.stderr` of the time when they were made.
+    Python's log output is kept too: the root logger's handlers may hold the `sys.stderr` of the time when they were made.
     """
-    if not _leads_to_stderr(sys.stderr):  # replaced by somebody (a test runner, a notebook): leave it alone
+    if not _leads_to_stderr(sys.stderr):  # a test runner or a notebook has replaced it, so nothing is redirected
         yield
         return
     python = sys.stderr
@@ -44,7 +44,7 @@ def _handlers() -> list[logging.StreamHandler[Any]]:
     return [handler for handler in logging.getLogger().handlers if isinstance(handler, logging.StreamHandler)]
 
 
-def _leads_to_stderr(stream: Any) -> bool:  # noqa: ANN401 - whatever somebody made of it
+def _leads_to_stderr(stream: Any) -> bool:  # noqa: ANN401 - may be any replacement of a stream
     try:
         return bool(stream.fileno() == _STDERR)
     except (OSError, ValueError, AttributeError):

@@ -1,4 +1,4 @@
-"""What runs inside a Ray actor? A `SliceWorker`: an `EmbedSlice` with its models, whose every end becomes a receipt."""
+"""Workers inside Ray actors: an `EmbedSlice` with its models, where each slice ends with a receipt, also after an error."""
 
 from __future__ import annotations
 
@@ -23,32 +23,33 @@ PIXELS: Final = "pixels"
 
 
 class SliceWorker:
-    """An `EmbedSlice` inside a Ray actor.
+    """Runs an `EmbedSlice` inside a Ray actor.
 
     Args:
-        settings: What it needs to know.
-        attempts: Where it counts what it begins.
+        settings: Settings of the worker.
+        attempts: Counter of attempts at a slice.
     """
 
     def __init__(self, settings: EmbedSettings, attempts: Attempts) -> None:
         from lodestone.indexing.embed.slice_embedder import EmbedSlice
 
-        warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in metadata
+        warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # about faulty metadata
         self._attempts = attempts
-        self._embed = EmbedSlice(replace(settings, models=settings.models.expanduser()))  # as this node sees it
+        self._embed = EmbedSlice(replace(settings, models=settings.models.expanduser()))  # expanded on this node
         self.parts = self._embed.parts
         self._failed: LodestoneError | None = None
         try:
             self._embed.warm_up()
-        except LodestoneError as error:  # told with the first receipt: an actor that fails to start is started again and again
+        except LodestoneError as error:
+            # Sent with the first receipt, because Ray restarts an actor that fails to start without end.
             self._failed = error
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Pickled tasks -> pickled receipts."""
+        """Embed pickled tasks, and return their pickled receipts."""
         return {MESSAGE: packed(*(self.work(pickle.loads(message)) for message in batch[MESSAGE]))}  # noqa: S301 - our driver's
 
     def work(self, task: SliceTask, prepared: Sequence[PreparedPicture | RowFailure] | None = None) -> SliceReceipt:
-        """Embed one slice; `prepared` as `EmbedSlice` takes it."""
+        """Embed one slice, and return its receipt; `prepared` is as `EmbedSlice` takes it."""
         if self._failed is not None:
             return SliceReceipt(task.slice_id, (), error=self._failed, worker=this_worker())
         if self._attempts.begin(task.slice_id) > MOST:
@@ -56,14 +57,14 @@ class SliceWorker:
             return SliceReceipt(task.slice_id, (), error=deadly(task), worker=this_worker())
         try:
             receipt = self._embed(task, prepared)
-        except Exception as error:  # noqa: BLE001 - it crosses to the driver, which tries again and then raises it
+        except Exception as error:  # noqa: BLE001 - sent to the driver, which tries again and then raises it
             receipt = SliceReceipt(task.slice_id, (), error=failure_of(task, error), worker=this_worker())
         self._attempts.end(task.slice_id)
         return receipt
 
 
 def failure_of(task: SliceTask, error: Exception) -> LodestoneError:
-    """An exception as an error that crosses processes and says at what it happened."""
+    """Return an exception as an error that can cross processes and names the slice."""
     if isinstance(error, LodestoneError):
         return error
     first = repr(task.rows[0].uri) if task.rows else "nowhere"
@@ -74,7 +75,7 @@ def failure_of(task: SliceTask, error: Exception) -> LodestoneError:
 
 
 def packed(*messages: object) -> NDArray[np.object_]:
-    """Objects as a column of a Ray Data batch."""
+    """Return objects, pickled, as a column of a Ray Data batch."""
     column = np.empty(len(messages), dtype=object)
     column[:] = [pickle.dumps(message) for message in messages]
     return column

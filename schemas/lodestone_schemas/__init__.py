@@ -1,1 +1,1 @@
-"""Shapes of Lodestone's data: API models, Arrow schemas, vector collections. Imports nothing of ours."""
+"""Shapes of Lodestone's data: API models, Arrow schemas, vector collections. It imports none of our other packages."""

@@ -1,4 +1,4 @@
-"""Who may do what over HTTP? Scopes, and what is said of API keys."""
+"""API models of access control over HTTP: scopes and API keys."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Scope(StrEnum):
-    """What a key lets its holder do. Each stands alone, but for `admin`, which holds all."""
+    """Names what a key allows its holder to do. Each scope stands alone, except `admin`, which includes all."""
 
-    SEARCH = "search"  # search; look at pictures, corpora and one's own queries
+    SEARCH = "search"  # search; read pictures, corpora and one's own queries
     FEEDBACK = "feedback"  # judge answers and tag pictures
     INDEX = "index"  # add, change and remove corpora and directories; runs
     ADMIN = "admin"  # everything, keys and all users' queries included
@@ -22,7 +22,7 @@ class _Model(BaseModel):
 
 
 class KeyInfo(_Model):
-    """One API key, without its secret."""
+    """Describes one API key, without its secret."""
 
     key_id: str
     name: str
@@ -36,7 +36,7 @@ class KeyInfo(_Model):
 
 
 class KeyRequest(_Model):
-    """Make a key."""
+    """Requests a new key."""
 
     name: str = Field(min_length=1, max_length=200, description="What it is for.")
     scopes: list[Scope] = Field(default_factory=lambda: [Scope.SEARCH], max_length=8)
@@ -46,20 +46,20 @@ class KeyRequest(_Model):
 
 
 class KeyRotation(_Model):
-    """Put a new key in a key's place."""
+    """Requests a new key that replaces an old one."""
 
     overlap_s: int = Field(3_600, ge=0, le=30 * 86_400, description="Seconds for which the old one stays valid.")
 
 
 class KeyPage(_Model):
-    """One page of API keys, newest first."""
+    """Holds one page of API keys, newest first."""
 
     keys: list[KeyInfo]
     next_offset: int | None = None
 
 
 class KeyCreated(_Model):
-    """A new key. Its secret is shown this once."""
+    """Holds a new key. Its secret is shown this once."""
 
     key: KeyInfo
     secret: str = Field(description="Send it as `Authorization: Bearer …`.")

@@ -1,4 +1,4 @@
-"""Which messages cross the HTTP interface most? One place to import them from; each subject has its own module."""
+"""Re-exports of the API models that are used most; each subject has its own module."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Which columns do the Parquet files of a slice have?
+"""Arrow schemas of the Parquet files of a slice.
 
-A slice of pictures has one file for each part: what is known about the files (`META_SCHEMA`), the vectors of their captions
+A slice of pictures has one file for each part: facts about the files (`META_SCHEMA`), the vectors of their captions
 (`captions_schema`), and the outputs of each backbone (`outputs_schema`). Rows are pictures, or captions. Vectors are fixed-size
-lists of half floats, which plain pyarrow, DuckDB and Polars read.
+lists of half floats, which plain pyarrow, DuckDB and Polars can read.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ META_SCHEMA = pa.schema(
 
 
 def outputs_schema(dims: Mapping[str, int]) -> pa.Schema:
-    """One column for each named output (name -> length) after `image_id` and `hash`."""
+    """Return a schema with one column for each named output (name -> length) after `image_id` and `hash`."""
     vectors = [pa.field(name, vector_type(dim), nullable=False) for name, dim in dims.items()]
     return pa.schema([_ID, _HASH, *vectors])
 
 
 def captions_schema(dim: int) -> pa.Schema:
-    """One row for each caption; `caption_id` is the uuid5 of its picture and `source/text`."""
+    """Return a schema with one row for each caption; `caption_id` is the uuid5 of its picture and `source/text`."""
     return pa.schema(
         [
             _ID,
@@ -57,5 +57,5 @@ def captions_schema(dim: int) -> pa.Schema:
 
 
 def vector_type(dim: int) -> pa.DataType:
-    """`dim` half floats."""
+    """Return the type of a vector of `dim` half floats."""
     return pa.list_(pa.field("element", pa.float16(), nullable=False), dim)

@@ -1,4 +1,4 @@
-"""What do all messages share? They never change once made, and a member that nobody knows is refused."""
+"""Base of all API messages: they are immutable, and an unknown member is refused."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ MAX_LIMIT = 200
 MAX_OFFSET = 1_000
 MAX_GUIDES = 64
 NEXT_CURSOR = "Give it as `cursor` for the next page, which then misses nothing and repeats nothing; null at the end."
-ImageId = Annotated[str, Field(max_length=64)]  # bounded, and so checked to be text: lone surrogates are refused
+ImageId = Annotated[str, Field(max_length=64)]  # a length limit also makes pydantic refuse lone surrogates
 
 
 class Model(BaseModel):
-    """A message."""
+    """Defines the settings that all messages share."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)

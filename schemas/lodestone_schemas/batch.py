@@ -1,4 +1,4 @@
-"""Which messages make up a batch of searches? One question a line, one answer a line, in the order in which they are ready."""
+"""API models of a batch of searches: one question per line, one answer per line, in the order in which answers are ready."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from lodestone_schemas.searching import SearchRequest, SearchResponse
 
 
 class BatchLine(SearchRequest):
-    """One question of a batch."""
+    """Describes one question of a batch."""
 
     id: str | None = Field(None, max_length=200, description="Comes back with the answer; need not be unique.")
 
     def search(self) -> SearchRequest:
-        """The question without its id."""
+        """Return the question without its id."""
         return SearchRequest.model_validate(self.model_dump(exclude={"id"}, exclude_unset=True))
 
 
 class BatchAnswer(Model):
-    """The answer to one line, or why there is none."""
+    """Holds the answer to one line, or the reason why there is none."""
 
     line: int = Field(ge=1, description="Number of the question's line, from 1 on; blank lines count.")
     id: str | None = Field(None, description="As the line had it; null where it had none or could not be read.")

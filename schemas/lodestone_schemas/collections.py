@@ -1,4 +1,4 @@
-"""What does a vector collection look like, and which payload fields can be filtered on?
+"""Specification of a vector collection: payload fields that can be filtered on, graph parameters, compression, placement.
 
 One collection holds one (space, version). Points are keyed by picture id (a UUID string), and payload holds filter fields only.
 """
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class FieldKind(StrEnum):
-    """How a payload field is indexed."""
+    """Names how a payload field is indexed."""
 
     KEYWORD = "keyword"
     INTEGER = "integer"
@@ -18,7 +18,7 @@ class FieldKind(StrEnum):
 
 
 class Quantization(StrEnum):
-    """How vectors are compressed for the first pass; the originals rescore."""
+    """Names how vectors are compressed for the first pass; the original vectors rescore its candidates."""
 
     NONE = "none"
     INT8 = "int8"
@@ -37,7 +37,7 @@ PAYLOAD_FIELDS: tuple[tuple[str, FieldKind], ...] = (
     ("taken_at", FieldKind.INTEGER),
 )
 
-# Filter fields of the `captions` collection: one point a caption; `image` is the picture it describes.
+# Filter fields of the `captions` collection, which has one point per caption; `image` is the picture that it describes.
 CAPTION_FIELDS: tuple[tuple[str, FieldKind], ...] = (
     ("image", FieldKind.KEYWORD),
     ("source", FieldKind.KEYWORD),
@@ -47,7 +47,14 @@ CAPTION_FIELDS: tuple[tuple[str, FieldKind], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class HnswSpec:
-    """Graph parameters: `m` edges a node, `ef_construct` candidates while building, `ef` while searching; kept `on_disk`?"""
+    """Holds the parameters of an HNSW graph.
+
+    Attributes:
+        m: Edges of a node.
+        ef_construct: Candidates while building.
+        ef: Candidates while searching.
+        on_disk: Whether the graph is kept on disk.
+    """
 
     m: int = 16
     ef_construct: int = 128
@@ -57,12 +64,12 @@ class HnswSpec:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """How a cluster spreads a collection. The embedded store has one copy in one piece: nothing of this means anything there.
+    """Describes how a cluster spreads a collection. The embedded store has one copy in one piece and ignores it.
 
     Attributes:
-        shards: Pieces, spread over the nodes; None: the store's default. Holds from creation on.
-        replication: Copies of each shard, on different nodes; None: the store's default. Holds from creation on.
-        write_consistency: Copies that must take a write before it is acknowledged; None: the store's default.
+        shards: Number of shards, spread over the nodes; None: the store's default. Fixed at creation.
+        replication: Copies of each shard, on different nodes; None: the store's default. Fixed at creation.
+        write_consistency: Copies that must confirm a write before it is acknowledged; None: the store's default.
     """
 
     shards: int | None = None
@@ -72,7 +79,7 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class CollectionSpec:
-    """How to create a collection. Vectors are float32 and compared by inner product (L2-normalised ones: cosine).
+    """Describes how to create a collection. Vectors are float32 and compared by inner product (for L2-normalised ones: cosine).
 
     Attributes:
         name: Collection name, e.g. `bridge-4f1c02aa`.
@@ -80,13 +87,13 @@ class CollectionSpec:
         fields: Payload fields with an index, in creation order.
         hnsw: Graph parameters, used once `build` is called.
         quantization: Compression of the first pass.
-        on_disk: Keep original vectors on disk (memory-mapped) instead of in RAM.
-        sparse: Vectors are weights of a few among 2^32 terms. They are found exactly, through lists of the points that have a
-            term: `hnsw`, `quantization` and `on_disk` mean nothing then.
-        rescore: Compare what a quantized first pass finds by the original vectors.
-        oversampling: Candidates of the quantized pass a wanted neighbour; None: as many as its kind needs.
-        payload_on_disk: Keep payloads on disk; None: as the engine does by itself.
-        placement: How a cluster spreads it.
+        on_disk: Whether original vectors are kept on disk (memory-mapped) instead of in RAM.
+        sparse: Whether vectors are weights of a few among 2^32 terms. They are searched exactly, through lists of the points
+            that have a term; `hnsw`, `quantization` and `on_disk` are then ignored.
+        rescore: Whether candidates of a quantized first pass are compared by the original vectors.
+        oversampling: Candidates of the quantized pass per wanted neighbour; None: as many as its kind needs.
+        payload_on_disk: Whether payloads are kept on disk; None: the engine's default.
+        placement: How a cluster spreads the collection.
     """
 
     name: str

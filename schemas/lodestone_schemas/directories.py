@@ -1,4 +1,4 @@
-"""Which messages are about directories? What one looks like from outside, how one is added or switched, what waits for work."""
+"""API models of directories: their description, adding and changing them, and background indexing jobs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class _Model(BaseModel):
 
 
 class DirectoryInfo(_Model):
-    """One directory: a folder (or bucket, table, archive) whose pictures are indexed."""
+    """Describes one directory: a folder (or bucket, table, archive) whose pictures are indexed."""
 
     directory_id: str
     name: str = Field(description="Unique in its corpus; what filters call its root.")
@@ -31,7 +31,7 @@ class DirectoryInfo(_Model):
 
 
 class DirectoryPage(_Model):
-    """One page of directories, by corpus and name."""
+    """Holds one page of directories, by corpus and name."""
 
     directories: list[DirectoryInfo]
     next_offset: int | None = None
@@ -39,7 +39,7 @@ class DirectoryPage(_Model):
 
 
 class DirectoryRequest(_Model):
-    """Add a folder."""
+    """Requests that a folder is added."""
 
     path: str = Field(min_length=1, max_length=4096, description="Absolute, on the machine of the service.")
     corpus: str = Field("default", min_length=1, max_length=200)
@@ -48,7 +48,7 @@ class DirectoryRequest(_Model):
 
 
 class DirectoryChange(_Model):
-    """Switch a directory; what is left out stays."""
+    """Requests changes of a directory; members that are left out stay unchanged."""
 
     enabled: bool | None = None
     watched: bool | None = None
@@ -58,7 +58,7 @@ JobState = Literal["waiting", "running", "done", "failed", "cancelled"]
 
 
 class JobInfo(_Model):
-    """One piece of background indexing."""
+    """Describes one job of background indexing."""
 
     job_id: str
     corpus: str
@@ -73,13 +73,13 @@ class JobInfo(_Model):
 
 
 class JobList(_Model):
-    """What is being indexed, what waits, and what ended last; oldest first."""
+    """Lists the jobs that run, that wait, and that ended last; oldest first."""
 
     jobs: list[JobInfo]
 
 
 class DirectoryAdded(_Model):
-    """A directory, and the job that indexes it (null when none was asked for)."""
+    """Holds a directory, and the job that indexes it (null when none was requested)."""
 
     directory: DirectoryInfo
     job: JobInfo | None = None

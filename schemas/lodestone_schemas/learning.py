@@ -1,4 +1,4 @@
-"""Which messages teach, and show what was learnt? Feedback, tags, engines and trust."""
+"""API models of feedback, tags, guide engines and trust."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lodestone_schemas.base import NEXT_CURSOR, ImageId, Model
 
 
 class FeedbackRequest(Model):
-    """Which pictures of an answer were right, and which were not."""
+    """Says which pictures of an answer were right, and which were not."""
 
     query_id: str = Field(max_length=64)
     relevant: list[ImageId] = Field(default_factory=list, max_length=1_000, description="Image ids.")
@@ -20,7 +20,7 @@ class FeedbackRequest(Model):
 
 
 class FeedbackResult(Model):
-    """What feedback changed."""
+    """Reports what feedback changed."""
 
     query_id: str
     topic: str
@@ -32,14 +32,14 @@ class FeedbackResult(Model):
 
 
 class TagRequest(Model):
-    """Put a tag on pictures by hand."""
+    """Requests a tag on pictures, given by hand."""
 
     image_ids: list[ImageId] = Field(min_length=1, max_length=1_000)
     text: str = Field(max_length=200)
 
 
 class TagInfo(Model):
-    """One tag of one picture."""
+    """Describes one tag of one picture."""
 
     tag_id: str
     image_id: str
@@ -51,13 +51,13 @@ class TagInfo(Model):
 
 
 class TagList(Model):
-    """Tags that were put."""
+    """Lists the tags that were given."""
 
     tags: list[TagInfo]
 
 
 class TagPage(Model):
-    """One page of tags."""
+    """Holds one page of tags."""
 
     tags: list[TagInfo]
     next_offset: int | None = None
@@ -65,7 +65,7 @@ class TagPage(Model):
 
 
 class EngineInfo(Model):
-    """One guide engine and how it fares."""
+    """Describes one guide engine and its state."""
 
     name: str
     kind: str
@@ -81,14 +81,14 @@ class EngineInfo(Model):
 
 
 class EngineList(Model):
-    """All guide engines, in the order in which they are asked."""
+    """Lists all guide engines, in the order in which they are asked."""
 
     engines: list[EngineInfo]
     cache: dict[str, float] = Field(description="entries, bytes, limit_bytes, hits, semantic_hits, misses, hit_rate")
 
 
 class TrustInfo(Model):
-    """Trust weights of one topic."""
+    """Holds the trust weights of one topic."""
 
     topic: str
     words: list[str] = Field(description="Queries that are typical of it.")
@@ -97,6 +97,6 @@ class TrustInfo(Model):
 
 
 class TrustPage(Model):
-    """Learnt trust, topic by topic."""
+    """Lists learned trust, topic by topic."""
 
     topics: list[TrustInfo]

@@ -1,4 +1,4 @@
-"""Which messages does a client of OpenAI's API know? Its shapes for models, embeddings and drawn pictures, and what we add."""
+"""API models of the OpenAI-compatible endpoints: models, embeddings and drawn pictures, with our extensions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from lodestone_schemas.base import MAX_QUERY_CHARS, Model
 
 MAX_INPUTS = 256
-MAX_INPUT_CHARS = 16_000_000  # a picture as a data: URL; words are bounded more tightly, by their own check
+MAX_INPUT_CHARS = 16_000_000  # a picture as a data: URL; a separate check limits texts to fewer characters
 MAX_TEXT_CHARS = 8_000
 MAX_PICTURES = 10
 
@@ -18,7 +18,7 @@ Input = Annotated[str, Field(min_length=1, max_length=MAX_INPUT_CHARS)]
 
 
 class ModelInfo(Model):
-    """One model: what OpenAI's clients expect, and what Lodestone knows besides."""
+    """Describes one model: the members that OpenAI's clients expect, and Lodestone's own."""
 
     id: str = Field(description="What `model` may name.")
     object: Literal["model"] = "model"
@@ -35,14 +35,14 @@ class ModelInfo(Model):
 
 
 class ModelList(Model):
-    """All models of the service."""
+    """Lists all models of the service."""
 
     object: Literal["list"] = "list"
     data: list[ModelInfo]
 
 
 class EmbeddingsRequest(Model):
-    """Vectors of words, and as an extension of pictures: `data:image/…;base64,…`."""
+    """Requests vectors of texts, and as an extension of pictures: `data:image/…;base64,…`."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"model": "bridge", "input": ["a boat on a lake", "two dogs"]}]},
@@ -58,7 +58,7 @@ class EmbeddingsRequest(Model):
 
 
 class Embedding(Model):
-    """One vector, L2-normalised."""
+    """Holds one vector, L2-normalised."""
 
     object: Literal["embedding"] = "embedding"
     index: int
@@ -66,14 +66,14 @@ class Embedding(Model):
 
 
 class EmbeddingsUsage(Model):
-    """What OpenAI's clients expect to be told. Nothing is charged by it."""
+    """Holds the usage that OpenAI's clients expect. Nothing is charged by it."""
 
     prompt_tokens: int = Field(description="Words and marks of the texts: an estimate.")
     total_tokens: int
 
 
 class EmbeddingList(Model):
-    """Vectors in the order of the inputs."""
+    """Lists vectors in the order of the inputs."""
 
     object: Literal["list"] = "list"
     data: list[Embedding]
@@ -82,7 +82,7 @@ class EmbeddingList(Model):
 
 
 class DrawingRequest(Model):
-    """Have a generator draw pictures."""
+    """Requests pictures drawn by a generator."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"prompt": "a red bicycle leaning against a white wall", "n": 1}]},
@@ -103,7 +103,7 @@ class DrawingRequest(Model):
 
 
 class Drawing(Model):
-    """One picture."""
+    """Holds one drawn picture."""
 
     b64_json: str = Field(description="The file, base64.")
     width: int
@@ -111,7 +111,7 @@ class Drawing(Model):
 
 
 class DrawingList(Model):
-    """What was drawn."""
+    """Holds the drawn pictures."""
 
     created: int = Field(description="Seconds since 1970.")
     data: list[Drawing]
@@ -123,7 +123,7 @@ class DrawingList(Model):
 
 
 class OpenAIError(BaseModel):
-    """The member `error` of a problem, as OpenAI's clients read it."""
+    """Describes an error as OpenAI's clients read it, in the member `error` of a problem."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -1,4 +1,4 @@
-"""Which messages are about people? Those whose faces were found and named in a collection."""
+"""API models of people whose faces were found and named in a collection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lodestone_schemas.base import NEXT_CURSOR, Model
 
 
 class PersonInfo(Model):
-    """One person of one corpus."""
+    """Describes one person of one corpus."""
 
     person_id: str
     corpus: str
@@ -17,7 +17,7 @@ class PersonInfo(Model):
 
 
 class PersonPage(Model):
-    """One page of people."""
+    """Holds one page of people."""
 
     people: list[PersonInfo]
     next_offset: int | None = None

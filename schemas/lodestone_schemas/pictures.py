@@ -1,4 +1,4 @@
-"""Which messages are about what is indexed? Pictures and corpora."""
+"""API models of indexed pictures and corpora."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lodestone_schemas.base import NEXT_CURSOR, Model
 
 
 class ImageInfo(Model):
-    """What is known about one picture."""
+    """Holds what is known about one picture."""
 
     image_id: str
     corpus: str
@@ -29,21 +29,21 @@ class ImageInfo(Model):
 
 
 class ImagePage(Model):
-    """One page of a corpus's pictures, by root and path."""
+    """Holds one page of a corpus's pictures, by root and path."""
 
     images: list[ImageInfo]
     next_cursor: str | None = Field(None, description=NEXT_CURSOR)
 
 
 class RootInfo(Model):
-    """One indexed folder."""
+    """Describes one indexed folder."""
 
     name: str
     images: int
 
 
 class CorpusInfo(Model):
-    """One corpus: pictures that were indexed under one name."""
+    """Describes one corpus: pictures that were indexed under one name."""
 
     name: str
     corpus_id: str
@@ -54,7 +54,7 @@ class CorpusInfo(Model):
 
 
 class CorpusPage(Model):
-    """One page of the list of corpora."""
+    """Holds one page of the list of corpora."""
 
     corpora: list[CorpusInfo]
     next_offset: int | None = None

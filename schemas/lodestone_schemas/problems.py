@@ -1,4 +1,4 @@
-"""Which message tells of an error? RFC 9457 problem details."""
+"""API model of errors: RFC 9457 problem details."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Problem(BaseModel):
-    """RFC 9457 problem details. `code` is stable; `hint` names the next step. Extension members are allowed."""
+    """Describes an error as RFC 9457 problem details. `code` is stable.
+
+    `hint` names the next step. Extension members are allowed.
+    """
 
     model_config = ConfigDict(extra="allow", frozen=True)
 

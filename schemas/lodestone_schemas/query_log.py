@@ -1,4 +1,4 @@
-"""Which messages look back at a query? Its record, its explanation, its replay."""
+"""API models of recorded queries: their records, explanations and replays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lodestone_schemas.searching import GateDecision, GuideInfo
 
 
 class QueryInfo(Model):
-    """One recorded query in a list."""
+    """Describes one recorded query in a list."""
 
     query_id: str
     created_at: datetime
@@ -23,7 +23,7 @@ class QueryInfo(Model):
 
 
 class QueryPage(Model):
-    """One page of recorded queries, newest first."""
+    """Holds one page of recorded queries, newest first."""
 
     queries: list[QueryInfo]
     next_offset: int | None = None
@@ -31,7 +31,7 @@ class QueryPage(Model):
 
 
 class ListInfo(Model):
-    """One (guide, space) list of a query."""
+    """Describes one (guide, space) list of a query."""
 
     guide: str
     space: str
@@ -42,7 +42,7 @@ class ListInfo(Model):
 
 
 class HitPart(Model):
-    """What one (guide, space) list gave to one hit. The parts of a hit sum to its score."""
+    """Holds what one (guide, space) list gave to one hit. The parts of a hit sum to its score."""
 
     guide: str
     space: str
@@ -55,7 +55,7 @@ class HitPart(Model):
 
 
 class ExplainedHit(Model):
-    """Why a picture stands where it stands."""
+    """Explains the rank of one picture."""
 
     rank: int
     image_id: str
@@ -65,7 +65,7 @@ class ExplainedHit(Model):
 
 
 class QueryExplanation(Model):
-    """Everything that is known of one answered query."""
+    """Holds everything that is known of one answered query."""
 
     query_id: str
     created_at: datetime
@@ -86,7 +86,7 @@ class QueryExplanation(Model):
 
 
 class ReplayResult(Model):
-    """A query's ranking, made once more from what was recorded of it."""
+    """Holds a query's ranking, computed once more from its record."""
 
     query_id: str
     identical: bool = Field(description="Whether ids, order and scores are the recorded ones.")

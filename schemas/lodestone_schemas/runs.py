@@ -1,4 +1,4 @@
-"""Which messages are about runs? What became of an index or training run, and which files failed in it."""
+"""API models of index and training runs, and of the files that failed in them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RunStateName = Literal["running", "done", "failed", "interrupted", "cancelled"]
 
 
 class RunInfo(Model):
-    """One run. What was asked for is not told: it names places on the service's machines."""
+    """Describes one run. Its paths are left out, because they name places on the service's machines."""
 
     run_id: str
     kind: str = Field(description="index, train-bridge, …")
@@ -30,7 +30,7 @@ class RunInfo(Model):
 
 
 class RunPage(Model):
-    """One page of runs, newest first."""
+    """Holds one page of runs, newest first."""
 
     runs: list[RunInfo]
     next_offset: int | None = None
@@ -38,7 +38,7 @@ class RunPage(Model):
 
 
 class FailureInfo(Model):
-    """One file that could not be used."""
+    """Describes one file that could not be used."""
 
     corpus: str | None = None
     root: str
@@ -49,7 +49,7 @@ class FailureInfo(Model):
 
 
 class FailurePage(Model):
-    """One page of the files that last failed in a run."""
+    """Holds one page of the files that last failed in a run."""
 
     failures: list[FailureInfo]
     next_cursor: str | None = Field(None, description=NEXT_CURSOR)

@@ -1,4 +1,4 @@
-"""Which messages are about searching? Questions, answers, and the events of a streamed answer."""
+"""API models of searching: requests, answers, and the events of a streamed answer."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lodestone_schemas.problems import Problem
 
 
 class SearchFilters(Model):
-    """Restricts a search; all given conditions hold together. Evaluated inside the vector store."""
+    """Restricts a search; all given conditions hold together. They are evaluated inside the vector store."""
 
     corpora: list[str] = Field(default_factory=list, max_length=100, description="Names of corpora; empty for all.")
     roots: list[str] = Field(default_factory=list, max_length=100, description="Names of roots; empty for all.")
@@ -22,7 +22,7 @@ class SearchFilters(Model):
 
 
 class SearchOptions(Model):
-    """What every kind of search takes besides its query."""
+    """Holds the options that every kind of search takes besides its query."""
 
     limit: int = Field(20, ge=1, le=MAX_LIMIT, description="Pictures a page.")
     offset: int = Field(0, ge=0, le=MAX_OFFSET, description="Pictures to skip (paging).")
@@ -35,7 +35,7 @@ class SearchOptions(Model):
 
 
 class SearchRequest(SearchOptions):
-    """Search in words."""
+    """Requests a text search."""
 
     query: str = Field(max_length=MAX_QUERY_CHARS, description="What the picture shows, in words.")
     generators: list[str] | None = Field(None, max_length=16, description="Guide generators; default: the profile's.")
@@ -55,14 +55,14 @@ class SearchRequest(SearchOptions):
 
 
 class UrlSearchRequest(Model):
-    """Search by a picture that the service fetches."""
+    """Requests a search by a picture that the service fetches."""
 
     url: str = Field(min_length=1, max_length=2_048, description="Public http(s) address of the picture.")
     options: SearchOptions = Field(default_factory=SearchOptions)
 
 
 class Contribution(Model):
-    """One (guide, space) list in which a hit stood."""
+    """Describes one (guide, space) list that contains a hit."""
 
     guide: str
     space: str
@@ -72,7 +72,7 @@ class Contribution(Model):
 
 
 class Hit(Model):
-    """One found picture. `score` orders hits of one answer only; it is not comparable between queries."""
+    """Describes one found picture. `score` orders hits of one answer only; it is not comparable between queries."""
 
     rank: int = Field(ge=1)
     image_id: str
@@ -90,7 +90,7 @@ class Hit(Model):
 
 
 class GateDecision(Model):
-    """What the complexity gate made of the text pass (NEEDLE, F.1). A simple query is answered without guides."""
+    """Holds the complexity gate's decision on the text pass (NEEDLE, F.1). A simple query is answered without guides."""
 
     verdict: Literal["simple", "complex"]
     predicted_ap: float = Field(description="Average precision that the model expects of the text pass, in [0, 1].")
@@ -101,7 +101,7 @@ class GateDecision(Model):
 
 
 class GuideInfo(Model):
-    """One guide: who made it, how much it counts, where it comes from, and whether it was used."""
+    """Describes one guide: its engine, its weight, its provenance, and whether it was used."""
 
     guide_id: str
     engine: str
@@ -119,7 +119,7 @@ class GuideInfo(Model):
 
 
 class SearchResponse(Model):
-    """One page of an answer."""
+    """Holds one page of an answer."""
 
     query_id: str
     stage: Literal["text", "guides", "picture"]
@@ -138,7 +138,7 @@ class SearchResponse(Model):
 
 
 class PlanEvent(Model):
-    """First event: what will be done."""
+    """Announces what will be done; it is the first event."""
 
     type: Literal["plan"] = "plan"
     query_id: str
@@ -150,14 +150,14 @@ class PlanEvent(Model):
 
 
 class ResultsEvent(Model):
-    """A complete answer as good as known so far; a later one replaces it."""
+    """Holds a complete answer, as good as known so far; a later one replaces it."""
 
     type: Literal["results"] = "results"
     response: SearchResponse
 
 
 class GuideEvent(Model):
-    """A guide has arrived."""
+    """Reports that a guide has arrived."""
 
     type: Literal["guide"] = "guide"
     query_id: str
@@ -165,14 +165,14 @@ class GuideEvent(Model):
 
 
 class DoneEvent(Model):
-    """Last event of a successful query: the final answer."""
+    """Carries the final answer; it is the last event of a successful query."""
 
     type: Literal["done"] = "done"
     response: SearchResponse
 
 
 class ErrorEvent(Model):
-    """Last event of a query that failed after streaming began."""
+    """Carries the error of a query that failed after streaming began; it is its last event."""
 
     type: Literal["error"] = "error"
     problem: Problem

@@ -1,4 +1,4 @@
-"""What does the service say about itself? Liveness, readiness and status, shared by the service and its clients."""
+"""API models of the service's liveness, readiness and status, shared by the service and its clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class _Model(BaseModel):
 
 
 class Alive(_Model):
-    """The process answers; says nothing about models or store."""
+    """Reports that the process answers; it says nothing about models or store."""
 
     status: Literal["ok"] = "ok"
     version: str
@@ -21,7 +21,7 @@ class Alive(_Model):
 
 
 class Check(_Model):
-    """One thing that must answer before queries can be served."""
+    """Reports on one part that must answer before queries can be served."""
 
     ok: bool
     milliseconds: float
@@ -29,7 +29,7 @@ class Check(_Model):
 
 
 class ServiceStatus(_Model):
-    """Whether queries can be answered right now, and what they would be answered from."""
+    """Reports whether queries can be answered now, and from what."""
 
     ready: bool
     version: str

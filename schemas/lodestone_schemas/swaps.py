@@ -1,4 +1,4 @@
-"""Which messages are about model swaps? What a service is asked to compare, and what it found."""
+"""API models of model swaps: a comparison of both versions, and its result."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class _Model(BaseModel):
 
 
 class ShadowRequest(_Model):
-    """Ask recorded queries of both versions of a space between which a swap is going on."""
+    """Requests that recorded queries are sent to both versions of a space that is being swapped."""
 
     space: str = Field(min_length=1, max_length=200)
     queries: int = Field(200, ge=0, le=10_000, description="Recorded queries asked at most, the latest first.")
@@ -21,6 +21,6 @@ class ShadowRequest(_Model):
 
 
 class ShadowResult(_Model):
-    """What came of it: overlap of the results, and judged metrics where feedback judges."""
+    """Holds the comparison: overlap of the results, and metrics on pictures that feedback judged."""
 
     report: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Which messages bring the collections in line? Those between Lodestone's own commands and the owner of the store."""
+"""API models of synchronising the collections, between Lodestone's own commands and the owner of the store."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from lodestone_schemas.problems import Problem
 
 
 class SyncRequest(Model):
-    """Ask the owner of the store to bring its collections in line with catalog and Parquet files (internal).
+    """Requests that the owner of the store synchronises its collections with catalog and Parquet files (internal).
 
-    `build` has it make the graphs of large collections; false while many more points are on their way.
+    `build` also builds the graphs of large collections; it is false while many more points are to come.
     """
 
     run_id: str | None = None
@@ -19,7 +19,7 @@ class SyncRequest(Model):
 
 
 class SyncProgress(Model):
-    """One step of a sync: `done` of `total` slices of a collection, or its end."""
+    """Reports one step of a sync: `done` of `total` slices of a collection, or its end."""
 
     type: Literal["progress", "done", "error"] = "progress"
     stage: str = ""

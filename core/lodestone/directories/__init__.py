@@ -1,1 +1,1 @@
-"""How are the directories that a home indexes managed, kept up to date and indexed in the background?"""
+"""Directories that a home indexes: managing them, watching them, and indexing them in the background."""

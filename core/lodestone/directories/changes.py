@@ -1,7 +1,7 @@
-"""Which paths have to be indexed after some files changed? As few and as small as will do.
+"""Choice of the paths to index after some files changed: as few and as small as possible.
 
-A new or changed picture is looked at alone. What vanished or was renamed is noticed by looking through the folder that held it;
-a sidecar's captions likewise. After a burst the whole directory is looked through: single events may have been lost then.
+A new or changed picture is indexed alone. A picture that vanished or was renamed is found by scanning the folder that held it;
+a sidecar's captions likewise. After a burst the whole directory is scanned, because single events may have been lost.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Final
 from lodestone.directories.queue import outermost
 from lodestone.sources.folders import SKIPPED_FOLDERS, discover, is_picture_name
 
-BURST: Final = 500  # changed paths from which on the whole directory is looked through
+BURST: Final = 500  # with more changed paths than this, the whole directory is scanned
 _UNFINISHED: Final = ("~", ".tmp", ".part", ".partial", ".crdownload", ".download")  # what browsers and tools still write to
 _SIDECAR: Final = ".txt"
 
 
 def concerns(root: Path, path: Path) -> bool:
-    """Whether what happened at `path` can matter to the pictures below `root`: it is not hidden, and not half written."""
+    """Return whether a change at `path` can matter to the pictures below `root`: it is neither hidden nor unfinished."""
     try:
         parts = path.relative_to(root).parts
     except ValueError:
@@ -31,19 +31,19 @@ def concerns(root: Path, path: Path) -> bool:
 
 
 def to_index(root: Path, changed: Iterable[Path], *, burst: int = BURST) -> tuple[str, ...]:
-    """What to index for paths below `root` that changed in some way; empty when nothing can be done about them.
+    """Return what to index for paths below `root` that changed; empty when indexing cannot help.
 
-    Reads the disk. A folder that has no pictures left is looked through from the next folder around it that has some; where
-    the whole directory has none, nothing is returned: what was indexed from it stays until it is removed.
+    The disk is read. For a folder without pictures, the nearest folder around it that has some is scanned. Where the whole
+    directory has none, nothing is returned: its indexed pictures stay until it is removed.
     """
     paths = [path for path in dict.fromkeys(changed) if concerns(root, path)]
     if len(paths) > burst:
         return (str(root),) if _has_pictures(root) else ()
     wanted: dict[Path, None] = {}
     for path in paths:
-        found = _scope(root, path)
-        if found is not None:
-            wanted[found] = None
+        scope = _scope(root, path)
+        if scope is not None:
+            wanted[scope] = None
     return outermost([str(path) for path in wanted])
 
 

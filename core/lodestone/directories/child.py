@@ -1,7 +1,7 @@
-"""What does a background indexing process do? One index run, whose syncs the process that started it carries out.
+"""Background indexing process: one index run, whose collections the parent process synchronises.
 
-Run as `python -P -m lodestone.directories.child HANDLE` by `ChildQueue`, HANDLE being the descriptor of a pipe. It works at low
-priority, stops when told to, and ends when the process at the other end is gone.
+`ChildQueue` runs it as `python -P -m lodestone.directories.child HANDLE`, where HANDLE is the descriptor of a pipe. It runs at
+low priority, stops on request, and ends when the parent process is gone.
 """
 
 from __future__ import annotations
@@ -24,54 +24,58 @@ from lodestone.indexing.progress import Progress, ProgressEvent, RunStage
 
 _NICE: Final = 10
 _ABANDONED: Final = 3
-_PROGRESS_S: Final = 0.2  # between two reports of one stage
-_WAVE_S: Final = 60.0  # at most between two moments at which what is embedded becomes searchable
+_PROGRESS_S: Final = 0.2  # seconds between two reports of one stage
+_WAVE_S: Final = 60.0  # longest time, in seconds, until embedded pictures become searchable
 _log = logging.getLogger(__name__)
 
 
 class _Parent:
-    """The process at the other end."""
+    """Talks to the parent process at the other end of the pipe."""
 
     def __init__(self, channel: Connection) -> None:
         self._channel = channel
-        self._sending = threading.Lock()  # a sync between two waves is asked for in a thread of its own
+        self._sending = threading.Lock()  # a sync between two waves is requested from another thread
         self._answers: queue.SimpleQueue[Synced] = queue.SimpleQueue()
         self._stage: RunStage | None = None
-        self._told = 0.0
+        self._reported_at = 0.0
         self._cancelled = False
 
     def listen(self) -> None:
-        """Take messages until the end; runs in a thread."""
+        """Receive messages until the end; runs in a thread."""
         while True:
             try:
                 message = self._channel.recv()
             except (EOFError, OSError):
-                os._exit(_ABANDONED)  # nobody would load what this goes on to embed; the next run adopts what lies on disk
+                os._exit(_ABANDONED)  # nobody would load further pictures; the next run adopts the files on disk
             if not isinstance(message, Cancel):
                 self._answers.put(message)
             elif not self._cancelled:
                 self._cancelled = True
-                _thread.interrupt_main()  # as Ctrl-C would: the run's row says that it was interrupted
+                _thread.interrupt_main()  # same effect as Ctrl-C, so that the run's row says that it was interrupted
 
     def tell(self, message: object) -> None:
-        """Send one message; from any thread."""
+        """Send one message; any thread may call it."""
         with self._sending:
             self._channel.send(message)
 
     def progress(self, event: ProgressEvent) -> None:
-        """Pass a step on, a few a second."""
+        """Pass a progress event on, at most a few a second."""
         now = time.monotonic()
-        if event.stage is self._stage and now - self._told < _PROGRESS_S and event.done < event.total:
+        if event.stage is self._stage and now - self._reported_at < _PROGRESS_S and event.done < event.total:
             return
-        self._stage, self._told = event.stage, now
+        self._stage, self._reported_at = event.stage, now
         self.tell(Progressed(event))
 
     def synchronise(self, run_id: str, progress: Progress, *, build: bool = True) -> None:  # noqa: ARG002 - the parent has it
-        """Have the collections brought in line there."""
+        """Have the parent synchronise the collections, and wait for its answer.
+
+        Raises:
+            LodestoneError: the parent failed to synchronise them.
+        """
         self.tell(WantsSync(run_id, build))
         while True:
             try:
-                answer = self._answers.get(timeout=0.2)  # a wait without end could not be interrupted
+                answer = self._answers.get(timeout=0.2)  # a wait without a timeout could not be interrupted
             except queue.Empty:
                 continue
             break
@@ -80,7 +84,7 @@ class _Parent:
 
 
 def work(channel: Connection) -> None:
-    """One order, from its start to the message that ends it."""
+    """Carry out one order, from its start to the message that ends it."""
     start: Start = channel.recv()
     parent = _Parent(channel)
     threading.Thread(target=parent.listen, name="listen", daemon=True).start()
@@ -97,8 +101,8 @@ def work(channel: Connection) -> None:
             resume="" if order.resume else None,
         )
         index = start.settings.index
-        often = index.model_copy(update={"wave_s": min(index.wave_s, _WAVE_S)})
-        settings = start.settings.model_copy(update={"index": often})
+        index_settings = index.model_copy(update={"wave_s": min(index.wave_s, _WAVE_S)})
+        settings = start.settings.model_copy(update={"index": index_settings})
         with Runtime.open(settings, purpose="background indexing") as runtime:
             report = index_paths(runtime, request, synchronise=parent.synchronise, progress=parent.progress)
         parent.tell(Finished(report))
@@ -112,9 +116,9 @@ def work(channel: Connection) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The child's side of `ChildQueue`."""
+    """Run the child's side of `ChildQueue`, and return the exit status."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in metadata
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # about faulty metadata
     if hasattr(os, "nice"):
         os.nice(_NICE)
     with Connection(int(arguments[0])) as channel:

@@ -1,7 +1,7 @@
-"""How is background indexing done? One child process an order, of low priority; this process, which owns the store, syncs.
+"""Queue of background indexing: one child process of low priority per order; this process, which owns the store, synchronises.
 
-The child discovers and embeds by itself. Whenever it has something to load it asks, and waits while this process brings its
-collections in line. When this process dies, the child ends too; what it finished is adopted by the next run.
+The child discovers and embeds by itself. Whenever it has something to load it sends a request, and waits while this process
+synchronises its collections. When this process ends, the child ends too; the next run adopts what it finished.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from lodestone.errors import (
 from lodestone.indexing.progress import Progress
 from lodestone_schemas.directories import JobInfo
 
-_KEPT: Final = 50  # jobs that ended
+_KEPT: Final = 50  # ended jobs that are listed
 _STOP_S: Final = 10.0
-_LOCKED_S: Final = (2.0, 60.0)  # first and longest pause while somebody else indexes the corpus
-_COMPLAINT_BYTES: Final = 4000
+_LOCKED_S: Final = (2.0, 60.0)  # first and longest pause, in seconds, while another process indexes the corpus
+_STDERR_BYTES: Final = 4000
 _log = logging.getLogger(__name__)
 
 Synchronise = Callable[[str, Progress, bool], None]
-"""Brings the collections in line for a run (its id), in this process; true also makes graphs. Raises `LodestoneError`."""
+"""Function that synchronises the collections for a run in this process: (run id, progress, whether to build graphs)."""
 
 
 @dataclass(slots=True)
@@ -62,11 +62,11 @@ class _Job:
 
 
 class ChildQueue(RunQueue):
-    """See `RunQueue`. One order is worked on at a time.
+    """Implements `RunQueue` with child processes; one order is worked on at a time.
 
     Args:
-        settings: Of the home.
-        synchronise: Called in the queue's own thread.
+        settings: Settings of the home.
+        synchronise: Synchronises the collections; called in the queue's own thread.
     """
 
     def __init__(self, settings: Settings, synchronise: Synchronise) -> None:
@@ -80,7 +80,7 @@ class ChildQueue(RunQueue):
         self._thread: threading.Thread | None = None
 
     def submit(self, order: IndexOrder) -> JobInfo:
-        """See `RunQueue.submit`."""
+        """Queue an order, or join it to a waiting one, as `RunQueue.submit` does."""
         with self._changed:
             if self._closed:
                 raise ServiceUnavailableError("the service is stopping", hint="try again when it runs")
@@ -98,13 +98,17 @@ class ChildQueue(RunQueue):
             return info
 
     def jobs(self) -> list[JobInfo]:
-        """See `RunQueue.jobs`."""
+        """Return the ended, running and waiting jobs, as `RunQueue.jobs` does."""
         with self._changed:
             running = [] if self._running is None else [self._running]
             return [job.info for job in (*self._ended, *running, *self._waiting)]
 
     def cancel(self, job_id: str) -> JobInfo:
-        """See `RunQueue.cancel`."""
+        """Cancel a job, as `RunQueue.cancel` does.
+
+        Raises:
+            NotFoundError: there is no such job.
+        """
         with self._changed:
             for job in self._waiting:
                 if job.info.job_id == job_id:
@@ -121,23 +125,27 @@ class ChildQueue(RunQueue):
         raise NotFoundError(f"there is no job {job_id!r}", hint="see `lodestone directory jobs`", job_id=job_id)
 
     def withdraw(self, path: str) -> None:
-        """See `RunQueue.withdraw`."""
+        """Remove a path from waiting orders and stop a run that only indexes it, as `RunQueue.withdraw` does."""
         with self._changed:
             for job in [job for job in self._waiting if job.order.paths]:
-                left = tuple(one for one in job.order.paths if not _below(one, path))
-                if left:
-                    job.order = replace(job.order, paths=left)
+                remaining = tuple(order_path for order_path in job.order.paths if not _below(order_path, path))
+                if remaining:
+                    job.order = replace(job.order, paths=remaining)
                 else:
                     self._waiting.remove(job)
                     _set(job, state="cancelled")
                     self._ended.append(job)
             running = self._running
-            if running is not None and running.order.paths and all(_below(one, path) for one in running.order.paths):
+            if (
+                running is not None
+                and running.order.paths
+                and all(_below(order_path, path) for order_path in running.order.paths)
+            ):
                 self._stop(running)
                 self._changed.wait_for(lambda: self._running is not running, 2 * _STOP_S)
 
     def close(self) -> None:
-        """See `RunQueue.close`."""
+        """Stop the queue and the running job, as `RunQueue.close` does."""
         with self._changed:
             self._closed = True
             self._waiting.clear()
@@ -148,7 +156,7 @@ class ChildQueue(RunQueue):
             self._thread.join(2 * _STOP_S)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until nothing goes on or waits; whether that came about in time."""
+        """Wait until no job is running or waiting, and return whether that happened in time."""
         with self._changed:
             return self._changed.wait_for(lambda: self._running is None and not self._waiting, timeout_s)
 
@@ -157,7 +165,7 @@ class ChildQueue(RunQueue):
         try:
             job.tell(Cancel())
         except OSError:
-            pass  # it is gone already: whoever reads from it will notice
+            pass  # the child has ended already, which the reader of its pipe notices
         else:
             return
 
@@ -165,11 +173,11 @@ class ChildQueue(RunQueue):
         while (job := self._next()) is not None:
             try:
                 self._run(job)
-            except Exception:  # noqa: BLE001 - the next order gets its turn whatever this one met
+            except Exception:  # noqa: BLE001 - a failed order must not stop the next one
                 _log.exception("background indexing of the corpus %r failed unexpectedly", job.order.corpus)
                 _set(job, state="failed", error="unexpected error; the log has the details")
             with self._changed:
-                if job.cancelled and job.info.state == "waiting":  # taken back just after it had found the corpus locked
+                if job.cancelled and job.info.state == "waiting":  # cancelled just after it had found the corpus locked
                     _set(job, state="cancelled")
                 self._running = None
                 (self._waiting if job.info.state == "waiting" else self._ended).append(job)
@@ -190,17 +198,17 @@ class ChildQueue(RunQueue):
         return None
 
     def _run(self, job: _Job) -> None:
-        with tempfile.TemporaryFile(prefix="lodestone-background-") as complaints:
-            process, channel = _spawn(complaints)
+        with tempfile.TemporaryFile(prefix="lodestone-background-") as stderr_file:
+            process, channel = _spawn(stderr_file)
             with self._changed:
                 job.channel = channel
             try:
                 job.tell(Start(self._settings, job.order))
-                if job.cancelled:  # between being chosen and being started
+                if job.cancelled:  # cancelled between selection and start
                     job.tell(Cancel())
                 self._listen(job, channel)
             except (EOFError, OSError):
-                self._died(job, process, complaints)
+                self._child_crashed(job, process, stderr_file)
             finally:
                 with self._changed, job.sending:
                     job.channel = None
@@ -236,25 +244,25 @@ class ChildQueue(RunQueue):
     def _failed(self, job: _Job, error: LodestoneError | None) -> None:
         if error is None or job.cancelled or isinstance(error, RunCancelledError):
             _set(job, state="cancelled")
-        elif isinstance(error, StoreLockedError):  # another process indexes the corpus: its turn comes
+        elif isinstance(error, StoreLockedError):  # another process indexes the corpus, so the job waits
             job.not_before = time.monotonic() + job.pause
             job.pause = min(2 * job.pause, _LOCKED_S[1])
             _set(job, state="waiting", error=error.message)
         elif job.order.reason in {"watched", "repair"} and error.status in {404, 422}:
-            _set(job, state="done", error=error.message)  # what changed is gone again, or no picture is left
+            _set(job, state="done", error=error.message)  # the changed file is gone again, or no picture is left
         else:
             _log.warning("background indexing failed: %s [%s]", error.message, error.code)
             _set(job, state="failed", error=f"{error.message} [{error.code}]")
 
-    def _died(self, job: _Job, process: subprocess.Popen[bytes], complaints: IO[bytes]) -> None:
+    def _child_crashed(self, job: _Job, process: subprocess.Popen[bytes], stderr_file: IO[bytes]) -> None:
         if job.cancelled:
             _set(job, state="cancelled")
             return
         code = process.wait(_STOP_S)
-        complaints.seek(max(complaints.seek(0, os.SEEK_END) - _COMPLAINT_BYTES, 0))
-        said = complaints.read().decode(errors="replace").strip().splitlines()[-1:]
+        stderr_file.seek(max(stderr_file.seek(0, os.SEEK_END) - _STDERR_BYTES, 0))
+        last_line = stderr_file.read().decode(errors="replace").strip().splitlines()[-1:]
         how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
-        error = WorkerDiedError(f"the indexing process {how}" + (f": {said[0]}" if said else ""))
+        error = WorkerDiedError(f"the indexing process {how}" + (f": {last_line[0]}" if last_line else ""))
         _log.warning("%s", error.message)
         _set(job, state="failed", error=f"{error.message} [{error.code}]")
 
@@ -267,17 +275,17 @@ def _set(job: _Job, **changed: object) -> None:
     job.info = job.info.model_copy(update=changed)
 
 
-def _spawn(complaints: IO[bytes]) -> tuple[subprocess.Popen[bytes], Connection]:
+def _spawn(stderr_file: IO[bytes]) -> tuple[subprocess.Popen[bytes], Connection]:
     ours, theirs = Pipe()
     handle = theirs.fileno()
-    # -P: a user's own lodestone.py in the working directory must not take our place.
+    # -P: a user's own lodestone.py in the working directory must not be imported instead.
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "lodestone.directories.child", str(handle)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
-        stderr=complaints,
+        stderr=stderr_file,
         pass_fds=(handle,),
-        start_new_session=True,  # Ctrl-C is for this process, which then tells the child
+        start_new_session=True,  # Ctrl-C reaches this process only, which then stops the child
     )
     theirs.close()
     return process, ours

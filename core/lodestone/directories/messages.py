@@ -1,4 +1,4 @@
-"""Which messages do the queue of background indexing and its child process exchange? Small, frozen and picklable."""
+"""Messages between the queue of background indexing and its child process: small, frozen and picklable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lodestone.indexing.run.report import IndexReport
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """To the child, first: what to do, where."""
+    """Starts the child's work: what to index, and with which settings. It is the first message to the child."""
 
     settings: Settings
     order: IndexOrder
@@ -21,12 +21,12 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """To the child: stop, keeping what is finished."""
+    """Asks the child to stop and to keep what is finished."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantsSync:
-    """From the child: bring the collections in line, and say when that is done. `build` also makes graphs."""
+    """Asks the parent to synchronise the collections and to answer when that is done; `build` also builds graphs."""
 
     run_id: str
     build: bool = True
@@ -34,27 +34,27 @@ class WantsSync:
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """To the child: done, or what went wrong."""
+    """Reports to the child that the collections are synchronised, or which error occurred."""
 
     error: LodestoneError | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Progressed:
-    """From the child: a step forward."""
+    """Reports a step of progress to the parent."""
 
     event: ProgressEvent
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """From the child, last: the run ended well."""
+    """Reports to the parent that the run succeeded; it is the child's last message."""
 
     report: IndexReport
 
 
 @dataclass(frozen=True, slots=True)
 class JobFailed:
-    """From the child, last: the run did not end well; without an error, it was cancelled."""
+    """Reports to the parent that the run failed, or without an error that it was cancelled; it is the child's last message."""
 
     error: LodestoneError | None = None

@@ -1,4 +1,4 @@
-"""Which directory does a user mean? Its path, its name, `corpus/name`, or its id."""
+"""Look-up of a directory by its path, its name, `corpus/name`, or its id."""
 
 from __future__ import annotations
 
@@ -14,43 +14,43 @@ _CORPORA: Final = 10_000
 
 
 def find_directory(catalog: Catalog, named: str, *, corpus: str | None = None) -> Root:
-    """The one directory that `named` stands for.
+    """Return the one directory that `named` means.
 
     Args:
-        catalog: Knows them.
+        catalog: The catalog that holds the directories.
         named: A path or URL as it was added, a name, `corpus/name`, or an id.
-        corpus: Look in this corpus alone.
+        corpus: Search this corpus only; None for all.
 
     Raises:
-        UnknownNameError: none is called so; lists those that are there.
-        InvalidRequestError: directories of several corpora are called so.
+        UnknownNameError: no directory has that name; the hint lists the known ones.
+        InvalidRequestError: directories of several corpora have that name.
     """
     names = corpus_names(catalog)
     roots = catalog.roots(None if corpus is None else catalog.corpus(corpus).corpus_id)
     path = _as_path(named)
-    for fits in (
+    for matches in (
         [root for root in roots if named in {root.root_id, root.path} or root.path == path],
         [root for root in roots if root.name == named],
         [root for root in roots if f"{names[root.corpus_id]}/{root.name}" == named],
     ):
-        if len(fits) == 1:
-            return fits[0]
-        if fits:
-            corpora = sorted(names[root.corpus_id] for root in fits)
+        if len(matches) == 1:
+            return matches[0]
+        if matches:
+            corpora = sorted(names[root.corpus_id] for root in matches)
             raise InvalidRequestError(
                 f"several directories are called {named!r}, in the corpora {', '.join(corpora)}",
-                hint=f"add --corpus, or say {corpora[0]}/{fits[0].name}",
+                hint=f"add --corpus, or say {corpora[0]}/{matches[0].name}",
                 directory=named,
             )
     raise UnknownNameError.among("directory", named, [f"{names[root.corpus_id]}/{root.name}" for root in roots])
 
 
 def corpus_names(catalog: Catalog) -> dict[str, str]:
-    """Corpus id -> name."""
-    found: dict[str, str] = {}
-    while page := catalog.corpora(len(found), _CORPORA):
-        found |= {corpus.corpus_id: corpus.name for corpus in page}
-    return found
+    """Return corpus id -> name, for all corpora."""
+    names: dict[str, str] = {}
+    while page := catalog.corpora(len(names), _CORPORA):
+        names |= {corpus.corpus_id: corpus.name for corpus in page}
+    return names
 
 
 def _as_path(named: str) -> str:

@@ -1,7 +1,7 @@
-"""What does background indexing promise? Orders are taken at once, worked on one after the other, and can be looked at.
+"""Contract of background indexing: orders are accepted at once, worked on one after the other, and can be listed.
 
-`RunQueue` is the contract; `ChildQueue` (child_queue.py) does the work in a child process, so that queries in this one keep
-their threads and a picture that kills a decoder kills nothing else.
+`RunQueue` is the contract. `ChildQueue` (child_queue.py) works in a child process, so that queries in this process keep their
+threads, and a picture that crashes a decoder crashes nothing else.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Reason = Literal["added", "asked", "watched", "repair"]
 
 @dataclass(frozen=True, slots=True)
 class IndexOrder:
-    """What to index in the background.
+    """Describes what to index in the background.
 
     Attributes:
-        corpus: Name.
+        corpus: Name of the corpus.
         paths: Folders, files or URLs, as `lodestone index` takes them.
-        reason: Why: shown to people.
-        retry_failed: Try unchanged files again that failed before.
-        resume: Finish what the last run of the corpus left instead of looking for files; `paths` are not needed then.
+        reason: Reason for the order, shown to people.
+        retry_failed: Whether unchanged files that failed before are tried again.
+        resume: Whether to finish what the last run of the corpus left, without a scan for files; `paths` may then be empty.
     """
 
     corpus: str
@@ -36,19 +36,21 @@ class IndexOrder:
     resume: bool = False
 
     def joined(self, other: Self) -> Self | None:
-        """One order that does what both ask for; None when they cannot be one."""
+        """Return one order that does what both orders demand, or None when they cannot be joined."""
         if (self.corpus, self.retry_failed) != (other.corpus, other.retry_failed):
             return None
         paths = outermost((*self.paths, *other.paths))
-        return replace(self, paths=paths, resume=self.resume and other.resume)  # looking for files finishes what is left, too
+        return replace(self, paths=paths, resume=self.resume and other.resume)  # a scan also finishes what is left
 
 
 class RunQueue(ABC):
-    """Orders waiting for their turn. Methods are thread-safe and return at once."""
+    """Accepts orders and works on them one after the other; methods are thread-safe, and return at once unless stated."""
 
     @abstractmethod
     def submit(self, order: IndexOrder) -> JobInfo:
-        """Take an order. One that is waiting for the same corpus takes it over: its job is returned.
+        """Accept an order and return its job.
+
+        If an order for the same corpus is waiting, the two are joined, and the waiting order's job is returned.
 
         Raises:
             ServiceUnavailableError: the queue is closed.
@@ -56,11 +58,11 @@ class RunQueue(ABC):
 
     @abstractmethod
     def jobs(self) -> list[JobInfo]:
-        """What goes on, what waits and what ended last; oldest first."""
+        """Return the jobs that ended last, that run and that wait; oldest first."""
 
     @abstractmethod
     def cancel(self, job_id: str) -> JobInfo:
-        """Take an order back, or stop working on it; what is finished is kept.
+        """Cancel an order, or stop working on it; what is finished is kept.
 
         Raises:
             NotFoundError: there is no such job.
@@ -68,21 +70,21 @@ class RunQueue(ABC):
 
     @abstractmethod
     def withdraw(self, path: str) -> None:
-        """Take back what is ordered below `path`, and return once nothing is at work on that alone any more. Blocks.
+        """Remove everything below `path` from the orders, and return once no run works on that alone. Blocks.
 
-        An order that names other paths as well goes on.
+        An order that names other paths as well continues.
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Stop what goes on (the next start takes it up), forget what waits. Idempotent."""
+        """Stop the running order, which the next start resumes, and forget the waiting ones. Idempotent."""
 
     def busy(self) -> set[str]:
-        """Names of corpora with work that goes on or waits."""
+        """Return the names of corpora with a running or waiting order."""
         return {job.corpus for job in self.jobs() if job.state in {"waiting", "running"}}
 
 
 def outermost(paths: Collection[str]) -> tuple[str, ...]:
-    """The paths without those that lie inside another of them, in order; URLs are compared as they are."""
+    """Return the paths without those that lie inside another of them, sorted; URLs are compared as they are."""
     known = set(paths)
     return tuple(sorted(path for path in known if not any(str(parent) in known for parent in PurePath(path).parents)))

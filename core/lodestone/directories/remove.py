@@ -1,7 +1,8 @@
-"""How is one directory forgotten? Queries leave it out at once; points, thumbnails and the catalog's rows follow.
+"""Removal of a directory: queries leave it out at once; then its points, thumbnails and catalog rows are deleted.
 
-The catalog's row of the directory goes last: killed at any point, the same command finishes the work. The pictures themselves
-are never touched. Parquet rows stay until `lodestone embeddings compact`; a directory that is added again adopts them.
+The catalog's row of the directory is deleted last: if the command is killed at any point, running it again finishes the work.
+The user's files are never touched. Parquet rows stay until `lodestone embeddings compact`; a directory that is added again
+adopts them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ from lodestone.store.base import Filter, MatchAny
 
 @dataclass(frozen=True, slots=True)
 class DirectoryRemoval:
-    """What was removed: `images` the catalog knew, in whatever state, and the `thumbnails` that nothing else needs."""
+    """Reports what was removed.
+
+    Attributes:
+        directory: Name of the directory.
+        corpus: Name of its corpus.
+        images: Number of its pictures in the catalog, in any state.
+        thumbnails: Number of deleted thumbnails that no other picture needs.
+    """
 
     directory: str
     corpus: str
@@ -34,11 +42,11 @@ class DirectoryRemoval:
 
 
 def remove_directory(resources: SyncResources, root_id: str) -> DirectoryRemoval:
-    """Forget a directory. A sync has to follow, which carries out the tombstones; until then nothing wrong is found.
+    """Remove a directory. A sync must follow, which deletes the marked points; queries are correct meanwhile.
 
     Raises:
         NotFoundError: there is no such directory.
-        StoreLockedError: another process owns the store, or an index run of the corpus is going on.
+        StoreLockedError: another process owns the store, or an index run of the corpus is in progress.
     """
     catalog = resources.catalog
     root = catalog.root(root_id)
@@ -48,22 +56,22 @@ def remove_directory(resources: SyncResources, root_id: str) -> DirectoryRemoval
         of_root = Filter(must=(MatchAny("root", (root_id,)),))
         for collection in resources.store.collections():
             resources.store.delete_matching(collection, of_root)
-        _note(contents, catalog, root_id)
+        _write_hashes(contents, catalog, root_id)
         images = catalog.remove_root(root_id)
         others = [Path(other.path) for other in catalog.roots() if other.kind == FOLDER]
         if root.kind == FOLDER:
             Mounts(resources.home.path / mounts.NAME).forget(Path(root.path), others=others)
-        removed = discard_thumbnails(catalog, resources.thumbnails, _noted(contents))
+        removed = discard_thumbnails(catalog, resources.thumbnails, _read_hashes(contents))
     return DirectoryRemoval(directory=root.name, corpus=corpus.name, images=images, thumbnails=removed)
 
 
-def _note(file: IO[str], catalog: Catalog, root_id: str) -> None:
-    """Keep the pictures' content hashes outside the memory: there may be millions."""
+def _write_hashes(file: IO[str], catalog: Catalog, root_id: str) -> None:
+    """Write the pictures' content hashes to a file, because there may be millions."""
     for image in catalog.images_of_root(root_id):
         file.write(f"{image.hash}\n")
 
 
-def _noted(file: IO[str]) -> Iterator[str]:
+def _read_hashes(file: IO[str]) -> Iterator[str]:
     file.seek(0)
     for line in file:
         yield line.rstrip("\n")

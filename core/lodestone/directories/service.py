@@ -1,7 +1,7 @@
-"""What can be done with directories? Add, remove, switch, list and describe them; the catalog holds all of it.
+"""Operations on directories: add, change, list and describe; the catalog holds all of them.
 
 A directory is a root of a corpus. Switching one on or off changes what queries may find and nothing else: its pictures stay
-embedded and loaded, and the next query of any process obeys (query/filters.py).
+embedded and loaded, and the change applies to the next query of any process (query/filters.py).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ FOLDER: Final = "folder"
 
 
 class DirectoryService:
-    """The directories of one home.
+    """Manages the directories of one home.
 
     Args:
-        catalog: Holds them.
-        home: Refused as part of a directory: its thumbnails are no pictures of the user's.
+        catalog: The catalog that holds them.
+        home: The home, which may not lie in a directory, because its thumbnails are no pictures of the user's.
     """
 
     def __init__(self, catalog: Catalog, home: Home) -> None:
@@ -39,30 +39,32 @@ class DirectoryService:
         self._home = home
 
     def add(self, path: str, *, corpus: str = "default", watch: bool = False) -> Root:
-        """The directory for a folder, made if it is new. Nothing is indexed yet.
+        """Return the directory for a folder, which is created if it is new. Nothing is indexed yet.
 
         Args:
-            path: Folder; `~` is allowed. It may be empty still.
-            corpus: Name of the corpus; made when new.
-            watch: Watch it from now on. False leaves a known directory as it is.
+            path: The folder; `~` is allowed. It may be empty.
+            corpus: Name of the corpus; it is created if it is new.
+            watch: Whether to watch it from now on. False leaves a known directory as it is.
 
         Raises:
             NotFoundError: there is no such folder.
-            InvalidRequestError: it is a file, holds the home, or lies inside another directory of the corpus; or it leads to
-                one, or around one, by symbolic links.
+            InvalidRequestError: the path is a file, holds the home, or lies inside another directory of the corpus; or it leads
+                to one, or to a folder around one, by symbolic links.
         """
         folder = self._checked(path)
-        made = self._catalog.ensure_corpus(corpus)
-        self._refuse_overlap(folder, [root for root in self._catalog.roots(made.corpus_id) if root.kind == FOLDER], corpus)
-        root = self._catalog.ensure_root(made.corpus_id, str(folder))
+        corpus_record = self._catalog.ensure_corpus(corpus)
+        self._refuse_overlap(
+            folder, [root for root in self._catalog.roots(corpus_record.corpus_id) if root.kind == FOLDER], corpus
+        )
+        root = self._catalog.ensure_root(corpus_record.corpus_id, str(folder))
         return self._catalog.set_root(root.root_id, watched=True) if watch else root
 
     def change(self, root_id: str, change: DirectoryChange) -> Root:
-        """Switch a directory; in force with the next query.
+        """Change a directory; the change applies to the next query.
 
         Raises:
             NotFoundError: there is no such directory.
-            InvalidRequestError: it cannot be watched.
+            InvalidRequestError: the directory cannot be watched.
         """
         root = self._catalog.root(root_id)
         if change.watched and root.kind != FOLDER:
@@ -74,7 +76,7 @@ class DirectoryService:
         return self._catalog.set_root(root_id, enabled=change.enabled, watched=change.watched)
 
     def describe(self, root_id: str, *, busy: Collection[str] = ()) -> DirectoryInfo:
-        """One directory with its counts; `busy` names the corpora that are being indexed.
+        """Return one directory with its counts; `busy` names the corpora that are being indexed.
 
         Raises:
             NotFoundError: there is no such directory.
@@ -91,23 +93,23 @@ class DirectoryService:
         busy: Collection[str] = (),
         visibility: Visibility = EVERYTHING,
     ) -> DirectoryPage:
-        """Some directories, by corpus and name, from an offset or behind a page's `next_cursor`.
+        """Return a page of directories, ordered by corpus and name, from an offset or after a page's `next_cursor`.
 
         Raises:
-            InvalidRequestError: no such cursor.
+            InvalidRequestError: there is no such cursor.
         """
         names = corpus_names(self._catalog)
-        found = [root for root in self._catalog.roots(None) if visibility.sees(names[root.corpus_id])]
-        places = {root.root_id: (names[root.corpus_id], root.name) for root in found}
-        roots = sorted(found, key=lambda root: places[root.root_id])
+        visible = [root for root in self._catalog.roots(None) if visibility.sees(names[root.corpus_id])]
+        sort_keys = {root.root_id: (names[root.corpus_id], root.name) for root in visible}
+        roots = sorted(visible, key=lambda root: sort_keys[root.root_id])
         if cursor is not None:
             after = decode_cursor("directories", cursor, str, str)
-            roots = [root for root in roots if places[root.root_id] > after]
+            roots = [root for root in roots if sort_keys[root.root_id] > after]
         shown, more = roots[offset : offset + limit], offset + limit < len(roots)
         return DirectoryPage(
             directories=[self._info(root, names[root.corpus_id], busy) for root in shown],
             next_offset=offset + limit if more and cursor is None else None,
-            next_cursor=encode_cursor("directories", *places[shown[-1].root_id]) if more and shown else None,
+            next_cursor=encode_cursor("directories", *sort_keys[shown[-1].root_id]) if more and shown else None,
         )
 
     def _info(self, root: Root, corpus: str, busy: Collection[str]) -> DirectoryInfo:
@@ -127,7 +129,10 @@ class DirectoryService:
         )
 
     def _refuse_overlap(self, folder: Path, roots: Sequence[Root], corpus: str) -> None:
-        """No picture is indexed twice. A folder around others is no overlap where its own path says so: they keep theirs."""
+        """Raise where a picture would be indexed twice.
+
+        A folder whose own path contains other directories is allowed; these keep their pictures.
+        """
         if any(root.path == str(folder) for root in roots):
             return
         real = Path(os.path.realpath(folder))
@@ -135,15 +140,15 @@ class DirectoryService:
             path = Path(root.path)
             if folder in path.parents:
                 continue
-            there = Path(os.path.realpath(path))
-            if path in folder.parents or there in real.parents:
+            real_path = Path(os.path.realpath(path))
+            if path in folder.parents or real_path in real.parents:
                 raise InvalidRequestError(
                     f"{str(folder)!r} lies inside the directory {root.name!r} of the corpus {corpus!r}",
                     hint=f"it is indexed with {root.path!r}; use another --corpus to have it apart",
                     directory=root.name,
                 )
-            if there == real or real in there.parents:
-                what = "is" if there == real else "leads to a folder around"
+            if real_path == real or real in real_path.parents:
+                what = "is" if real_path == real else "leads to a folder around"
                 raise InvalidRequestError(
                     f"{str(folder)!r} {what} the directory {root.name!r} of the corpus {corpus!r} by another path",
                     hint=f"that directory is {root.path!r}; name the folder as {str(real)!r}, or use another --corpus",
@@ -177,7 +182,7 @@ class DirectoryService:
             raise NotFoundError(f"no such folder: {str(folder)!r}", hint="check the path; quote it if it holds spaces")
         home = self._home.path.resolve()
         inside = home.relative_to(folder.resolve()).parts if home.is_relative_to(folder.resolve()) else (".",)
-        if not any(part.startswith(".") for part in inside):  # hidden folders are not looked into
+        if not any(part.startswith(".") for part in inside):  # hidden folders are never scanned
             raise InvalidRequestError(
                 f"{str(folder)!r} holds the home {str(home)!r}, whose thumbnails are no pictures of yours",
                 hint="add the folders beside it, or move the home: LODESTONE_HOME",

@@ -1,4 +1,4 @@
-"""What has to be indexed so that a directory, or all that a consistency check found, is up to date again?"""
+"""Index orders that bring a directory up to date, or repair what a consistency check found."""
 
 from __future__ import annotations
 
@@ -17,19 +17,26 @@ FOLDER = "folder"
 
 
 def order_for(catalog: Catalog, root: Root, *, reason: Reason) -> IndexOrder:
-    """The order that brings one directory up to date."""
+    """Return the order that brings one directory up to date."""
     return IndexOrder(corpus_names(catalog)[root.corpus_id], (root.path,), reason=reason)
 
 
 def repair_orders(catalog: Catalog, found: Consistency) -> list[IndexOrder]:
-    """What an index run has to put right: one order a corpus, of the directories concerned that can be reached."""
+    """Return the orders that repair what a consistency check found.
+
+    There is one order per corpus, with the affected directories that can be reached.
+    """
     indexed = [finding for finding in found.findings if finding.remedy == "index"]
-    named = {finding.root_id for finding in indexed if finding.root_id}
-    whole = {finding.corpus_id for finding in indexed if not finding.root_id}
-    wanted = [root for root in catalog.roots(None) if root.root_id in named or root.corpus_id in whole or "" in whole]
-    orders = _orders(catalog, wanted)
-    names, looked_through = corpus_names(catalog), {order.corpus for order in orders}
-    resumed = {names[finding.corpus_id] for finding in found.findings if finding.remedy == "resume"} - looked_through
+    affected_roots = {finding.root_id for finding in indexed if finding.root_id}
+    affected_corpora = {finding.corpus_id for finding in indexed if not finding.root_id}
+    roots = [
+        root
+        for root in catalog.roots(None)
+        if root.root_id in affected_roots or root.corpus_id in affected_corpora or "" in affected_corpora
+    ]
+    orders = _orders(catalog, roots)
+    names, scanned = corpus_names(catalog), {order.corpus for order in orders}
+    resumed = {names[finding.corpus_id] for finding in found.findings if finding.remedy == "resume"} - scanned
     return [*orders, *(IndexOrder(name, (), reason="repair", resume=True) for name in sorted(resumed))]
 
 
@@ -39,4 +46,4 @@ def _orders(catalog: Catalog, roots: list[Root]) -> list[IndexOrder]:
     for root in roots:
         if root.kind != FOLDER or Path(root.path).is_dir():
             paths.setdefault(root.corpus_id, []).append(root.path)
-    return [IndexOrder(names[corpus_id], outermost(found), reason="repair") for corpus_id, found in paths.items()]
+    return [IndexOrder(names[corpus_id], outermost(root_paths), reason="repair") for corpus_id, root_paths in paths.items()]

@@ -1,9 +1,9 @@
-"""How are changes below watched directories noticed, and when are they worth an index run?
+"""Watching of directories: changes below them are noticed, collected and ordered as index runs.
 
-Each watched folder has a thread that the operating system tells of changes (watchfiles). Changes are collected until nothing
-has happened for a moment, so that a copy of a thousand files is one order; after a while even if it goes on. When a watch
-begins, the whole directory is ordered once: nobody saw what happened before. A folder that vanishes (an unplugged disk) is
-watched again when it is back; nothing is forgotten meanwhile.
+Each watched folder has a thread that receives the operating system's change events (watchfiles). Changes are collected until
+nothing has happened for a moment, so that a copy of a thousand files is one order; if changes go on, they are ordered after a
+longer time. When a watch begins, the whole directory is ordered once, because earlier changes were not seen. A folder that
+vanishes (an unplugged disk) is watched again when it is back; nothing is removed meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from lodestone.sources.folders import discover
 
 _STEP_MS: Final = 100
 _GROUP_MS: Final = 500
-_POLL_MS: Final = 30_000  # between two looks at a folder whose file system tells of nothing
+_POLL_MS: Final = 30_000  # between two scans of a folder whose file system sends no events
 _CLOSE_S: Final = 10.0
 _log = logging.getLogger(__name__)
 
@@ -33,12 +33,12 @@ Submit = Callable[[IndexOrder], object]
 
 @dataclass(frozen=True, slots=True)
 class WatchDelays:
-    """When collected changes are ordered, in seconds.
+    """Holds the delays, in seconds, after which collected changes are ordered.
 
     Attributes:
-        quiet: After nothing has happened for so long.
-        longest: After the first change at the latest.
-        look: Between two looks at which directories are to be watched.
+        quiet: Time without any change.
+        longest: Time after the first change, even if changes go on.
+        look: Time between two checks of which directories are to be watched.
     """
 
     quiet: float = 2.0
@@ -47,12 +47,12 @@ class WatchDelays:
 
 
 class DirectoryWatcher:
-    """Watches what is to be watched, which may change at any time.
+    """Watches a set of directories that may change at any time.
 
     Args:
-        watched: The directories to watch, each with the name of its corpus; asked again and again.
-        submit: Takes orders, at once; called in threads of the watcher.
-        patience: When to order.
+        watched: Returns the directories to watch, each with the name of its corpus; called repeatedly.
+        submit: Accepts orders without blocking; called in threads of the watcher.
+        patience: Delays before changes are ordered.
     """
 
     def __init__(
@@ -66,25 +66,25 @@ class DirectoryWatcher:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin, in the background."""
+        """Start watching in the background."""
         self._thread = threading.Thread(target=self._tend, name="lodestone-watcher", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
-        """Stop. Changes that were noticed and not ordered yet are noticed again at the next start. Idempotent."""
+        """Stop watching. Changes that were noticed and not ordered are noticed again at the next start. Idempotent."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_CLOSE_S)
 
     def paths(self) -> list[str]:
-        """What is being watched now."""
+        """Return the paths that are being watched now."""
         return sorted(path for path, watch in dict(self._watches).items() if watch.ready.is_set() and watch.is_alive())
 
     def _tend(self) -> None:
         while not self._stop.is_set():
             try:
                 wanted = {root.path: (root, corpus) for root, corpus in self._watched()}
-            except LodestoneError as error:  # the catalog is away for a moment: what is watched goes on being watched
+            except LodestoneError as error:  # the catalog cannot be read at the moment, so the present watches continue
                 _log.warning("which directories to watch could not be read: %s", error.message)
             else:
                 self._change(wanted)
@@ -105,7 +105,7 @@ class DirectoryWatcher:
 
 
 class _Watch(threading.Thread):
-    """One watched folder; ends when it is told to, or when the folder vanishes."""
+    """Watches one folder; ends when it is stopped, or when the folder vanishes."""
 
     def __init__(self, folder: Path, corpus: str, submit: Submit, patience: WatchDelays) -> None:
         super().__init__(name=f"lodestone-watch-{folder.name}", daemon=True)
@@ -121,7 +121,7 @@ class _Watch(threading.Thread):
             self._watch(polling=False)
         except PermissionError as error:  # polling would fail likewise
             self._fall_back(self._look, error, "make every folder readable")
-        except (OSError, RuntimeError) as error:  # the latter is how watchfiles passes on what its engine says
+        except (OSError, RuntimeError) as error:  # watchfiles raises its engine's errors as RuntimeError
             self._fall_back(self._poll, error, "on Linux, raise fs.inotify.max_user_watches")
 
     def _fall_back(self, instead: Callable[[], None], error: Exception, hint: str) -> None:
@@ -140,16 +140,16 @@ class _Watch(threading.Thread):
             self._fall_back(self._look, error, "make every folder readable")
 
     def _look(self) -> None:
-        """Compare listings from time to time; folders that cannot be read are left out."""
-        inode, before = _inode(self._folder), None
+        """Compare the folder's listing from time to time; folders that cannot be read are left out."""
+        inode, last_digest = _inode(self._folder), None
         while _inode(self._folder) == inode:
             try:
-                now = sum(hash((file.uri, file.size, file.mtime_ns)) for file in discover(self._folder))
+                digest = sum(hash((file.uri, file.size, file.mtime_ns)) for file in discover(self._folder))
             except LodestoneError:
                 return
-            if now != before:
+            if digest != last_digest:
                 self._order((str(self._folder),))
-            before = now
+            last_digest = digest
             self.ready.set()
             if self.stop.wait(_POLL_MS / 1000):
                 return
@@ -171,18 +171,18 @@ class _Watch(threading.Thread):
             raise_interrupt=False,
             force_polling=polling or None,
             poll_delay_ms=_POLL_MS,
-            # Of the system's own notices it would hide that the limit was reached, and at the first folder that cannot be read
-            # it leaves out those after it.
+            # With event notification, this flag would hide that the limit of watches was reached, and the folders after the
+            # first unreadable one would not be watched.
             ignore_permission_denied=polling,
         ):
             now = time.monotonic()
-            if not self.ready.is_set():  # the system tells of changes from here on
+            if not self.ready.is_set():  # from here on the system sends events
                 self.ready.set()
                 self._order((str(self._folder),))
-            found = {path for _, name in batch if concerns(self._folder, path := Path(name))}
-            if found:
+            changed_paths = {path for _, name in batch if concerns(self._folder, path := Path(name))}
+            if changed_paths:
                 first, last = (now if not pending else first), now
-                pending |= found
+                pending |= changed_paths
             if pending and (now - last >= self._patience.quiet or now - first >= self._patience.longest):
                 self._order(to_index(self._folder, pending))
                 pending = set()
@@ -194,7 +194,7 @@ class _Watch(threading.Thread):
             return
         try:
             self._submit(IndexOrder(self._corpus, paths, reason="watched"))
-        except LodestoneError as error:  # the queue is closing: the next start looks through the whole directory
+        except LodestoneError as error:  # the queue is closing; the next start scans the whole directory
             _log.info("changes below %s were not ordered: %s", self._folder, error.message)
 
 

@@ -1,1 +1,1 @@
-"""Backbone outputs on disk: immutable Parquet slices."""
+"""Backbone outputs on disk, in immutable Parquet slices."""

@@ -1,4 +1,7 @@
-"""Which embeddings files does the catalog believe in that are missing or cut? What is found is embedded again."""
+"""Audit of the embeddings files against the catalog's receipts.
+
+A file that is missing or cut loses its receipt, so that the next index run embeds its slice again.
+"""
 
 from __future__ import annotations
 
@@ -15,13 +18,16 @@ if TYPE_CHECKING:
 
 
 def damaged_parts(catalog: Catalog, area: FileArea, corpus_id: str, *, deep: bool = False) -> Iterator[tuple[Receipt, str]]:
-    """Receipts of slices in use whose file is not what was written, each with what is wrong; streamed.
+    """Yield the receipts of slices in use whose file is not what was written, each with what is wrong.
+
+    Receipts are streamed, so memory does not grow with the corpus.
 
     Args:
-        catalog: What should be there.
-        area: Where.
-        corpus_id: Of which corpus.
-        deep: Read every file and compare checksums; else sizes alone, at some microseconds a file in a folder.
+        catalog: The catalog that holds the receipts.
+        area: The area that holds the embeddings files.
+        corpus_id: The corpus to check.
+        deep: Whether to read every file and compare checksums. Otherwise only sizes are compared, which takes some microseconds
+            per file in a local folder.
 
     Raises:
         SourceError: the bucket cannot be read.
@@ -38,9 +44,10 @@ def damaged_parts(catalog: Catalog, area: FileArea, corpus_id: str, *, deep: boo
 
 
 def forget_damaged(catalog: Catalog, area: FileArea, corpus_id: str) -> int:
-    """Have an index run make again what is missing or cut in a local folder; returns how many files.
+    """Forget the receipts of files that are missing or cut in a local folder, and return how many there were.
 
-    In a bucket each look is a request: there, damage is met when a file is read, or by `lodestone embeddings verify`.
+    The next index run makes these files again. In a bucket each look is a request, so nothing is checked there: damage is found
+    when a file is read, or by `lodestone embeddings verify`.
     """
     if area.folder is None:
         return 0

@@ -1,8 +1,9 @@
-"""How do slices lose the rows that no picture needs any more? What is left of several goes into new, immutable slices.
+"""Compaction of slices: the rows that pictures still need go into new, immutable slices.
 
 Pictures that changed, moved to another slice or are gone leave rows behind, and small runs leave small slices. Compaction reads
-no picture and runs no model: it copies the rows that are needed. New files first, then one catalog transaction a slice, then
-the old files: killed at any point, the same command goes on. The collections are not touched, for they hold the same pictures.
+no picture and runs no model: it copies the rows that are needed. It writes the new files first, then makes one catalog
+transaction per slice, then deletes the old files. If it is killed at any point, the same command continues the work.
+Collections are not touched, because they hold the same pictures before and after.
 """
 
 from __future__ import annotations
@@ -29,25 +30,25 @@ if TYPE_CHECKING:
 
 KIND: Final = "compact"
 _KEPT: Final = (ImageState.ACTIVE, ImageState.FAILED)
-_WASTE: Final = 0.2  # a slice with more rows to spare than this share is rewritten
-_SMALL: Final = 0.5  # as is one with fewer pictures than this share of a full slice, where another can be added
-_ALIVE: Final = timedelta(minutes=10)  # a run without a sign of life for longer is over
+_WASTE: Final = 0.2  # a slice is rewritten when a larger share of its rows is unused
+_SMALL: Final = 0.5  # a slice with a smaller share of a full slice's pictures is merged with another
+_ALIVE: Final = timedelta(minutes=10)  # a run without a heartbeat for longer has ended
 _SWEEP_BATCH: Final = 1000
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """What compaction did, or with `dry_run` would do.
+    """Reports what compaction did, or with `dry_run` what it would do.
 
     Attributes:
-        replaced: Slices whose place others took.
-        written: Those others.
-        rows_dropped: Rows that no picture needs any more.
-        files_deleted: Files of superseded slices, and of killed writers.
-        bytes_freed: Their size less that of the new files; negative while the old ones wait.
-        waiting: Superseded slices that are kept because a run is going on; the next compaction drops them.
-        damaged: Slices left alone because a file of theirs is damaged: the next index run makes it again.
+        replaced: Number of old slices that were replaced.
+        written: Number of new slices that replaced them.
+        rows_dropped: Number of rows that no picture needs any more.
+        files_deleted: Number of deleted files: those of superseded slices, and leftovers of killed writers.
+        bytes_freed: Size of the deleted files minus the size of the new ones, in bytes; negative while the old files are kept.
+        waiting: Number of superseded slices that are kept because another run is in progress; the next compaction deletes them.
+        damaged: Number of slices left alone because one of their files is damaged; the next index run makes that file again.
     """
 
     replaced: int = 0
@@ -64,10 +65,10 @@ class Compactor:
     """Compacts the slices of one corpus, whose lock the caller holds.
 
     Attributes:
-        catalog: Read and written.
-        area: Where the embeddings are.
-        slice_size: Pictures a slice at most.
-        told: Called with the number of slices dealt with and their total number.
+        catalog: The catalog, which is read and updated.
+        area: The area that holds the embeddings files.
+        slice_size: Highest number of pictures in a slice.
+        told: Progress callback; gets the number of slices processed and their total number.
     """
 
     catalog: Catalog
@@ -77,10 +78,14 @@ class Compactor:
     _counts: Counter[str] = field(default_factory=Counter)
 
     def run(self, corpus_id: str, *, dry_run: bool = False) -> CompactionReport:
-        """Compact a corpus. Doing it twice changes nothing more.
+        """Compact a corpus; a second call right after changes nothing more.
+
+        Args:
+            corpus_id: The corpus to compact.
+            dry_run: Whether to count only, and change nothing.
 
         Raises:
-            OutOfSpaceError: no space for the new files; what is finished is kept.
+            OutOfSpaceError: there is no space for the new files; what is finished is kept.
             CatalogError: the catalog failed.
         """
         self._counts = Counter()
@@ -103,7 +108,10 @@ class Compactor:
         return CompactionReport(**self._counts)
 
     def _groups(self, corpus_id: str) -> Iterator[list[SliceUsage]]:
-        """Slices whose pictures fit into one, each group worth rewriting: by parts, for a row must keep all that it has."""
+        """Yield groups of slices that are worth rewriting and whose pictures fit into one slice.
+
+        The slices of a group have the same parts, because a row must keep all the outputs that it has.
+        """
         open_groups: dict[frozenset[str], list[SliceUsage]] = {}
         empty: list[SliceUsage] = []
         for usage in self.catalog.slice_usage(corpus_id):
@@ -122,10 +130,10 @@ class Compactor:
             group.append(usage)
         for group in open_groups.values():
             yield from self._worth(group)
-        for some in chunks(empty, self.slice_size):
-            # members that are in no other slice: gone ones, which stores may have yet to forget
-            needed = [usage for usage in some if not self.catalog.is_droppable(usage.record.slice_id)]
-            if any(usage.record.rows for usage in needed):  # what compaction itself put there has none
+        for batch in chunks(empty, self.slice_size):
+            # These slices still list pictures that no other slice has: deleted ones, which stores may not have removed yet.
+            needed = [usage for usage in batch if not self.catalog.is_droppable(usage.record.slice_id)]
+            if any(usage.record.rows for usage in needed):  # a slice that compaction itself wrote for such pictures has no rows
                 yield needed
 
     def _worth(self, group: list[SliceUsage]) -> Iterator[list[SliceUsage]]:
@@ -166,7 +174,7 @@ class Compactor:
         self._counts["bytes_freed"] -= sum(receipt.size for receipt in receipts)
 
     def _others_run(self) -> bool:
-        """Whether another run may be reading the old slices just now."""
+        """Return whether another run may be reading the old slices at this moment."""
         now = datetime.now(UTC)
         running = self.catalog.runs(1000, state=RunState.RUNNING)
         return any(run.kind != KIND and now - (run.heartbeat_at or run.started_at) < _ALIVE for run in running)
@@ -177,11 +185,14 @@ class Compactor:
                 self._delete(path)
 
     def _sweep(self, corpus_id: str) -> None:
-        """Delete files that no receipt names and no slice may yet adopt: a killed compaction's, or of slices just dropped."""
-        for some in chunks(self.area.files(corpus_id), _SWEEP_BATCH):
-            names = {stored.path: stored.path.rpartition("/")[2].partition(".")[0] for stored in some}
+        """Delete files that no receipt names and that no slice may adopt later.
+
+        A killed compaction leaves such files, and so do slices that were just dropped.
+        """
+        for batch in chunks(self.area.files(corpus_id), _SWEEP_BATCH):
+            names = {stored.path: stored.path.rpartition("/")[2].partition(".")[0] for stored in batch}
             known, planned = self.catalog.known_files(corpus_id, list(names), list(set(names.values())))
-            for stored in some:
+            for stored in batch:
                 if stored.path not in known and names[stored.path] not in planned:
                     self._delete(stored.path)
 
@@ -193,7 +204,7 @@ class Compactor:
 
 
 def _rows_of(table: pa.Table, images: Sequence[ImageRecord]) -> pa.Table:
-    """The rows of these pictures; `meta` rows with the place where the picture is now."""
+    """Return the rows of these pictures; rows of the `meta` part get the picture's present uri, size and time."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -203,11 +214,11 @@ def _rows_of(table: pa.Table, images: Sequence[ImageRecord]) -> pa.Table:
     if "uri" not in table.column_names:
         return kept
     by_id = {image.image_id: image for image in images}
-    now = [by_id[image_id] for image_id in kept.column("image_id").to_pylist()]
+    current = [by_id[image_id] for image_id in kept.column("image_id").to_pylist()]
     columns: dict[str, list[Any]] = {
-        "uri": [image.uri for image in now],
-        "size": [image.size for image in now],
-        "mtime_ns": [image.mtime_ns for image in now],
+        "uri": [image.uri for image in current],
+        "size": [image.size for image in current],
+        "mtime_ns": [image.mtime_ns for image in current],
     }
     for name, values in columns.items():
         number = kept.schema.get_field_index(name)
@@ -216,7 +227,7 @@ def _rows_of(table: pa.Table, images: Sequence[ImageRecord]) -> pa.Table:
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:
-    """One table, each column one chunk, with all that the tables' schemas say of their origin."""
+    """Return one table with one chunk per column; its metadata combines the values of all tables' schemas."""
     import pyarrow as pa
 
     facts: dict[bytes, set[bytes]] = {}

@@ -1,7 +1,7 @@
-"""Where do a slice's embeddings lie on disk, and how do they get there whole or not at all?
+"""Parquet files of a slice's parts: their names, and how they are written, read and checked.
 
-Each part of a slice is one immutable Parquet file, `<corpus_id>/<fp[:2]>/<fp>.<part>.parquet` in the embeddings' area, with fp
-the slice's fingerprint. It appears there whole or not at all: a file with its final name is complete.
+Each part of a slice is one immutable Parquet file, `<corpus_id>/<fp[:2]>/<fp>.<part>.parquet` in the embeddings' area, where fp
+is the slice's fingerprint. A file appears under its final name only when it is complete.
 """
 
 from __future__ import annotations
@@ -23,7 +23,14 @@ _SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]*")
 
 
 class WrittenPart(NamedTuple):
-    """A part on disk: `path` inside the embeddings' area, `size` in bytes, `checksum` BLAKE3 hex of the file."""
+    """Describes a part on disk.
+
+    Attributes:
+        path: Path inside the embeddings' area.
+        rows: Number of rows.
+        size: Size in bytes.
+        checksum: BLAKE3 of the file, in hex.
+    """
 
     path: str
     rows: int
@@ -32,7 +39,12 @@ class WrittenPart(NamedTuple):
 
 
 def fingerprint(rows: Sequence[tuple[str, str]], decoder_version: str) -> str:
-    """Name of the slice of these (image id, hash) rows, whatever their order: BLAKE3, 32 hex characters."""
+    """Return the name of the slice that holds these rows: BLAKE3, 32 hex characters.
+
+    Args:
+        rows: (image id, hash) of each picture; their order does not matter.
+        decoder_version: Version of the decoder that made the pixels.
+    """
     digest = blake3()
     for text in (decoder_version, *(part for row in sorted(rows) for part in row)):
         encoded = text.encode()
@@ -41,7 +53,7 @@ def fingerprint(rows: Sequence[tuple[str, str]], decoder_version: str) -> str:
 
 
 def part_path(corpus_id: str, fp: str, part: str) -> str:
-    """Path of a part's file inside the embeddings' area, with forward slashes.
+    """Return the path of a part's file inside the embeddings' area, with forward slashes.
 
     Raises:
         ValueError: a name holds characters that do not belong in a file name.
@@ -53,17 +65,17 @@ def part_path(corpus_id: str, fp: str, part: str) -> str:
 
 
 def write_part(area: FileArea, corpus_id: str, fp: str, part: str, table: pa.Table) -> WrittenPart:
-    """Write one part durably: when this returns, neither kill -9 nor a power cut loses it.
+    """Write one part durably: after this call, neither kill -9 nor a power cut loses it.
 
     Args:
-        area: Where the embeddings are.
-        corpus_id: Corpus of the slice.
-        fp: Its fingerprint.
+        area: The area that holds the embeddings files.
+        corpus_id: The corpus of the slice.
+        fp: The slice's fingerprint.
         part: `meta`, `captions-<encoder>-<version>` or `<backbone>-<version>`.
         table: Columns as in `lodestone_schemas.arrow`.
 
     Raises:
-        OutOfSpaceError: the disk is full; nothing was left behind.
+        OutOfSpaceError: the disk is full; no partial file is left.
     """
     path = part_path(corpus_id, fp, part)
     content = _parquet_bytes(
@@ -75,13 +87,14 @@ def write_part(area: FileArea, corpus_id: str, fp: str, part: str, table: pa.Tab
 
 
 def read_part(area: FileArea, receipt: Receipt, *, columns: Sequence[str] | None = None, verify: bool = False) -> pa.Table:
-    """The table of a finished part; each column is one chunk.
+    """Read the table of a finished part; each column is one chunk.
 
     Args:
-        area: Where the embeddings are.
-        receipt: What the catalog has about the part.
-        columns: Only these columns; None for all.
-        verify: Compare the file's checksum with the receipt's. Size, page checksums and number of rows are always compared.
+        area: The area that holds the embeddings files.
+        receipt: The catalog's receipt of the part.
+        columns: Names of the columns to read; None for all.
+        verify: Whether to compare the file's checksum with the receipt's. Size, page checksums and number of rows are always
+            compared.
 
     Raises:
         EmbeddingsDamagedError: the file is missing, truncated or altered.
@@ -90,8 +103,8 @@ def read_part(area: FileArea, receipt: Receipt, *, columns: Sequence[str] | None
         content = area.read(receipt.path)
         if content.size != receipt.size:
             raise _damaged(area, f"has {content.size} bytes instead of {receipt.size}", receipt)
-        if verify and (found := blake3(content).hexdigest()) != receipt.checksum:
-            raise _damaged(area, f"has checksum {found} instead of {receipt.checksum}", receipt)
+        if verify and (checksum := blake3(content).hexdigest()) != receipt.checksum:
+            raise _damaged(area, f"has checksum {checksum} instead of {receipt.checksum}", receipt)
         table = _parquet_table(content, columns)
     except FileNotFoundError as error:
         raise _damaged(area, "is missing", receipt) from error
@@ -103,9 +116,10 @@ def read_part(area: FileArea, receipt: Receipt, *, columns: Sequence[str] | None
 
 
 def find_part(area: FileArea, corpus_id: str, fp: str, part: str, *, slice_id: str) -> Receipt | None:
-    """A receipt for a part that is there, complete and sound, though the catalog may not know; None when it is not.
+    """Return a receipt for a part that is complete and sound on disk, or None when there is none.
 
-    (A writer was killed between the file and its receipt. The whole file is read, `seconds` is 0.)
+    A writer that was killed after it wrote the file and before it recorded the receipt leaves such a part. The whole file is
+    read. The receipt's `seconds` is 0.
     """
     path = part_path(corpus_id, fp, part)
     try:
@@ -114,30 +128,33 @@ def find_part(area: FileArea, corpus_id: str, fp: str, part: str, *, slice_id: s
     except FileNotFoundError:
         return None
     except (pa.ArrowException, OSError):
-        return None  # damaged: it is made again, and replaced
+        return None  # a damaged file is made again and replaced
     checksum = str(blake3(content).hexdigest())
     return Receipt(slice_id, part, path, rows, content.size, checksum, 0.0)
 
 
 def remove_corpus_files(area: FileArea, corpus_id: str) -> None:
-    """Delete all parts of a corpus; none is fine."""
+    """Delete all parts of a corpus; a corpus without parts is no error."""
     area.delete_folder(_corpus_folder(corpus_id))
 
 
 def remove_leftovers(area: FileArea, corpus_id: str) -> int:
-    """Delete temporary files of writers that were killed; returns how many. Only while nothing writes this corpus."""
+    """Delete temporary files of writers that were killed, and return how many.
+
+    Call it only while nothing writes this corpus.
+    """
     return area.sweep(_corpus_folder(corpus_id))
 
 
 def _corpus_folder(corpus_id: str) -> str:
-    part_path(corpus_id, "00", "meta")  # refuses names that would leave the area
+    part_path(corpus_id, "00", "meta")  # raises for names that would point outside the area
     return corpus_id
 
 
 def _parquet_bytes(table: pa.Table) -> pa.Buffer:
     sink = pa.BufferOutputStream()
-    # Plain pages: a dictionary or statistics of vectors only cost. zstd 1 takes a fifth off real features in a few milliseconds
-    # a slice; higher levels take no more.
+    # A dictionary or statistics of vectors cost time and bring nothing. zstd level 1 makes real features a fifth smaller, in a
+    # few milliseconds per slice; higher levels save no more.
     pq.write_table(
         table,
         sink,

@@ -1,4 +1,4 @@
-"""Which stored outputs do the findable pictures of a slice have?"""
+"""Reader of the stored backbone outputs of a slice's active pictures."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class StoredOutputs:
     """Reads some outputs of slices from their Parquet files.
 
     Attributes:
-        catalog: Knows members and receipts.
-        embeddings: The area of Parquet files.
+        catalog: The catalog that knows the slices' pictures and receipts.
+        embeddings: The area that holds the Parquet files.
         parts: Backbone name -> name of the part that holds its outputs in the version in use.
         keys: The outputs to read.
     """
@@ -37,13 +37,13 @@ class StoredOutputs:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Parts that a slice must have, each once."""
+        """Return the parts that a slice must have, each once."""
         return tuple(self.parts[name] for name in dict.fromkeys(key.backbone for key in self.keys))
 
     def of_slice(self, record: SliceRecord) -> tuple[list[ImageRecord], dict[OutputKey, NDArray[np.float16]]]:
-        """The slice's findable pictures, and their rows of each output in the same order: (n, dim) float16.
+        """Return the slice's active pictures and their rows of each output, in the same order: (n, dim) float16.
 
-        A slice that is not embedded yet has no pictures here.
+        A slice that is not embedded yet gives no pictures.
 
         Raises:
             EmbeddingsDamagedError: a file is missing or damaged.
@@ -54,10 +54,14 @@ class StoredOutputs:
     def read(
         self, record: SliceRecord, receipts: Mapping[str, Receipt]
     ) -> tuple[list[ImageRecord], dict[OutputKey, NDArray[np.float16]]]:
-        """The same of a slice that is embedded, by its receipts.
+        """Return what `of_slice` returns, for a slice that is embedded and whose receipts the caller has.
+
+        Args:
+            record: The slice.
+            receipts: Part name -> receipt.
 
         Raises:
-            KeyError: it is not.
+            KeyError: a required part has no receipt.
             EmbeddingsDamagedError: a file is missing or damaged.
         """
         tables = {
@@ -71,13 +75,13 @@ class StoredOutputs:
         ids: dict[str, list[str]] = {backbone: table.column("image_id").to_pylist() for backbone, table in tables.items()}
         rows = {backbone: {image_id: row for row, image_id in enumerate(column)} for backbone, column in ids.items()}
         active = self.catalog.slice_images(record.slice_id, states=(ImageState.ACTIVE,))
-        images = [image for image in active if all(image.image_id in known for known in rows.values())]
+        images = [image for image in active if all(image.image_id in row_of for row_of in rows.values())]
         wanted = [image.image_id for image in images]
         outputs: dict[OutputKey, NDArray[np.float16]] = {}
         for key in self.keys:
             matrix = matrix_of(tables[key.backbone], key.output)
-            if ids[key.backbone] != wanted:  # pictures have left the slice since, or their rows stand in another order
-                known = rows[key.backbone]
-                matrix = matrix[np.array([known[image_id] for image_id in wanted], np.intp)]
+            if ids[key.backbone] != wanted:  # some pictures have left the slice, or the rows have another order
+                row_of = rows[key.backbone]
+                matrix = matrix[np.array([row_of[image_id] for image_id in wanted], np.intp)]
             outputs[key] = matrix
         return images, outputs

@@ -1,4 +1,4 @@
-"""How do arrays become the Arrow tables of a slice, and come back without being copied?"""
+"""Conversion between arrays and the Arrow tables of a slice, without copying the vectors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def outputs_table(
     *,
     metadata: Mapping[str, str] | None = None,
 ) -> pa.Table:
-    """A backbone's outputs over n pictures as a table; nothing is copied.
+    """Return a backbone's outputs for n pictures as a table; nothing is copied.
 
     Args:
         ids: Image ids (n).
@@ -43,7 +43,10 @@ def outputs_table(
 
 
 def outputs_from(table: pa.Table) -> tuple[list[str], list[str], dict[str, Half]]:
-    """(image ids, hashes, output name -> (n, dim) float16) of an `outputs_table`. Matrices are read-only views of the table."""
+    """Return (image ids, hashes, output name -> (n, dim) float16) of an `outputs_table`.
+
+    The matrices are read-only views of the table.
+    """
     names = [name for name in table.column_names if name not in _KEYS]
     hashes = table.column("hash").to_pylist() if "hash" in table.column_names else []
     return table.column("image_id").to_pylist(), hashes, {name: matrix_of(table, name) for name in names}
@@ -55,7 +58,7 @@ def captions_table(
     *,
     metadata: Mapping[str, str] | None = None,
 ) -> pa.Table:
-    """Captions with their text vectors as a table.
+    """Return captions with their text vectors as a table.
 
     Args:
         rows: (image id, source, text) of n captions.
@@ -78,9 +81,15 @@ def captions_table(
 
 
 def meta_table(rows: Sequence[Mapping[str, Any]], *, metadata: Mapping[str, str] | None = None) -> pa.Table:
-    """What is known about the files of a slice: one mapping by column name for each picture; missing columns are null.
+    """Return what is known about the files of a slice as a table.
 
-    `captions` is a list of {"source": …, "text": …}. Raises `ValueError` for a name that `META_SCHEMA` does not have.
+    Args:
+        rows: One mapping per picture, by column name; missing columns are null. `captions` is a list of {"source": …, "text":
+            …}.
+        metadata: Facts for the file's schema.
+
+    Raises:
+        ValueError: a row has a name that `META_SCHEMA` does not have.
     """
     unknown = {name for row in rows for name in row} - set(META_SCHEMA.names)
     if unknown:
@@ -90,13 +99,19 @@ def meta_table(rows: Sequence[Mapping[str, Any]], *, metadata: Mapping[str, str]
 
 
 def matrix_of(table: pa.Table, name: str) -> Half:
-    """A vector column as (n, dim) float16; a read-only view where the column is one chunk (as `read_part` gives it)."""
+    """Return a vector column as (n, dim) float16.
+
+    The result is a read-only view where the column is one chunk, which it is in tables from `read_part`.
+
+    Raises:
+        ValueError: the column holds nulls.
+    """
     column = table.column(name)
     dim = column.type.list_size
     if not len(column):
         return np.empty((0, dim), np.float16)
-    whole = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    flat = whole.flatten()
+    vectors = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    flat = vectors.flatten()
     if flat.null_count:
         raise ValueError(f"output {name!r} has {flat.null_count} nulls")
     # not `to_numpy`, which imports pandas: 0.3 s and 50 MB for every process that loads or searches

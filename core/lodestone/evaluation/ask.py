@@ -1,7 +1,6 @@
-"""How are many queries asked of an engine? A few at a time in one event loop; what fails is kept as a failure.
+"""Runner that sends many queries to an engine, a few at a time in one event loop; failed queries are kept as failures.
 
-Nothing of a query remains for the next: the evaluation's home keeps no history and queries leave no tags in it, so the order
-does not matter.
+No query affects the next: the evaluation's home keeps no history and queries leave no tags in it, so the order does not matter.
 """
 
 from __future__ import annotations
@@ -17,30 +16,34 @@ from lodestone_schemas.api import SearchRequest, SearchResponse
 CONCURRENCY: Final = 4
 
 Told = Callable[[str, int, int], None]
-"""Told of progress: configuration, queries answered, queries in all."""
+"""Progress callback: gets the configuration, the number of queries answered, and their total number."""
 
 
 class EvaluatedSystem(Protocol):
-    """What answers; the query engine does."""
+    """Answers search requests; the query engine is one implementation."""
 
     async def answer(self, request: SearchRequest) -> SearchResponse:
-        """The final answer; raises `LodestoneError`."""
+        """Return the final answer.
+
+        Raises:
+            LodestoneError: the query failed.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedAnswer:
-    """What came of one query.
+    """Holds the result of one query.
 
     Attributes:
-        names: Found pictures, best first.
+        names: Names of the pictures found, best first.
         scores: Their scores.
-        ms: Milliseconds that the engine took.
-        gate: The gate's verdict; None where it was not asked.
-        guides: Guides used.
-        rejected: Guides left out as unlike the others.
-        cost: What they cost.
+        ms: Time that the engine took, in milliseconds.
+        gate: The gate's verdict; None where the gate did not run.
+        guides: Number of guides used.
+        rejected: Number of guides left out because they were unlike the others.
+        cost: Cost of the guides.
         remarks: Warnings, and what was dropped.
-        error: Code of the error that there is instead of an answer.
+        error: Code of the error, when the query failed.
     """
 
     names: tuple[str, ...] = ()
@@ -62,25 +65,25 @@ async def ask_all(
     concurrency: int = CONCURRENCY,
     told: Callable[[int], None] | None = None,
 ) -> list[EvaluatedAnswer]:
-    """Ask every request, in order of results.
+    """Send every request, and return the answers in the order of the requests.
 
     Args:
-        engine: Answers; warmed up.
-        requests: What to ask.
-        names: Image id -> picture's name; others that are found are passed over.
-        concurrency: How many at once.
-        told: Called with the number of answers so far.
+        engine: The engine, warmed up.
+        requests: The requests to send.
+        names: Image id -> picture's name; other pictures in an answer are left out.
+        concurrency: Number of requests in progress at once.
+        told: Progress callback; gets the number of answers so far.
 
     Raises:
-        LodestoneError: every single query failed: the first one's error.
+        LodestoneError: every query failed; this is the first one's error.
     """
-    free = asyncio.Semaphore(concurrency)
+    slots = asyncio.Semaphore(concurrency)
     errors: list[LodestoneError] = []
     done = 0
 
     async def ask(request: SearchRequest) -> EvaluatedAnswer:
         nonlocal done
-        async with free:
+        async with slots:
             try:
                 answer = _answer_of(await engine.answer(request), names)
             except LodestoneError as error:
@@ -98,10 +101,10 @@ async def ask_all(
 
 
 def _answer_of(response: SearchResponse, names: Mapping[str, str]) -> EvaluatedAnswer:
-    found = [(names[hit.image_id], hit.score) for hit in response.hits if hit.image_id in names]
+    hits = [(names[hit.image_id], hit.score) for hit in response.hits if hit.image_id in names]
     return EvaluatedAnswer(
-        names=tuple(name for name, _ in found),
-        scores=tuple(score for _, score in found),
+        names=tuple(name for name, _ in hits),
+        scores=tuple(score for _, score in hits),
         ms=response.timings_ms.get("total", 0.0),
         gate=None if response.gate is None else response.gate.verdict,
         guides=sum(guide.status == "used" for guide in response.guides),

@@ -1,4 +1,4 @@
-"""What is the full loop measured against? Captions matched by the text encoder, and queries rewritten by a language model."""
+"""Baselines for the full loop: captions matched by the text encoder, and queries rewritten by a language model."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ def match_captions(
     *,
     told: Callable[[int], None] | None = None,
 ) -> list[EvaluatedAnswer]:
-    """Rank pictures by their captions' highest cosine with the query, the picture's own caption left out.
+    """Rank pictures by their captions' highest cosine with the query, leaving out the picture's own caption.
 
-    A caption that says the same as the query is no caption of a right picture here: the query was made of it. Pictures without
-    a caption are not found.
+    A right picture's caption with the same text as the query does not count, because the query was made from it. Pictures
+    without a caption are not found.
 
     Args:
-        queries: What is asked.
+        queries: The queries to rank for.
         captions: Picture's name -> its captions.
-        encoder: Warmed up.
-        told: Called with the number of queries done.
+        encoder: The text encoder, warmed up.
+        told: Progress callback; gets the number of queries done.
     """
     names = sorted(name for name, texts in captions.items() if texts)
-    owners = np.array([place for place, name in enumerate(names) for _ in captions[name]], np.intp)
+    owners = np.array([position for position, name in enumerate(names) for _ in captions[name]], np.intp)
     texts = [text for name in names for text in captions[name]]
     keys: dict[str, list[int]] = {}
     for row, text in enumerate(texts):
@@ -60,19 +60,21 @@ def match_captions(
     vectors = _encode(encoder, texts)
     answers = []
     for start in range(0, len(queries), _BATCH):
-        some = queries[start : start + _BATCH]
-        scores = _encode(encoder, [query.text for query in some]) @ vectors.T
-        for query, row in zip(some, scores, strict=True):
-            own = [place for place in keys.get(same_text(query.text), ()) if names[owners[place]] in query.relevant]
+        batch = queries[start : start + _BATCH]
+        scores = _encode(encoder, [query.text for query in batch]) @ vectors.T
+        for query, row in zip(batch, scores, strict=True):
+            own = [position for position in keys.get(same_text(query.text), ()) if names[owners[position]] in query.relevant]
             row[own] = -np.inf
             best = np.full(len(names), -np.inf, np.float32)
             np.maximum.at(best, owners, row)
-            order = [place for place in np.argsort(-best, kind="stable")[: RESULTS * 4] if np.isfinite(best[place])]
+            order = [position for position in np.argsort(-best, kind="stable")[: RESULTS * 4] if np.isfinite(best[position])]
             answers.append(
-                EvaluatedAnswer(tuple(names[place] for place in order), tuple(float(best[place]) for place in order))
+                EvaluatedAnswer(
+                    tuple(names[position] for position in order), tuple(float(best[position]) for position in order)
+                )
             )
         if told is not None:
-            told(start + len(some))
+            told(start + len(batch))
     return answers
 
 
@@ -83,13 +85,13 @@ def _encode(encoder: TextEncoder, texts: Sequence[str]) -> np.ndarray[Any, np.dt
 
 @dataclass(frozen=True, slots=True)
 class LanguageModel:
-    """A model behind an OpenAI-compatible endpoint.
+    """Describes a model behind an OpenAI-compatible endpoint.
 
     Attributes:
         url: Base address, e.g. `http://127.0.0.1:8000/v1`.
         model: Its name there.
-        key_env: Environment variable with the credential; not set: none is sent.
-        timeout_s: Seconds one call may take.
+        key_env: Environment variable with the credential; no credential is sent when it is not set.
+        timeout_s: Time limit of one call, in seconds.
     """
 
     url: str
@@ -100,9 +102,9 @@ class LanguageModel:
 
 @dataclass(slots=True)
 class Rewriter:
-    """Rewrites queries into captions, as PlugIR does with what it knows of a search (Lee et al., ACL 2024), one turn only.
+    """Rewrites queries into captions, as PlugIR does with what it knows of a search (Lee et al., ACL 2024), in one turn only.
 
-    Rewritten queries are kept in `cache` (a JSON file), so that a run repeats without asking again.
+    Rewritten queries are kept in `cache` (a JSON file), so that a repeated run does not call the model again.
     """
 
     model: LanguageModel
@@ -112,45 +114,47 @@ class Rewriter:
     async def rewrite(
         self, texts: Sequence[str], *, concurrency: int = 4, told: Callable[[int], None] | None = None
     ) -> dict[str, str]:
-        """Query -> what to search instead; the query itself where the model failed (counted in `failures` by reason).
+        """Return query -> the text to search for instead.
+
+        Where the model failed this is the query itself; `failures` counts the failures by reason.
 
         Raises:
-            ServiceUnavailableError: it failed for every query.
-            ConfigurationError: the address is none.
+            ServiceUnavailableError: the model failed for every query.
+            ConfigurationError: the address cannot be used.
         """
         import httpx
 
-        known = self._read()
-        waiting = [text for text in dict.fromkeys(texts) if self._key(text) not in known]
+        rewritten = self._read()
+        pending = [text for text in dict.fromkeys(texts) if self._key(text) not in rewritten]
         key = os.environ.get(self.model.key_env)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        free = asyncio.Semaphore(concurrency)
+        slots = asyncio.Semaphore(concurrency)
         try:
             client = httpx.AsyncClient(headers=headers, timeout=self.model.timeout_s)
         except (httpx.InvalidURL, ValueError, TypeError) as error:
             raise ConfigurationError(f"--llm {self.model.url!r} cannot be used: {error}", hint="give a base URL") from error
 
-        async def one(text: str) -> None:
-            async with free:
+        async def rewrite_one(text: str) -> None:
+            async with slots:
                 try:
-                    known[self._key(text)] = await self._ask(client, text)
+                    rewritten[self._key(text)] = await self._ask(client, text)
                 except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, IndexError, TypeError) as error:
                     reason = type(error).__name__
                     self.failures[reason] = self.failures.get(reason, 0) + 1
             if told is not None:
-                told(len(known))
+                told(len(rewritten))
 
         try:
             async with client:
-                await asyncio.gather(*(one(text) for text in waiting))
+                await asyncio.gather(*(rewrite_one(text) for text in pending))
         finally:
-            self._write(known)
-        if waiting and sum(self.failures.values()) == len(waiting) and len(waiting) == len(set(texts)):
+            self._write(rewritten)
+        if pending and sum(self.failures.values()) == len(pending) and len(pending) == len(set(texts)):
             raise ServiceUnavailableError(
-                f"the language model at {self.model.url} answered none of {len(waiting)} queries ({', '.join(self.failures)})",
+                f"the language model at {self.model.url} answered none of {len(pending)} queries ({', '.join(self.failures)})",
                 hint="check --llm, --llm-model and --llm-key-env",
             )
-        return {text: known.get(self._key(text), text) for text in texts}
+        return {text: rewritten.get(self._key(text), text) for text in texts}
 
     async def _ask(self, client: httpx.AsyncClient, text: str) -> str:
         import httpx
@@ -163,14 +167,14 @@ class Rewriter:
         }
         for attempt in range(_RETRIES + 1):
             try:
-                answer = await client.post(f"{self.model.url.rstrip('/')}/chat/completions", json=body)
-                answer.raise_for_status()
+                response = await client.post(f"{self.model.url.rstrip('/')}/chat/completions", json=body)
+                response.raise_for_status()
                 break
             except (httpx.TransportError, httpx.HTTPStatusError):
                 if attempt == _RETRIES:
                     raise
                 await asyncio.sleep(0.2 * 2**attempt)
-        rewritten = one_line(answer.json()["choices"][0]["message"]["content"]).strip('"')
+        rewritten = one_line(response.json()["choices"][0]["message"]["content"]).strip('"')
         if not rewritten:
             raise ValueError("an empty answer")
         return rewritten[:MAX_QUERY_CHARS]

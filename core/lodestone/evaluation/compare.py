@@ -1,7 +1,7 @@
-"""Is one configuration better than another on the same queries? A paired bootstrap and Wilcoxon's signed-rank test.
+"""Paired comparison of two configurations on the same queries: a bootstrap and Wilcoxon's signed-rank test.
 
-Queries that belong together (the captions of one picture) are not independent: they are averaged first, and the groups are
-what is drawn and ranked.
+Queries that belong together (the captions of one picture) are not independent, so they are averaged first, and whole groups are
+resampled and ranked.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from numpy.typing import NDArray
 from lodestone.evaluation.metrics import Estimate
 
 _SAMPLES: Final = 2_000
-_BATCH: Final = 2_000_000  # drawn at a time: memory stays small for many queries
+_BATCH: Final = 2_000_000  # numbers drawn at a time, so that memory stays small for many queries
 Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """What two configurations give on common queries.
+    """Holds the comparison of two configurations on common queries.
 
     Attributes:
-        queries: Queries that both answered.
-        groups: Independent groups of them.
+        queries: Number of queries that both answered.
+        groups: Number of independent groups of these queries.
         before: Mean of the first configuration.
-        after: Mean of the second.
+        after: Mean of the second configuration.
         difference: after - before, with its interval.
-        p_bootstrap: Two-sided; how often a resample's difference lies on the other side of 0.
-        p_wilcoxon: Two-sided; 1 where nothing differs.
-        better: Queries on which the second is better.
-        worse: Queries on which it is worse.
+        p_bootstrap: Two-sided p-value: how often a resample's difference lies on the other side of 0.
+        p_wilcoxon: Two-sided p-value; 1 where nothing differs.
+        better: Number of queries on which the second is better.
+        worse: Number of queries on which the second is worse.
     """
 
     queries: int
@@ -47,21 +47,21 @@ class Paired:
     worse: int
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-serialisable."""
+        """Return the comparison as a JSON-serialisable dict."""
         return asdict(self)
 
 
 def estimate(values: Values, groups: Sequence[str], *, level: float = 0.95, seed: int = 0) -> Estimate:
-    """Mean over queries and its interval by the percentile bootstrap over groups (Efron, 1979).
+    """Return the mean over queries and its interval by the percentile bootstrap over groups (Efron, 1979).
 
     Args:
         values: (queries,), at least one.
-        groups: (queries,) which of them belong together.
+        groups: (queries,) group of each query.
         level: Coverage, between 0 and 1.
         seed: Makes the interval repeatable.
 
     Raises:
-        ValueError: no values, or lengths that differ.
+        ValueError: there are no values, or the lengths differ.
     """
     sums, sizes = _by_group(values, groups)
     means = _resampled(sums, sizes, seed)
@@ -73,14 +73,14 @@ def compare_paired(before: Values, after: Values, groups: Sequence[str], *, leve
     """Compare one metric of two configurations, query by query.
 
     Args:
-        before: (queries,) values of the first.
+        before: (queries,) values of the first configuration.
         after: (queries,) values of the second, in the same order.
-        groups: (queries,) which of them belong together.
+        groups: (queries,) group of each query.
         level: Coverage of the interval.
         seed: Makes it repeatable.
 
     Raises:
-        ValueError: no values, or lengths that differ.
+        ValueError: there are no values, or the lengths differ.
     """
     if len(before) != len(after):
         raise ValueError(f"paired values must be as many: {len(before)} and {len(after)}")
@@ -95,7 +95,8 @@ def compare_paired(before: Values, after: Values, groups: Sequence[str], *, leve
         before=float(np.mean(before)),
         after=float(np.mean(after)),
         difference=Estimate(float(differences.mean()), float(low), float(high)),
-        p_bootstrap=min(1.0, 2 * max(min(below, above), 1 / (_SAMPLES + 1))),  # never 0: only so many were drawn
+        # never 0, because the number of samples is limited
+        p_bootstrap=min(1.0, 2 * max(min(below, above), 1 / (_SAMPLES + 1))),
         p_wilcoxon=_wilcoxon(sums / sizes),
         better=int((differences > 0).sum()),
         worse=int((differences < 0).sum()),
@@ -103,17 +104,17 @@ def compare_paired(before: Values, after: Values, groups: Sequence[str], *, leve
 
 
 def _by_group(values: Values, groups: Sequence[str]) -> tuple[Values, Values]:
-    """Sum and size of each group."""
+    """Return the sum and the size of each group."""
     if len(values) == 0 or len(values) != len(groups):
         raise ValueError(f"as many groups as values, at least one: got {len(values)} values and {len(groups)} groups")
-    _, place = np.unique(np.asarray(groups), return_inverse=True)
-    sums: Values = np.bincount(place, weights=np.asarray(values, np.float64)).astype(np.float64)
-    sizes: Values = np.bincount(place).astype(np.float64)
+    _, group_of = np.unique(np.asarray(groups), return_inverse=True)
+    sums: Values = np.bincount(group_of, weights=np.asarray(values, np.float64)).astype(np.float64)
+    sizes: Values = np.bincount(group_of).astype(np.float64)
     return sums, sizes
 
 
 def _resampled(sums: Values, sizes: Values, seed: int) -> Values:
-    """(samples,) means over queries of resampled groups."""
+    """Return means over queries of resampled groups: (samples,)."""
     rng = np.random.default_rng(seed)
     count = len(sums)
     step = max(1, _BATCH // count)

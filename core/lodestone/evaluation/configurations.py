@@ -1,4 +1,7 @@
-"""What is compared? Baselines, the full loop, and the full loop without one of its parts, each as fields of a request."""
+"""Configurations that an evaluation compares, as fields of a request.
+
+They are baselines, the full loop, and the full loop without one of its parts.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +32,16 @@ _WITHOUT: Final[dict[str, dict[str, Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One way to answer.
+    """Describes one way to answer.
 
     Attributes:
-        name: As in the report.
-        about: In a few words.
-        method: engine: `request` is asked of the engine; rewrite: the same, in a language model's words; captions: no engine.
+        name: Name in the report.
+        about: Short description.
+        method: engine: `request` is sent to the engine; rewrite: the same, with queries rewritten by a language model;
+            captions: no engine is used.
         request: Fields of `SearchRequest` besides the query.
-        against: The configuration that it is compared with; empty for none.
-        skipped: Why it is not run; None when it is.
+        against: Name of the configuration that it is compared with; empty for none.
+        skipped: Reason why it is not run; None when it is run.
     """
 
     name: str
@@ -56,20 +60,20 @@ def make_configurations(
     no_captions: str | None = None,
     no_rewriting: str | None = None,
 ) -> list[Configuration]:
-    """The configurations to run, the text pass first: it tells which queries are hard.
+    """Return the configurations to run, with the text pass first, because its result decides which queries are hard.
 
     Args:
-        run: Names of `BASELINES`; empty for all.
-        ablate: Names of `PARTS`; each gives the full loop without it, `embedders` each space alone.
+        run: Names in `BASELINES`; empty for all.
+        ablate: Names in `PARTS`; each gives the full loop without it, and `embedders` gives each space alone.
         spaces: The profile's spaces.
-        no_captions: Why there is no caption baseline; None when there is.
-        no_rewriting: Why queries are not rewritten; None when they are.
+        no_captions: Reason why there is no caption baseline; None when there is one.
+        no_rewriting: Reason why queries are not rewritten; None when they are.
 
     Raises:
-        UnknownNameError: no such baseline or part.
+        UnknownNameError: there is no such baseline or part.
     """
     check_names(run, ablate)
-    every = {
+    baselines = {
         TEXT: Configuration(TEXT, "the text pass alone", request=_TEXT_PASS, against=""),
         CAPTIONS: Configuration(CAPTIONS, "captions and the text encoder alone", method="captions", skipped=no_captions),
         REWRITE: Configuration(
@@ -78,14 +82,18 @@ def make_configurations(
         FULL: Configuration(FULL, "everything on", request=_FULL_LOOP),
     }
     wanted = {TEXT, *(run or BASELINES), *([FULL] if ablate else [])}
-    made = [one for name, one in every.items() if name in wanted]
+    configurations = [configuration for name, configuration in baselines.items() if name in wanted]
     for part in dict.fromkeys(ablate):
-        made += _alone(spaces) if part == "embedders" else [_without(part)]
-    return made
+        configurations += _alone(spaces) if part == "embedders" else [_without(part)]
+    return configurations
 
 
 def check_names(run: Sequence[str], ablate: Sequence[str]) -> None:
-    """Raise `UnknownNameError` for what is no configuration, or no part."""
+    """Check names of configurations and parts.
+
+    Raises:
+        UnknownNameError: a name is no configuration, or no part.
+    """
     for given, known, kind in ((run, BASELINES, "configuration"), (ablate, PARTS, "part")):
         for name in given:
             if name not in known:

@@ -1,4 +1,4 @@
-"""How does an evaluation read? The report as Markdown tables, and comparisons as sentences."""
+"""Text form of an evaluation: the report as Markdown tables, and comparisons as sentences."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TITLES: Final = {
 
 
 def describe(comparison: Comparison) -> str:
-    """In a sentence: `full is better than text: +0.021 [0.010, 0.032]`."""
+    """Return a comparison as a sentence: `full is better than text: +0.021 [0.010, 0.032]`."""
     difference = comparison.paired.difference
     if comparison.before == comparison.after:
         subject, than = "the second run", "the first"
@@ -35,16 +35,16 @@ def describe(comparison: Comparison) -> str:
 
 
 def p_value(p: float) -> str:
-    """As printed: `0.031`, `< 0.001`."""
+    """Return a p-value as it is printed: `0.031`, `< 0.001`."""
     return f"{p:.3f}" if p >= _LEAST_P else f"< {_LEAST_P}"
 
 
 def to_markdown(report: EvalReport) -> str:
-    """The report as tables."""
+    """Return the report as Markdown tables."""
     where = f"{report.benchmark}{f' ({report.split})' if report.split else ''}"
-    asked = "queries" if report.kind == "ranking" else "pairs"
+    unit = "queries" if report.kind == "ranking" else "pairs"
     lines = [
-        f"# {where}: {len(report.queries):,} {asked} over {report.pictures:,} pictures",
+        f"# {where}: {len(report.queries):,} {unit} over {report.pictures:,} pictures",
         "",
         f"Lodestone {report.lodestone}, profile `{report.profile}`; {report.described:,} pictures have captions or tags.",
         "Means with 95% intervals (bootstrap over independent groups of queries).",
@@ -53,10 +53,10 @@ def to_markdown(report: EvalReport) -> str:
     for group in _group_names(report):
         rows = _rows(report, group)
         if rows:
-            count = next(g.queries for one in report.configurations for g in one.groups if g.name == group)
-            lines += [f"## {group} ({count:,} {asked})", "", *rows, ""]
-    skipped = [one for one in report.configurations if one.skipped is not None]
-    lines += [f"- `{one.name}` was not run: {one.skipped}" for one in skipped]
+            count = next(g.queries for result in report.configurations for g in result.groups if g.name == group)
+            lines += [f"## {group} ({count:,} {unit})", "", *rows, ""]
+    skipped = [result for result in report.configurations if result.skipped is not None]
+    lines += [f"- `{result.name}` was not run: {result.skipped}" for result in skipped]
     lines += ["", "## Compared query by query", "", *_comparison_rows(report.comparisons), ""] if report.comparisons else [""]
     left_out = ", ".join(f"{count:,} {what}" for what, count in report.skipped.items())
     lines += [f"- left out of the benchmark: {left_out}"] if left_out else []
@@ -65,24 +65,24 @@ def to_markdown(report: EvalReport) -> str:
 
 
 def comparison_markdown(comparisons: Sequence[Comparison]) -> str:
-    """Comparisons as a table."""
+    """Return comparisons as a Markdown table."""
     return "\n".join(_comparison_rows(comparisons)) + "\n"
 
 
 def _rows(report: EvalReport, group: str) -> list[str]:
     head = ["configuration", *(TITLES[metric] for metric in report.metrics), "p50 ms", "guides", "simple"]
     rows = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    found = False
-    for one in report.configurations:
-        metrics = next((g.metrics for g in one.groups if g.name == group), None)
+    has_rows = False
+    for result in report.configurations:
+        metrics = next((g.metrics for g in result.groups if g.name == group), None)
         if metrics is None:
             continue
-        found = True
-        latency = f"{one.latency_ms['p50']:.0f}" if one.latency_ms else ""
-        simple = "" if one.simple is None else f"{one.simple:.0%}"
-        cells = [f"`{one.name}`", *(str(metrics[name]) for name in report.metrics), latency, f"{one.guides:.1f}", simple]
+        has_rows = True
+        latency = f"{result.latency_ms['p50']:.0f}" if result.latency_ms else ""
+        simple = "" if result.simple is None else f"{result.simple:.0%}"
+        cells = [f"`{result.name}`", *(str(metrics[name]) for name in report.metrics), latency, f"{result.guides:.1f}", simple]
         rows.append(f"| {' | '.join(cells)} |")
-    return rows if found else []
+    return rows if has_rows else []
 
 
 def _comparison_rows(comparisons: Sequence[Comparison]) -> list[str]:
@@ -90,14 +90,14 @@ def _comparison_rows(comparisons: Sequence[Comparison]) -> list[str]:
         "| queries | n | before | after | metric | before | after | difference | p bootstrap | p Wilcoxon | better/worse |",
         f"|{'---|' * 11}",
     ]
-    for one in comparisons:
-        paired, difference = one.paired, one.paired.difference
+    for comparison in comparisons:
+        paired, difference = comparison.paired, comparison.paired.difference
         cells = [
-            one.group,
+            comparison.group,
             f"{paired.queries:,}",
-            f"`{one.before}`",
-            f"`{one.after}`",
-            TITLES[one.metric],
+            f"`{comparison.before}`",
+            f"`{comparison.after}`",
+            TITLES[comparison.metric],
             f"{paired.before:.3f}",
             f"{paired.after:.3f}",
             f"{difference.mean:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]",
@@ -110,4 +110,4 @@ def _comparison_rows(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def _group_names(report: EvalReport) -> list[str]:
-    return list(dict.fromkeys(group.name for one in report.configurations for group in one.groups))
+    return list(dict.fromkeys(group.name for result in report.configurations for group in result.groups))

@@ -1,4 +1,4 @@
-"""What do answers amount to? Each query's metrics, the sub-sets it belongs to, and their means over each of these."""
+"""Measurement of answers: each query's metrics, the sub-sets it belongs to, and the means over each sub-set."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from lodestone.evaluation.selection import target_of
 
 _MOST_LABELS: Final = 12
 _SHOWN_REMARKS: Final = 20
-_NUMBER: Final = re.compile(r"\d+(\.\d+)?")  # remarks that differ in their numbers alone are one kind
+_NUMBER: Final = re.compile(r"\d+(\.\d+)?")  # remarks that differ only in their numbers are counted together
 
 Values = dict[str, list[float | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one configuration gave.
+    """Holds the results of one configuration.
 
     Attributes:
         values: Metric -> value of each query or pair; None where it failed.
-        answers: Of every request.
-        failures: Error code -> requests.
+        answers: Answers to all requests.
+        failures: Error code -> number of requests.
     """
 
     values: Values
@@ -41,11 +41,11 @@ class Measured:
 
 
 def query_rows(evalset: EvalSet, baseline: Measured, described: frozenset[str]) -> list[QueryRow]:
-    """The queries or pairs, each with the sub-sets that it is in.
+    """Return the queries or pairs, each with the sub-sets that it belongs to.
 
     Args:
-        evalset: What was asked.
-        baseline: What the text pass gave: it says which queries are hard.
+        evalset: The benchmark.
+        baseline: Results of the text pass, which decide which queries are hard.
         described: Names of the pictures with a caption or a tag in the index.
     """
     labels = {query.label for query in evalset.queries} | {pair.label for pair in evalset.pairs}
@@ -81,22 +81,28 @@ def query_rows(evalset: EvalSet, baseline: Measured, described: frozenset[str]) 
 
 
 def measure_ranking(queries: Sequence[EvalQuery], answers: list[EvaluatedAnswer], *, judged: bool) -> Measured:
-    """Metrics of queries; `judged` passes over results that nobody looked at, where the benchmark says who did."""
+    """Compute the metrics of queries.
+
+    Args:
+        queries: The queries.
+        answers: The answer to each query, in the same order.
+        judged: Whether to ignore results that nobody judged, where the benchmark lists the judged pictures.
+    """
     values: Values = {}
     for query, answer in zip(queries, answers, strict=True):
-        found = right_places(answer.names, query.relevant, judged=query.judged if judged else None)
-        for metric, value in ranking_metrics(found, len(query.relevant)).items():
+        places = right_places(answer.names, query.relevant, judged=query.judged if judged else None)
+        for metric, value in ranking_metrics(places, len(query.relevant)).items():
             values.setdefault(metric, []).append(None if answer.error else value)
     return Measured(values, answers, dict(Counter(answer.error for answer in answers if answer.error)))
 
 
 def measure_pairs(evalset: EvalSet, answers: list[EvaluatedAnswer]) -> Measured:
-    """Metrics of pairs, from two answers each: those to its captions. A picture that is not found scores lowest."""
+    """Compute the metrics of pairs, from the answers to the two captions of each; a picture that is not found scores lowest."""
     values: Values = {}
-    for place, pair in enumerate(evalset.pairs):
-        two = answers[2 * place : 2 * place + 2]
-        table = [[_score(answer, name) for name in pair.pictures] for answer in two]
-        failed = any(answer.error for answer in two)
+    for number, pair in enumerate(evalset.pairs):
+        pair_answers = answers[2 * number : 2 * number + 2]
+        table = [[_score(answer, name) for name in pair.pictures] for answer in pair_answers]
+        failed = any(answer.error for answer in pair_answers)
         for metric, value in PairScores(np.array(table, np.float64)).metrics().items():
             values.setdefault(metric, []).append(None if failed else value)
     return Measured(values, answers, dict(Counter(answer.error for answer in answers if answer.error)))
@@ -107,7 +113,7 @@ def _score(answer: EvaluatedAnswer, name: str) -> float:
 
 
 def result_of(configuration: Configuration, measured: Measured | None, rows: Sequence[QueryRow]) -> ConfigurationResult:
-    """One configuration in the report; without figures where it was not run."""
+    """Return one configuration's entry in the report, without figures where it was not run."""
     about = ConfigurationResult(
         name=configuration.name,
         about=configuration.about,
@@ -138,21 +144,21 @@ def result_of(configuration: Configuration, measured: Measured | None, rows: Seq
 
 
 def _groups(values: Values, rows: Sequence[QueryRow]) -> list[GroupMetrics]:
-    found = []
+    group_metrics = []
     for group in group_names(rows):
         kept = [
-            place
-            for place, row in enumerate(rows)
-            if (group == ALL or group in row.sets) and next(iter(values.values()))[place] is not None
+            number
+            for number, row in enumerate(rows)
+            if (group == ALL or group in row.sets) and next(iter(values.values()))[number] is not None
         ]
         if kept:
-            groups = [rows[place].group for place in kept]
+            groups = [rows[number].group for number in kept]
             metrics = {
-                metric: estimate(np.array([column[place] for place in kept], np.float64), groups)
+                metric: estimate(np.array([column[number] for number in kept], np.float64), groups)
                 for metric, column in values.items()
             }
-            found.append(GroupMetrics(name=group, queries=len(kept), metrics=metrics))
-    return found
+            group_metrics.append(GroupMetrics(name=group, queries=len(kept), metrics=metrics))
+    return group_metrics
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,8 +1,8 @@
-"""How good is a ranking? Retrieval metrics as pure functions, one value a query, and bootstrap intervals.
+"""Retrieval metrics as pure functions with one value per query, and bootstrap intervals.
 
-A ranking comes in as `relevant`: (queries, results) bool, the results of each query best first, True where the result
-is right. `relevance` of scores and truths builds it, or use `first_ranks` where each query has one right picture.
-Metrics are as in Manning, Raghavan and Schütze, Introduction to Information Retrieval, chapter 8.
+A ranking is given as `relevant`: (queries, results) bool, the results of each query best first, True where the result is right.
+`relevance` builds it from scores and truths; where each query has one right picture, use `first_ranks`. Metrics are as in
+Manning, Raghavan and Schütze, Introduction to Information Retrieval, chapter 8.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PerQuery = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A mean over queries and the bounds of its confidence interval."""
+    """Holds a mean over queries and the bounds of its confidence interval."""
 
     mean: float
     low: float
@@ -37,10 +37,10 @@ def relevance(scores: Scores, truth: Relevant) -> Relevant:
 
 
 def first_ranks(scores: Scores, truth: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """The rank, from 1, of the one right picture of each query.
+    """Return the rank, from 1, of the one right picture of each query.
 
-    Ties count against us: a picture with the right one's score is taken to stand before it, so that constant scores
-    earn nothing.
+    A tie counts against the ranking: a picture with the same score as the right one counts as ranked before it, so that
+    constant scores gain nothing.
 
     Args:
         scores: (queries, pictures), higher is better.
@@ -52,45 +52,47 @@ def first_ranks(scores: Scores, truth: NDArray[np.integer[Any]]) -> NDArray[np.i
 
 
 def recall_at(relevant: Relevant, k: int, *, totals: NDArray[np.integer[Any]] | None = None) -> PerQuery:
-    """Which share of the right pictures is among the first `k`?
+    """Return which share of the right pictures is among the first `k` results.
 
     Args:
         relevant: (queries, results).
-        k: How many results count, at least 1.
-        totals: (queries,) how many right pictures there are, where `relevant` holds a part of the ranking only.
+        k: Number of results that count, at least 1.
+        totals: (queries,) number of right pictures, where `relevant` holds only part of the ranking.
     """
     _check_k(k)
-    found = relevant[:, :k].sum(1)
-    return _share(found, relevant.sum(1) if totals is None else totals)
+    hits = relevant[:, :k].sum(1)
+    return _share(hits, relevant.sum(1) if totals is None else totals)
 
 
 def precision_at(relevant: Relevant, k: int) -> PerQuery:
-    """Which share of the first `k` is right? Missing results count as wrong."""
+    """Return which share of the first `k` results is right; missing results count as wrong."""
     _check_k(k)
     share: PerQuery = relevant[:, :k].sum(1) / k
     return share
 
 
 def average_precision(relevant: Relevant, *, totals: NDArray[np.integer[Any]] | None = None) -> PerQuery:
-    """Mean of the precision at each right result, over all right pictures; 0 where there are none."""
+    """Return the mean of the precision at each right result, over all right pictures; 0 where there are none."""
     precision = np.cumsum(relevant, axis=1) / np.arange(1, relevant.shape[1] + 1)
     return _share((precision * relevant).sum(1), relevant.sum(1) if totals is None else totals)
 
 
 def reciprocal_rank(relevant: Relevant) -> PerQuery:
-    """1 / rank of the first right result; 0 where there is none. Its mean is MRR."""
+    """Return 1 / rank of the first right result, or 0 where there is none; the mean of these values is MRR."""
     hit = relevant.any(1)
     rank = relevant.argmax(1) + 1 if relevant.shape[1] else np.ones(len(relevant))
     return np.where(hit, 1 / rank, 0.0)
 
 
 def ndcg_at(gains: NDArray[np.float64], k: int, *, ideal: NDArray[np.float64] | None = None) -> PerQuery:
-    """Normalised discounted cumulative gain of the first `k` (Järvelin and Kekäläinen, 2002; discount log2(rank + 1)).
+    """Return the normalised discounted cumulative gain of the first `k` results (Järvelin and Kekäläinen, 2002).
+
+    The discount is log2(rank + 1).
 
     Args:
-        gains: (queries, results) gain of each result, best ranked first, >= 0; a bool matrix will do.
-        k: How many results count, at least 1.
-        ideal: (queries, pictures) gains of all pictures, in any order; `gains` itself when it ranks all of them.
+        gains: (queries, results) gain of each result, best ranked first, >= 0; a bool matrix is allowed.
+        k: Number of results that count, at least 1.
+        ideal: (queries, pictures) gains of all pictures, in any order; None when `gains` ranks all of them.
     """
     _check_k(k)
     best = np.sort(np.asarray(gains if ideal is None else ideal, np.float64), axis=1)[:, ::-1]
@@ -98,16 +100,16 @@ def ndcg_at(gains: NDArray[np.float64], k: int, *, ideal: NDArray[np.float64] | 
 
 
 def bootstrap(values: PerQuery, *, level: float = 0.95, samples: int = 1000, seed: int = 0) -> Estimate:
-    """Percentile bootstrap of the mean over queries (Efron, 1979).
+    """Return the mean over queries with its percentile bootstrap interval (Efron, 1979).
 
     Args:
-        values: (queries,) one metric value a query, at least one.
+        values: (queries,) one metric value per query, at least one.
         level: Coverage, between 0 and 1.
-        samples: How many resamples.
+        samples: Number of resamples.
         seed: Makes the interval repeatable.
 
     Raises:
-        ValueError: no values, or a level outside (0, 1).
+        ValueError: there are no values, or the level is outside (0, 1).
     """
     if len(values) == 0 or not 0 < level < 1:
         raise ValueError(f"bootstrap needs values and a level in (0, 1), got {len(values)} values and {level}")
@@ -118,8 +120,10 @@ def bootstrap(values: PerQuery, *, level: float = 0.95, samples: int = 1000, see
     return Estimate(float(data.mean()), float(low), float(high))
 
 
-def _share(part: NDArray[Any], whole: NDArray[Any]) -> PerQuery:
-    share: PerQuery = np.divide(part, whole, out=np.zeros(len(part), np.float64), where=np.asarray(whole) > 0)
+def _share(numerator: NDArray[Any], denominator: NDArray[Any]) -> PerQuery:
+    share: PerQuery = np.divide(
+        numerator, denominator, out=np.zeros(len(numerator), np.float64), where=np.asarray(denominator) > 0
+    )
     return share
 
 

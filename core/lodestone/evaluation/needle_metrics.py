@@ -1,9 +1,9 @@
-"""How good is an answer, as NEEDLE counts? Metrics of one query from the places of its right pictures (NEEDLE, H.3).
+"""Metrics of NEEDLE (section H.3), computed for one query from the ranks of its right pictures.
 
-The first n = 60 results count. A query with C(q) right pictures has r = min(10, C(q)) *effective positives*: finding r of them
-is finding enough. Average precision is the mean over the first r right results of the precision where each stands, a missing
-one counting 0; recall (NEEDLE's share of true positives) is the share of r that is among the n. With one right picture
-average precision is the reciprocal rank. Pairs are scored as in Winoground (Thrush et al., 2022).
+The first n = 60 results count. A query with C(q) right pictures has r = min(10, C(q)) *effective positives*: an answer is
+complete when it has r of them. Average precision is the mean, over the first r right results, of the precision at each one's
+rank, where a missing one counts 0. Recall (NEEDLE's share of true positives) is the share of r that is among the n. With one
+right picture average precision is the reciprocal rank. Pairs are scored as in Winoground (Thrush et al., 2022).
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-RESULTS: Final = 60  # n
+RESULTS: Final = 60  # NEEDLE's n: the number of results that count
 POSITIVES: Final = 10
-HARD_BELOW: Final = 0.5  # a query is hard when the baseline's average precision is below
+HARD_BELOW: Final = 0.5  # a query is hard when the baseline's average precision is lower
 
 RANKING_METRICS: Final = ("map", "recall", "precision", "mrr", "hit@1", "hit@10")
 PAIR_METRICS: Final = ("pairing", "image", "text", "group")
 
 
 def effective_positives(total: int) -> int:
-    """How many right pictures are enough: r = min(10, C(q)).
+    """Return how many right pictures make an answer complete: r = min(10, C(q)).
 
     Args:
-        total: Right pictures of the query, C(q), at least 1.
+        total: C(q), the number of right pictures of the query, at least 1.
     """
     if total < 1:
         raise ValueError(f"a query needs a right picture, got {total}")
@@ -35,42 +35,43 @@ def effective_positives(total: int) -> int:
 
 
 def right_places(ranked: Sequence[str], relevant: Collection[str], *, judged: Collection[str] | None = None) -> list[int]:
-    """Places, from 1, of the right pictures among the first n results.
+    """Return the ranks, from 1, of the right pictures among the first n results.
 
     Args:
         ranked: Names of the results, best first.
         relevant: Names of the right ones.
-        judged: Where only some pictures were looked at: others are passed over, as if they were not in the collection.
+        judged: Names of the judged pictures, where only some were judged; results outside it are ignored, as if they were not
+            in the collection.
     """
     kept = ranked if judged is None else [name for name in ranked if name in judged]
     return [place for place, name in enumerate(kept[:RESULTS], 1) if name in relevant]
 
 
 def average_precision(places: Sequence[int], total: int) -> float:
-    """Mean of i / place over the first r right results; missing ones count 0.
+    """Return the mean of i / rank over the first r right results; missing ones count 0.
 
     Args:
-        places: Ascending places of the right results, from 1.
-        total: C(q).
+        places: Ranks of the right results, ascending, from 1.
+        total: C(q), the number of right pictures of the query.
     """
     wanted = effective_positives(total)
     return sum(number / place for number, place in enumerate(places[:wanted], 1)) / wanted
 
 
 def recall(places: Sequence[int], total: int) -> float:
-    """Share of the effective positives that was found."""
+    """Return the share of the effective positives that was found."""
     wanted = effective_positives(total)
     return min(len(places), wanted) / wanted
 
 
 def precision(places: Sequence[int], total: int) -> float:
-    """Share of the first r results that is right."""
+    """Return the share of the first r results that is right."""
     wanted = effective_positives(total)
     return sum(place <= wanted for place in places) / wanted
 
 
 def ranking_metrics(places: Sequence[int], total: int) -> dict[str, float]:
-    """All of `RANKING_METRICS` for one query; `map` is its average precision, whose mean is MAP."""
+    """Return all of `RANKING_METRICS` for one query; `map` is its average precision, whose mean is MAP."""
     first = min(places, default=0)
     return {
         "map": average_precision(places, total),
@@ -84,20 +85,20 @@ def ranking_metrics(places: Sequence[int], total: int) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class PairScores:
-    """How well each caption of a pair fits each of its pictures, as one number each.
+    """Computes the metrics of one pair from the scores of each caption with each picture.
 
     Attributes:
-        scores: (2, 2): caption, picture; higher fits better. Scores of one caption are comparable; those of two captions
-            (for `text` and `group`) are as comparable as the engine's fusion makes them.
+        scores: (2, 2): caption, picture; higher fits better. Scores of one caption are comparable; those of two captions (for
+            `text` and `group`) are as comparable as the engine's fusion makes them.
     """
 
     scores: NDArray[np.float64]
 
     def metrics(self) -> dict[str, float]:
-        """All of `PAIR_METRICS`; a tie is no win.
+        """Return all of `PAIR_METRICS`; a tie does not count as right.
 
-        pairing: the share of the two captions that prefer their own picture; image: both do (COLA's accuracy too);
-        text: both pictures prefer their own caption; group: image and text.
+        pairing: the share of the two captions that prefer their own picture; image: both do (COLA's accuracy too); text: both
+        pictures prefer their own caption; group: image and text.
         """
         own, other = self.scores.diagonal(), self.scores[[0, 1], [1, 0]]
         by_caption = own > other
@@ -112,7 +113,7 @@ class PairScores:
 
 
 def hard_queries(baseline: Mapping[str, float]) -> frozenset[str]:
-    """The queries that the baseline answers badly: average precision below 0.5.
+    """Return the queries for which the baseline's average precision is below 0.5.
 
     Args:
         baseline: Query id -> average precision of the baseline.

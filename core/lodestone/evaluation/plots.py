@@ -1,6 +1,6 @@
-"""How does an evaluation look? Bars with intervals for each sub-set of the queries, and where average precision lies.
+"""Plots of an evaluation: bars with intervals for each sub-set of the queries, and a histogram of average precision.
 
-Needs matplotlib (extra `eval`), which is loaded when something is drawn.
+Plotting needs matplotlib (extra `eval`), which is imported when something is drawn.
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ _DPI: Final = 120
 
 
 def require_matplotlib() -> None:
-    """Raise `ConfigurationError` where nothing can be drawn: before a long run, not after it."""
+    """Check that plots can be drawn, before a long run starts.
+
+    Raises:
+        ConfigurationError: matplotlib is not installed.
+    """
     try:
         import matplotlib  # noqa: F401, ICN001 - only whether it is there
     except ImportError as error:
@@ -35,7 +39,7 @@ def require_matplotlib() -> None:
 
 
 def draw(report: EvalReport, folder: Path) -> list[Path]:
-    """Write the report's pictures into a folder that exists; returns their paths."""
+    """Write the report's plots into a folder that exists, and return their paths."""
     require_matplotlib()
     drawn = {"bars.png": _bars(report), "histogram.png": _histogram(report)}
     paths = []
@@ -47,32 +51,32 @@ def draw(report: EvalReport, folder: Path) -> list[Path]:
 
 
 def _bars(report: EvalReport) -> Figure | None:
-    """One cluster of bars a sub-set, one bar a configuration."""
+    """Return a bar chart with one cluster of bars per sub-set and one bar per configuration; None when nothing was run."""
     from matplotlib.figure import Figure
 
-    ran = [one for one in report.configurations if one.groups]
+    ran = [result for result in report.configurations if result.groups]
     if not ran:
         return None
-    groups = {group.name: group.queries for one in ran for group in one.groups}
+    groups = {group.name: group.queries for result in ran for group in result.groups}
     figure = Figure(figsize=(max(6.0, 1.2 + len(groups) * (0.45 + 0.34 * len(ran))), 4.4), layout="constrained")
     axes = figure.add_subplot()
     width = 0.8 / len(ran)
     top = 0.0
-    for place, one in enumerate(ran):
-        means = {group.name: group.metrics[report.metric] for group in one.groups}
-        at = [number for number, name in enumerate(groups) if name in means]
-        found = [means[name] for name in groups if name in means]
-        heights = np.array([value.mean for value in found])
-        spread = np.array([[value.mean - value.low for value in found], [value.high - value.mean for value in found]])
+    for number_of_bar, result in enumerate(ran):
+        means = {group.name: group.metrics[report.metric] for group in result.groups}
+        positions = [number for number, name in enumerate(groups) if name in means]
+        estimates = [means[name] for name in groups if name in means]
+        heights = np.array([value.mean for value in estimates])
+        spread = np.array([[value.mean - value.low for value in estimates], [value.high - value.mean for value in estimates]])
         axes.bar(
-            np.array(at) + (place - (len(ran) - 1) / 2) * width,
+            np.array(positions) + (number_of_bar - (len(ran) - 1) / 2) * width,
             heights,
             width * 0.92,
             yerr=np.maximum(spread, 0),
             capsize=2,
-            label=one.name,
-            color=_COLOURS[place % len(_COLOURS)],
-            hatch="//" if place >= len(_COLOURS) else None,
+            label=result.name,
+            color=_COLOURS[number_of_bar % len(_COLOURS)],
+            hatch="//" if number_of_bar >= len(_COLOURS) else None,
             edgecolor="white",
             linewidth=0,
             error_kw={"elinewidth": 1},
@@ -91,19 +95,22 @@ def _bars(report: EvalReport) -> Figure | None:
 
 
 def _histogram(report: EvalReport) -> Figure | None:
-    """Average precision of the text pass and of the last configuration that answers to it, over the queries."""
+    """Return a histogram of the average precision of the text pass and of the full loop.
+
+    None where there is nothing to show.
+    """
     from matplotlib.figure import Figure
 
-    shown = [one for name in (TEXT, FULL) if (one := report.configuration(name)) is not None]
+    shown = [result for name in (TEXT, FULL) if (result := report.configuration(name)) is not None]
     if report.kind != "ranking" or not shown:
         return None
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.add_subplot()
     edges = np.linspace(0, 1, _BINS + 1)
     axes.hist(
-        [_values(one, report.metric) for one in shown],
+        [_values(result, report.metric) for result in shown],
         bins=list(edges),
-        label=[one.name for one in shown],
+        label=[result.name for result in shown],
         color=list(_COLOURS[: len(shown)]),
     )
     axes.set_xlim(0, 1)

@@ -1,4 +1,4 @@
-"""What does an evaluation say? One JSON document that holds every query's values, so that two runs can be compared later."""
+"""Report of an evaluation: one JSON document with every query's values, so that two runs can be compared later."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Model(BaseModel):
 
 
 class QueryRow(_Model):
-    """One query (or pair) of the run."""
+    """Describes one query (or pair) of the run."""
 
     query_id: str
     text: str
@@ -36,7 +36,7 @@ class QueryRow(_Model):
 
 
 class GroupMetrics(_Model):
-    """Means over one set of queries."""
+    """Holds the means over one set of queries."""
 
     name: str
     queries: int
@@ -44,7 +44,7 @@ class GroupMetrics(_Model):
 
 
 class ConfigurationResult(_Model):
-    """What one configuration gave."""
+    """Holds the results of one configuration."""
 
     name: str
     about: str
@@ -65,7 +65,7 @@ class ConfigurationResult(_Model):
 
 
 class Comparison(_Model):
-    """Two configurations on the same queries."""
+    """Holds the comparison of two configurations on the same queries."""
 
     before: str
     after: str
@@ -75,7 +75,7 @@ class Comparison(_Model):
 
 
 class EvalReport(_Model):
-    """One run of `lodestone eval`."""
+    """Holds the report of one run of `lodestone eval`."""
 
     format: int = FORMAT
     created_at: datetime
@@ -100,36 +100,36 @@ class EvalReport(_Model):
 
     @property
     def metric(self) -> str:
-        """The one that is compared."""
+        """Return the metric by which configurations are compared."""
         return "map" if self.kind == "ranking" else "pairing"
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """All, in order."""
+        """Return the names of all metrics, in the report's order."""
         return RANKING_METRICS if self.kind == "ranking" else PAIR_METRICS
 
     def configuration(self, name: str) -> ConfigurationResult | None:
-        """The one of that name that was run."""
-        return next((one for one in self.configurations if one.name == name and one.skipped is None), None)
+        """Return the results of the configuration with this name, or None when it was not run."""
+        return next((result for result in self.configurations if result.name == name and result.skipped is None), None)
 
     def save(self, path: Path) -> None:
-        """Write the document."""
+        """Write the report to a file as JSON."""
         path.write_text(self.model_dump_json(indent=1) + "\n", encoding="utf-8")
 
 
 def group_names(rows: Iterable[QueryRow]) -> list[str]:
-    """The sub-sets of some queries, in the order of reports: all, hard, by description, by label."""
+    """Return the sub-sets of some queries, in the order of reports: all, hard, by description, by label."""
     known = (HARD, "described", "mixed", "undescribed")
-    found = {name for row in rows for name in row.sets}
-    return [ALL, *sorted(found, key=lambda name: (known.index(name) if name in known else len(known), name))]
+    names = {name for row in rows for name in row.sets}
+    return [ALL, *sorted(names, key=lambda name: (known.index(name) if name in known else len(known), name))]
 
 
 def load_report(path: Path) -> EvalReport:
-    """Read a document that `save` wrote.
+    """Read a report that `save` wrote.
 
     Raises:
-        NotFoundError: no such file.
-        InvalidRequestError: it is no report, or of a newer format.
+        NotFoundError: there is no such file.
+        InvalidRequestError: the file is no report, or of a newer format.
     """
     try:
         report = EvalReport.model_validate_json(path.read_bytes())
@@ -145,30 +145,30 @@ def load_report(path: Path) -> EvalReport:
 
 
 def compare_reports(before: EvalReport, after: EvalReport) -> list[Comparison]:
-    """Compare configurations of the same name on the queries that both runs answered, for each sub-set of the first.
+    """Compare configurations of the same name on the queries that both runs answered, for each sub-set of the first run.
 
     Raises:
-        InvalidRequestError: different benchmarks, or no common query or configuration.
+        InvalidRequestError: the benchmarks differ, or there is no common query or configuration.
     """
     if (before.benchmark, before.kind) != (after.benchmark, after.kind):
         raise InvalidRequestError(
             f"{before.benchmark!r} and {after.benchmark!r} have no queries in common", hint="compare runs of one benchmark"
         )
-    found: list[Comparison] = []
-    for one in before.configurations:
-        other = after.configuration(one.name)
-        if one.skipped is None and other is not None:
-            found += _compare(before.queries, one, after.queries, other, metric=before.metric)
-    if not found:
+    comparisons: list[Comparison] = []
+    for result in before.configurations:
+        other = after.configuration(result.name)
+        if result.skipped is None and other is not None:
+            comparisons += _compare(before.queries, result, after.queries, other, metric=before.metric)
+    if not comparisons:
         raise InvalidRequestError("the two reports have no answered query in common", hint="same --split, --limit and --seed?")
-    return found
+    return comparisons
 
 
 def differences(before: EvalReport, after: EvalReport) -> list[str]:
-    """What else differs between two runs besides what is compared: each in a sentence."""
-    found = []
+    """Return what differs between two runs besides the results, each in a sentence."""
+    sentences = []
     if before.gallery != after.gallery:
-        found.append(
+        sentences.append(
             f"the collections differ: {before.pictures:,} pictures, {before.described:,} of them described, then "
             f"{after.pictures:,} and {after.described:,}"
         )
@@ -179,12 +179,12 @@ def differences(before: EvalReport, after: EvalReport) -> list[str]:
         ("setting", flatten(before.settings), flatten(after.settings)),
         ("selection", before.selection, after.selection),
     ):
-        found += (
+        sentences += (
             f"{what} {name}: {first.get(name)}, then {second.get(name)}".replace(" :", ":")
             for name in sorted(first.keys() | second.keys())
             if first.get(name) != second.get(name)
         )
-    return found
+    return sentences
 
 
 def compare_configurations(
@@ -211,14 +211,14 @@ def _compare(
         for query_id, (row, value) in first.items()
         if value is not None and (other := second.get(query_id)) is not None
     ]
-    found = []
+    comparisons = []
     for group in group_names([row for row, _, _ in common]):
-        some = [one for one in common if group == ALL or group in one[0].sets]
-        if some:
+        members = [entry for entry in common if group == ALL or group in entry[0].sets]
+        if members:
             paired = compare_paired(
-                np.array([value for _, value, _ in some]),
-                np.array([other for _, _, other in some]),
-                [row.group for row, _, _ in some],
+                np.array([value for _, value, _ in members]),
+                np.array([other for _, _, other in members]),
+                [row.group for row, _, _ in members],
             )
-            found.append(Comparison(before=before.name, after=after.name, metric=metric, group=group, paired=paired))
-    return found
+            comparisons.append(Comparison(before=before.name, after=after.name, metric=metric, group=group, paired=paired))
+    return comparisons

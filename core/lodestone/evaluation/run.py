@@ -1,7 +1,7 @@
-"""How does one evaluation go? Every query asked in every configuration, over a benchmark that is indexed, and measured.
+"""Runner of an evaluation: every query in every configuration, over an indexed benchmark, measured.
 
-A query in words is asked among all pictures of the set, for n results. A pair is asked as two queries among its two pictures
-alone. Queries have time enough for their guides: quality is measured here, and latency is told beside it.
+A text query searches all pictures of the set, for n results. A pair becomes two queries that search only its two pictures. The
+deadline leaves enough time for guides, because quality is measured here; latency is reported beside it.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ _REWRITES: Final = "evaluation-rewrites.json"
 
 @dataclass(frozen=True, slots=True)
 class EvalOptions:
-    """How to evaluate.
+    """Holds the options of an evaluation.
 
     Attributes:
-        selection: What of the benchmark is used; already applied, kept for the report.
+        selection: Part of the benchmark that is used; already applied, kept for the report.
         run: Names of configurations; empty for all.
         ablate: Parts to leave out of the full loop, one at a time.
-        judged: Pass over results that nobody looked at for a query, where the benchmark says so (LVIS).
-        llm: Rewrites queries; None: that baseline is not run.
-        concurrency: Queries at once.
-        deadline_ms: Time for one query.
-        seed: Of the guides.
-        temporary: Whether the home goes away afterwards.
+        judged: Whether to ignore results that nobody judged for a query, where the benchmark lists them (LVIS).
+        llm: Language model that rewrites queries; without one that baseline is not run.
+        concurrency: Number of queries in progress at once.
+        deadline_ms: Time for one query, in milliseconds.
+        seed: Seed of the guides.
+        temporary: Whether the home is deleted afterwards.
 
     Raises:
-        UnknownNameError: no such configuration or part.
+        UnknownNameError: there is no such configuration or part.
     """
 
     selection: QuerySelection = field(default_factory=QuerySelection)
@@ -66,16 +66,16 @@ class EvalOptions:
     temporary: bool = False
 
     def __post_init__(self) -> None:
-        check_names(self.run, self.ablate)  # now, not once the pictures are indexed
+        check_names(self.run, self.ablate)  # checked before the pictures are indexed
 
 
 def evaluation_settings(settings: Settings, home: Path, *, temporary: bool) -> Settings:
-    """The user's settings over the evaluation's home: no query leaves a trace for the next, and no other home is touched.
+    """Return the user's settings for the evaluation's home, where no query affects the next and no other home is changed.
 
     Args:
-        settings: The user's.
-        home: The evaluation's.
-        temporary: The home goes away afterwards: nothing of it may be on a server.
+        settings: The user's settings.
+        home: The evaluation's home.
+        temporary: Whether the home is deleted afterwards; if so, nothing of it may be on a server.
     """
     store = settings.store.model_copy(update={"kind": "edge"}) if temporary else settings.store
     return settings.model_copy(
@@ -99,18 +99,18 @@ def evaluate(
     engine: EvaluatedSystem | None = None,
     told: Told | None = None,
 ) -> EvalReport:
-    """Ask everything and measure.
+    """Run all queries in all configurations, and return the report.
 
     Args:
         runtime: The evaluation's home, with settings of `evaluation_settings`.
         evalset: The selected part of the benchmark.
         indexed: Its pictures in the home.
-        options: How to evaluate.
-        engine: Answers; None: the home's own query engine.
-        told: Told of progress.
+        options: Options of the evaluation.
+        engine: The engine to measure; None for the home's own query engine.
+        told: Progress callback.
 
     Raises:
-        UnknownNameError: no such configuration or part.
+        UnknownNameError: there is no such configuration or part.
         InvalidRequestError: none of the right pictures could be indexed.
         LodestoneError: all queries of a configuration failed.
     """
@@ -125,14 +125,14 @@ def evaluate(
     job = _Job(runtime, evalset, indexed, options, told)
     measured = asyncio.run(job.run(configurations, engine))
     rows = query_rows(evalset, measured[TEXT], indexed.described)
-    results = [result_of(one, measured.get(one.name), rows) for one in configurations]
-    by_name = {one.name: one for one in results if one.skipped is None}
+    results = [result_of(configuration, measured.get(configuration.name), rows) for configuration in configurations]
+    by_name = {result.name: result for result in results if result.skipped is None}
     metric = "map" if evalset.kind == "ranking" else "pairing"
     comparisons = [
         comparison
-        for one in results
-        if one.skipped is None and one.against in by_name
-        for comparison in compare_configurations(rows, by_name[one.against], one, metric=metric)
+        for result in results
+        if result.skipped is None and result.against in by_name
+        for comparison in compare_configurations(rows, by_name[result.against], result, metric=metric)
     ]
     return EvalReport(
         created_at=datetime.now(UTC),
@@ -171,15 +171,15 @@ class _Job:
     notes: list[str] = field(default_factory=list)
 
     async def run(self, configurations: Sequence[Configuration], engine: EvaluatedSystem | None) -> dict[str, Measured]:
-        """Configuration -> what it gave, of those that are run."""
+        """Return the results of the configurations that are run, by name."""
         if engine is None:
-            own = self.runtime.engine()
-            await own.warm_up()
-            engine = own
+            own_engine = self.runtime.engine()
+            await own_engine.warm_up()
+            engine = own_engine
         measured = {}
-        for one in configurations:
-            if one.skipped is None:
-                measured[one.name] = await self._measure(one, engine)
+        for configuration in configurations:
+            if configuration.skipped is None:
+                measured[configuration.name] = await self._measure(configuration, engine)
         return measured
 
     async def _measure(self, configuration: Configuration, engine: EvaluatedSystem) -> Measured:
@@ -193,14 +193,14 @@ class _Job:
             requests,
             names=self.indexed.names,
             concurrency=self.options.concurrency,
-            told=self._teller(configuration.name, len(requests)),
+            told=self._progress_for(configuration.name, len(requests)),
         )
         if self.evalset.kind == "pairs":
             return measure_pairs(self.evalset, answers)
         return measure_ranking(self.evalset.queries, answers, judged=self.options.judged)
 
     async def _texts(self, configuration: Configuration) -> list[str]:
-        """What is searched for, query by query; two for each pair."""
+        """Return the texts to search for, one per query and two per pair."""
         texts = [query.text for query in self.evalset.queries] + [
             caption for pair in self.evalset.pairs for caption in pair.captions
         ]
@@ -210,7 +210,7 @@ class _Job:
         rewritten = await rewriter.rewrite(
             texts,
             concurrency=self.options.concurrency,
-            told=self._teller(f"{configuration.name}: asking the model", len(texts)),
+            told=self._progress_for(f"{configuration.name}: asking the model", len(texts)),
         )
         if rewriter.failures:
             reasons = ", ".join(f"{count} x {reason}" for reason, count in sorted(rewriter.failures.items()))
@@ -234,25 +234,32 @@ class _Job:
     def _match_captions(self) -> list[EvaluatedAnswer]:
         evalset = self.evalset
         pool = evalset.captions if self.options.selection.captioned is None else evalset.sidecars
-        here = set(self.indexed.names.values())
+        indexed_names = set(self.indexed.names.values())
         encoder = self.runtime.text_encoder
         encoder.warm_up(threads=self.runtime.settings.models.threads)
         return match_captions(
             evalset.queries,
-            {name: texts for name, texts in pool.items() if name in here},
+            {name: texts for name, texts in pool.items() if name in indexed_names},
             encoder,
-            told=self._teller("captions", len(evalset.queries)),
+            told=self._progress_for("captions", len(evalset.queries)),
         )
 
-    def _teller(self, stage: str, total: int) -> Callable[[int], None]:
+    def _progress_for(self, stage: str, total: int) -> Callable[[int], None]:
         told = self.told
         return (lambda _: None) if told is None else (lambda done: told(stage, done, total))
 
 
 def _idle_gates(results: Sequence[ConfigurationResult]) -> list[str]:
-    """Say where the gate was asked for and decided nothing: a configuration without it is then the same one."""
-    asked = [one for one in results if one.skipped is None and one.request.get("gate") and one.request.get("guides") != 0]
-    idle = [one.name for one in asked if one.simple is None]
+    """Return a note where the gate was requested and decided nothing.
+
+    A configuration without the gate then gives the same results.
+    """
+    gated = [
+        result
+        for result in results
+        if result.skipped is None and result.request.get("gate") and result.request.get("guides") != 0
+    ]
+    idle = [result.name for result in gated if result.simple is None]
     return (
         [f"the gate decided nothing in {', '.join(idle)}: no model of it is fitted, or no search method has a say"]
         if idle
@@ -261,16 +268,20 @@ def _idle_gates(results: Sequence[ConfigurationResult]) -> list[str]:
 
 
 def _findable(evalset: EvalSet, indexed: IndexedSet) -> EvalSet:
-    """Take out what could not be indexed: a picture that cannot be read is not in the collection."""
-    here = frozenset(indexed.names.values())
+    """Remove pictures that could not be indexed, and the queries and pairs that have no right picture without them."""
+    indexed_names = frozenset(indexed.names.values())
     skipped = Counter(evalset.skipped)
-    if lost := len(evalset.pictures.keys() - here):
+    if lost := len(evalset.pictures.keys() - indexed_names):
         skipped["pictures that cannot be used"] += lost
     queries = tuple(
-        replace(query, relevant=query.relevant & here, judged=None if query.judged is None else query.judged & here)
+        replace(
+            query,
+            relevant=query.relevant & indexed_names,
+            judged=None if query.judged is None else query.judged & indexed_names,
+        )
         for query in evalset.queries
     )
-    pairs = tuple(pair for pair in evalset.pairs if here.issuperset(pair.pictures))
+    pairs = tuple(pair for pair in evalset.pairs if indexed_names.issuperset(pair.pictures))
     kept = tuple(query for query in queries if query.relevant)
     if unaskable := len(queries) - len(kept) + len(evalset.pairs) - len(pairs):
         skipped[UNASKABLE] += unaskable
@@ -297,7 +308,7 @@ def _models(runtime: Runtime) -> dict[str, str]:
 
 
 def _settings(settings: Settings) -> dict[str, Any]:
-    """What an answer depends on; nothing of credentials."""
+    """Return the settings that an answer depends on, without credentials."""
     return {
         "query": settings.query.model_dump(mode="json"),
         "tags": settings.tags.model_dump(mode="json"),

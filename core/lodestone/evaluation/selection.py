@@ -1,6 +1,6 @@
-"""Which pictures, queries and captions of a benchmark are used? Drawn by hash, so that a choice is the same everywhere.
+"""Selection of a benchmark's pictures, queries and captions by hash, so that it is the same on every machine.
 
-What is drawn depends on the seed and the names alone: a larger number takes the same ones and more.
+The selection depends on the seed and the names only: a larger number selects the same ones and more.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Target = Literal["described", "undescribed", "mixed"]
 
 @dataclass(frozen=True, slots=True)
 class QuerySelection:
-    """What of a benchmark is used.
+    """Describes which part of a benchmark is used.
 
     Attributes:
-        limit: Pictures (or pairs) at most; None for all.
-        sample: Queries at most; None for all.
-        captioned: Share of the pictures that are indexed with captions. One caption of each picture is asked, and only the
-            others are indexed. None: every caption is asked, and none is indexed.
-        seed: Which ones.
+        limit: Highest number of pictures (or pairs); None for all.
+        sample: Highest number of queries; None for all.
+        captioned: Share of the pictures that are indexed with captions. One caption of each picture becomes a query, and only
+            the others are indexed. None: every caption becomes a query, and none is indexed.
+        seed: Seed of the selection.
     """
 
     limit: int | None = None
@@ -36,10 +36,10 @@ class QuerySelection:
 
 
 def select(evalset: EvalSet, selection: QuerySelection) -> EvalSet:
-    """The part of a benchmark that is to be used.
+    """Return the selected part of a benchmark.
 
     Raises:
-        InvalidRequestError: captions are asked for where there are none, or nothing is left to ask.
+        InvalidRequestError: captions are selected where there are none, or no query is left.
     """
     if selection.captioned is not None:
         if not evalset.captions:
@@ -63,14 +63,14 @@ def select(evalset: EvalSet, selection: QuerySelection) -> EvalSet:
 
 
 def target_of(query: EvalQuery, described: frozenset[str]) -> Target:
-    """Whether a query's right pictures had a caption or a tag in the index."""
+    """Return whether a query's right pictures have a caption or a tag in the index: all, none or some of them."""
     if query.relevant <= described:
         return "described"
     return "mixed" if query.relevant & described else "undescribed"
 
 
 def first(names: Iterable[str], count: int, *, seed: int) -> list[str]:
-    """The `count` names of smallest hash."""
+    """Return the `count` names with the smallest hash."""
     return sorted(names, key=lambda name: (_number(name, seed, "pick"), name))[:count]
 
 
@@ -103,22 +103,22 @@ def _limited(evalset: EvalSet, names: Sequence[str]) -> EvalSet:
 
 
 def _described(evalset: EvalSet, share: float, *, seed: int) -> EvalSet:
-    """One caption of each picture becomes its query; the others are indexed with a share of the pictures."""
-    known = {same_text(query.text): query for query in evalset.queries}
-    asked: dict[str, dict[str, None]] = {}  # text -> the pictures it was chosen for
+    """Turn one caption of each picture into its query, and index the others with a share of the pictures."""
+    queries_by_text = {same_text(query.text): query for query in evalset.queries}
+    pictures_by_text: dict[str, dict[str, None]] = {}  # text -> the pictures it was chosen for
     for name, texts in evalset.captions.items():
-        usable = [same_text(text) for text in texts if same_text(text) in known]
+        usable = [same_text(text) for text in texts if same_text(text) in queries_by_text]
         if usable:
-            asked.setdefault(usable[_number(name, seed, "query") % len(usable)], {})[name] = None
-    chosen = {name: text for text, names in asked.items() for name in names}
+            pictures_by_text.setdefault(usable[_number(name, seed, "query") % len(usable)], {})[name] = None
+    chosen = {name: text for text, names in pictures_by_text.items() for name in names}
     sidecars = {}
     for name, texts in evalset.captions.items():
         if _number(name, seed, "described") < share * _CHOICES:
-            # Whoever else is found by these very words must not have them indexed either.
-            others = tuple(text for text in texts if same_text(text) not in asked)
+            # A text that is a query is not indexed with any other picture that has it either.
+            others = tuple(text for text in texts if same_text(text) not in pictures_by_text)
             if others and name in chosen:
                 sidecars[name] = others
-    queries = tuple(query for query in evalset.queries if same_text(query.text) in asked)
+    queries = tuple(query for query in evalset.queries if same_text(query.text) in pictures_by_text)
     return replace(evalset, queries=queries, sidecars=sidecars)
 
 

@@ -1,9 +1,9 @@
-"""Which captioned pictures are for training, which for choosing, which for the final figure? A split by hash.
+"""Split of captioned pictures by hash: one part for training, one for choosing, one for the final figure.
 
-The rule: order the distinct file names by the SHA-256 of their UTF-8 bytes; the first three quarters are `train`, the
-next twelfth is `validation`, the rest `test` (6,000 names: 4,500 / 500 / 1,000). It needs no table, and no seed can be
-tuned. `PINNED` holds the digests of the parts that the published figures were measured on: `Split.digests` of the same
-files must be equal.
+The rule: order the distinct file names by the SHA-256 of their UTF-8 bytes; the first three quarters are `train`, the next
+twelfth is `validation`, the rest `test` (6,000 names: 4,500 / 500 / 1,000). It needs no table, and it has no seed that could be
+tuned. `PINNED` holds the digests of the parts that the published figures were measured on: `Split.digests` of the same files
+must be equal.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The file names of each part, in the order of their hashes."""
+    """Holds the file names of each part, in the order of their hashes."""
 
     train: tuple[str, ...]
     validation: tuple[str, ...]
@@ -24,7 +24,7 @@ class Split:
 
     @property
     def digests(self) -> dict[str, str]:
-        """Part -> SHA-256 of its names, joined by newlines."""
+        """Return part -> SHA-256 of its names, joined by newlines."""
         parts = {"train": self.train, "validation": self.validation, "test": self.test}
         return {part: hashlib.sha256("\n".join(names).encode()).hexdigest() for part, names in parts.items()}
 
@@ -33,7 +33,7 @@ def split_by_hash(names: Iterable[str]) -> Split:
     """Split distinct file names by the module's rule; duplicates count once.
 
     Args:
-        names: File names relative to the set's folder, any order.
+        names: File names relative to the set's folder, in any order.
     """
     ordered = sorted(set(names), key=lambda name: (hashlib.sha256(name.encode()).digest(), name))
     first, second = len(ordered) * 3 // 4, len(ordered) * 5 // 6
@@ -41,17 +41,17 @@ def split_by_hash(names: Iterable[str]) -> Split:
 
 
 def held_out(names: Iterable[str], share: float) -> frozenset[str]:
-    """The `share` of the distinct names with the smallest hashes: a part that stays as a set grows.
+    """Return the `share` of the distinct names with the smallest hashes; a name keeps its part as the set grows.
 
     Args:
-        names: Anything that identifies a picture.
-        share: Between 0 and 1.
+        names: Strings that identify pictures.
+        share: Share to return, between 0 and 1.
     """
     limit = int(share * 2**64)
     return frozenset(n for n in names if int.from_bytes(hashlib.sha256(n.encode()).digest()[:8], "big") < limit)
 
 
-# Flickr8k, official training split, file names as published ("1000268201_693b08cb0e.jpg")
+# Flickr8k, official training split, file names as published ("1000268201_693b08cb0e.jpg").
 PINNED: Final[dict[str, str]] = {
     "train": "c0011de1b21c93e61dfba8acaac265388a9caafc9d09d587f5a40f499d5c16bc",
     "validation": "43f1c5545803d92d87efd9b92d1111ece0b0e9d84d2cf9816e0a80949fdbece9",

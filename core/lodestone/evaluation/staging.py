@@ -1,7 +1,7 @@
-"""How do a benchmark's pictures get into a home? Links in a folder of its own, captions beside them, and the usual index run.
+"""Staging of a benchmark's pictures in a home: links in a separate folder, captions beside them, and the usual index run.
 
-The benchmark's folder is only read. Text files that happen to lie beside its pictures are not indexed: what is written beside
-the links is. Staged again, the folder is brought in line, and the index run reads only what is new.
+The benchmark's folder is only read. Text files that lie beside its pictures are not indexed; the captions written beside the
+links are. When a benchmark is staged again, the folder is updated, and the index run reads only new pictures.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _FOLDER: Final = "evaluation"
 _SIDECAR: Final = ".txt"
 
 IndexCall = Callable[["Runtime", Path, str, Progress], IndexReport]
-"""Indexes a folder under a corpus's name."""
+"""Function that indexes a folder as a corpus: (runtime, folder, corpus, progress) -> report."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedSet:
-    """A benchmark's pictures in a home.
+    """Describes a benchmark's pictures in a home.
 
     Attributes:
-        corpus: The corpus they are in, alone.
-        names: Image id -> the picture's name, of those that can be found.
+        corpus: Name of the corpus that holds these pictures only.
+        names: Image id -> picture's name, for the active pictures.
         described: Names of the pictures that have a caption or a tag in the index.
-        report: What the index run did.
+        report: Report of the index run.
     """
 
     corpus: str
@@ -52,13 +52,13 @@ def index_set(runtime: Runtime, evalset: EvalSet, *, index: IndexCall | None = N
 
     Args:
         runtime: The opened home.
-        evalset: The selected part.
-        index: Who indexes; None: this process.
-        progress: Told of every step.
+        evalset: The selected part of the benchmark.
+        index: Function that indexes; None to index in this process.
+        progress: Progress callback.
 
     Raises:
         InvalidRequestError: none of the pictures can be used.
-        LodestoneError: as indexing does.
+        LodestoneError: indexing failed.
     """
     corpus = f"evaluation-{evalset.name}"
     runtime.home.prepare()
@@ -81,7 +81,7 @@ def index_set(runtime: Runtime, evalset: EvalSet, *, index: IndexCall | None = N
 
 
 def stage(evalset: EvalSet, folder: Path) -> None:
-    """Make `folder` hold a link for each picture of the set and a text file for each that has captions to index."""
+    """Make `folder` hold a link for each picture of the set, and a text file for each picture with captions to index."""
     links = {folder / name: path.absolute() for name, path in evalset.pictures.items()}
     texts = {
         folder / f"{name}{_SIDECAR}": "".join(f"{one_line(text)}\n" for text in captions)
@@ -117,7 +117,7 @@ def _link(path: Path, target: Path) -> None:
 
 
 def _clear(folder: Path, *, keep: set[Path]) -> None:
-    """Remove what an earlier staging left."""
+    """Remove files that an earlier staging left."""
     for parent, _, files in os.walk(folder):
         for name in files:
             path = Path(parent) / name

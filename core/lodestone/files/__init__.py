@@ -1,1 +1,1 @@
-"""Where immutable files are kept: a folder, or a bucket of an object store."""
+"""Storage of immutable files: in a local folder, or in a bucket of an object store."""

@@ -1,7 +1,7 @@
-"""Where are files kept that are written once and read from several machines? In an area: a local folder, or a URL.
+"""Contract of a file area: a local folder or a URL that keeps files which are written once and read from several machines.
 
-A file appears under its name whole or not at all. A folder gets it by a temporary name, a sync and a rename; an object store by
-one PUT to the final key, with no temporary object. Areas are small and picklable: a worker opens its own connection.
+A file appears under its name only when it is complete. A folder uses a temporary name, a sync and a rename; an object store
+uses one PUT to the final key, with no temporary object. Areas are small and picklable: a worker opens its own connection.
 """
 
 from __future__ import annotations
@@ -16,20 +16,26 @@ if TYPE_CHECKING:
 
 
 class StoredFile(NamedTuple):
-    """One file of an area: `path` inside it, with forward slashes, and `size` in bytes."""
+    """Describes one file of an area.
+
+    Attributes:
+        path: Path inside the area, with forward slashes.
+        size: Size in bytes.
+    """
 
     path: str
     size: int
 
 
 class FileArea(ABC):
-    """A place of immutable files. Paths are relative to it, with forward slashes. Methods may be called from any thread."""
+    """Stores immutable files under paths relative to one place, with forward slashes; methods may be called from any thread."""
 
     @staticmethod
     def at(location: Path | str) -> FileArea:
-        """The area at a folder, or at a URL (`s3://bucket/prefix?endpoint_override=…`, `gs://…`, any that fsspec knows).
+        """Return the area at a folder, or at a URL.
 
-        Nothing is opened before it is used. Credentials come from the environment only.
+        URLs are `s3://bucket/prefix?endpoint_override=…`, `gs://…`, and any that fsspec knows. Nothing is opened before it is
+        used. Credentials come from the environment only.
 
         Raises:
             ConfigurationError: the URL holds credentials, or names no bucket.
@@ -45,46 +51,50 @@ class FileArea(ABC):
     @property
     @abstractmethod
     def location(self) -> str:
-        """Where it is, for people."""
+        """Return where the area is, in a form for people, without query parameters."""
 
     @property
     def folder(self) -> Path | None:
-        """The folder of a local area."""
+        """Return the folder of a local area, or None for any other area."""
         return None
 
     @abstractmethod
     def write(self, path: str, content: bytes | pa.Buffer, *, durable: bool = True) -> None:
-        """Put a file there whole, replacing one of that name.
+        """Write a whole file, replacing any file of that name.
 
         Args:
-            path: Inside the area.
-            content: All of it.
-            durable: When this returns, neither kill -9 nor a power cut loses it. (An object store knows nothing else.)
+            path: Path inside the area.
+            content: The file's whole content.
+            durable: Whether neither kill -9 nor a power cut may lose the file after this call. An object store is always
+                durable.
 
         Raises:
-            OutOfSpaceError: no space; nothing was left behind.
-            OSError: it cannot be written.
+            OutOfSpaceError: there is no space; no partial file is left.
+            OSError: the file cannot be written.
         """
 
     @abstractmethod
     def read(self, path: str) -> pa.Buffer:
-        """All of a file.
+        """Read a whole file.
 
         Raises:
-            FileNotFoundError: there is none.
-            OSError: it cannot be read.
+            FileNotFoundError: there is no such file.
+            OSError: the file cannot be read.
         """
 
     @abstractmethod
     def size(self, path: str) -> int | None:
-        """Bytes of a file; None when there is none."""
+        """Return the size of a file in bytes, or None when there is no such file."""
 
     @abstractmethod
     def names(self, folder: str = "") -> tuple[list[str], list[StoredFile]]:
-        """Folders (by name) and files (by path) directly inside a folder, each in order; nothing for a missing one."""
+        """Return the folders (names) and files (paths) directly inside a folder, both sorted.
+
+        A missing folder gives empty lists.
+        """
 
     def files(self, folder: str = "") -> Iterator[StoredFile]:
-        """All files below a folder, holding the names of one folder at a time. Unfinished ones are left out."""
+        """Yield all files below a folder, except unfinished ones; only one folder's names are in memory at a time."""
         inner, files = self.names(folder)
         yield from files
         for name in inner:
@@ -92,12 +102,19 @@ class FileArea(ABC):
 
     @abstractmethod
     def delete(self, path: str) -> bool:
-        """Delete a file; whether there was one. Raises `OSError` when it cannot be deleted."""
+        """Delete a file, and return whether there was one.
+
+        Raises:
+            OSError: the file cannot be deleted.
+        """
 
     @abstractmethod
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder with all that is in it; a missing one is fine."""
+        """Delete a folder with all its content; a missing folder is no error."""
 
     @abstractmethod
     def sweep(self, folder: str) -> int:
-        """Delete what killed writers left below a folder; returns how many. Only while nothing is written there."""
+        """Delete the temporary files that killed writers left below a folder, and return how many.
+
+        Call it only while nothing writes there.
+        """

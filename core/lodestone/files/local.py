@@ -1,4 +1,4 @@
-"""How does a folder keep immutable files so that neither kill -9 nor a power cut leaves half of one?"""
+"""File area in a local folder, where neither kill -9 nor a power cut leaves a partial file."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TRIES: Final = 3
 
 
 class LocalArea(FileArea):
-    """Files below one folder, which is made at the first write.
+    """Stores files below one folder, which is made at the first write.
 
     Args:
-        folder: Where.
+        folder: The folder; it need not exist.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,21 +37,21 @@ class LocalArea(FileArea):
 
     @property
     def location(self) -> str:
-        """See `FileArea.location`."""
+        """Return the folder's path as text."""
         return str(self._folder)
 
     @property
     def folder(self) -> Path:
-        """See `FileArea.folder`."""
+        """Return the area's folder."""
         return self._folder
 
     def write(self, path: str, content: bytes | pa.Buffer, *, durable: bool = True) -> None:
-        """See `FileArea.write`: temporary name, sync, rename, sync of the folder."""
+        """Write a file as `FileArea.write` says: temporary name, sync, rename, sync of the folder."""
         final = self._folder / path
         for remaining in reversed(range(_TRIES)):
             try:
                 self._write(final, content, durable=durable)
-            except FileNotFoundError as error:  # an index run swept the unfinished file away: a model swap writes beside it
+            except FileNotFoundError as error:  # an index run's sweep deleted the temporary file while a model swap wrote it
                 if not remaining:
                     raise _not_writable(final.parent, error) from error
             except (NotADirectoryError, FileExistsError, PermissionError) as error:
@@ -78,21 +78,21 @@ class LocalArea(FileArea):
                 _sync_folder(final.parent)
 
     def read(self, path: str) -> pa.Buffer:
-        """See `FileArea.read`: mapped into memory, not copied."""
+        """Read a file as `FileArea.read` says; the content is mapped into memory, not copied."""
         import pyarrow as pa
 
         with pa.memory_map(str(self._folder / path)) as source:
             return source.read_buffer()
 
     def size(self, path: str) -> int | None:
-        """See `FileArea.size`."""
+        """Return the size of a file in bytes, or None when there is no such file."""
         try:
             return (self._folder / path).stat().st_size
         except FileNotFoundError:
             return None
 
     def names(self, folder: str = "") -> tuple[list[str], list[StoredFile]]:
-        """See `FileArea.names`. Hidden names are not files of an area."""
+        """Return folders and files as `FileArea.names` does, without hidden names."""
         folders: list[str] = []
         files: list[StoredFile] = []
         try:
@@ -110,7 +110,7 @@ class LocalArea(FileArea):
         return folders, files
 
     def delete(self, path: str) -> bool:
-        """See `FileArea.delete`."""
+        """Delete a file, and return whether there was one, as `FileArea.delete` does."""
         try:
             (self._folder / path).unlink()
         except FileNotFoundError:
@@ -118,12 +118,12 @@ class LocalArea(FileArea):
         return True
 
     def delete_folder(self, folder: str) -> None:
-        """See `FileArea.delete_folder`."""
+        """Delete a folder with all its content, as `FileArea.delete_folder` does."""
         with suppress(FileNotFoundError):
             shutil.rmtree(self._folder / folder)
 
     def sweep(self, folder: str) -> int:
-        """See `FileArea.sweep`."""
+        """Delete the temporary files of killed writers, as `FileArea.sweep` does."""
         leftovers = list((self._folder / folder).glob(f"**/.*{_TEMPORARY}"))
         for path in leftovers:
             path.unlink(missing_ok=True)
@@ -150,7 +150,7 @@ def _not_writable(folder: Path, error: OSError) -> ConfigurationError:
 
 
 def _make_folder(folder: Path, *, below: Path, durable: bool) -> None:
-    """Make `folder` and its parents up to `below`; durably, so that they survive a power cut too."""
+    """Make `folder` and its parents up to `below`; with `durable`, sync them so that they survive a power cut."""
     if folder.is_dir():
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -161,7 +161,7 @@ def _make_folder(folder: Path, *, below: Path, durable: bool) -> None:
 
 def _sync_folder(folder: Path) -> None:
     if not hasattr(os, "O_DIRECTORY"):
-        return  # Windows has no such thing
+        return  # Windows cannot sync a folder
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

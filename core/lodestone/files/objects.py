@@ -1,4 +1,4 @@
-"""How does an object store keep immutable files? One PUT to the final key: an object is there whole or not at all."""
+"""File area in an object store, where one PUT to the final key makes a file appear only when it is complete."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CODE: Final = re.compile(r"AWS Error ([A-Z_]{3,})")
 
 
 class ObjectArea(FileArea):
-    """Files below one prefix of a bucket, or anywhere else that pyarrow or fsspec reach.
+    """Stores files below one prefix of a bucket, or anywhere else that pyarrow or fsspec can reach.
 
     Args:
         url: For example `s3://bucket/prefix?endpoint_override=127.0.0.1:9000&scheme=http`.
@@ -55,11 +55,14 @@ class ObjectArea(FileArea):
 
     @property
     def location(self) -> str:
-        """See `FileArea.location`."""
+        """Return the URL without its query, for people."""
         return self._shown
 
     def write(self, path: str, content: bytes | pa.Buffer, *, durable: bool = True) -> None:  # noqa: ARG002 (it always is)
-        """See `FileArea.write`: one PUT (of several parts from 10 MB on, and there whole or not at all even so)."""
+        """Write a file as `FileArea.write` says, with one PUT.
+
+        From 10 MB on the upload has several parts, and the file still appears only when it is complete.
+        """
         system, base = self._open()
         with self._reached("written"):
             fsspec_system = getattr(getattr(system, "handler", None), "fs", None)
@@ -70,7 +73,7 @@ class ObjectArea(FileArea):
                 stream.write(content)
 
     def read(self, path: str) -> pa.Buffer:
-        """See `FileArea.read`: one GET."""
+        """Read a file as `FileArea.read` says, with one GET."""
         system, base = self._open()
         try:
             with self._reached("read"), system.open_input_file(f"{base}/{path}") as file:
@@ -80,27 +83,27 @@ class ObjectArea(FileArea):
             raise
 
     def size(self, path: str) -> int | None:
-        """See `FileArea.size`."""
+        """Return the size of a file in bytes, or None when there is no such file."""
         system, base = self._open()
         with self._reached("read"):
             info = system.get_file_info(f"{base}/{path}")
         return int(info.size) if info.is_file else None
 
     def names(self, folder: str = "") -> tuple[list[str], list[StoredFile]]:
-        """See `FileArea.names`."""
+        """Return folders and files as `FileArea.names` does."""
         from pyarrow.fs import FileSelector
 
         system, base = self._open()
         start = f"{base}/{folder}".rstrip("/")
         with self._reached("listed"):
             infos = system.get_file_info(FileSelector(start, allow_not_found=True))
-        found = sorted(infos, key=lambda info: info.path)
+        entries = sorted(infos, key=lambda info: info.path)
         prefix = f"{folder}/" if folder else ""
-        folders = [info.base_name for info in found if not info.is_file]
-        return folders, [StoredFile(f"{prefix}{info.base_name}", info.size) for info in found if info.is_file]
+        folders = [info.base_name for info in entries if not info.is_file]
+        return folders, [StoredFile(f"{prefix}{info.base_name}", info.size) for info in entries if info.is_file]
 
     def delete(self, path: str) -> bool:
-        """See `FileArea.delete`."""
+        """Delete a file, and return whether there was one, as `FileArea.delete` does."""
         system, base = self._open()
         try:
             with self._reached("changed"):
@@ -110,13 +113,13 @@ class ObjectArea(FileArea):
         return True
 
     def delete_folder(self, folder: str) -> None:
-        """See `FileArea.delete_folder`."""
+        """Delete all files below a folder, as `FileArea.delete_folder` does."""
         system, base = self._open()
         with suppress(FileNotFoundError), self._reached("changed"):
             system.delete_dir(f"{base}/{folder}")
 
-    def sweep(self, folder: str) -> int:  # noqa: ARG002 (killed writers leave nothing)
-        """See `FileArea.sweep`."""
+    def sweep(self, folder: str) -> int:  # noqa: ARG002
+        """Return 0, because killed writers leave nothing in an object store."""
         return 0
 
     def _open(self) -> tuple[FileSystem, str]:
@@ -128,7 +131,7 @@ class ObjectArea(FileArea):
             return self._opened
 
     def _check_bucket(self) -> None:
-        """A missing bucket must not look like missing files: what has no file is made again."""
+        """Raise for a missing bucket, which must not look like missing files: those would be made again."""
         system, base = self._open()
         with self._reached("read"):
             if not system.get_file_info(base.partition("/")[0]).type:
@@ -136,12 +139,12 @@ class ObjectArea(FileArea):
 
     @contextmanager
     def _reached(self, done: str) -> Iterator[None]:
-        """Tell a store that cannot be reached, or refuses, from a file that is damaged."""
+        """Turn errors of a store that is unreachable or refuses into `SourceError`, and leave `FileNotFoundError` as it is."""
         try:
             yield
         except FileNotFoundError:
             raise
-        except (OSError, ValueError) as error:  # (Arrow's own errors are of the latter)
+        except (OSError, ValueError) as error:  # Arrow's own errors are ValueErrors
             reason = _CODE.search(str(error))
             word = reason.group(1).lower().replace("_", " ") if reason else f"{type(error).__name__}: {error}"
             raise SourceError(
@@ -160,7 +163,7 @@ def _open(url: str) -> tuple[FileSystem, str]:
     if parts.scheme in _ARROW:
         query = dict(parse_qsl(parts.query))
         if parts.scheme == "s3":
-            query.setdefault("allow_delayed_open", "true")  # else a multi-part upload for every small file
+            query.setdefault("allow_delayed_open", "true")  # otherwise every small file becomes a multi-part upload
             if authorities := named_authorities():
                 query.setdefault("tls_ca_file_path", authorities)
         system, base = fs.FileSystem.from_uri(urlunsplit(parts._replace(query=urlencode(query))))

@@ -1,4 +1,4 @@
-"""How is another definition of a space put in force? By an override in the catalog; a bridge is an active artefact besides."""
+"""Activation of another definition of a space: an override in the catalog, and for a bridge an active artifact as well."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PRIOR: Final = "prior"
 
 
 def activate(runtime: Runtime, definition: SpaceDefinition, swap_id: str) -> None:
-    """Have a space made of something from now on. Its alias follows at the next sync."""
+    """Activate a definition of a space; its alias follows at the next sync."""
     catalog = runtime.catalog
     if definition.kind == BRIDGE:
         _activate_bridge(runtime, definition.source)
@@ -35,12 +35,12 @@ def _configured_source(runtime: Runtime, definition: SpaceDefinition) -> str | N
 
 
 def _activate_bridge(runtime: Runtime, version: str) -> None:
-    """Activate a version of the bridge, and the prior that was fitted for it, if one was."""
+    """Activate a version of the bridge, and the prior that was fitted for it, if there is one."""
     catalog = runtime.catalog
     if version == SHIPPED:
         catalog.deactivate_artifacts(BRIDGE)
         return
     catalog.activate_artifact(BRIDGE, version)
-    prior = next((one for one in catalog.artifacts(PRIOR) if one.metrics.get("bridge") == version), None)
+    prior = next((artifact for artifact in catalog.artifacts(PRIOR) if artifact.metrics.get("bridge") == version), None)
     if prior is not None:
         catalog.activate_artifact(PRIOR, prior.version)

@@ -1,7 +1,7 @@
-"""What is a space made of, and what could it be made of instead?
+"""Definitions of spaces: what a space is made of, and what it could be made of instead.
 
-A definition is small and JSON: the space, its kind and its source. Overrides (definitions that a swap put in force) are kept in
-the catalog; a `Runtime`'s profile is the configured one with them laid over it.
+A definition is small and JSON-serialisable: the space, its kind and its source. Overrides (definitions that a swap activated)
+are kept in the catalog; a `Runtime`'s profile is the configured one with the overrides applied.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 LABELS: Final = "labels"
 BRIDGE: Final = "bridge"
 DIRECT: Final = "direct"
-SHIPPED: Final = "shipped"  # the source of the bridge that comes with the package
+SHIPPED: Final = "shipped"  # source of the bridge that ships with the package
 _PROBABILITIES: Final = "probabilities"
 _CLASSES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceDefinition:
-    """What a space is made of.
+    """Describes what a space is made of.
 
     Attributes:
-        space: Its name.
+        space: Name of the space.
         kind: `labels`, `bridge` or `direct`.
-        source: For `labels` the classifiers joined by `+`, for `bridge` a version learnt here or `shipped`, for `direct` a
+        source: For `labels` the classifiers joined by `+`, for `bridge` a version learned here or `shipped`, for `direct` a
             backbone (`NAME` or `NAME#OUTPUT`).
-        backbones: Whose outputs it is projected from.
+        backbones: Names of the backbones whose outputs it is projected from.
     """
 
     space: str
@@ -45,15 +45,15 @@ class SpaceDefinition:
     backbones: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-serialisable."""
+        """Return the definition as a JSON-serialisable dict."""
         return {**asdict(self), "backbones": list(self.backbones)}
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> Self:
-        """The inverse of `as_dict`.
+        """Return the definition that `as_dict` wrote.
 
         Raises:
-            CatalogError: it is none.
+            CatalogError: the content is no definition.
         """
         try:
             return cls(str(found["space"]), str(found["kind"]), str(found["source"]), tuple(map(str, found["backbones"])))
@@ -65,20 +65,23 @@ class SpaceDefinition:
 
 
 def overridden(profile: Profile, overrides: Mapping[str, Mapping[str, Any]]) -> Profile:
-    """The profile with some of its spaces made of something else. Spaces that it does not search are passed over."""
-    found = [SpaceDefinition.from_dict(one) for space, one in overrides.items() if space in profile.spaces]
-    if not found:
+    """Return the profile with the overrides applied; overrides of spaces that it does not search are ignored."""
+    definitions = [SpaceDefinition.from_dict(content) for space, content in overrides.items() if space in profile.spaces]
+    if not definitions:
         return profile
-    changed = {definition.space: definition for definition in found}
-    direct = {**profile.direct, **{name: one.source for name, one in changed.items() if one.kind == DIRECT}}
+    changed = {definition.space: definition for definition in definitions}
+    direct = {
+        **profile.direct,
+        **{name: definition.source for name, definition in changed.items() if definition.kind == DIRECT},
+    }
     labels = tuple(changed[LABELS].source.split("+")) if LABELS in changed else profile.labels
     return replace(profile, direct=direct, labels=labels, backbones=_backbones(profile, changed))
 
 
 def _backbones(profile: Profile, changed: Mapping[str, SpaceDefinition]) -> tuple[str, ...]:
-    """Those that spaces are still made of, in the profile's order, then new ones.
+    """Return the backbones that spaces are still made of, in the profile's order, then new ones.
 
-    What spaces that are learnt, fixed or of other packages need is not known before they are loaded: all backbones of the
+    What learned or fixed spaces and spaces of other packages need is not known before they are loaded, so all backbones of the
     profile that no direct space names are kept for them.
     """
     named = {source.partition("#")[0] for source in profile.direct.values()}
@@ -90,11 +93,11 @@ def _backbones(profile: Profile, changed: Mapping[str, SpaceDefinition]) -> tupl
 
 
 def in_force(runtime: Runtime, space: str) -> SpaceDefinition:
-    """What a space is made of now.
+    """Return what a space is made of now.
 
     Raises:
         UnknownNameError: the profile has no such space.
-        InvalidRequestError: it belongs to another package, which alone can change what it is made of.
+        InvalidRequestError: the space belongs to another package, and only that can change what it is made of.
     """
     profile = runtime.profile
     if space not in profile.spaces:
@@ -119,12 +122,14 @@ def _ours(profile: Profile, space: str) -> bool:
 
 
 def target_of(runtime: Runtime, space: str, target: str) -> SpaceDefinition:
-    """What a space shall be made of, checked: the models are installed and give what the space needs. Loads none of them.
+    """Return the definition that a space shall get, after checking it; no model is loaded.
+
+    The check is that the models are installed and have the outputs that the space needs.
 
     Args:
         runtime: The opened home.
-        space: One of the profile's.
-        target: As a person writes it: a backbone, for `labels` several joined by `+` or `,`, for `bridge` a version or its
+        space: One of the profile's spaces.
+        target: Text as a person writes it: a backbone, for `labels` several joined by `+` or `,`, for `bridge` a version or its
             beginning, or `shipped`.
 
     Raises:
@@ -132,17 +137,17 @@ def target_of(runtime: Runtime, space: str, target: str) -> SpaceDefinition:
         InvalidRequestError: the space cannot be made of that.
         ModelUnavailableError: a model's package is not installed.
     """
-    now = in_force(runtime, space)
-    words = target.strip()
-    if not words:
-        raise InvalidRequestError("the target is empty", hint=_EXAMPLES[now.kind])
-    if now.kind == BRIDGE:
-        words = _bridge_version(runtime, words)
-    elif now.kind == LABELS:
-        words = "+".join(dict.fromkeys(name.strip() for name in words.replace(",", "+").split("+") if name.strip()))
-        _check_classifiers(runtime.models(), words)
-    wanted = _defined(runtime, space, now.kind, words)
-    _ = projection_of(wanted, runtime).collection  # reads versions: names what is unknown or not installed
+    current = in_force(runtime, space)
+    source = target.strip()
+    if not source:
+        raise InvalidRequestError("the target is empty", hint=_EXAMPLES[current.kind])
+    if current.kind == BRIDGE:
+        source = _bridge_version(runtime, source)
+    elif current.kind == LABELS:
+        source = "+".join(dict.fromkeys(name.strip() for name in source.replace(",", "+").split("+") if name.strip()))
+        _check_classifiers(runtime.models(), source)
+    wanted = _defined(runtime, space, current.kind, source)
+    _ = projection_of(wanted, runtime).collection  # reads the versions, and raises for what is unknown or not installed
     return wanted
 
 
@@ -153,14 +158,14 @@ _EXAMPLES: Final = {
 }
 
 
-def _bridge_version(runtime: Runtime, words: str) -> str:
+def _bridge_version(runtime: Runtime, prefix: str) -> str:
     versions = [artifact.version for artifact in runtime.catalog.artifacts(BRIDGE)]
-    found = [version for version in [SHIPPED, *versions] if version.startswith(words)]
-    if words in found:
-        return words
-    if len(found) != 1:
-        raise UnknownNameError.among("version of the bridge", words, [SHIPPED, *versions])
-    return found[0]
+    matches = [version for version in [SHIPPED, *versions] if version.startswith(prefix)]
+    if prefix in matches:
+        return prefix
+    if len(matches) != 1:
+        raise UnknownNameError.among("version of the bridge", prefix, [SHIPPED, *versions])
+    return matches[0]
 
 
 def _check_classifiers(context: ModelContext, names: str) -> None:
@@ -182,10 +187,10 @@ def _defined(runtime: Runtime, space: str, kind: str, source: str) -> SpaceDefin
 
 
 def projection_of(definition: SpaceDefinition, runtime: Runtime) -> Projection:
-    """The projection of a definition; light.
+    """Make the projection of a definition; it is light.
 
     Raises:
-        ConfigurationError: the bridge's file is not there any more.
+        UnknownNameError: there is no such version of the bridge.
     """
     context = runtime.models()
     if definition.kind == LABELS:
@@ -204,7 +209,7 @@ def projection_of(definition: SpaceDefinition, runtime: Runtime) -> Projection:
 def _bridge_file(runtime: Runtime, version: str) -> Path | None:
     if version == SHIPPED:
         return None
-    known = {artifact.version: artifact for artifact in runtime.catalog.artifacts(BRIDGE)}
-    if version not in known:
-        raise UnknownNameError.among("version of the bridge", version, [SHIPPED, *known])
-    return runtime.home.artifacts / known[version].path
+    artifacts = {artifact.version: artifact for artifact in runtime.catalog.artifacts(BRIDGE)}
+    if version not in artifacts:
+        raise UnknownNameError.among("version of the bridge", version, [SHIPPED, *artifacts])
+    return runtime.home.artifacts / artifacts[version].path

@@ -1,7 +1,7 @@
-"""Which swaps are not settled yet, and which collections do they hold besides those that are searched?
+"""Unsettled swaps, and the collections that they hold besides those that are searched.
 
-From its beginning to the moment it is settled (finished, rolled back or cancelled), a swap has two collections: the one in
-force is searched, the other one stands by. What is indexed meanwhile enters both, so that either can take over at once.
+From its beginning until it is settled (finished, rolled back or cancelled), a swap has two collections: the active one is
+searched, the other one is on standby. Pictures that are indexed meanwhile enter both, so that either can take over at once.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 UNSETTLED: Final = frozenset({SwapState.BACKFILL, SwapState.SHADOW, SwapState.PROMOTED})
 OLD: Final = "old"  # keys of a swap's report
 NEW: Final = "new"
-_MOST: Final = 1000  # swaps looked at, newest first
+_MOST: Final = 1000  # highest number of swaps that are read, newest first
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class SwapVersions:
-    """What a swap is between. Either side is a definition and the collection that it had when the swap began."""
+    """Holds both sides of a swap: each is a definition and the collection that it had when the swap began."""
 
     old: SpaceDefinition
     old_collection: str
@@ -38,7 +38,7 @@ class SwapVersions:
 
     @classmethod
     def of(cls, swap: SwapRecord) -> SwapVersions:
-        """Out of a swap's row.
+        """Return the sides of a swap's row.
 
         Raises:
             CatalogError: the row's definitions cannot be read.
@@ -52,27 +52,27 @@ class SwapVersions:
 
 
 def has_versions(swap: SwapRecord) -> bool:
-    """Whether the swap got as far as writing down what it is between."""
+    """Return whether the swap's row already holds both definitions."""
     return OLD in swap.report and NEW in swap.report
 
 
 def unsettled_swaps(catalog: Catalog, space: str | None = None) -> list[SwapRecord]:
-    """Swaps that hold two collections, newest first."""
+    """Return the swaps that hold two collections, newest first."""
     return [swap for swap in catalog.swaps(_MOST, space=space) if swap.state in UNSETTLED]
 
 
 def retained_collections(catalog: Catalog) -> set[str]:
-    """Collections of swaps that are not settled: they stay, searched or not."""
+    """Return the collections of unsettled swaps; they are kept, searched or not."""
     return {name for swap in unsettled_swaps(catalog) for name in (swap.old_collection, swap.new_collection)}
 
 
 def standby_projections(runtime: Runtime) -> dict[str, Projection]:
-    """Collection -> projection of what is filled and kept beside the spaces in force.
+    """Return collection -> projection of the standby collections, which are kept up to date beside the active ones.
 
-    A side that cannot be made any more (its package is gone, or is another version now) is left out and logged: it must not
-    keep pictures from being indexed.
+    A side that cannot be made any more (its package is gone, or has another version now) is left out and logged, so that it
+    does not stop indexing.
     """
-    found: dict[str, Projection] = {}
+    standby: dict[str, Projection] = {}
     swaps = [swap for swap in unsettled_swaps(runtime.catalog) if has_versions(swap)]
     searched = runtime.projections() if swaps else {}
     serving = {projection.collection for projection in searched.values()}
@@ -89,9 +89,9 @@ def standby_projections(runtime: Runtime) -> dict[str, Projection]:
                 _log.warning("the collection %s of a model swap is not kept up to date: %s", collection, error.message)
                 continue
             if actual == collection:
-                found[collection] = projection
+                standby[collection] = projection
             else:
                 _log.warning(
                     "the collection %s of a model swap is not kept up to date: its model is %s now", collection, actual
                 )
-    return found
+    return standby

@@ -1,4 +1,4 @@
-"""Which version of a space has its vectors in a given collection?"""
+"""Look-up of the version of a space whose vectors are in a given collection."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ _log = logging.getLogger(__name__)
 
 
 def version_in(runtime: Runtime, space: str, collection: str) -> Projection | None:
-    """The version of a space whose vectors are in `collection`: of those that ship, were learnt here, or were swapped."""
-    learnt = _learnt(runtime) if space == BRIDGE else iter(())
-    known = chain(learnt, _swapped(runtime, space))
-    return next((projection for projection in known if projection.collection == collection), None)
+    """Return the version of a space whose vectors are in `collection`, or None.
+
+    The versions are those that ship, were learned here, or took part in a swap.
+    """
+    learnt = _bridge_versions(runtime) if space == BRIDGE else iter(())
+    candidates = chain(learnt, _swap_versions(runtime, space))
+    return next((projection for projection in candidates if projection.collection == collection), None)
 
 
-def _learnt(runtime: Runtime) -> Iterator[Projection]:
-    """Versions of the bridge."""
+def _bridge_versions(runtime: Runtime) -> Iterator[Projection]:
+    """Yield the versions of the bridge."""
     from lodestone.spaces.registry import make_space
 
     context = runtime.models()
@@ -37,8 +40,8 @@ def _learnt(runtime: Runtime) -> Iterator[Projection]:
         yield make_space(BRIDGE, replace(context, artifacts=artifacts))
 
 
-def _swapped(runtime: Runtime, space: str) -> Iterator[Projection]:
-    """Both sides of all swaps of this home, newest swap first; those that can still be made."""
+def _swap_versions(runtime: Runtime, space: str) -> Iterator[Projection]:
+    """Yield both sides of all swaps of this home, newest swap first, as far as they can still be made."""
     for swap in runtime.catalog.swaps(space=space):
         for definition, _ in SwapVersions.of(swap) if has_versions(swap) else ():
             try:

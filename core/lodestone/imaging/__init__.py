@@ -1,1 +1,1 @@
-"""Files to pixels: decoding, orientation, metadata, thumbnails."""
+"""Conversion of picture files to pixels: decoding, orientation, metadata, thumbnails."""

@@ -1,4 +1,4 @@
-"""How does a decoded picture of any mode become plain 8-bit sRGB?
+"""Conversion of a decoded picture of any mode to plain 8-bit sRGB.
 
 Alpha is composited on white, deep samples are scaled (never clipped), and an embedded ICC profile is honoured.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _WHITE = (255, 255, 255)
 
-# Bytes a pixel that Pillow stores for each mode (RGB takes four).
+# Bytes that Pillow stores per pixel in each mode (RGB takes four).
 _STORED_BYTES = {"1": 1, "L": 1, "P": 1, "I;16": 2, "I;16L": 2, "I;16B": 2, "I;16N": 2}
 _OTHER_STORED_BYTES = 4
 _RGB_BYTES = 4
@@ -27,7 +27,14 @@ _DECODER_BYTES = {"WEBP": 12, "AVIF": 6, "HEIF": 4}
 
 
 def decoding_bytes(mode: str, width: int, height: int, *, kind: str = "") -> int:
-    """Memory that decoding (width x height) pixels of `mode` from format `kind` and converting them to RGB holds, in bytes."""
+    """Return the memory, in bytes, that decoding a picture and converting it to RGB takes.
+
+    Args:
+        mode: Pillow's mode of the picture.
+        width: Width in pixels.
+        height: Height in pixels.
+        kind: Format, e.g. "WEBP"; some decoders hold copies of their own.
+    """
     per_pixel = _STORED_BYTES.get(mode, _OTHER_STORED_BYTES) + _DECODER_BYTES.get(kind, 0)
     if mode != "RGB":
         per_pixel += _RGB_BYTES + _CONVERSION_BYTES.get(mode, 0)
@@ -35,7 +42,7 @@ def decoding_bytes(mode: str, width: int, height: int, *, kind: str = "") -> int
 
 
 def to_srgb(image: Image.Image) -> Image.Image:
-    """Convert a loaded picture of any mode to mode "RGB"; the same object when nothing needs doing."""
+    """Convert a loaded picture of any mode to mode "RGB"; the same object is returned when nothing needs to change."""
     profile = image.info.get("icc_profile")
     if image.mode == "CMYK":
         return _managed(image, profile, space="CMYK") or image.convert("RGB")
@@ -96,7 +103,10 @@ def _scaled_by_range(image: Image.Image) -> Image.Image:
 
 
 def _managed(image: Image.Image, profile: bytes | None, *, space: str) -> Image.Image | None:
-    """The picture in sRGB by its profile; None without one, or when it is sRGB already, broken or of another space."""
+    """Convert the picture to sRGB by its profile, or return None.
+
+    None means that there is no profile, or that it describes sRGB, is broken, or belongs to another colour space.
+    """
     if not profile:
         return None
     from PIL import ImageCms  # only pictures with a profile pay for it

@@ -1,11 +1,11 @@
-"""How do the bytes of a picture file become upright RGB pixels, in bounded memory?
+"""Decoder of picture files: from bytes to upright RGB pixels, in bounded memory.
 
 The format is found by content. JPEGs are decoded at reduced size where the caller needs less (see jpeg.py); every other picture
 whose pixels would take more than `max_decoded_bytes` is refused from its header, before a pixel is decoded.
 
 Pillow's own limit (`Image.MAX_IMAGE_PIXELS`) is global and lives in `Image.open`. We open with the format's own class, so
-`Image.open`, its limit and its registry of plug-ins are neither used nor changed. Pillow checks it once more inside
-TIFF loading (above 179 million pixels) and when a GIF frame leaves its canvas: that refusal too becomes `ImageTooLargeError`.
+`Image.open`, its limit and its registry of plug-ins are neither used nor changed. Pillow checks the limit once more inside TIFF
+loading (above 179 million pixels) and when a GIF frame leaves its canvas: that refusal too becomes `ImageTooLargeError`.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ _TURNS = frozenset({5, 6, 7, 8})  # orientations that swap width and height
 
 @dataclass(frozen=True, slots=True)
 class DecodedImage:
-    """One picture, ready to be looked at.
+    """Holds one decoded picture and facts about its file.
 
     Attributes:
-        image: Mode "RGB", upright, at most as large as the original.
-        width: Of the original, upright, in pixels.
-        height: Of the original, upright, in pixels.
-        format: What the content is: "JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF" or "RAW".
-        draft_scale: The JPEG (for RAW: its preview) was decoded at 1/draft_scale of its size: 1, 2, 4 or 8.
+        image: The pixels: mode "RGB", upright, at most as large as the original.
+        width: Width of the upright original, in pixels.
+        height: Height of the upright original, in pixels.
+        format: Format of the content: "JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF" or "RAW".
+        draft_scale: 1, 2, 4 or 8: the JPEG (for RAW: its preview) was decoded at 1/draft_scale of its size.
         orientation: EXIF orientation that was applied, 1 to 8.
-        embedded: EXIF, XMP and IPTC blocks as found.
+        embedded: EXIF, XMP and IPTC blocks as they are in the file.
     """
 
     image: Image.Image
@@ -79,14 +79,14 @@ def decode(
     """Decode a picture from its bytes or its path. Thread-safe; Pillow's decoders release the GIL.
 
     Args:
-        data: The file's content, or where it is. Animated files give their first frame, RAW files their embedded preview.
-        min_side: The caller needs no side smaller than this (pixels); larger JPEGs may come at reduced size.
-        max_decoded_bytes: Refuse pictures whose pixels, including the conversion to RGB, would need more memory.
+        data: The file's content or its path. Animated files give their first frame, RAW files their embedded preview.
+        min_side: Shortest side that the caller needs, in pixels; larger JPEGs may be returned at reduced size.
+        max_decoded_bytes: Memory limit in bytes for the pixels and their conversion to RGB; larger pictures are refused.
 
     Raises:
-        ImageTooLargeError: See `max_decoded_bytes`.
-        ImageError: The file is empty, missing, unreadable, truncated, corrupt, unsupported or no picture;
-            `details["reason"]` is the `FailureReason`.
+        ImageTooLargeError: the picture needs more than `max_decoded_bytes`.
+        ImageError: the file is empty, missing, unreadable, truncated, corrupt, unsupported or no picture; `details["reason"]`
+            is the `FailureReason`.
     """
     limits = _Limits(min_side, max_decoded_bytes)
     if isinstance(data, bytes):
@@ -113,7 +113,7 @@ def _decode_stream(stream: IO[bytes], size: int, limits: _Limits) -> DecodedImag
         raise
     except (MemoryError, Image.DecompressionBombError) as error:
         raise image_error(FailureReason.TOO_LARGE, f"the {kind} picture is too large: {error}", format=kind) from error
-    except Exception as error:  # decoders raise anything on broken files; each costs one picture, never the job
+    except Exception as error:  # decoders raise anything on broken files, which must fail one picture and never the job
         if isinstance(error, OSError) and error.errno is not None:
             raise unreadable(error) from error
         reason = explain_failure(error, stream, size, kind)
@@ -121,15 +121,19 @@ def _decode_stream(stream: IO[bytes], size: int, limits: _Limits) -> DecodedImag
 
 
 def supported_format(head: bytes) -> str:
-    """The format of a file that begins with `head`, as `sniff_format`; raises `ImageError` for one that is not decoded."""
+    """Return the format of a file that begins with `head`, as `sniff_format` names it.
+
+    Raises:
+        ImageError: the file is empty, no picture, or of a format that is not decoded.
+    """
     if not head:
         raise image_error(FailureReason.EMPTY_FILE, "the file is empty (0 bytes)")
     kind = sniff_format(head)
     if kind is not None:
         return kind
-    known = name_unsupported(head)
-    if known:
-        raise image_error(FailureReason.UNSUPPORTED, f"{known} files are not supported", format=known)
+    unsupported = name_unsupported(head)
+    if unsupported:
+        raise image_error(FailureReason.UNSUPPORTED, f"{unsupported} files are not supported", format=unsupported)
     raise image_error(FailureReason.NOT_AN_IMAGE, f"not a picture: the file begins with {head[:8]!r}")
 
 
@@ -150,12 +154,12 @@ def _decode_tiff(image: ImageFile, limits: _Limits) -> DecodedImage:
     embedded = read_embedded(image)  # before loading: the tags are read from the file, which loading closes
     width, height = image.size
     _refuse_if_too_large(image, (width, height), "TIFF", limits)
-    image.load()  # Pillow turns TIFFs itself, and its sizes say so
+    image.load()  # Pillow applies a TIFF's orientation itself, to the size too
     return DecodedImage(to_srgb(image), width, height, "TIFF", orientation=embedded.orientation, embedded=embedded)
 
 
 def _is_raw(stream: IO[bytes]) -> bool:
-    from lodestone.imaging.raw import is_raw_container  # only TIFF containers pay for it
+    from lodestone.imaging.raw import is_raw_container  # imported for TIFF containers only
 
     return is_raw_container(stream)
 
@@ -169,7 +173,7 @@ def _decode_raw(stream: IO[bytes], limits: _Limits) -> DecodedImage:
         picture = DecodedImage(preview.image, preview.image.width, preview.image.height, "RAW", embedded=container)
     else:
         picture = _decode_stream(io.BytesIO(preview.jpeg or b""), len(preview.jpeg or b""), limits)
-    if picture.orientation == 1:  # a preview that states no orientation lies as the sensor did
+    if picture.orientation == 1:  # a preview without an orientation of its own is turned like the sensor
         picture = _turned(picture, preview.orientation)
     embedded = container if container.base else picture.embedded
     return replace(picture, width=preview.width, height=preview.height, format="RAW", embedded=embedded)

@@ -1,4 +1,4 @@
-"""What did its owner write into the picture? XMP and IPTC descriptions, read without trust."""
+"""Readers of the descriptions that owners write into pictures (XMP and IPTC), hardened against hostile content."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _IPTC_UTF8 = b"\x1b%G"
 
 
 def xmp_descriptions(embedded: EmbeddedMetadata) -> tuple[str, ...]:
-    """XMP dc:description in every language given, the default one first, each text once."""
+    """Return XMP dc:description in every language given, the default language first, each text once."""
     packet = parse_xmp(embedded.xmp)
     return () if packet is None else tuple(dict.fromkeys(_descriptions(packet)))
 
 
 def iptc_descriptions(embedded: EmbeddedMetadata) -> tuple[str, ...]:
-    """IPTC caption/abstract (data set 2:120), each text once."""
+    """Return the IPTC captions (data set 2:120, caption/abstract), each text once."""
     return tuple(dict.fromkeys(_iptc_captions(embedded.iptc or b"")))
 
 
 def parse_xmp(packet: bytes | None) -> Element | None:
-    """The root of an XMP packet; None when there is none, or it is broken, hostile (entities) or larger than 1 MB."""
+    """Return the root of an XMP packet; None when there is none, or it is broken, hostile (entities) or larger than 1 MB."""
     if not packet or len(packet) > _MAX_XMP_BYTES:
         return None
     from defusedxml import DefusedXmlException
@@ -47,7 +47,7 @@ def parse_xmp(packet: bytes | None) -> Element | None:
 
 
 def xmp_values(packet: Element, name: str) -> Iterator[str]:
-    """The values of a simple property, `{namespace}name`: XMP writes it as an attribute or as an element."""
+    """Yield the values of a simple property, `{namespace}name`, which XMP writes as an attribute or as an element."""
     for element in packet.iter():
         if name in element.attrib:
             yield element.attrib[name]
@@ -65,7 +65,10 @@ def _descriptions(packet: Element) -> Iterator[str]:
 
 
 def _iptc_captions(record: bytes) -> Iterator[str]:
-    """Data sets of IPTC-IIM: mark, record, number, two bytes of length (the extended form has no place in a caption)."""
+    """Yield the captions of an IPTC-IIM record.
+
+    A data set is a mark, a record, a number and two bytes of length; captions never use the extended form.
+    """
     is_utf8 = False
     position = 0
     while position + 5 <= len(record) and record[position] == _IPTC_MARK:

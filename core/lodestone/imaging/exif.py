@@ -1,4 +1,4 @@
-"""What did the file say about itself? EXIF, XMP and IPTC as found, read so that no lie in them can cost the picture."""
+"""Readers of a file's EXIF, XMP and IPTC blocks; broken metadata never costs the picture."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ _XMP_TIFF_TAG = 700
 _T = TypeVar("_T")
 
 
-def _nothing() -> Mapping[int, Any]:
+def _no_tags() -> Mapping[int, Any]:
     return _EMPTY
 
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedMetadata:
-    """Metadata blocks of one file, parsed no further than tag numbers to values; nothing here is trusted.
+    """Holds the metadata blocks of one file, parsed no further than tag numbers to values; nothing here is trusted.
 
     Attributes:
         base: Tags of EXIF IFD0.
         photo: Tags of the Exif sub-IFD (times, lens, …).
         gps: Tags of the GPS sub-IFD.
-        xmp: The XMP packet, XML in UTF-8 as a rule.
+        xmp: The XMP packet, usually XML in UTF-8.
         iptc: The IPTC-IIM record.
     """
 
-    base: Mapping[int, Any] = field(default_factory=_nothing)
-    photo: Mapping[int, Any] = field(default_factory=_nothing)
-    gps: Mapping[int, Any] = field(default_factory=_nothing)
+    base: Mapping[int, Any] = field(default_factory=_no_tags)
+    photo: Mapping[int, Any] = field(default_factory=_no_tags)
+    gps: Mapping[int, Any] = field(default_factory=_no_tags)
     xmp: bytes | None = None
     iptc: bytes | None = None
 
     @property
     def orientation(self) -> int:
-        """EXIF orientation, 1 to 8; anything else counts as 1 (upright)."""
+        """Return the EXIF orientation, 1 to 8; any other value counts as 1 (upright)."""
         value = self.base.get(ExifTags.Base.Orientation, 1)
         return value if isinstance(value, int) and 1 <= value <= 8 else 1
 
 
 def read_embedded(image: Image.Image) -> EmbeddedMetadata:
-    """Collect the metadata blocks of an opened picture. Never raises for what they contain."""
+    """Collect the metadata blocks of an opened picture; whatever they contain, nothing is raised."""
     info = image.info
     exif = _safely(image.getexif, Image.Exif()) if _may_have_exif(image) else None
     return EmbeddedMetadata(
@@ -61,7 +61,10 @@ def read_embedded(image: Image.Image) -> EmbeddedMetadata:
 
 
 def read_embedded_of_tiff(stream: IO[bytes]) -> EmbeddedMetadata:
-    """The EXIF tags of a TIFF container that Pillow cannot open as a picture: a RAW file. Never raises for its content."""
+    """Read the EXIF tags of a TIFF container that Pillow cannot open as a picture, such as a RAW file.
+
+    Whatever the file contains, nothing is raised.
+    """
     exif = Image.Exif()
     stream.seek(0)
     _safely(lambda: exif.load_from_fp(stream, None), None)
@@ -70,7 +73,7 @@ def read_embedded_of_tiff(stream: IO[bytes]) -> EmbeddedMetadata:
 
 
 def read_tiff_tags(stream: IO[bytes]) -> Mapping[int, Any]:
-    """The tags of a TIFF's first directory; none when it cannot be read. Leaves the stream at its beginning."""
+    """Return the tags of a TIFF's first directory, or none when it cannot be read; the stream is left at its beginning."""
     from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
     def read() -> Mapping[int, Any]:

@@ -1,4 +1,4 @@
-"""Why can a picture not be used? The stable reasons that failure rows carry, and the errors that carry them."""
+"""Stable reasons why a picture cannot be used, and the errors that carry them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from lodestone.errors import ImageError, ImageTooLargeError
 
 
 class FailureReason(StrEnum):
-    """Stable words for `ImageError.details["reason"]` and the failures table. Add, never rename."""
+    """Names the reasons in `ImageError.details["reason"]` and the failures table; values are added, never renamed."""
 
     EMPTY_FILE = "empty_file"  # 0 bytes
-    NOT_AN_IMAGE = "not_an_image"  # the content is no picture that we know, whatever the name says
+    NOT_AN_IMAGE = "not_an_image"  # the content is no known picture format, whatever the file's name
     UNSUPPORTED = "unsupported"  # a picture, in a format or variant that we do not decode
     TRUNCATED = "truncated"  # the file ends before the picture does
     CORRUPT = "corrupt"  # the content contradicts itself
     TOO_LARGE = "too_large"  # decoding needs more memory than allowed
     NO_PREVIEW = "no_preview"  # a RAW file without an embedded preview
     UNREADABLE = "unreadable"  # the operating system did not let us read it
-    MISSING = "missing"  # it was there when the folder was listed and is not any more
+    MISSING = "missing"  # the file was in the folder's listing and has been deleted since
 
 
 _HINTS = {
@@ -42,7 +42,7 @@ def image_error(reason: FailureReason, message: str, **details: str | int) -> Im
 
 
 def too_large(size: tuple[int, int], kind: str, needed: int, allowed: int) -> ImageError:
-    """The error for a picture of `size` (width, height) that needs more than `allowed` bytes to decode."""
+    """Build the error for a picture of `size` (width, height) that needs more than `allowed` bytes to decode."""
     return image_error(
         FailureReason.TOO_LARGE,
         f"{size[0]} x {size[1]} pixels of {kind} need {needed >> 20} MB to decode; {allowed >> 20} MB are allowed",
@@ -55,7 +55,7 @@ def too_large(size: tuple[int, int], kind: str, needed: int, allowed: int) -> Im
 
 
 def unreadable(error: OSError) -> ImageError:
-    """The error for a file that the operating system would not let us read."""
+    """Build the error for a file that the operating system does not let us read."""
     gone = error.errno in {errno.ENOENT, errno.ENOTDIR}
     reason = FailureReason.MISSING if gone else FailureReason.UNREADABLE
     return image_error(reason, f"cannot read the file: {error.strerror or error}")

@@ -1,7 +1,7 @@
-"""At which fraction of its size should a JPEG be decoded, and does even that fit in memory?
+"""Choice of the fraction at which a JPEG is decoded, and limits on its memory and scans.
 
-libjpeg can scale by 1/2, 1/4 and 1/8 inside the DCT, so pixels that nobody needs are never made: a 20,000 x 20,000
-baseline JPEG decodes in 25 MB. A progressive one is different: all its coefficients are held until the last scan is read.
+libjpeg can scale by 1/2, 1/4 and 1/8 inside the DCT, so pixels that are not needed are never made: a 20,000 x 20,000 baseline
+JPEG decodes in 25 MB. A progressive one is different: all its coefficients are held until the last scan is read.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from lodestone.imaging.failures import FailureReason, image_error, too_large
 if TYPE_CHECKING:
     from PIL.JpegImagePlugin import JpegImageFile
 
-# A reduced JPEG keeps both sides at least this many times `min_side`, so that what follows still shrinks it with a good filter.
-# Mean difference of a 224-pixel model's inputs from full decoding, 12-megapixel mosaic of photos: 1.7 grey levels at 1 (1/8 of
-# the size), 0.4 at 1.5 (1/4), where re-saving at quality 85 costs 0.24; decoding and resizing take 26 and 33 ms, in full 162.
+# A reduced JPEG keeps both sides at least this many times `min_side`, so that the resize that follows still uses a good filter.
+# Mean difference of a 224-pixel model's inputs from full decoding, on a 12-megapixel mosaic of photos: 1.7 grey levels with a
+# margin of 1 (1/8 of the size), 0.4 with 1.5 (1/4); re-saving at quality 85 costs 0.24. Decoding and resizing take 26 ms and
+# 33 ms, and 162 ms at full size.
 DRAFT_MARGIN = 1.5
 
 _SCALES = (8, 4, 2)
 _COEFFICIENT_BYTES = 2  # one int16 a sample
-# Encoders write about ten. Each walks over the whole picture however few bytes it has: a file of 200 kB with 4,000 of them
-# kept a core busy for a minute and a half.
+# Encoders write about ten scans. The decoder walks over the whole picture for each, however few bytes it has: a file of 200 kB
+# with 4,000 scans kept a core busy for a minute and a half.
 MAX_SCANS: Final = 100
-# A scan's header: marker, length, number of components. Nowhere in a scan's own data, where 0xff is stuffed, and hardly ever by
-# chance in what programs hang behind a picture. Those of no other length are refused by libjpeg.
+# A scan's header: marker, length, number of components. It cannot occur in a scan's data, where 0xff is stuffed, and it hardly
+# ever occurs by chance in what programs append to a picture. libjpeg refuses headers of any other length.
 _SCAN: Final = re.compile(rb"\xff\xda\x00(?:\x08\x01|\x0a\x02|\x0c\x03|\x0e\x04)")
 _SCAN_BYTES: Final = 5
 _CHUNK: Final = 1 << 20
@@ -38,8 +39,8 @@ def apply_draft(image: JpegImageFile, stream: IO[bytes], *, min_side: int, max_d
     Both sides stay at least `DRAFT_MARGIN * min_side`, or at least `min_side` where memory demands the next smaller size.
 
     Raises:
-        ImageTooLargeError: A JPEG of several scans whose coefficients alone exceed `max_decoded_bytes`.
-        ImageError: It has more than `MAX_SCANS` scans.
+        ImageTooLargeError: a JPEG of several scans whose coefficients alone exceed `max_decoded_bytes`.
+        ImageError: the JPEG has more than `MAX_SCANS` scans.
     """
     width, height = image.size
     scale = _largest_scale(min(width, height), DRAFT_MARGIN * min_side)
@@ -61,7 +62,10 @@ def _largest_scale(shorter: int, wanted: float) -> int:
 
 
 def _comes_in_several_scans(image: JpegImageFile, stream: IO[bytes]) -> bool:
-    """Whether libjpeg must hold all coefficients: progressive files, and baseline files with one scan for each component."""
+    """Return whether libjpeg must hold all coefficients.
+
+    It must for progressive files, and for baseline files with one scan for each component.
+    """
     if image.info.get("progressive"):
         return True
     # Opening stopped right behind the first scan's header: marker, length, count, two bytes a component, three more.
@@ -73,7 +77,7 @@ def _comes_in_several_scans(image: JpegImageFile, stream: IO[bytes]) -> bool:
 
 
 def _scans_behind(stream: IO[bytes]) -> int:
-    """How many scans follow the first one, behind whose header the stream stands; counts no further than needed."""
+    """Count the scans after the first one, up to `MAX_SCANS`; the stream stands behind the first scan's header."""
     position, count, last = stream.tell(), 0, b""
     while count < MAX_SCANS and (chunk := stream.read(_CHUNK)):
         count += len(_SCAN.findall(last + chunk))

@@ -1,4 +1,4 @@
-"""When and where was the picture taken, and with what?
+"""Interpretation of a picture's metadata: when and where it was taken, and with which camera.
 
 Everything here comes from the file and may be wrong: a value that cannot be true (year 0, latitude 999) counts as unknown.
 """
@@ -35,15 +35,16 @@ _XMP_DATES = ("{http://ns.adobe.com/exif/1.0/}DateTimeOriginal", "{http://ns.ado
 
 @dataclass(frozen=True, slots=True)
 class PhotoMetadata:
-    """What a picture says about itself, as far as it can be true. Unknown is None or empty.
+    """Holds what a file states about its picture, as far as it is plausible; unknown values are None.
 
     Attributes:
         taken_at: Seconds since 1970-01-01T00:00:00Z. Without a known offset the camera's clock is read as if it showed UTC.
-        utc_offset_minutes: Local time minus UTC where the picture was taken: written by the camera, or told by its GPS clock.
+        utc_offset_minutes: Local time minus UTC where the picture was taken, in minutes; from the camera, or from its GPS
+            clock.
         latitude: Degrees, north positive.
         longitude: Degrees, east positive.
-        camera_make: E.g. "Canon".
-        camera_model: E.g. "EOS 5D".
+        camera_make: The camera's maker, e.g. "Canon".
+        camera_model: The camera's model, e.g. "EOS 5D".
         orientation: EXIF orientation, 1 to 8 (already applied to the pixels).
     """
 
@@ -57,8 +58,8 @@ class PhotoMetadata:
 
 
 def read_metadata(embedded: EmbeddedMetadata) -> PhotoMetadata:
-    """Interpret the metadata that decoding found. Never raises for what it contains; nothing is decoded or read again."""
-    local, offset = _taken(embedded)
+    """Interpret the metadata that decoding found; no file is read again, and nothing is raised for what it contains."""
+    local, offset = _taken_at(embedded)
     latitude, longitude = _position(embedded.gps)
     return PhotoMetadata(
         taken_at=None if local is None else int((local - (offset or timedelta())).replace(tzinfo=UTC).timestamp()),
@@ -71,8 +72,11 @@ def read_metadata(embedded: EmbeddedMetadata) -> PhotoMetadata:
     )
 
 
-def _taken(embedded: EmbeddedMetadata) -> tuple[datetime | None, timedelta | None]:
-    """Local time and its offset: EXIF's original time, else its digitisation, else XMP's. A bad date falls to the next."""
+def _taken_at(embedded: EmbeddedMetadata) -> tuple[datetime | None, timedelta | None]:
+    """Return local time and its offset from UTC: EXIF's original time, else its digitisation time, else XMP's.
+
+    An implausible date is skipped, and the next one is tried.
+    """
     photo = embedded.photo
     for date_tag, offset_tag in _EXIF_DATES:
         local, offset = _parse_date(_text(photo.get(date_tag)))
@@ -114,7 +118,7 @@ def _parse_offset(text: str | None) -> timedelta | None:
 
 
 def _offset_by_gps(local: datetime, gps: Mapping[int, Any]) -> timedelta | None:
-    """GPS time is UTC, so its distance from the camera's clock is the offset, if that looks like one."""
+    """Return the camera clock's distance from GPS time, which is UTC, if it is a plausible offset."""
     clock = _numbers(gps.get(ExifTags.GPS.GPSTimeStamp))
     day = _text(gps.get(ExifTags.GPS.GPSDateStamp))
     if clock is None or day is None:
@@ -131,7 +135,7 @@ def _offset_by_gps(local: datetime, gps: Mapping[int, Any]) -> timedelta | None:
 def _position(gps: Mapping[int, Any]) -> tuple[float | None, float | None]:
     latitude = _degrees(gps.get(ExifTags.GPS.GPSLatitude), _text(gps.get(ExifTags.GPS.GPSLatitudeRef)), "S", 90.0)
     longitude = _degrees(gps.get(ExifTags.GPS.GPSLongitude), _text(gps.get(ExifTags.GPS.GPSLongitudeRef)), "W", 180.0)
-    if latitude is None or longitude is None or (latitude == 0.0 and longitude == 0.0):  # 0, 0: no fix, by custom
+    if latitude is None or longitude is None or (latitude == 0.0 and longitude == 0.0):  # 0, 0 means that the GPS had no fix
         return None, None
     return latitude, longitude
 
@@ -147,7 +151,7 @@ def _degrees(value: object, reference: str | None, negative: str, limit: float) 
 
 
 def _numbers(value: object) -> tuple[float, float, float] | None:
-    """Three finite numbers >= 0 (EXIF rationals may be 0/0), or None."""
+    """Return three finite numbers >= 0, or None (EXIF rationals may be 0/0)."""
     if not isinstance(value, (tuple, list)) or len(value) != 3:
         return None
     try:

@@ -1,7 +1,6 @@
-"""Which class opens which format, and what does it mean when that fails?
+"""Opening of each picture format by its own Pillow class, and diagnosis of files that fail to decode.
 
-Each format is opened by its own class, imported on first use: nothing is registered with Pillow, and a JPEG pays for no
-other.
+A format's class is imported on first use: nothing is registered with Pillow, and a JPEG does not pay for the other formats.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ _OPENERS = {
 _TRUNCATION_WORDS = ("truncated", "unexpected end", "end of file", "eof", "too short", "not enough data")
 _UNSUPPORTED_WORDS = ("unknown pixel mode", "unsupported", "not supported", "not implemented", "unknown compression")
 _ENDINGS = {"JPEG": b"\xff\xd9", "PNG": b"IEND", "GIF": b"\x3b"}
-_TAIL_BYTES = 4096  # some writers append a little after the end
+_TAIL_BYTES = 4096  # some writers append a few bytes after the end
 
 
 def open_image(stream: IO[bytes], kind: str) -> ImageFile:
-    """Read the header of a picture of format `kind`; no pixel is decoded. Raises whatever Pillow raises."""
+    """Read the header of a picture of format `kind`; no pixel is decoded. Pillow's errors are passed through."""
     module, name = _OPENERS[kind]
     opened: ImageFile = getattr(importlib.import_module(module), name)(stream)
     return opened
 
 
 def explain_failure(error: Exception, stream: IO[bytes], size: int, kind: str) -> FailureReason:
-    """Why did a picture of format `kind` (`size` bytes) fail with `error`? TRUNCATED, UNSUPPORTED or CORRUPT."""
+    """Return why a picture of format `kind` (`size` bytes) failed with `error`: TRUNCATED, UNSUPPORTED or CORRUPT."""
     text = str(error).lower()
     if isinstance(error, EOFError) or any(word in text for word in _TRUNCATION_WORDS) or _ends_early(stream, size, kind):
         return FailureReason.TRUNCATED
@@ -52,7 +51,7 @@ def explain_failure(error: Exception, stream: IO[bytes], size: int, kind: str) -
 
 
 def _ends_early(stream: IO[bytes], size: int, kind: str) -> bool:
-    """Whether the container itself says that more should follow. Asked only of files that failed to decode."""
+    """Return whether the container states that more bytes should follow; called only for files that failed to decode."""
     if stream.closed:
         return False
     if kind == "WEBP":

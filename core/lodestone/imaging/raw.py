@@ -1,6 +1,6 @@
-"""Where is the preview inside a camera's RAW file, and which way up is it?
+"""Detection of cameras' RAW files, and extraction of their embedded previews and orientation.
 
-A RAW file is not developed: the camera's own preview is what a photographer remembers, and it is there for the reading.
+A RAW file is not developed: the preview is what the photographer saw on the camera, and reading it costs little.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lodestone.errors import ImageError
 from lodestone.imaging.exif import read_tiff_tags
 from lodestone.imaging.failures import FailureReason, image_error
 
-# TIFF containers with these extensions are asked for a preview even when their tags look like a plain TIFF's.
+# TIFF containers with these extensions count as RAW even when their tags look like a plain TIFF's.
 RAW_EXTENSIONS = frozenset(
     {".3fr", ".arw", ".cr2", ".cr3", ".dcr", ".dng", ".erf", ".fff", ".iiq", ".kdc", ".mef", ".mos", ".mrw", ".nef", ".nrw"}
     | {".orf", ".pef", ".raf", ".rw2", ".rwl", ".sr2", ".srf", ".srw", ".x3f"}
@@ -32,14 +32,14 @@ _FLIP_TO_ORIENTATION = {0: 1, 3: 3, 5: 8, 6: 6}
 
 @dataclass(frozen=True, slots=True)
 class RawPreview:
-    """The preview of one RAW file: the bytes of a JPEG, or pixels.
+    """Holds the preview of one RAW file, as the bytes of a JPEG or as pixels.
 
     Attributes:
         jpeg: Bytes of a JPEG file, or None.
-        image: Mode "RGB" as stored, when `jpeg` is None.
-        orientation: EXIF orientation of the RAW file, 1 to 8; it holds for the preview unless that states its own.
-        width: Of the RAW picture, upright, in pixels.
-        height: Of the RAW picture, upright, in pixels.
+        image: Pixels in mode "RGB" as stored, when `jpeg` is None.
+        orientation: EXIF orientation of the RAW file, 1 to 8; it applies to the preview unless that states its own.
+        width: Width of the upright RAW picture, in pixels.
+        height: Height of the upright RAW picture, in pixels.
     """
 
     jpeg: bytes | None
@@ -50,9 +50,9 @@ class RawPreview:
 
 
 def is_raw_container(stream: IO[bytes]) -> bool:
-    """Whether a TIFF, by the tags of its first directory, its marks and its name, is a camera's RAW file.
+    """Return whether a TIFF is a camera's RAW file, by the tags of its first directory, its marks and its name.
 
-    Cameras put a reduced picture into the first directory and the sensor's data into sub-directories; plain TIFFs don't.
+    Cameras put a reduced picture into the first directory and the sensor's data into sub-directories; plain TIFFs do not.
     """
     tags = read_tiff_tags(stream)
     if _DNG_VERSION in tags:
@@ -73,7 +73,7 @@ def read_preview(stream: IO[bytes]) -> RawPreview:
     Raises:
         ImageError: LibRaw does not know the file (reason "unsupported"), there is no preview ("no_preview"), or it is broken.
     """
-    import rawpy  # 0.16 s, paid by the first RAW file alone
+    import rawpy  # takes 0.16 s, at the first RAW file only
 
     stream.seek(0)
     try:

@@ -1,4 +1,4 @@
-"""Which picture format do these bytes hold? Decided by content: extensions lie."""
+"""Recognition of picture formats by their first bytes; file extensions are ignored because they can be wrong."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _RAW_SIGNATURES = (
     b"FOVb",  # Sigma X3F
     b"\0MRM",  # Minolta MRW
 )
-# The sizes that a BMP's second header may have: two letters alone ("BM") begin too many texts.
+# The sizes that a BMP's second header may have. They are checked because many texts begin with the two letters "BM".
 _BMP_HEADER_SIZES = frozenset({12, 16, 40, 52, 56, 64, 108, 124})
 
-# Pictures that we recognise in order to say so, and do not decode.
+# Formats that are named in the error and not decoded.
 _UNSUPPORTED_SIGNATURES = (
     (b"8BPS", "Photoshop"),
     (b"\xff\x0a", "JPEG XL"),
@@ -42,7 +42,7 @@ def sniff_format(head: bytes) -> str | None:
 
     Returns:
         "JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "HEIF", "AVIF" or "RAW"; None when it is none of these. Most RAW files are
-        TIFF containers and answer "TIFF": telling them apart takes their tags.
+        TIFF containers and give "TIFF": only their tags tell them apart.
     """
     if head.startswith(b"\xff\xd8\xff"):
         return "JPEG"

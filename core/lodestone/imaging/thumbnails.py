@@ -1,7 +1,7 @@
-"""How are thumbnails made, once for each picture's content, and where do they lie?
+"""Maker and store of thumbnails, one for each picture's content.
 
-They are JPEGs: on 320-pixel photos of Flickr8k WebP takes 3.5 to 9.4 ms to encode and 11 to 9 kB, JPEG 0.5 ms and 13 kB, and
-indexing waits for it.
+They are JPEGs, because indexing waits for the encoder: on 320-pixel photos of Flickr8k WebP takes 3.5 to 9.4 ms and gives 11 to
+9 kB, JPEG takes 0.5 ms and gives 13 kB.
 """
 
 from __future__ import annotations
@@ -25,22 +25,25 @@ _MIN_HASH_LENGTH = 16
 
 
 def make_thumbnail(image: Image.Image, *, size_px: int) -> bytes:
-    """Encode a copy of an RGB picture that fits into size_px x size_px, as JPEG. Never enlarges; a side is at least 1 pixel."""
+    """Encode a copy of an RGB picture that fits into size_px x size_px as JPEG.
+
+    The picture is never enlarged, and each side has at least 1 pixel.
+    """
     scale = min(size_px / image.width, size_px / image.height, 1.0)
     size = (max(round(image.width * scale), 1), max(round(image.height * scale), 1))
     # Hamming: as sharp as bicubic when reducing, at two thirds of the cost (1.4 against 2.5 ms from 500 to 320 pixels).
     small = image.copy() if size == image.size else image.resize(size, Image.Resampling.HAMMING, reducing_gap=2.0)
-    small.info = {}  # Pillow writes comments and profiles from here: nothing private may leak into what is served
+    small.info = {}  # Pillow writes comments and profiles from here, and private ones must not be served
     buffer = io.BytesIO()
     small.save(buffer, "JPEG", quality=_QUALITY)
     return buffer.getvalue()
 
 
 class ThumbnailStore:
-    """Thumbnails in one area, keyed by the pictures' content hash: `ab/abcdef….jpg`. Small and picklable.
+    """Stores thumbnails in one area, keyed by the pictures' content hash: `ab/abcdef….jpg`. It is small and picklable.
 
     Args:
-        area: Where; made on first use.
+        area: The area for the files; made on first use.
         size: Largest side, in pixels.
     """
 
@@ -49,7 +52,7 @@ class ThumbnailStore:
         self.size = size
 
     def key(self, content_hash: str) -> str:
-        """Path of the thumbnail inside the area, made or not.
+        """Return the path of the thumbnail inside the area, whether it exists or not.
 
         Raises:
             ValueError: `content_hash` is not a lower-case hexadecimal hash.
@@ -59,26 +62,36 @@ class ThumbnailStore:
         return f"{content_hash[:2]}/{content_hash}{THUMBNAIL_SUFFIX}"
 
     def file(self, content_hash: str) -> Path | None:
-        """The thumbnail's own file, made or not; None when the area is no local folder. Raises as `key`."""
+        """Return the path of the thumbnail's file, whether it exists or not; None when the area is no local folder.
+
+        Raises:
+            ValueError: `content_hash` is not a lower-case hexadecimal hash.
+        """
         key = self.key(content_hash)
         return None if self.area.folder is None else self.area.folder / key
 
     def read(self, content_hash: str) -> bytes:
-        """The thumbnail. Raises `FileNotFoundError` when it was not made; otherwise as `key`."""
+        """Return the bytes of the thumbnail.
+
+        Raises:
+            FileNotFoundError: the thumbnail does not exist.
+            ValueError: `content_hash` is not a lower-case hexadecimal hash.
+        """
         return bytes(self.area.read(self.key(content_hash)))
 
     def has(self, content_hash: str) -> bool:
-        """Whether it was made already. An empty file, which a crash can leave on some file systems, does not count."""
+        """Return whether the thumbnail exists; an empty file, which a crash can leave on some file systems, does not count."""
         return bool(self.area.size(self.key(content_hash)))
 
     def ensure(self, content_hash: str, image: Image.Image) -> bool:
-        """Make and store the thumbnail of `image` unless it exists; True when it was made. Readers never see half a file.
+        """Make and store the thumbnail of `image` unless it exists; return True when it was made.
 
-        In a bucket to look costs two requests and to write costs one: there it is always made.
+        Readers never see a partial file. In a bucket a check costs two requests and a write costs one, so there it is always
+        made.
 
         Raises:
-            OutOfSpaceError: The disk is full; nothing is left behind.
-            OSError: The area cannot be written.
+            OutOfSpaceError: the disk is full; no partial file is left.
+            OSError: the area cannot be written.
         """
         if self.area.folder is not None and self.has(content_hash):
             return False
@@ -86,11 +99,19 @@ class ThumbnailStore:
         return True
 
     def discard(self, content_hash: str) -> bool:
-        """Delete the thumbnail; whether there was one. Raises `OSError` when it cannot be deleted; otherwise as `key`."""
+        """Delete the thumbnail, and return whether there was one.
+
+        Raises:
+            OSError: the file cannot be deleted.
+            ValueError: `content_hash` is not a lower-case hexadecimal hash.
+        """
         return self.area.delete(self.key(content_hash))
 
     def contents(self) -> Iterator[str]:
-        """Contents that have a thumbnail, holding the names of one folder at a time. Files of other names are not ours."""
+        """Yield the content hashes that have a thumbnail; only one folder's names are in memory at a time.
+
+        Files whose names are not thumbnails' are skipped.
+        """
         for stored in self.area.files():
             content = stored.path.rpartition("/")[2].removesuffix(THUMBNAIL_SUFFIX)
             with suppress(ValueError):

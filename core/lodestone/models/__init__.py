@@ -1,1 +1,1 @@
-"""Converted model files, cached between homes."""
+"""Converted model files, cached between homes, and what is needed to find and run models."""

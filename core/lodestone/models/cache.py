@@ -1,9 +1,9 @@
-"""Where do converted model files live? In a cache shared between homes and processes, each file built once.
+"""Cache of converted model files, shared between homes and processes; each file is built once.
 
-A converted file (an ONNX graph, a table of label vectors) is named by what it was made from: a fingerprint over the
-weights' hash and the converter's version. The first process that needs it builds it under a lock, into a temporary name,
-and renames it into place; the others wait and then read it. A sidecar holds the file's BLAKE3 hash: a truncated or
-altered file is found at the next start and built again. A filled cache needs no write access.
+A converted file (an ONNX graph, a table of label vectors) is named by what it was made from: a fingerprint over the weights'
+hash and the converter's version. The first process that needs it builds it under a lock, into a temporary name, and renames it
+into place; the others wait and then read it. A sidecar holds the file's BLAKE3 hash: a truncated or altered file is found at
+the next start and built again. A filled cache needs no write access.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from filelock import FileLock, Timeout
 
 from lodestone.errors import ConfigurationError, ModelUnavailableError, OutOfSpaceError
 
-LOCK_SECONDS = 900.0  # longer than any conversion on a slow machine; the lock dies with its process
+LOCK_SECONDS = 900.0  # longer than any conversion on a slow machine; the lock is released when its process ends
 _FINGERPRINT_CHARACTERS = 16
 
 
 def hash_file(path: Path) -> str:
-    """BLAKE3 of a file's bytes, 64 hex characters."""
+    """Return the BLAKE3 of a file's bytes: 64 hex characters."""
     return str(blake3(max_threads=blake3.AUTO).update_mmap(path).hexdigest())
 
 
 def fingerprint(*parts: str) -> str:
-    """16 hex characters that change whenever one of the parts (or their number) does."""
+    """Return 16 hex characters that change whenever one of the parts, or their number, changes."""
     digest = blake3()
     for part in parts:
         encoded = part.encode()
@@ -39,17 +39,17 @@ def fingerprint(*parts: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ModelCache:
-    """Converted model files below one directory.
+    """Keeps converted model files below one directory.
 
     Attributes:
-        root: Made when first written to. Several homes, and several processes at once, may share it.
+        root: The directory, made when first written to. Several homes, and several processes at once, may share it.
     """
 
     root: Path
     _hashes: dict[tuple[str, int, int, int], str] = field(default_factory=dict, repr=False, compare=False)
 
     def hash_of(self, path: Path) -> str:
-        """`hash_file` of a model's weights, which this object reads once as long as they stay as they are."""
+        """Return `hash_file` of a model's weights, which this object reads once as long as they do not change."""
         status = path.stat()
         key = (str(path), status.st_ino, status.st_size, status.st_mtime_ns)
         if key not in self._hashes:
@@ -57,17 +57,17 @@ class ModelCache:
         return self._hashes[key]
 
     def obtain(self, name: str, *, key: str, suffix: str, build: Callable[[Path], None]) -> Path:
-        """The path of a sound file, built first where it is missing or damaged.
+        """Return the path of a sound file, building it first where it is missing or damaged.
 
         Args:
-            name: What it is, for people who look into the directory, e.g. `efficientnet-lite0`.
+            name: A name for people who look into the directory, e.g. `efficientnet-lite0`.
             key: `fingerprint` of everything that the content depends on.
             suffix: File ending with its dot, e.g. `.onnx`.
-            build: Writes the content to the path that it is given. Runs in one process at a time.
+            build: Writes the content to the path that it is given. It runs in one process at a time.
 
         Raises:
             ConfigurationError: the directory cannot be written to.
-            OutOfSpaceError: the disk is full; nothing half-written stays behind.
+            OutOfSpaceError: the disk is full; no partial file is left.
             ModelUnavailableError: another process has held the lock for `LOCK_SECONDS`.
         """
         path = self.root / f"{name}-{key}{suffix}"
@@ -114,16 +114,19 @@ def _is_sound(path: Path) -> bool:
 
 
 def _write(path: Path, build: Callable[[Path], None]) -> None:
-    """Build into a temporary name, then rename: content first, then its hash, so a crash between leaves an unsound pair."""
-    for left_over in path.parent.glob(f"{path.stem}.*.partial*"):  # of a killed process: the lock is ours now
-        left_over.unlink(missing_ok=True)
+    """Build into a temporary name, then rename the content first and its hash second.
+
+    A crash between the two leaves a pair that does not match, which counts as damaged.
+    """
+    for leftover in path.parent.glob(f"{path.stem}.*.partial*"):  # left by a killed process, since this process holds the lock
+        leftover.unlink(missing_ok=True)
     partial = path.with_name(f"{path.stem}.{os.getpid()}.partial{path.suffix}")
-    note = _sidecar(partial)
+    sidecar = _sidecar(partial)
     try:
         build(partial)
-        note.write_text(hash_file(partial) + "\n", "ascii")
+        sidecar.write_text(hash_file(partial) + "\n", "ascii")
         partial.replace(path)
-        note.replace(_sidecar(path))
+        sidecar.replace(_sidecar(path))
     finally:
         partial.unlink(missing_ok=True)
-        note.unlink(missing_ok=True)
+        sidecar.unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""Where do a published model's files lie, and what tells one set of weights from another? In a local directory, or on a hub.
+"""Files of published models: where they are (a local directory, or a hub), and the identity of their weights.
 
-A hub's copy is taken from the machine's own cache where it is there, so that a model never changes by itself and nothing is
-asked of the network; only what is missing is fetched. Weights are told apart by their content: the hub names its files by
-their SHA-256, and a local file is hashed once (the hash is remembered until its size or time changes).
+A model is taken from the machine's own copy of a hub where there is one, so that it never changes by itself and the network is
+not used; only what is missing is fetched. Weights are identified by their content: the hub names its files by their SHA-256,
+and a local file is hashed once (the hash is remembered until its size or time changes).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from lodestone.errors import ModelUnavailableError
 from lodestone.models.cache import ModelCache, fingerprint, hash_file
 
 HUB_PREFIX: Final = "hf-hub:"
-# What loading damaged, foreign or half-fetched files raises, in torch, open_clip, timm, diffusers and the hub's client.
+# Errors that torch, open_clip, timm, diffusers and the hub's client raise for damaged, foreign or partly fetched files.
 CANNOT_LOAD: Final = (
     AssertionError,
     AttributeError,
@@ -41,12 +41,12 @@ _SHA256: Final = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What a library's checkpoints are made of.
+    """Describes the files of a library's checkpoints.
 
     Attributes:
         config: Name of the JSON file that describes the model.
-        weights: Names of the weights, best first.
-        beside: Patterns of what else is needed, e.g. a tokenizer's files.
+        weights: Names of the weights files, best first.
+        beside: Glob patterns of further files that are needed, e.g. a tokenizer's.
         install: The command that installs the library, for hints.
     """
 
@@ -58,12 +58,12 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A model on this machine's disk.
+    """Describes a model on this machine's disk.
 
     Attributes:
-        folder: Has the config, the weights and what lies beside them.
+        folder: The folder with the config, the weights and the further files.
         config: The JSON file's content.
-        identity: Changes whenever the weights, the config or the tokenizer do; 16 hex characters.
+        identity: 16 hex characters that change whenever the weights, the config or the tokenizer do.
     """
 
     folder: Path
@@ -72,21 +72,21 @@ class Checkpoint:
 
 
 def is_directory(source: str) -> bool:
-    """Does a name mean a local directory (`/models/clip`, `./clip`, `~/clip`), not a hub's repository?"""
+    """Return whether a name means a local directory (`/models/clip`, `./clip`, `~/clip`), not a hub's repository."""
     return source.startswith(("/", "./", "../", "~")) or Path(source).is_absolute()
 
 
 def find_checkpoint(source: str, layout: Layout, *, cache: ModelCache) -> Checkpoint:
-    """The files of a model; those of a hub are fetched when the machine does not have them.
+    """Find the files of a model; those of a hub are fetched when the machine does not have them.
 
     Args:
         source: A local directory, or a repository of the Hugging Face hub (`owner/name`, `owner/name@revision`).
-        layout: What to look for.
+        layout: The files to look for.
         cache: Remembers the hashes of local weights.
 
     Raises:
-        ModelUnavailableError: there is no such directory, a file is missing, or the hub cannot be asked and the machine has no
-            copy.
+        ModelUnavailableError: there is no such directory, a file is missing, or the hub cannot be reached and the machine has
+            no copy.
     """
     folder = Path(source).expanduser().absolute() if is_directory(source) else _from_hub(source, layout)
     weights = _first(folder, layout.weights)
@@ -118,14 +118,14 @@ def _first(folder: Path, names: Sequence[str]) -> Path | None:
 
 
 def _content_of(weights: Path, cache: ModelCache) -> str:
-    """A hash of the weights: the hub's own, which stands in the name of the file that a snapshot links to, or ours."""
+    """Return a hash of the weights: the hub's own, which is the name of the file that a snapshot links to, or ours."""
     target = weights.resolve()
     if weights.is_symlink() and _SHA256.fullmatch(target.name):
         return target.name
-    facts = target.stat()
-    key = fingerprint(str(target), str(facts.st_size), str(facts.st_mtime_ns))
-    remembered = cache.obtain("weights", key=key, suffix=".hash", build=lambda path: _write_hash(target, path))
-    return remembered.read_text("ascii").strip()
+    status = target.stat()
+    key = fingerprint(str(target), str(status.st_size), str(status.st_mtime_ns))
+    hash_path = cache.obtain("weights", key=key, suffix=".hash", build=lambda path: _write_hash(target, path))
+    return hash_path.read_text("ascii").strip()
 
 
 def _write_hash(weights: Path, target: Path) -> None:
@@ -141,7 +141,7 @@ def _from_hub(source: str, layout: Layout) -> Path:
     repository, _, revision = source.removeprefix(HUB_PREFIX).partition("@")
     wanted = [layout.config, *layout.beside]
     problems: list[str] = []
-    # What is here already wins: a model changes when its user says so, not when its publisher does.
+    # A local copy is used first: a model changes when its user says so, not when its publisher does.
     for local, weights in [(True, ""), *((False, name) for name in layout.weights)]:
         try:
             folder = Path(

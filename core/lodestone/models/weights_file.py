@@ -1,4 +1,4 @@
-"""How do trained weights stand in a file? Arrays and a JSON header in a safetensors file, and copies inside the package."""
+"""File format of trained weights: arrays and a JSON header in a safetensors file, and copies inside the package."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ Arrays = Mapping[str, NDArray[np.float16]]
 
 @dataclass(frozen=True, slots=True)
 class WeightsFile:
-    """A kind of trained weights as files.
+    """Reads and writes one kind of trained weights.
 
     Attributes:
-        kind: What they are called: in messages, in names of files, and inside them.
-        format: Of the header and the arrays; other ones cannot be read.
+        kind: Name of the kind, in messages, in file names, and inside files.
+        format: Version of the header and the arrays; other versions cannot be read.
     """
 
     kind: str
@@ -47,12 +47,12 @@ class WeightsFile:
         return temporary.replace(path)
 
     def shipped(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Arrays and header of the weights inside the package: `data/<kind>/`, beside their model card."""
+        """Return arrays and header of the weights that ship inside the package, in `data/<kind>/` beside their model card."""
         name = f"{self.kind}.safetensors"
         return self._parse(files("lodestone").joinpath("data", self.kind, name).read_bytes(), f"package data {name}")
 
     def load(self, path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Arrays and header of a file that `save` wrote.
+        """Return arrays and header of a file that `save` wrote.
 
         Raises:
             ConfigurationError: the file is missing, damaged, or of another format.
@@ -71,17 +71,17 @@ class WeightsFile:
             arrays: dict[str, NDArray[Any]] = load(content)
             size = int.from_bytes(content[:8], "little")
             header: dict[str, Any] = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][self._key])
-            found = header["format"]
+            found_format = header["format"]
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
             raise ConfigurationError(f"{source} is not a {self.kind}, or is damaged: {error}", hint=AGAIN) from error
-        if found != self.format:
+        if found_format != self.format:
             raise ConfigurationError(
-                f"{source} has format {found}, this version reads {self.format}", hint=f"upgrade lodestone, or {AGAIN}"
+                f"{source} has format {found_format}, this version reads {self.format}", hint=f"upgrade lodestone, or {AGAIN}"
             )
         return arrays, header
 
     def other_arrays(self, error: Exception) -> ConfigurationError:
-        """What is said of a file with the arrays of another layout under the same format number."""
+        """Return the error for a file that has this format number and arrays of another layout."""
         return ConfigurationError(f"the {self.kind} does not have the arrays of format {self.format}: {error}", hint=AGAIN)
 
     @property
@@ -90,7 +90,13 @@ class WeightsFile:
 
 
 def digest_of(parameters: Iterable[Any], arrays: Arrays, *, except_for: tuple[str, ...] = ()) -> str:
-    """12 hex characters over parameters (JSON-serialisable) and arrays, without those whose names begin as in `except_for`."""
+    """Return 12 hex characters over parameters and arrays.
+
+    Args:
+        parameters: JSON-serialisable values.
+        arrays: Arrays by name.
+        except_for: Prefixes of the names of arrays that do not count.
+    """
     digest = hashlib.sha256(json.dumps(list(parameters)).encode())
     for name, array in sorted(arrays.items()):
         if not name.startswith(except_for):

@@ -1,1 +1,1 @@
-"""How many machines, hours and gigabytes does a collection need? Measured rates, plain formulas, and a simulation."""
+"""Planner for machines, time and storage of a collection: measured rates, plain formulas, and a simulation."""

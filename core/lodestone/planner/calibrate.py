@@ -1,8 +1,8 @@
-"""How fast is this machine, with these settings, on these pictures? By running the job on a sample of them, twice.
+"""Calibration of this machine: the index job is run twice on a sample of the user's pictures, with the user's settings.
 
-Two runs of different size in homes of their own separate what a run costs once (starting workers, making collections) from what
-each picture costs. What they measure is the whole job, so nothing is forgotten: hashing, thumbnails, Parquet, loading, checks.
-Decoding and the models alone are timed besides, one core each, because a cluster is planned with them.
+Two runs of different size, in temporary homes, separate what a run costs once (starting workers, making collections) from what
+each picture costs. They measure the whole job, with hashing, thumbnails, Parquet, loading and checks. Decoding and the models
+are also timed separately on one core each, because a cluster is planned with these rates.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from lodestone.indexing.run.report import IndexReport
 
 RunIndex = Callable[["Runtime", Sequence[Path]], "IndexReport"]
-"""Indexes some folders in an opened home, with the workers that the settings ask for."""
+"""Function that indexes folders in an opened home, with the workers that the settings request."""
 
 SMALL: Final = 256
 LARGE: Final = 1024
-_SLICE: Final = 128  # two slices of the small run already engage the workers
+_SLICE: Final = 128  # small enough that even the small run has two slices, so that workers are used
 _TIMED: Final = 48
 _MODEL_BATCH: Final = 4
 _MODEL_BATCHES: Final = 8
@@ -44,14 +44,14 @@ _MODEL_BATCHES: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class MachineCalibration:
-    """What was measured here.
+    """Holds the rates that were measured on this machine.
 
     Attributes:
         runs: (pictures, seconds) of the two runs.
-        fixed_seconds: Of any run.
-        seconds_an_image: Of each picture.
-        executor: Who embedded.
-        rates: `DEFAULT_RATES` with what was measured put in.
+        fixed_seconds: Seconds that any run costs once.
+        seconds_an_image: Seconds that each picture costs.
+        executor: Name of the executor that embedded.
+        rates: `DEFAULT_RATES` with the measured values.
         megabytes: Mean file size of the sample.
         megapixels: Mean size of its pictures.
     """
@@ -65,25 +65,25 @@ class MachineCalibration:
     megapixels: float
 
     def seconds(self, images: int) -> float:
-        """How long a first index run over so many such pictures takes here, without a graph."""
+        """Return the expected seconds of a first index run over so many such pictures here, without building a graph."""
         return self.fixed_seconds + images * self.seconds_an_image
 
 
 def calibrate(
     settings: Settings, folder: Path, *, run: RunIndex, sizes: tuple[int, int] = (SMALL, LARGE), seed: int = 0
 ) -> MachineCalibration:
-    """Measure on a random sample of the pictures below `folder`; its own files are only read.
+    """Measure this machine on a random sample of the pictures below `folder`; the user's files are only read.
 
     Args:
-        settings: The home's; the runs take place in temporary homes with the same models and workers.
-        folder: With pictures like those to be indexed. Few are used several times.
+        settings: The home's settings; the runs use temporary homes with the same models and workers.
+        folder: Folder with pictures like those to be indexed. If it has few, they are used several times.
         run: The index job.
-        sizes: Pictures of the two runs.
-        seed: Of the sample.
+        sizes: Number of pictures of each of the two runs.
+        seed: Seed of the sample.
 
     Raises:
-        InvalidRequestError: there are no pictures, or the sizes do not grow.
-        NotFoundError: no such folder.
+        InvalidRequestError: there are no pictures, or the second run is not larger than the first.
+        NotFoundError: there is no such folder.
     """
     small, large = sizes
     if not 0 < small < large:
@@ -94,64 +94,67 @@ def calibrate(
             f"there are no pictures below {str(folder)!r}", hint="give a folder with some of your pictures"
         )
     rates, megapixels = _single_core(settings, sample[:_TIMED])
-    timed: list[tuple[int, float]] = []
+    timings: list[tuple[int, float]] = []
     executor = "none"
     for count in (small, large):
-        with _scratch(settings, sample, count) as (pictures, own):
+        with _scratch(settings, sample, count) as (pictures, scratch_settings):
             from lodestone.home.runtime import Runtime
 
             started = time.perf_counter()
-            with Runtime.open(own, purpose="lodestone plan") as runtime:
+            with Runtime.open(scratch_settings, purpose="lodestone plan") as runtime:
                 executor = run(runtime, [pictures]).executor
-            timed.append((count, time.perf_counter() - started))
-    (few, fast), (many, slow) = timed
-    each = max((slow - fast) / (many - few), 1e-6)
+            timings.append((count, time.perf_counter() - started))
+    (few, fast), (many, slow) = timings
+    seconds_each = max((slow - fast) / (many - few), 1e-6)
     return MachineCalibration(
-        runs=tuple(timed),
-        fixed_seconds=max(fast - few * each, 0.0),
-        seconds_an_image=each,
+        runs=tuple(timings),
+        fixed_seconds=max(fast - few * seconds_each, 0.0),
+        seconds_an_image=seconds_each,
         executor=executor,
         rates=rates,
-        megabytes=sum(found.size for found in sample) / len(sample) / 1e6,
+        megabytes=sum(file.size for file in sample) / len(sample) / 1e6,
         megapixels=megapixels,
     )
 
 
 def _sample(files: Iterator[FoundFile], count: int, *, seed: int) -> list[FoundFile]:
-    """A uniform sample of a stream (algorithm R), in random order."""
+    """Return a uniform sample of a stream (algorithm R), in random order."""
     draw = random.Random(seed)  # noqa: S311 - a sample, no secret
     kept: list[FoundFile] = []
-    for number, found in enumerate(files):
+    for number, file in enumerate(files):
         if len(kept) < count:
-            kept.append(found)
-        elif (place := draw.randrange(number + 1)) < count:
-            kept[place] = found
+            kept.append(file)
+        elif (slot := draw.randrange(number + 1)) < count:
+            kept[slot] = file
     draw.shuffle(kept)
     return kept
 
 
 @contextmanager
 def _scratch(settings: Settings, sample: Sequence[FoundFile], count: int) -> Iterator[tuple[Path, Settings]]:
-    """A folder with `count` links to sampled pictures, and settings of a temporary home."""
+    """Make a folder with `count` links to sampled pictures, and settings of a temporary home."""
     folder = Path(tempfile.mkdtemp(prefix="lodestone-plan-"))
     try:
         pictures = folder / "pictures"
         pictures.mkdir()
-        for number, found in enumerate(islice(cycle(sample), count)):
-            (pictures / f"{number:06d}{found.path.suffix}").symlink_to(found.path)
-        own: dict[str, object] = {"home": folder / "home", "catalog_url": None}
-        # Nothing of a sample may come into buckets or clusters that the real collection uses.
-        away: dict[str, object] = {"embeddings": None, "thumbnails": None}
-        own["index"] = settings.index.model_copy(update={"slice_size": _SLICE, "follow_symlinks": True, **away})
-        own["store"] = settings.store.model_copy(update={"kind": "edge"})
-        own["cluster"] = settings.cluster.model_copy(update={"address": None})
-        yield pictures, settings.model_copy(update=own)
+        for number, file in enumerate(islice(cycle(sample), count)):
+            (pictures / f"{number:06d}{file.path.suffix}").symlink_to(file.path)
+        changes: dict[str, object] = {"home": folder / "home", "catalog_url": None}
+        # A sample must not write to the buckets or clusters of the real collection.
+        no_buckets: dict[str, object] = {"embeddings": None, "thumbnails": None}
+        changes["index"] = settings.index.model_copy(update={"slice_size": _SLICE, "follow_symlinks": True, **no_buckets})
+        changes["store"] = settings.store.model_copy(update={"kind": "edge"})
+        changes["cluster"] = settings.cluster.model_copy(update={"address": None})
+        yield pictures, settings.model_copy(update=changes)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def _single_core(settings: Settings, sample: Sequence[FoundFile]) -> tuple[Rates, float]:
-    """Decoding (with preparing and thumbnails) and the models alone, one thread each: rates, and mean megapixels."""
+    """Measure decoding (with preparing and thumbnails) and the models with one thread each.
+
+    Return rates and mean megapixels.
+    """
     from lodestone.backbones.registry import make_backbone
     from lodestone.config.own_profiles import choose_profile
     from lodestone.imaging.decode import decode
@@ -166,9 +169,9 @@ def _single_core(settings: Settings, sample: Sequence[FoundFile]) -> tuple[Rates
     side = max(backbone.input_size for backbone in backbones)
     pixels, decoded = 0, 0
     started = time.process_time()
-    for found in sample:
+    for file in sample:
         try:
-            picture = decode(os.fspath(found.path), min_side=side, max_decoded_bytes=settings.index.max_decoded_mb << 20)
+            picture = decode(os.fspath(file.path), min_side=side, max_decoded_bytes=settings.index.max_decoded_mb << 20)
         except ImageError:
             continue
         for backbone in backbones:
@@ -183,7 +186,7 @@ def _single_core(settings: Settings, sample: Sequence[FoundFile]) -> tuple[Rates
     gmacs = sum(MODELS[name].gmacs for name in profile.backbones if name in MODELS)
     sources = {**DEFAULT_RATES.sources, "decode": "measured here, one core"}
     rates = replace(DEFAULT_RATES, decode=decoded / decode_seconds, decode_megapixels=max(megapixels, 1e-3), sources=sources)
-    if gmacs and not gpus():  # with cards, no core would be measured
+    if gmacs and not gpus():  # with a card, the models would not run on a core
         rates = replace(
             rates,
             core_gmacs=gmacs / max(_model_seconds(backbones), 1e-9),
@@ -193,14 +196,14 @@ def _single_core(settings: Settings, sample: Sequence[FoundFile]) -> tuple[Rates
 
 
 def _model_seconds(backbones: Sequence[Backbone]) -> float:
-    """Processor seconds that all models take for one picture, one thread: the median of several batches."""
+    """Return the processor seconds that all models take for one picture with one thread: the median of several batches."""
     total = 0.0
     for backbone in backbones:
         backbone.warm_up(threads=1)
         batch = np.zeros((_MODEL_BATCH, backbone.input_size, backbone.input_size, 3), np.uint8)
         times = []
         for _ in range(_MODEL_BATCHES + 1):
-            started = time.process_time()  # one thread: what others do on this machine does not count
+            started = time.process_time()  # processor time, so that other load on this machine does not count
             backbone.embed(batch)
             times.append(time.process_time() - started)
         total += float(np.median(times[1:])) / _MODEL_BATCH

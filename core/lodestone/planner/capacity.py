@@ -1,7 +1,7 @@
-"""What does a workload need of machines, hours, network, memory and disk? The formulas of docs/capacity.md, one a line.
+"""Formulas of capacity planning (docs/capacity.md): machines, hours, network, memory and disk for a workload.
 
-Indexing is a pipeline: the slowest of reading, decoding, models, the driver and loading sets its pace. Listing goes before it,
-building the graphs comes after.
+Indexing is a pipeline: the slowest of reading, decoding, models, the driver and loading limits its rate. Listing runs before
+it, and graphs are built after it.
 """
 
 from __future__ import annotations
@@ -15,31 +15,31 @@ from lodestone.planner.rates import Gpu, Rates
 from lodestone.planner.store import GB, Size, servers, shards, size_of
 from lodestone.planner.workload import Workload
 
-_MANY: Final = 10_000_000  # from here on a query's guides are to be merged: two searches a space
+_MANY: Final = 10_000_000  # above so many pictures a query's guides are to be merged into two searches per space
 _MERGED_SEARCHES: Final = 2
 _HALF_BYTES: Final = 2
-_META_BYTES: Final = 300  # a row of what is known about a picture, compressed
-_CATALOG_BYTES: Final = 1_700  # 900 to 1,130 measured in SQLite; PostgreSQL's rows and indexes half as much again
+_META_BYTES: Final = 300  # one compressed row of facts about a picture
+_CATALOG_BYTES: Final = 1_700  # 900 to 1,130 measured in SQLite; PostgreSQL's rows and indexes take half as much more
 _SLICE: Final = 256
-_REST_CORES: Final = 8  # a server, where nobody says how many build
+_REST_CORES: Final = 8  # build cores per server, where the number is not given
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """What there is to work with.
+    """Describes the hardware to plan for.
 
     Attributes:
-        gpus: Graphics cards; 0 for models on processors.
-        gpu: Their kind; None for a kind of which only `card_rate` is known.
-        card_rate: Pictures a second that one card was measured to do with all models; 0: from `gpu`.
+        gpus: Number of graphics cards; 0 to run the models on processors.
+        gpu: Kind of card; None for a kind of which only `card_rate` is known.
+        card_rate: Measured rate of one card with all models, in pictures a second; 0 to derive it from `gpu`.
         gpus_per_node: Cards of one machine.
         model_cores: Cores for the models where there are no cards.
-        decode_cores: Cores that decode and do nothing else; 0 for as many as the rest can use, or the models' own.
-        network_gbit: Of the whole path from the pictures to the decoders, network or disks, Gbit/s.
-        qdrant_nodes: Servers that points are spread over; 0 for as many as hold them.
-        node_ram_gb: Memory of one of them, GB.
-        build_cores: Cores that build graphs, over all servers; 0 for eight a server.
-        writers: Parallel upserts of the driver: no more servers take in points at once.
+        decode_cores: Cores that only decode; 0 for as many as the other stages can use, or the models' own.
+        network_gbit: Bandwidth of the whole path from the pictures to the decoders, network or disks, in Gbit/s.
+        qdrant_nodes: Servers that points are spread over; 0 for as many as are needed to hold them.
+        node_ram_gb: Memory of one server, in GB.
+        build_cores: Cores that build graphs, over all servers; 0 for eight per server.
+        writers: Parallel upserts of the driver; no more servers than this receive points at once.
     """
 
     gpus: int = 0
@@ -76,7 +76,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Pictures a second that one stage of the pipeline can take."""
+    """Holds how many pictures a second one stage of the pipeline can process."""
 
     stage: str
     images_per_second: float
@@ -84,14 +84,14 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """A new model behind the largest space, beside the old one while it lasts.
+    """Holds the cost of a new model behind the largest space, which needs a second copy while the swap lasts.
 
     Attributes:
-        space: Its name.
-        ram_gb: Memory of the second copy.
-        disk_gb: Disk of the second copy.
-        projection_hours: With outputs that are stored: loading and building.
-        backbone_hours: With a model that looks at every picture again: reading, decoding, that model, loading, building.
+        space: Name of the space.
+        ram_gb: Memory of the second copy, in GB.
+        disk_gb: Disk of the second copy, in GB.
+        projection_hours: Hours where stored outputs are projected again: loading and building.
+        backbone_hours: Hours where a new model processes every picture: reading, decoding, that model, loading, building.
     """
 
     space: str
@@ -103,31 +103,31 @@ class Swap:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a workload needs on a cluster. Sizes in GB (10^9 bytes), times in hours, network in Gbit/s.
+    """Holds what a workload needs on a cluster: sizes in GB (10^9 bytes), times in hours, network in Gbit/s.
 
     Attributes:
-        stages: Of the pipeline, in order.
-        bottleneck: The slowest.
-        images_per_second: The pace.
-        discover_hours: Listing, and for files hashing, before anything is embedded.
-        index_hours: Embedding and loading.
-        build_hours: Graphs, after that.
+        stages: Rates of the pipeline's stages, in order.
+        bottleneck: Name of the slowest stage.
+        images_per_second: Rate of the whole pipeline.
+        discover_hours: Hours for listing, and for files hashing, before anything is embedded.
+        index_hours: Hours for embedding and loading.
+        build_hours: Hours for building graphs after that.
         gpu_nodes: Machines with cards.
-        decode_cores: That decode.
-        network_gbit: That the pace uses.
-        wanted_network_gbit: That the decoders and models could use.
-        embeddings_gb: Parquet.
-        thumbnails_gb: JPEGs.
-        catalog_gb: PostgreSQL.
-        store: Of all collections.
-        qdrant_nodes: Servers.
-        build_cores: Of theirs.
-        shards: Of each collection.
-        swap: What a new model costs.
-        searches_per_query: Over all spaces and shards.
-        search_cores: Of the servers, for the queries asked for.
-        service_cores: Of the service, for the same.
-        slices: Units of work.
+        decode_cores: Cores that decode.
+        network_gbit: Bandwidth that the pipeline uses.
+        wanted_network_gbit: Bandwidth that the decoders and models could use.
+        embeddings_gb: Size of the Parquet files.
+        thumbnails_gb: Size of the thumbnails.
+        catalog_gb: Size of PostgreSQL.
+        store: Size of all collections.
+        qdrant_nodes: Servers of the store.
+        build_cores: Cores of these servers that build graphs.
+        shards: Shards of each collection.
+        swap: Cost of a new model.
+        searches_per_query: Searches over all spaces and shards.
+        search_cores: Cores of the servers, for the requested query rate.
+        service_cores: Cores of the service, for the same rate.
+        slices: Number of slices, the units of work.
     """
 
     stages: tuple[Rate, ...]
@@ -155,14 +155,15 @@ class Plan:
 
     @property
     def hours(self) -> float:
-        """From the first file to the last graph."""
+        """Return the hours from the first file to the last graph."""
         return self.discover_hours + self.index_hours + self.build_hours
 
 
 def plan(workload: Workload, cluster: Cluster, rates: Rates) -> Plan:
-    """Apply the formulas.
+    """Apply the formulas to a workload on a cluster.
 
-    Where `cluster.decode_cores` is 0, as many are planned as the rest can use; without cards the models' cores decode too.
+    Where `cluster.decode_cores` is 0, as many are planned as the other stages can use; without cards the models' cores decode
+    too.
 
     Raises:
         InvalidRequestError: there are fewer servers than copies, or they have no memory.
@@ -177,38 +178,39 @@ def plan(workload: Workload, cluster: Cluster, rates: Rates) -> Plan:
         )
     build_cores = cluster.build_cores or _REST_CORES * nodes
     stages, decode_cores = _stages(workload, cluster, rates, nodes)
-    planned = not cluster.decode_cores  # as many as the rest can use: decoders neither limit nor want anything of their own
+    decoders_planned = not cluster.decode_cores  # planned decoders match the other stages, so they are never the limit
     slowest = min(
-        (stage for stage in stages if not (planned and stage.stage == "decode")), key=lambda stage: stage.images_per_second
+        (stage for stage in stages if not (decoders_planned and stage.stage == "decode")),
+        key=lambda stage: stage.images_per_second,
     )
-    pace = slowest.images_per_second
-    busy = {stage.stage: stage.images_per_second for stage in stages if stage.stage not in {"read", "record", "load"}}
-    if planned:
-        busy.pop("decode", None)
-    wanted = min(busy.values())
-    pieces = shards(workload.images, nodes)
+    slowest_pace = slowest.images_per_second
+    compute_rates = {stage.stage: stage.images_per_second for stage in stages if stage.stage not in {"read", "record", "load"}}
+    if decoders_planned:
+        compute_rates.pop("decode", None)
+    compute_pace = min(compute_rates.values())
+    shard_count = shards(workload.images, nodes)
     searches = searches_a_query(workload)
     return Plan(
         stages=stages,
         bottleneck=slowest.stage,
-        images_per_second=pace,
+        images_per_second=slowest_pace,
         discover_hours=workload.images / discover_rate(workload, cluster, rates) / 3600,
-        index_hours=workload.images / pace / 3600,
+        index_hours=workload.images / slowest_pace / 3600,
         build_hours=build_core_seconds(workload, rates) / build_cores / 3600,
         gpu_nodes=math.ceil(cluster.gpus / cluster.gpus_per_node),
         decode_cores=decode_cores,
-        network_gbit=_gbit(pace, workload),
-        wanted_network_gbit=_gbit(wanted, workload),
+        network_gbit=_gbit(slowest_pace, workload),
+        wanted_network_gbit=_gbit(compute_pace, workload),
         embeddings_gb=workload.images * (workload.stored * _HALF_BYTES + _META_BYTES) / GB,
         thumbnails_gb=workload.images * workload.thumbnail_bytes / GB,
         catalog_gb=workload.images * _CATALOG_BYTES / GB,
         store=size,
         qdrant_nodes=nodes,
         build_cores=build_cores,
-        shards=pieces,
+        shards=shard_count,
         swap=_swap(workload, _with_decoders(cluster, decode_cores), rates, nodes=nodes, build_cores=build_cores),
-        searches_per_query=searches * pieces,
-        search_cores=search_cores(workload, rates, searches, shards=pieces),
+        searches_per_query=searches * shard_count,
+        search_cores=search_cores(workload, rates, searches, shards=shard_count),
         service_cores=workload.queries_per_second * rates.query_core_s,
         slices=math.ceil(workload.images / _SLICE),
     )  # fmt: skip
@@ -219,22 +221,25 @@ def _gbit(rate: float, workload: Workload) -> float:
 
 
 def _stages(workload: Workload, cluster: Cluster, rates: Rates, nodes: int) -> tuple[tuple[Rate, ...], int]:
-    """The pipeline's stages, and the cores that decode."""
+    """Return the rates of the pipeline's stages, and the number of cores that decode."""
     models, decode_one = model_rate(workload, cluster, rates), decode_rate(workload, rates)
     read = Rate("read", cluster.network_gbit * GB / 8 / (workload.megabytes * 1e6))
     record = Rate("record", rates.record)
     load = Rate("load", load_rate(workload.dims, workload, rates, nodes=nodes, writers=cluster.writers))
     if not cluster.gpus and not cluster.decode_cores:
-        busy = rates.decode_seconds(workload.megapixels) + cluster.model_cores / models
-        one = 1 / max(busy, 1 / decode_one)  # while a thread waits for the next picture, the models have its core
-        return (read, Rate("decode and models", cluster.model_cores * one), record, load), cluster.model_cores
+        core_seconds = rates.decode_seconds(workload.megapixels) + cluster.model_cores / models
+        core_rate = 1 / max(core_seconds, 1 / decode_one)  # while a thread waits for its next picture, the models use the core
+        return (read, Rate("decode and models", cluster.model_cores * core_rate), record, load), cluster.model_cores
     useful = min(rate.images_per_second for rate in (read, record, load))
     cores = cluster.decode_cores or math.ceil(min(models, useful) / decode_one)
     return (read, Rate("decode", cores * decode_one), Rate("models", models), record, load), cores
 
 
 def discover_rate(workload: Workload, cluster: Cluster, rates: Rates) -> float:
-    """New pictures a second that the driver lists and records; files are read and hashed once, objects have etags."""
+    """Return how many new pictures a second the driver lists and records.
+
+    Files are read and hashed once; objects have etags instead.
+    """
     if workload.objects:
         return rates.discover
     read = min(cluster.network_gbit * GB / 8, rates.hash_mb_s * 1e6) / (workload.megabytes * 1e6)
@@ -242,7 +247,7 @@ def discover_rate(workload: Workload, cluster: Cluster, rates: Rates) -> float:
 
 
 def model_rate(workload: Workload, cluster: Cluster, rates: Rates) -> float:
-    """Pictures a second through all models, one after the other on each card; or on cores."""
+    """Return how many pictures a second pass all models, one after the other on each card, or on cores."""
     if cluster.gpus and cluster.card_rate:
         return cluster.gpus * cluster.card_rate
     if cluster.gpus and cluster.gpu is not None:
@@ -252,32 +257,41 @@ def model_rate(workload: Workload, cluster: Cluster, rates: Rates) -> float:
 
 
 def decode_rate(workload: Workload, rates: Rates) -> float:
-    """Pictures a second of one decoding core. Its thread waits for objects; files are read ahead by the system."""
+    """Return how many pictures a second one decoding core handles.
+
+    Its thread waits for objects; the operating system reads files ahead.
+    """
     waiting = rates.object_wait_s + workload.megabytes / rates.object_mb_s if workload.objects else 0.0
     return 1 / (rates.decode_seconds(workload.megapixels) + waiting)
 
 
 def load_rate(dims: int, workload: Workload, rates: Rates, *, nodes: int, writers: int) -> float:
-    """Pictures a second into the collections of `dims` dimensions, all copies, by one driver."""
+    """Return how many pictures a second one driver loads into the collections of `dims` dimensions, with all copies."""
     return min(nodes / workload.replication, writers) * rates.upsert * rates.reference_dim / max(dims, 1)
 
 
 def build_core_seconds(workload: Workload, rates: Rates, dims: int | None = None) -> float:
-    """Core seconds of the graphs: points x dimensions x candidates x the logarithm of the collection's size."""
+    """Return the core seconds of the graphs: points x dimensions x candidates x the logarithm of the collection's size."""
     growth = math.log2(max(workload.images, 2)) / math.log2(rates.reference_points)
     effort = workload.hnsw.ef_construct / rates.reference_ef_construct
-    one = effort * max(growth, 0.1) / (rates.build * rates.reference_dim)
-    return workload.images * workload.replication * (workload.dims if dims is None else dims) * one
+    seconds_per_dim = effort * max(growth, 0.1) / (rates.build * rates.reference_dim)
+    return workload.images * workload.replication * (workload.dims if dims is None else dims) * seconds_per_dim
 
 
 def searches_a_query(workload: Workload) -> int:
-    """Searches of one query in one shard: words and guides in each space; above ten million pictures two a space."""
-    a_space = 1 + workload.guides
-    return len(workload.spaces) * (min(a_space, _MERGED_SEARCHES) if workload.images > _MANY else a_space)
+    """Return how many searches one query makes in one shard.
+
+    It makes one for the text and one for each guide in each space; above ten million pictures two per space.
+    """
+    per_space = 1 + workload.guides
+    return len(workload.spaces) * (min(per_space, _MERGED_SEARCHES) if workload.images > _MANY else per_space)
 
 
 def search_cores(workload: Workload, rates: Rates, searches: int, *, shards: int) -> float:
-    """Cores that answer the queries asked for: every search goes to every shard, whose graph is smaller for it."""
+    """Return the cores that answer the requested queries.
+
+    Every search goes to every shard; more shards make each shard's graph smaller.
+    """
     if not workload.queries_per_second:
         return 0.0
     mean = workload.dims / max(len(workload.spaces), 1) / rates.reference_dim
@@ -286,20 +300,20 @@ def search_cores(workload: Workload, rates: Rates, searches: int, *, shards: int
 
 
 def _swap(workload: Workload, cluster: Cluster, rates: Rates, *, nodes: int, build_cores: int) -> Swap:
-    """The dearest space; for a new backbone, the dearest model of those there are."""
-    space, dims = max(workload.spaces.items(), key=lambda one: one[1], default=("", 0))
+    """Return the cost of swapping the largest space; for a new backbone, of the most expensive present model."""
+    space, dims = max(workload.spaces.items(), key=lambda item: item[1], default=("", 0))
     size = size_of(workload, 1, dims)
     load = load_rate(dims, workload, rates, nodes=nodes, writers=cluster.writers)
-    built = build_core_seconds(workload, rates, dims) / build_cores / 3600
-    pace = min(load, *(rate.images_per_second for rate in _stages(_dearest(workload), cluster, rates, nodes)[0][:-1]))
+    build_hours = build_core_seconds(workload, rates, dims) / build_cores / 3600
+    pace = min(load, *(rate.images_per_second for rate in _stages(_costliest(workload), cluster, rates, nodes)[0][:-1]))
     hours = workload.images / 3600
-    return Swap(space, size.ram_gb, size.disk_gb, hours / load + built, hours / pace + built)
+    return Swap(space, size.ram_gb, size.disk_gb, hours / load + build_hours, hours / pace + build_hours)
 
 
 def _with_decoders(cluster: Cluster, cores: int) -> Cluster:
-    """The cluster as it is bought: a swap has the decoders that indexing was given, where they are apart from the models."""
+    """Return the cluster with the decoders that indexing was given, where they are separate from the models' cores."""
     return replace(cluster, decode_cores=cores) if cluster.gpus or cluster.decode_cores else cluster
 
 
-def _dearest(workload: Workload) -> Workload:
-    return replace(workload, models=dict([max(workload.models.items(), key=lambda one: one[1])] if workload.models else []))
+def _costliest(workload: Workload) -> Workload:
+    return replace(workload, models=dict([max(workload.models.items(), key=lambda item: item[1])] if workload.models else []))

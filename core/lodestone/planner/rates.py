@@ -1,8 +1,9 @@
-"""How fast is one core, one graphics card, one server? Measured, published or assumed: each figure says which.
+"""Rates of one core, one graphics card and one server; each figure says whether it is measured, published or assumed.
 
-Graphics cards: none was at hand. What each model does on an RTX 4090 is published by timm (pytorch-image-models,
+Graphics cards: none was available to measure. Each model's rate on an RTX 4090 is published by timm (pytorch-image-models,
 results/benchmark-infer-amp-nchw-pt240-cu124-rtx4090.csv: mixed precision, batches of 128 to 1024, without reading or decoding).
-Another card's rate is scaled from it by the lesser of two ratios, arithmetic peak and memory bandwidth: a guess, marked as one.
+Another card's rate is scaled from it by the smaller of two ratios, arithmetic peak and memory bandwidth: a guess, and marked as
+one.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ TIMM: Final = "timm's published RTX 4090 rates (mixed precision, PyTorch 2.4)"
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One kind of graphics card, by its maker's data sheet.
+    """Describes one kind of graphics card, by its maker's data sheet.
 
     Attributes:
-        name: As it is asked for.
+        name: Name on the command line.
         tflops: Dense half-precision peak with 32-bit sums, TFLOP/s.
-        memory_gb: GB.
-        bandwidth_gb_s: Of its memory, GB/s.
+        memory_gb: Memory, GB.
+        bandwidth_gb_s: Memory bandwidth, GB/s.
     """
 
     name: str
@@ -34,7 +35,7 @@ class Gpu:
     bandwidth_gb_s: float
 
 
-# NVIDIA's data sheets, dense (without sparsity) FP16 on tensor cores; memory bandwidth.
+# From NVIDIA's data sheets: dense (without sparsity) FP16 on tensor cores, memory, memory bandwidth.
 GPUS: Final[Mapping[str, Gpu]] = {
     "t4": Gpu("t4", 65, 16, 320),
     "l4": Gpu("l4", 121, 24, 300),
@@ -50,13 +51,13 @@ REFERENCE_GPU: Final = GPUS["rtx4090"]
 
 @dataclass(frozen=True, slots=True)
 class ModelCost:
-    """What one picture costs in one model.
+    """Holds the cost of one picture in one model.
 
     Attributes:
-        gmacs: Milliards of multiply-accumulates at `side` pixels (timm's tables; open_clip's for its own models).
-        side: Of the square picture that the model takes, pixels.
-        reference: Pictures a second on an RTX 4090, published; None where nobody published any.
-        same_as: The architecture of timm's that `reference` was measured with.
+        gmacs: Billions of multiply-accumulates at `side` pixels (timm's tables; open_clip's for its own models).
+        side: Side of the model's square input, in pixels.
+        reference: Published rate on an RTX 4090, pictures a second; None where nobody published one.
+        same_as: The architecture in timm that `reference` was measured with.
     """
 
     gmacs: float
@@ -81,34 +82,34 @@ MODELS: Final[Mapping[str, ModelCost]] = {
     "open_clip:ViT-L-14/laion2b_s32b_b82k": ModelCost(81.08, 224, 658.44, "vit_large_patch14_clip_224"),
 }
 
-# Relative time to read, decode, prepare for two models and thumbnail a JPEG of so many megapixels (libjpeg's scaled decoding
-# makes it anything but proportional): medians of five, quality 88 with grain, one core. 12 megapixels are 1.
+# (megapixels, relative time) to read, decode, prepare for two models and thumbnail a JPEG; 12 megapixels take 1. The time is
+# not proportional because of libjpeg's scaled decoding. Medians of five, quality 88 with grain, one core.
 _DECODE_SHAPE: Final = ((0.04, 0.05), (0.19, 0.17), (1.23, 0.28), (3.15, 0.58), (12.0, 1.0), (24.0, 1.24))
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What one unit of hardware does.
+    """Holds what one unit of hardware does.
 
     Attributes:
         decode: Pictures a second that one core reads, checks, decodes, prepares and thumbnails, at `decode_megapixels`.
         decode_megapixels: Size of the pictures that `decode` was measured with.
-        core_gmacs: Milliards of multiply-accumulates a second of one core in a model.
-        gpu_utilisation: Share of a card's peak that is assumed for models that nobody published a rate of.
+        core_gmacs: Billions of multiply-accumulates a second of one core in a model.
+        gpu_utilisation: Share of a card's peak that is assumed for models without a published rate.
         discover: New pictures a second that a run's driver lists and records before anything is embedded.
         record: Pictures a second that the driver hands out and takes back as receipts.
-        hash_mb_s: MB/s that the driver reads and hashes; files alone, objects have etags.
-        upsert: Points a second that one server takes in, of `reference_dim` dimensions.
+        hash_mb_s: MB/s that the driver reads and hashes; for files only, because objects have etags.
+        upsert: Points a second that one server receives, of `reference_dim` dimensions.
         build: Points a second that one core puts into a graph, of `reference_dim` dimensions with `reference_ef_construct`.
         search: Searches a second of one core in a graph, of `reference_dim` dimensions.
-        query_core_s: Processor seconds of the service for one query, beside the store and the models on cards.
-        object_wait_s: From asking an object store to the first byte, seconds.
+        query_core_s: Processor seconds of the service for one query, without the store and the models on cards.
+        object_wait_s: Seconds from a request to an object store to the first byte.
         object_mb_s: MB/s of one object's download.
         reference_dim: Dimensions that `upsert`, `build` and `search` were measured with.
-        reference_ef_construct: Candidates while building, of `build`.
+        reference_ef_construct: Candidates that `build` was measured with.
         reference_points: Points that `build` was measured with.
         search_points: Points that `search` was measured with.
-        sources: Field -> where its value is from: `assumed`, or what was measured.
+        sources: Field -> source of its value: `assumed`, or what was measured.
     """
 
     decode: float = 25.0
@@ -131,18 +132,18 @@ class Rates:
     sources: Mapping[str, str] = field(default_factory=dict)
 
     def source(self, name: str) -> str:
-        """Where a field's value is from."""
+        """Return the source of a field's value."""
         return self.sources.get(name, ASSUMED)
 
     def decode_seconds(self, megapixels: float) -> float:
-        """Processor seconds of one picture before the models: the measured curve through `decode`."""
+        """Return the processor seconds of one picture before the models: the measured curve, scaled to `decode`."""
         return _shape(megapixels) / _shape(self.decode_megapixels) / self.decode
 
     def card_seconds(self, model: str, gpu: Gpu, gmacs: float) -> float:
-        """Seconds of one picture in one model on one card.
+        """Return the seconds of one picture in one model on one card.
 
         Args:
-            model: Its name.
+            model: Name of the model.
             gpu: The card.
             gmacs: The model's work, for models without a published rate.
         """
@@ -154,16 +155,16 @@ class Rates:
 
 
 def _shape(megapixels: float) -> float:
-    """The curve of `_DECODE_SHAPE`: straight between its points and beyond the last, flat before the first."""
-    (low, cost), *rest = _DECODE_SHAPE
+    """Return the curve of `_DECODE_SHAPE`: linear between its points and beyond the last, constant before the first."""
+    (low, cost), *points = _DECODE_SHAPE
     if megapixels <= low:
         return cost
     slope = 0.0
-    for high, more in rest:
-        slope = (more - cost) / (high - low)
+    for high, next_cost in points:
+        slope = (next_cost - cost) / (high - low)
         if megapixels <= high:
             break
-        low, cost = high, more
+        low, cost = high, next_cost
     return cost + slope * (megapixels - low)
 
 
@@ -187,8 +188,12 @@ DEFAULT_RATES: Final = Rates(
 
 
 def find_gpu(name: str) -> Gpu:
-    """The card called `name`; `UnknownNameError` lists the known ones."""
-    found = GPUS.get(name.lower())
-    if found is None:
+    """Return the card called `name`.
+
+    Raises:
+        UnknownNameError: there is no such card; the hint lists the known ones.
+    """
+    gpu = GPUS.get(name.lower())
+    if gpu is None:
         raise UnknownNameError.among("gpu", name, list(GPUS))
-    return found
+    return gpu

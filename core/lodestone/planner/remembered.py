@@ -1,4 +1,4 @@
-"""What did the last measurement of this machine say, and how old is it? One JSON file in the home, written by `plan --here`."""
+"""Last calibration of this machine, kept in one JSON file in the home by `plan --here`."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _OLD_DAYS: Final = 90
 
 @dataclass(frozen=True, slots=True)
 class RateRecord:
-    """What one measurement left.
+    """Holds the result of one calibration.
 
     Attributes:
-        measured_at: When, with its time zone.
-        profile: Whose models.
-        fixed_seconds: Of any run.
-        seconds_an_image: Of each picture.
-        megabytes: Mean file size of what was measured with.
+        measured_at: Time of the measurement, with its time zone.
+        profile: Name of the profile whose models were measured.
+        fixed_seconds: Seconds that any run costs once.
+        seconds_an_image: Seconds that each picture costs.
+        megabytes: Mean file size of the sample.
         megapixels: Mean size of its pictures.
-        decode: See `Rates.decode`.
-        core_gmacs: See `Rates.core_gmacs`; 0 where the profile's models have no known work.
+        decode: The measured `Rates.decode`.
+        core_gmacs: The measured `Rates.core_gmacs`; 0 where the work of the profile's models is not known.
     """
 
     measured_at: datetime
@@ -45,27 +45,27 @@ class RateRecord:
     core_gmacs: float
 
     def age(self, now: datetime) -> str:
-        """How long ago, in words; a clock that went back makes it new."""
+        """Return how long ago the measurement was, in words; a clock that was set back gives "today"."""
         days = max((now - self.measured_at).total_seconds(), 0.0) / _DAY_S
         words = "today" if days < 1 else f"{days:.0f} days ago"
         return f"{words}: measure again" if days > _OLD_DAYS else words
 
     def rates(self, now: datetime) -> Rates:
-        """`DEFAULT_RATES` with what was measured put in, and when."""
-        said = f"measured on this machine, one core, {self.age(now)}"
-        known = {"decode": said, **({"core_gmacs": said} if self.core_gmacs else {})}
+        """Return `DEFAULT_RATES` with the measured values, and their age as the source."""
+        source = f"measured on this machine, one core, {self.age(now)}"
+        sources = {"decode": source, **({"core_gmacs": source} if self.core_gmacs else {})}
         return replace(
             DEFAULT_RATES,
             decode=self.decode,
             decode_megapixels=self.megapixels,
             core_gmacs=self.core_gmacs or DEFAULT_RATES.core_gmacs,
-            sources={**DEFAULT_RATES.sources, **known},
+            sources={**DEFAULT_RATES.sources, **sources},
         )
 
 
 def remember(home: Path, measured: MachineCalibration, *, profile: str, now: datetime) -> RateRecord:
-    """Keep a measurement in a home, in place of the last one of any profile."""
-    kept = RateRecord(
+    """Save a measurement in a home; it replaces the last one, of any profile."""
+    measurement = RateRecord(
         measured_at=now.astimezone(UTC),
         profile=profile,
         fixed_seconds=measured.fixed_seconds,
@@ -77,32 +77,38 @@ def remember(home: Path, measured: MachineCalibration, *, profile: str, now: dat
     )
     home.mkdir(parents=True, exist_ok=True)
     partial = home / f".{_NAME}.{os.getpid()}"
-    partial.write_text(json.dumps(asdict(kept), default=lambda moment: moment.isoformat(), indent=1), encoding="utf-8")
+    partial.write_text(json.dumps(asdict(measurement), default=lambda moment: moment.isoformat(), indent=1), encoding="utf-8")
     partial.replace(home / _NAME)
-    return kept
+    return measurement
 
 
 def recall(home: Path, *, profile: str) -> RateRecord | None:
-    """The last measurement in a home; None where there is none with this profile's models.
+    """Return the last measurement in a home, or None where there is none with this profile's models.
 
     Raises:
-        ConfigurationError: its file is damaged.
+        ConfigurationError: the file is damaged.
     """
     path = home / _NAME
     if not path.is_file():
         return None
     try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        numbers = {name: float(found[name]) for name in _NUMBERS}
-        kept = RateRecord(datetime.fromisoformat(found["measured_at"]).astimezone(UTC), str(found["profile"]), **numbers)
-        if not all(0 <= value < float("inf") for value in numbers.values()) or not kept.decode or not kept.megapixels:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        numbers = {name: float(content[name]) for name in _NUMBERS}
+        measurement = RateRecord(
+            datetime.fromisoformat(content["measured_at"]).astimezone(UTC), str(content["profile"]), **numbers
+        )
+        if (
+            not all(0 <= value < float("inf") for value in numbers.values())
+            or not measurement.decode
+            or not measurement.megapixels
+        ):
             raise ValueError(f"numbers that no measurement gives: {numbers}")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigurationError(
             f"the measured rates in {str(path)!r} cannot be read: {error!r}",
             hint="delete that file, or measure again with `lodestone plan --here FOLDER`",
         ) from error
-    return kept if kept.profile == profile else None
+    return measurement if measurement.profile == profile else None
 
 
 _NUMBERS: Final = ("fixed_seconds", "seconds_an_image", "megabytes", "megapixels", "decode", "core_gmacs")

@@ -1,10 +1,11 @@
-"""How well does a job scale when workers differ, stragglers happen and nodes die? A discrete-event simulation of slices.
+"""Discrete-event simulation of an index job: how it scales with unequal workers, stragglers and crashing nodes.
 
-The driver hands a slice to whoever is free, in waves: when one has handed out its slices or lasted long enough, the next begins
-only after its last slice is back (the job's own rule). A slice takes its pictures times the worker's pace, which differs from
-worker to worker (log-normal) and is a few times slower for a share of the slices (stragglers: a slow disk, large pictures).
-Workers die one by one, and nodes with all their workers, after exponentially distributed times; a lost slice is done again from
-its beginning in the next wave, a few times at most. The driver needs a moment for each receipt.
+The driver gives a slice to each free worker, in waves (batches of slices): after a wave has given out its slices or has lasted
+long enough, the next one begins only when its last slice is back, as in the job itself. A slice takes its pictures times the
+worker's pace, which differs between workers (log-normal), and a share of the slices takes a few times longer (stragglers: a
+slow disk, large pictures). Workers crash one by one, and nodes with all their workers, after exponentially distributed times. A
+lost slice is done again from its beginning in the next wave, up to a number of attempts. The driver needs a short time for each
+receipt.
 """
 
 from __future__ import annotations
@@ -22,32 +23,32 @@ from numpy.typing import NDArray
 from lodestone.errors import InvalidRequestError
 
 _MOST_SLICES: Final = 2_000_000
-_DRAWS: Final = 4  # independent streams: paces, stragglers, deaths of workers, deaths of nodes
+_DRAWS: Final = 4  # independent random streams: paces, stragglers, crashes of workers, crashes of nodes
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One job to simulate.
+    """Describes one job to simulate.
 
     Attributes:
-        images: Pictures.
+        images: Number of pictures.
         workers: Processes that take slices.
         rate: Pictures a second of an ordinary worker.
-        slice_size: Pictures a slice.
+        slice_size: Pictures in a slice.
         spread: Standard deviation of the logarithm of the workers' paces.
         straggler_share: Share of slices that are slow.
-        straggler_factor: How many times slower.
-        task_seconds: Measured times of whole slices, drawn from instead of `rate`, `spread` and
-            stragglers, each once where there are enough; empty: not measured.
-        workers_per_node: That die together.
-        hours_between_failures: Mean time between two deaths of one worker; None for no deaths.
-        hours_between_node_failures: Mean time between two deaths of one node; None for no deaths.
-        restart_seconds: From a death to the worker's next slice.
-        attempts: Tries of a slice; then it is given up.
-        wave_slices: Most slices of a wave.
-        wave_seconds: A wave hands out no further slice after so long.
+        straggler_factor: How many times slower these slices are.
+        task_seconds: Measured seconds of whole slices, drawn from instead of using `rate`, `spread` and stragglers, each once
+            where there are enough; empty: not measured.
+        workers_per_node: Workers that crash together when their node does.
+        hours_between_failures: Mean time between two crashes of one worker; None for no crashes.
+        hours_between_node_failures: Mean time between two crashes of one node; None for no crashes.
+        restart_seconds: Time from a crash to the worker's next slice.
+        attempts: Attempts at a slice before it is given up.
+        wave_slices: Highest number of slices in a wave.
+        wave_seconds: Time after which a wave gives out no further slice.
         driver_seconds: The driver's time for one receipt.
-        start_seconds: Until the first slice is taken.
+        start_seconds: Time until the first slice is taken.
     """
 
     images: int
@@ -69,8 +70,8 @@ class Scenario:
     start_seconds: float = 5.0
 
     def __post_init__(self) -> None:
-        least = min(self.images, self.workers, self.slice_size, self.workers_per_node, self.attempts, self.wave_slices)
-        if least < 1 or not 0 < self.rate < math.inf or not self.wave_seconds > 0:
+        smallest = min(self.images, self.workers, self.slice_size, self.workers_per_node, self.attempts, self.wave_slices)
+        if smallest < 1 or not 0 < self.rate < math.inf or not self.wave_seconds > 0:
             raise InvalidRequestError("nothing to simulate", hint="pictures, workers, rate and waves must be above zero")
         if self.images / self.slice_size > _MOST_SLICES:
             raise InvalidRequestError(
@@ -85,17 +86,17 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """What came out.
+    """Holds the result of a simulation.
 
     Attributes:
-        seconds: Of the whole job.
-        ideal_seconds: What as many equal workers need without any trouble.
-        repeated_images: Pictures that were done in vain.
-        deaths: Workers that died while they had a slice.
-        given_up: Slices that were lost as often as they may be tried.
-        barrier_seconds: Time that workers waited for the end of waves, a worker, the last wave included.
-        tail_seconds: How long the last worker works after the first one found nothing left to do.
-        waves: How many there were.
+        seconds: Time of the whole job.
+        ideal_seconds: Time that as many equal workers need without any failure.
+        repeated_images: Pictures that were processed and lost.
+        deaths: Crashes of workers that had a slice.
+        given_up: Slices that were lost in every attempt.
+        barrier_seconds: Time that a worker waited for the end of waves, on average, the last wave included.
+        tail_seconds: Time that the last worker works after the first one found nothing left to do.
+        waves: Number of waves.
     """
 
     seconds: float
@@ -109,19 +110,19 @@ class Simulated:
 
     @property
     def efficiency(self) -> float:
-        """Ideal time over simulated time."""
+        """Return the ideal time divided by the simulated time."""
         return self.ideal_seconds / self.seconds
 
 
 @dataclass(slots=True)
 class _Job:
-    """What happens while it goes on."""
+    """Keeps the state of a simulated job."""
 
     scenario: Scenario
     work: NDArray[np.float64]  # seconds of each slice on an ordinary worker
     sizes: NDArray[np.int64]
     paces: NDArray[np.float64]
-    until: Callable[[int, float], float]  # when the worker, free at a moment, dies next
+    until: Callable[[int, float], float]  # (worker, time at which it is free) -> time of its next crash
     driver: float = 0.0
     repeated: int = 0
     deaths: int = 0
@@ -131,20 +132,30 @@ class _Job:
     again: list[tuple[int, int]] = field(default_factory=list)
 
     def wave(self, left: deque[tuple[int, int]], begins: float, free: list[float]) -> float:
-        """One wave, from `begins`; `free`, when each worker is, is brought up to date. Returns when the next may begin."""
+        """Simulate one wave that starts at `begins`, and return when the next may begin.
+
+        Args:
+            left: (slice, attempts) that are still to do; changed.
+            begins: Time at which the wave starts, seconds.
+            free: Time at which each worker is free; changed.
+        """
         idle = [(max(moment, begins), worker) for worker, moment in enumerate(free)]
         heapq.heapify(idle)
-        handed, ends = 0, begins
-        while left and handed < self.scenario.wave_slices and (not handed or idle[0][0] <= begins + self.scenario.wave_seconds):
+        handed_out, ends = 0, begins
+        while (
+            left
+            and handed_out < self.scenario.wave_slices
+            and (not handed_out or idle[0][0] <= begins + self.scenario.wave_seconds)
+        ):
             now, worker = heapq.heappop(idle)
             number, tries = left.popleft()
-            handed += 1
+            handed_out += 1
             seconds = self.work[number] / self.paces[worker]
-            dies = self.until(worker, now)
-            done = min(now + seconds, dies)
-            if dies < now + seconds:
-                self._lost(number, tries, (dies - now) / seconds)
-                heapq.heappush(idle, (dies + self.scenario.restart_seconds, worker))
+            crashes_at = self.until(worker, now)
+            done = min(now + seconds, crashes_at)
+            if crashes_at < now + seconds:
+                self._lost(number, tries, (crashes_at - now) / seconds)
+                heapq.heappush(idle, (crashes_at + self.scenario.restart_seconds, worker))
             else:
                 heapq.heappush(idle, (done, worker))
             self.driver = max(self.driver, done) + self.scenario.driver_seconds
@@ -152,10 +163,10 @@ class _Job:
         for moment, worker in idle:
             free[worker] = moment
         last = max(ends, self.driver)
-        waits = [max(last - moment, 0.0) for moment, _ in idle]
-        self.barrier += sum(waits) / len(waits)
-        self.tail = max(waits)
-        left.extendleft(reversed(self.again))  # what was lost goes first, as in the job
+        idle_seconds = [max(last - moment, 0.0) for moment, _ in idle]
+        self.barrier += sum(idle_seconds) / len(idle_seconds)
+        self.tail = max(idle_seconds)
+        left.extendleft(reversed(self.again))  # lost slices go first, as in the job
         self.again.clear()
         return last
 
@@ -169,8 +180,11 @@ class _Job:
 
 
 def simulate(scenario: Scenario, *, seed: int = 0) -> Simulated:
-    """Run one scenario; the same seed gives the same answer, and the same slices are slow with any number of workers."""
-    streams = [np.random.default_rng(one) for one in np.random.SeedSequence(seed).spawn(_DRAWS)]
+    """Simulate one scenario of an index job.
+
+    The same seed gives the same result, and the same slices are slow with any number of workers.
+    """
+    streams = [np.random.default_rng(child_seed) for child_seed in np.random.SeedSequence(seed).spawn(_DRAWS)]
     slices = -(-scenario.images // scenario.slice_size)
     sizes = np.full(slices, scenario.slice_size)
     sizes[-1] = scenario.images - (slices - 1) * scenario.slice_size
@@ -182,13 +196,13 @@ def simulate(scenario: Scenario, *, seed: int = 0) -> Simulated:
         slow = streams[1].random(slices) < scenario.straggler_share
         work = sizes / scenario.rate * np.where(slow, scenario.straggler_factor, 1.0)
         paces = streams[0].lognormal(0, scenario.spread, scenario.workers)
-        paces /= paces.mean()  # what all workers do together is the same for every spread
+        paces /= paces.mean()  # so that all workers together have the same rate for every spread
     job = _Job(scenario, work, sizes, paces, _deaths(scenario, streams[2], streams[3]))
-    left = deque((number, 0) for number in range(slices))
-    free = [scenario.start_seconds] * scenario.workers
+    pending = deque((number, 0) for number in range(slices))
+    free_at = [scenario.start_seconds] * scenario.workers
     now, waves = scenario.start_seconds, 0
-    while left:
-        now = job.wave(left, now, free)
+    while pending:
+        now = job.wave(pending, now, free_at)
         waves += 1
     ideal = (
         float(work.sum()) / scenario.workers if scenario.task_seconds else scenario.images / (scenario.rate * scenario.workers)
@@ -197,22 +211,25 @@ def simulate(scenario: Scenario, *, seed: int = 0) -> Simulated:
 
 
 def _deaths(scenario: Scenario, own: np.random.Generator, shared: np.random.Generator) -> Callable[[int, float], float]:
-    """When does a worker that is free at a moment die next: by itself, or with its node? A death happens once."""
-    life, node_life = (
+    """Return a function that gives the time of the next crash of a worker that is free at a moment.
+
+    A worker crashes by itself or with its node. Each crash happens once.
+    """
+    mean_seconds, node_mean_seconds = (
         math.inf if hours is None else hours * 3600
         for hours in (scenario.hours_between_failures, scenario.hours_between_node_failures)
     )
     nodes = -(-scenario.workers // scenario.workers_per_node)
-    alone = [scenario.start_seconds + _wait(own, life) for _ in range(scenario.workers)]
-    falls: list[list[float]] = [[scenario.start_seconds + _wait(shared, node_life)] for _ in range(nodes)]
+    worker_crashes = [scenario.start_seconds + _wait(own, mean_seconds) for _ in range(scenario.workers)]
+    node_crashes: list[list[float]] = [[scenario.start_seconds + _wait(shared, node_mean_seconds)] for _ in range(nodes)]
 
     def until(worker: int, now: float) -> float:
-        if alone[worker] < now:  # how long it has lived already says nothing about how long it still will
-            alone[worker] = now + _wait(own, life)
-        node = falls[worker // scenario.workers_per_node]
+        if worker_crashes[worker] < now:  # exponential times have no memory, so the next one is drawn from `now` on
+            worker_crashes[worker] = now + _wait(own, mean_seconds)
+        node = node_crashes[worker // scenario.workers_per_node]
         if node[-1] < now:
-            node.append(now + _wait(shared, node_life))
-        return min(alone[worker], next(moment for moment in node if moment >= now))
+            node.append(now + _wait(shared, node_mean_seconds))
+        return min(worker_crashes[worker], next(moment for moment in node if moment >= now))
 
     return until
 

@@ -1,7 +1,7 @@
-"""How much memory, disk and how many servers does the vector store need? Sizes of Qdrant's parts, counted one by one.
+"""Sizes of the vector store: memory, disk and servers, counted for each of Qdrant's parts.
 
-What is counted is compared with Qdrant's own rule (its capacity planning: vectors times 4 bytes times 1.5, payload times 1.5),
-and the larger of the two is what to buy.
+The sum is compared with Qdrant's own rule (its capacity planning: vectors times 4 bytes times 1.5, payload times 1.5), and the
+larger of the two is what to buy.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from lodestone.planner.workload import Workload
 from lodestone_schemas.collections import Quantization
 
 GB: Final = 1e9
-_ID_BYTES: Final = 40  # a point's uuid and its place in the id tracker
+_ID_BYTES: Final = 40  # a point's uuid and its entry in the id tracker
 _LINK_BYTES: Final = 4
 _LEVEL_0: Final = 2  # a node of the lowest level has 2 m links
 _BITS: Final = {Quantization.NONE: 32, Quantization.INT8: 8, Quantization.BINARY: 1}
 _FLOAT_BYTES: Final = 4
-_GROWTH: Final = 1.25  # segments that are being rewritten, and room to grow
+_GROWTH: Final = 1.25  # for segments that are being rewritten, and for growth
 _QDRANT_RULE: Final = 1.5
-_FREE_DISK: Final = 2.0  # optimisers write a segment anew before the old one goes
+_FREE_DISK: Final = 2.0  # optimisers write a new segment before they delete the old one
 _SHARD_POINTS: Final = 10_000_000
 _CLUSTER_SHARDS: Final = (12, 24)
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of some collections, all copies together, GB (10^9 bytes).
+    """Holds the size of some collections, all copies together, in GB (10^9 bytes).
 
     Attributes:
-        vectors_ram_gb: Vectors as they are searched, compressed or not.
-        graph_ram_gb: Links of the graphs.
-        other_ram_gb: Ids and filter fields.
-        originals_gb: Full vectors on disk beside compressed ones.
+        vectors_ram_gb: Memory of the vectors that are searched, compressed or not.
+        graph_ram_gb: Memory of the graphs' links.
+        other_ram_gb: Memory of ids and filter fields.
+        originals_gb: Disk of full vectors beside compressed ones.
         rule_gb: Memory by Qdrant's own rule.
     """
 
@@ -47,27 +47,27 @@ class Size:
 
     @property
     def ram_gb(self) -> float:
-        """Memory that is filled."""
+        """Return the memory that is used."""
         return self.vectors_ram_gb + self.graph_ram_gb + self.other_ram_gb
 
     @property
     def disk_gb(self) -> float:
-        """Disk that is filled: everything in memory lies there too."""
+        """Return the disk that is used; everything in memory is on disk too."""
         return self.ram_gb + self.originals_gb
 
     @property
     def ram_to_buy_gb(self) -> float:
-        """Memory with room to grow, at least what Qdrant's own rule asks for."""
+        """Return the memory with room to grow, at least what Qdrant's own rule demands."""
         return max(self.ram_gb * _GROWTH, self.rule_gb)
 
     @property
     def disk_to_buy_gb(self) -> float:
-        """Disk with as much again free, for optimisers."""
+        """Return the disk with the same amount free, for optimisers."""
         return self.disk_gb * _FREE_DISK
 
 
 def size_of(workload: Workload, spaces: int, dims: int) -> Size:
-    """Collections of `spaces` spaces that have `dims` dimensions together, all copies."""
+    """Return the size of the collections of `spaces` spaces that have `dims` dimensions together, with all copies."""
     points = workload.images * workload.replication
     bits = _BITS[workload.quantization]
     compressed = workload.quantization is not Quantization.NONE
@@ -81,7 +81,7 @@ def size_of(workload: Workload, spaces: int, dims: int) -> Size:
 
 
 def servers(size: Size, *, node_ram_gb: float, replication: int) -> int:
-    """How many servers of so much memory hold it; never fewer than there are copies.
+    """Return how many servers with so much memory hold it, at least as many as there are copies.
 
     Raises:
         InvalidRequestError: a server has no memory.
@@ -94,13 +94,14 @@ def servers(size: Size, *, node_ram_gb: float, replication: int) -> int:
 
 
 def shards(images: int, nodes: int) -> int:
-    """Pieces of each collection: one on one server up to ten million points, else 12 to 24, as many on each server.
+    """Return the number of shards of each collection.
 
-    They are fixed when the collection is made. More servers than 24 need as many shards as servers.
+    It is 1 on one server up to ten million points, else 12 to 24, a multiple of the number of servers. It is fixed when the
+    collection is made. More than 24 servers need as many shards as servers.
     """
     wanted = math.ceil(images / _SHARD_POINTS)
     if nodes == 1 and wanted == 1:
         return 1
-    least, most = _CLUSTER_SHARDS
-    count = min(max(wanted, least), most)
-    return math.ceil(count / nodes) * nodes if nodes <= most else nodes
+    lowest, highest = _CLUSTER_SHARDS
+    count = min(max(wanted, lowest), highest)
+    return math.ceil(count / nodes) * nodes if nodes <= highest else nodes

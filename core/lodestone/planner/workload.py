@@ -1,4 +1,4 @@
-"""What is there to be indexed and searched? Numbers of pictures, models and dimensions, out of a profile or by hand."""
+"""Workload of a plan: numbers of pictures, models and dimensions, from a profile or given by hand."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _SUFFIXES: Final = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9}
 _COUNT: Final = re.compile(r"(\d+(?:[_,]\d{3})*(?:\.\d+)?(?:e\+?\d{1,2})?)\s*([kmbg]?)", re.IGNORECASE)
-_UNKNOWN_GMACS: Final = 100.0  # a large vision transformer; said so in the plan
-# Vectors of models that are only named by a profile: a space that is a model's output as it is has that length.
+_UNKNOWN_GMACS: Final = 100.0  # a large vision transformer; the plan states this assumption
+# Length of the output of models that a profile names; a direct space of such a model has that many dimensions.
 _DIMS: Final[Mapping[str, int]] = {
     "eva02_large": 1024,
     "regnety_1280": 7392,
@@ -32,7 +32,8 @@ _DIMS: Final[Mapping[str, int]] = {
 }
 _OWN_DIMS: Final[Mapping[str, int]] = {"bridge": 898, "labels": 384}
 _UNKNOWN_DIM: Final = 1024
-_CLASSES: Final = 600  # what 1,000 class probabilities take once compressed, beside the features of the ImageNet classifiers
+# Half floats that 1,000 class probabilities take when compressed, beside an ImageNet classifier's features.
+_CLASSES: Final = 600
 _FEATURES: Final = 1280
 _THUMBNAIL_BYTES: Final = 18_000
 _THUMBNAIL_PX: Final = 320
@@ -49,24 +50,24 @@ _USUAL_MEGAPIXELS: Final = 12.0
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A collection and how it is used.
+    """Describes a collection and how it is used.
 
     Attributes:
-        images: Pictures.
-        megabytes: Mean size of a picture's file.
-        megapixels: Mean size of a picture.
-        models: Backbone -> milliards of multiply-accumulates a picture.
+        images: Number of pictures.
+        megabytes: Mean size of a picture's file, MB.
+        megapixels: Mean size of a picture, megapixels.
+        models: Backbone -> billions of multiply-accumulates per picture.
         spaces: Space -> dimensions.
-        stored: Half floats kept of each picture, over all backbones.
+        stored: Half floats that are stored per picture, over all backbones.
         hnsw: The graphs' parameters.
-        quantization: Of the vectors in memory.
+        quantization: Quantization of the vectors in memory.
         replication: Copies of each point.
-        payload_bytes: Filter fields of a point, with their index.
-        objects: Do the pictures lie in an object store (one request each), not on disks that are mounted?
-        thumbnail_px: Longer side of thumbnails.
-        guides: Guides a query.
-        queries_per_second: To be answered.
-        notes: What had to be assumed.
+        payload_bytes: Bytes of a point's filter fields, with their index.
+        objects: Whether the pictures are in an object store (one request each), not on mounted disks.
+        thumbnail_px: Longer side of thumbnails, pixels.
+        guides: Guides per query.
+        queries_per_second: Rate of queries to answer.
+        notes: Assumptions that had to be made.
     """
 
     images: int
@@ -100,27 +101,30 @@ class Workload:
 
     @property
     def thumbnail_bytes(self) -> float:
-        """Mean size of a thumbnail: measured 13 to 20 kB at 320 pixels; a smaller picture is not enlarged."""
+        """Return the mean size of a thumbnail in bytes: 13 to 20 kB were measured at 320 pixels.
+
+        Smaller pictures are not enlarged.
+        """
         side = min(self.thumbnail_px, math.sqrt(self.megapixels * 1e6 * 4 / 3))
         return _THUMBNAIL_BYTES * (side / _THUMBNAIL_PX) ** 2
 
     @property
     def gmacs(self) -> float:
-        """Milliards of multiply-accumulates a picture, over all models."""
+        """Return the billions of multiply-accumulates per picture, over all models."""
         return sum(self.models.values())
 
     @property
     def dims(self) -> int:
-        """Dimensions of a picture over all spaces."""
+        """Return the dimensions of a picture over all spaces."""
         return sum(self.spaces.values())
 
 
 def of_profile(profile: Profile, images: int, **changes: object) -> Workload:
-    """The workload of a profile's models and spaces.
+    """Return the workload of a profile's models and spaces.
 
     Args:
-        profile: Names them.
-        images: Pictures.
+        profile: The profile that names them.
+        images: Number of pictures.
         changes: Other fields of `Workload`.
     """
     notes: list[str] = []
@@ -131,20 +135,20 @@ def of_profile(profile: Profile, images: int, **changes: object) -> Workload:
         models[name] = MODELS[name].gmacs if name in MODELS else _UNKNOWN_GMACS
     spaces = {space: _dim(space, profile.direct.get(space), notes) for space in profile.spaces}
     stored = sum(_FEATURES + _CLASSES if name.startswith("efficientnet") else _model_dim(name) for name in profile.backbones)
-    known: dict[str, object] = {
+    fields: dict[str, object] = {
         "models": models, "spaces": spaces, "stored": stored, "hnsw": profile.hnsw, "guides": profile.guides,
         "quantization": profile.quantization,
         "notes": tuple(notes),
     }  # fmt: skip
-    return Workload(images=images, **{**known, **changes})  # type: ignore[arg-type]  # checked by the callers' own types
+    return Workload(images=images, **{**fields, **changes})  # type: ignore[arg-type]  # checked by the callers' own types
 
 
 def picture_size(megabytes: float | None, megapixels: float | None) -> tuple[float, float, tuple[str, ...]]:
-    """MB and megapixels of a picture out of what is known of it, and what had to be assumed.
+    """Return MB and megapixels of a picture from what is known of it, and the assumptions that were made.
 
     Args:
-        megabytes: Mean size of a file; None: not known.
-        megapixels: Mean size of a picture; None: not known.
+        megabytes: Mean size of a file; None when it is not known.
+        megapixels: Mean size of a picture; None when it is not known.
     """
     if megabytes is not None and megapixels is not None:
         return megabytes, megapixels, ()
@@ -158,10 +162,10 @@ def picture_size(megabytes: float | None, megapixels: float | None) -> tuple[flo
 
 
 def parse_count(text: str) -> int:
-    """`100M`, `1.5k`, `1e6`, `20_000` -> a number.
+    """Return the number that a text like `100M`, `1.5k`, `1e6` or `20_000` stands for.
 
     Raises:
-        InvalidRequestError: it is no number above zero.
+        InvalidRequestError: the text is no number above zero.
     """
     match = _COUNT.fullmatch(text.strip())
     number = float(match.group(1).replace(",", "").replace("_", "")) * _SUFFIXES[match.group(2).lower()] if match else 0

@@ -1,1 +1,1 @@
-"""Projections: backbone outputs (and texts) to searchable vectors."""
+"""Projections from backbone outputs (and texts) to searchable vectors."""

@@ -1,7 +1,7 @@
-"""What is a space? A projection from backbone outputs to one searchable vector a picture, and often from text to the same.
+"""Contract of a space: a projection from backbone outputs, and often texts, to one searchable vector each.
 
-A projection is small and learnt or fixed. `project` gives L2-normalised float32 rows, so inner products are cosines. Where
-a space takes text, `project_texts` maps the vectors of its text encoder (computed once a query, shared by all spaces that use
+A projection is small, and learned or fixed. `project` returns L2-normalised float32 rows, so inner products are cosines. Where
+a space takes text, `project_texts` maps the vectors of its text encoder (computed once per query, shared by all spaces that use
 the encoder) into the same space. Vectors of two versions are never compared: the version is part of the collection's name.
 """
 
@@ -18,7 +18,7 @@ Vectors = NDArray[np.float32]
 
 
 class Projection(ABC):
-    """See the module's docstring: it is the contract."""
+    """Projects backbone outputs, and often texts, into one space; the module's docstring states the contract."""
 
     name: str
     dim: int
@@ -28,24 +28,31 @@ class Projection(ABC):
     @property
     @abstractmethod
     def version(self) -> str:
-        """Short stable string (<= 16 characters, [0-9a-z]): changes whenever vectors would."""
+        """Return a short stable string (<= 16 characters, [0-9a-z]) that changes whenever the vectors would."""
 
     @property
     def collection(self) -> str:
-        """Name of the vector collection that holds this (space, version)."""
+        """Return the name of the vector collection that holds this space in this version."""
         return f"{self.name}-{self.version}"
 
     @abstractmethod
     def warm_up(self) -> None:
-        """Load weights; light work only, no image model."""
+        """Load the projection's weights; this is light, because no image model is loaded."""
 
     @abstractmethod
     def project(self, outputs: BackboneOutputs) -> Vectors:
-        """Outputs of n pictures (at least `requires`) -> (n, dim) float32, L2-normalised."""
+        """Return the vectors of n pictures: (n, dim) float32, L2-normalised.
+
+        Args:
+            outputs: Backbone outputs of the pictures; at least those in `requires`.
+        """
 
     @abstractmethod
     def project_texts(self, encoded: Vectors) -> Vectors:
-        """(n, d) float32 rows of `text_encoder` -> (n, dim) float32, L2-normalised.
+        """Return the vectors of n texts: (n, dim) float32, L2-normalised.
+
+        Args:
+            encoded: (n, d) float32 rows of `text_encoder`.
 
         Raises:
             InvalidRequestError: the space takes no text (`text_encoder` is None).

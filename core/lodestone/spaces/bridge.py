@@ -1,8 +1,8 @@
-"""Which pictures match what a sentence says? The bridge: frozen features in one space that captions taught.
+"""The bridge space: frozen image and text features, mapped into one space that was trained on captions.
 
-Two heads, joined into one vector (spaces/bridge_weights.py): a ridge regression onto text vectors, as in embedding regression
-since DeViSE (Frome et al., 2013), and two small towers trained with the symmetric contrastive loss of CLIP (Radford et
-al., 2021). Inference is plain NumPy.
+Two heads give one vector (spaces/bridge_weights.py): a ridge regression onto text vectors, as in embedding regression since DeViSE
+(Frome et al., 2013), and two small towers trained with the symmetric contrastive loss of CLIP (Radford et al., 2021). Inference
+is plain NumPy.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from lodestone.text_encoders.registry import make_text_encoder
 
 
 class BridgeSpace(Projection):
-    """`bridge`: takes pictures and MiniLM's texts. Better than label matching at sentences, weaker at object names.
+    """Projects pictures and MiniLM's texts into one space, under the name `bridge`.
+
+    It is better than label matching for sentences, and weaker for object names.
 
     Args:
         context: Cache and threads.
-        weights: A file written by `BridgeWeights.save`, or the weights themselves; None for those that ship with the
-            package.
+        weights: A file written by `BridgeWeights.save`, or the weights themselves; None for those that ship with the package.
     """
 
     name = "bridge"
@@ -40,7 +41,7 @@ class BridgeSpace(Projection):
 
     @cached_property
     def weights(self) -> BridgeWeights:
-        """The weights, read from their file at the first use (tens of milliseconds).
+        """Return the weights, which are read from their file at the first use (tens of milliseconds).
 
         Raises:
             ConfigurationError: the file is missing or damaged.
@@ -51,31 +52,31 @@ class BridgeSpace(Projection):
 
     @property
     def requires(self) -> tuple[OutputKey, ...]:  # type: ignore[override]  # known only once the weights are read
-        """Features and probabilities of the backbones that the weights were trained on."""
+        """Return the keys of the features and probabilities of the backbones that the weights were trained on."""
         return required_outputs(self.weights.backbones)
 
     @property
     def dim(self) -> int:  # type: ignore[override]  # known only once the weights are read
-        """Length of a vector: 384 of the ridge and those of the towers."""
+        """Return the length of a vector: 384 for the ridge, the towers' length, and two components against hubs."""
         return self.weights.dim
 
     @cached_property
     def version(self) -> str:
-        """Hash of the weights and of the versions of the backbones and the text encoder; loads no model."""
+        """Return a hash of the weights and of the versions of the backbones and the text encoder; no model is loaded for it."""
         weights = self.weights
         models = [make_backbone(name, self._context).version for name in weights.backbones]
         return fingerprint(weights.version, make_text_encoder(weights.text_encoder, self._context).version, *models)[:12]
 
     def warm_up(self) -> None:
-        """Read the weights."""
+        """Read the weights from their file."""
         _ = self.weights
 
     def project(self, outputs: BackboneOutputs) -> Vectors:
-        """Features and probabilities of n pictures -> (n, dim) float32, L2-normalised."""
+        """Return the vectors of n pictures from their features and probabilities: (n, dim) float32, L2-normalised."""
         if outputs.rows == 0:
             return np.empty((0, self.dim), np.float32)
         return self.weights.pictures(outputs)
 
     def project_texts(self, encoded: Vectors) -> Vectors:
-        """(n, 384) float32 rows of MiniLM -> (n, dim) float32, L2-normalised."""
+        """Return the vectors of n texts from their (n, 384) float32 rows of MiniLM: (n, dim) float32, L2-normalised."""
         return self.weights.texts(encoded)

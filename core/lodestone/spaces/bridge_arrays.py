@@ -1,4 +1,4 @@
-"""What are the parts of a bridge? Its inputs, its towers, and what it keeps of its training pairs for updates; plain NumPy."""
+"""Parts of a bridge in plain NumPy: its inputs, its towers, and what it keeps of its training pairs for updates."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ BACKBONES: Final = ("efficientnet-lite0", "efficientnet-lite2")
 
 
 def required_outputs(backbones: tuple[str, ...] = BACKBONES) -> tuple[OutputKey, ...]:
-    """The backbone outputs that a bridge reads, in the order of its columns."""
+    """Return the backbone outputs that a bridge reads, in the order of its columns."""
     return tuple(OutputKey(b, "features") for b in backbones) + tuple(OutputKey(b, "probabilities") for b in backbones)
 
 
 def picture_columns(outputs: BackboneOutputs, backbones: tuple[str, ...] = BACKBONES) -> Array:
-    """Outputs of n pictures -> (n, columns) float32: all features, then the square root of the mean probabilities.
+    """Return the input columns of n pictures: (n, columns) float32.
 
-    The root spreads small probabilities, where most of what a classifier says about a scene stands.
+    The columns are all features, then the square root of the mean probabilities. The root spreads small probabilities, which
+    hold most of what a classifier says about a scene.
 
     Raises:
         KeyError: a backbone's output is missing.
@@ -34,13 +35,13 @@ def picture_columns(outputs: BackboneOutputs, backbones: tuple[str, ...] = BACKB
 
 
 def standardised(columns: Array, mean: Array, spread: Array) -> Array:
-    """(n, columns) less their mean, over their spread, float32."""
+    """Return (n, columns) minus their mean, divided by their spread, float32."""
     scaled: Array = ((columns - mean) / spread).astype(np.float32, copy=False)
     return scaled
 
 
 def unit(rows: NDArray[Any]) -> Array:
-    """Rows scaled to length 1; a row of zeros stays."""
+    """Return the rows scaled to length 1; a row of zeros stays as it is."""
     norms = np.linalg.norm(rows, axis=1, keepdims=True)
     scaled: Array = (rows / np.maximum(norms, np.finfo(np.float32).tiny)).astype(np.float32, copy=False)
     return scaled
@@ -48,10 +49,14 @@ def unit(rows: NDArray[Any]) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Tower:
-    """One head of the two-tower model: x -> x line + relu(x up + a) down + b, scaled to length 1.
+    """Computes one head of the two-tower model: x -> x line + relu(x up + a) down + b, scaled to length 1.
 
     Attributes:
-        line: (d, out). up: (d, hidden). up_bias: (hidden,). down: (hidden, out). bias: (out,).
+        line: (d, out) weights of the direct path.
+        up: (d, hidden) weights into the hidden layer.
+        up_bias: (hidden,) bias of the hidden layer.
+        down: (hidden, out) weights out of the hidden layer.
+        bias: (out,) bias of the output.
     """
 
     line: Array
@@ -61,20 +66,22 @@ class Tower:
     bias: Array
 
     def __call__(self, rows: Array) -> Array:
-        """(n, d) -> (n, out) float32, L2-normalised."""
+        """Return the head's vectors of (n, d) rows: (n, out) float32, L2-normalised."""
         hidden = np.maximum(rows @ self.up + self.up_bias, 0)
         return unit(rows @ self.line + hidden @ self.down + self.bias)
 
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """All that the ridge needs to know of the pairs it was trained on, so that pairs can be added exactly.
+    """Holds the sums over training pairs that the ridge needs, so that pairs can be added exactly.
 
-    Sums over pictures x (principal components, with a constant 1 as last column) and targets y (mean text vector of a
+    The sums run over pictures x (principal components, with a constant 1 as last column) and targets y (mean text vector of a
     picture).
 
     Attributes:
-        gram: (k + 1, k + 1) sum of x x'. cross: (k + 1, d) sum of x y'. weight: Sum of the pairs' weights.
+        gram: (k + 1, k + 1) sum of x x'.
+        cross: (k + 1, d) sum of x y'.
+        weight: Sum of the pairs' weights.
     """
 
     gram: Array
@@ -83,7 +90,7 @@ class Statistics:
 
     @classmethod
     def of(cls, pictures: Array, targets: Array, weights: Array | None = None) -> Statistics:
-        """Sums over (n, k) pictures and (n, d) targets, each pair counted `weights` (n,) times."""
+        """Return the sums over (n, k) pictures and (n, d) targets, each pair counted `weights` (n,) times."""
         x = np.hstack([pictures, np.ones((len(pictures), 1), np.float32)])
         w = np.ones(len(x), np.float32) if weights is None else weights.astype(np.float32)
         return cls(x.T @ (x * w[:, None]), (x * w[:, None]).T @ targets, float(w.sum()))
@@ -92,17 +99,19 @@ class Statistics:
         return Statistics(self.gram + other.gram, self.cross + other.cross, self.weight + other.weight)
 
     def scaled(self, factor: float) -> Statistics:
-        """The same pairs, each counted `factor` times."""
+        """Return the sums of the same pairs, each counted `factor` times."""
         return Statistics(self.gram * factor, self.cross * factor, self.weight * factor)
 
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """Averages that stand in for the training pairs when towers are updated; no picture or caption can be read from them.
+    """Holds averages that replace the training pairs when towers are updated; no picture or caption can be read from them.
 
     Attributes:
-        pictures: (m, k) mean principal components of m groups of pictures. texts: (m, d) mean text vector of each.
-        picture_spread: (k,) standard deviation of pictures in a group. text_spread: (d,) of texts.
+        pictures: (m, k) mean principal components of m groups of pictures.
+        texts: (m, d) mean text vector of each group.
+        picture_spread: (k,) standard deviation of pictures in a group.
+        text_spread: (d,) standard deviation of texts in a group.
         counts: (m,) size of each group.
     """
 

@@ -1,16 +1,16 @@
-"""What does a trained bridge consist of? Arrays, a header, and the plain NumPy maps that use them.
+"""Weights of a trained bridge: arrays, a header, and the plain NumPy maps that use them.
 
-Pictures: features and class probabilities of the backbones -> standardised -> rotated to their first principal components
--> two heads: a ridge map into the text encoder's space, and picture towers side by side. Texts: the text encoder's vector ->
-the same two heads. Each head's vector has length 1; the joint vector is their concatenation with fixed weights, scaled to
-length 1, so that one inner product is the weighted mean of the heads' cosines.
+Pictures: features and class probabilities of the backbones are standardised and rotated to their first principal components.
+Two heads follow: a ridge map into the text encoder's space, and picture towers side by side. Texts: the text encoder's vector
+goes into the same two heads. Each head's vector has length 1; the joint vector is their concatenation with fixed weights,
+scaled to length 1, so that one inner product is the weighted mean of the heads' cosines.
 
-Some pictures are near to every text (hubs; Radovanovic et al., 2010). A picture's mean cosine to the nearest of the texts that
-the bridge was taught is subtracted from its score, in part (as in CSLS; Conneau et al., 2018). That stays one inner product:
-pictures have the penalty as one more component, texts -1, and a last component makes all pictures' vectors equally long.
+Some pictures are near to every text (hubs; Radovanovic et al., 2010). A picture's mean cosine to the nearest of the training
+texts is subtracted from its score, in part (as in CSLS; Conneau et al., 2018). That is still one inner product: pictures have
+the penalty as one more component, texts -1, and a last component makes all pictures' vectors equally long.
 
-Nothing here imports torch. In the file arrays are float16 (the statistics, which span many magnitudes, float16 after
-scaling); arithmetic is float32.
+Nothing here imports torch. In the file arrays are float16 (the statistics, which span many magnitudes, float16 after scaling);
+arithmetic is float32.
 """
 
 from __future__ import annotations
@@ -31,29 +31,35 @@ from lodestone.spaces.bridge_arrays import BACKBONES, Array, Rehearsal, Statisti
 
 FILE: Final = WeightsFile("bridge", format=1)
 TEXT_ENCODER: Final = "minilm"
-HUB_NEIGHBOURS: Final = 10  # texts that a picture's closeness is taken over
-HUB_SHARE: Final = 0.3  # how much of the closeness is subtracted; both chosen on the validation part (docs/quality.md)
-# Vectors do not depend on these: they are for updates.
+HUB_NEIGHBOURS: Final = 10  # nearest texts over which a picture's closeness is averaged
+HUB_SHARE: Final = 0.3  # share of the closeness that is subtracted; both were chosen on the validation part (docs/quality.md)
+# Vectors do not depend on these arrays, which are used by updates only.
 _FOR_UPDATES: Final = ("statistics.", "residual", "rehearsal.picture", "rehearsal.text_spread", "rehearsal.counts")
 
 
 @dataclass(frozen=True)
 class BridgeWeights:
-    """A trained bridge; immutable. See the module's docstring for the arithmetic.
+    """Holds a trained bridge; immutable. The module's docstring describes the arithmetic.
 
     Attributes:
-        mean: (columns,) of the training pictures. spread: (columns,) standard deviation, floored.
-        basis: (columns, k) principal components. residual: (columns,) variance of what they leave of each column.
+        mean: (columns,) mean of the training pictures.
+        spread: (columns,) standard deviation, with a lower limit.
+        basis: (columns, k) principal components.
+        residual: (columns,) variance of each column that the components leave.
         text_centre: (d,) mean text vector.
-        ridge: (k, d) map from principal components to text vectors relative to their centre. ridge_bias: (d,).
-        picture: The picture towers, from k. text: The text towers, from d; the i-th of both were trained together.
+        ridge: (k, d) map from principal components to text vectors relative to their centre.
+        ridge_bias: (d,) bias of that map.
+        picture: The picture towers, which read k components.
+        text: The text towers, which read d dimensions; the i-th of both were trained together.
         ridge_share: Weight of the ridge's cosine in the joint cosine, in [0, 1].
         text_gain: The text tower reads (vector - centre) * text_gain.
-        statistics: For exact updates of the ridge.
-        rehearsal: For updates of the towers.
-        query_weights: JSON-serialisable parameters of the per-query weights between spaces (query/weights.py); empty:
-            not fitted.
+        statistics: Sums for exact updates of the ridge.
+        rehearsal: Averages for updates of the towers.
+        query_weights: JSON-serialisable parameters of the per-query weights between spaces (query/weights.py); empty when they
+            were not fitted.
         provenance: JSON-serialisable: data, licence, settings, figures.
+        backbones: Names of the backbones whose outputs it reads.
+        text_encoder: Name of the text encoder whose vectors it reads.
     """
 
     mean: Array
@@ -76,62 +82,65 @@ class BridgeWeights:
 
     @property
     def dim(self) -> int:
-        """Length of a vector: the heads' and two components against hubs."""
+        """Return the length of a vector: that of the heads plus two components against hubs."""
         return int(self.ridge.shape[1]) + sum(len(tower.bias) for tower in self.picture) + 2
 
     def components(self, outputs: BackboneOutputs) -> Array:
-        """Outputs of n pictures -> (n, k) float32 principal components."""
+        """Return the principal components of n pictures: (n, k) float32."""
         columns = picture_columns(outputs, self.backbones)
         components: Array = standardised(columns, self.mean, self.spread) @ self.basis
         return components
 
     def picture_parts(self, components: Array) -> tuple[Array, Array]:
-        """(n, k) principal components -> the ridge's (n, d) and the tower's (n, out) vectors, both L2-normalised."""
+        """Return the ridge's (n, d) and the towers' (n, out) vectors of (n, k) principal components, both L2-normalised."""
         return unit(components @ self.ridge + self.ridge_bias), _side_by_side(self.picture, components)
 
     def text_parts(self, encoded: Array) -> tuple[Array, Array]:
-        """(n, d) text vectors -> the ridge's (n, d) and the tower's (n, out) vectors, both L2-normalised."""
+        """Return the ridge's (n, d) and the towers' (n, out) vectors of (n, d) text vectors, both L2-normalised."""
         centred = encoded - self.text_centre
         return unit(centred), _side_by_side(self.text, centred * np.float32(self.text_gain))
 
     def join(self, parts: tuple[Array, Array]) -> Vectors:
-        """Both heads' vectors -> (n, dim) float32, L2-normalised: inner products are weighted means of cosines."""
+        """Return both heads' vectors as one: (n, dim - 2) float32, L2-normalised.
+
+        Inner products are weighted means of cosines.
+        """
         ridge, tower = parts
         first, second = np.float32(self.ridge_share**0.5), np.float32((1 - self.ridge_share) ** 0.5)
         return unit(np.hstack([first * ridge, second * tower]))
 
     def pictures(self, outputs: BackboneOutputs) -> Vectors:
-        """Outputs of n pictures -> (n, dim) float32, L2-normalised."""
+        """Return the vectors of n pictures from their backbone outputs: (n, dim) float32, L2-normalised."""
         return self.from_components(self.components(outputs))
 
     def from_components(self, components: Array) -> Vectors:
-        """(n, k) principal components -> (n, dim) float32, L2-normalised."""
+        """Return the vectors of pictures from their (n, k) principal components: (n, dim) float32, L2-normalised."""
         joint = self.join(self.picture_parts(components))
-        asked = self._asked
-        near = min(HUB_NEIGHBOURS, len(asked))
-        closeness = np.partition(joint @ asked.T, -near, axis=1)[:, -near:].mean(1, keepdims=True)
+        queries = self._training_queries
+        count = min(HUB_NEIGHBOURS, len(queries))
+        closeness = np.partition(joint @ queries.T, -count, axis=1)[:, -count:].mean(1, keepdims=True)
         penalty = np.float32(HUB_SHARE) * np.clip(closeness, 0, 1)
-        rest = np.sqrt(np.maximum(np.float32(HUB_SHARE**2) - penalty**2, 0))  # makes all vectors equally long
-        return unit(np.hstack([joint, penalty, rest]))
+        filler = np.sqrt(np.maximum(np.float32(HUB_SHARE**2) - penalty**2, 0))  # makes all vectors equally long
+        return unit(np.hstack([joint, penalty, filler]))
 
     @cached_property
-    def _asked(self) -> Array:
-        """The training pairs' texts as queries, which vectors of pictures should not all be near to."""
+    def _training_queries(self) -> Array:
+        """Return the training pairs' texts as query vectors; a picture that is near to all of them is a hub."""
         return self.join(self.text_parts(self.rehearsal.texts))
 
     def texts(self, encoded: Array) -> Vectors:
-        """(n, d) text vectors -> (n, dim) float32, L2-normalised."""
+        """Return the vectors of texts from their (n, d) text vectors: (n, dim) float32, L2-normalised."""
         joint = self.join(self.text_parts(encoded))
         return unit(np.hstack([joint, np.full((len(joint), 1), -1, np.float32), np.zeros((len(joint), 1), np.float32)]))
 
     def familiarity(self, encoded: Array) -> Array:
-        """(n, d) text vectors -> (n,) highest cosine to the mean text of a group of training pairs: how well known they are."""
+        """Return how well known texts are: (n, d) text vectors -> (n,) highest cosine to the mean text of a training group."""
         similarity: Array = (encoded @ unit(self.rehearsal.texts).T).max(1)
         return similarity
 
     @cached_property
     def version(self) -> str:
-        """12 hex characters over all arrays and parameters that vectors depend on: not provenance, not query weights.
+        """Return 12 hex characters over all arrays and parameters that vectors depend on, without provenance and query weights.
 
         The arrays are hashed as they are stored, so that weights before and after `save` have one version.
         """
@@ -147,12 +156,12 @@ class BridgeWeights:
         return FILE.save(directory, self._arrays(), self._header(), version=self.version)
 
     def save_as(self, path: Path) -> Path:
-        """Write to exactly `path`, by temporary name and rename."""
+        """Write the weights to exactly `path`, by temporary name and rename."""
         return FILE.save_as(path, self._arrays(), self._header())
 
     @classmethod
     def shipped(cls) -> BridgeWeights:
-        """The weights inside the package: `data/bridge/`, beside their model card."""
+        """Return the weights that ship inside the package, in `data/bridge/` beside their model card."""
         return cls._from_arrays(*FILE.shipped())
 
     @classmethod
@@ -194,7 +203,7 @@ class BridgeWeights:
 
     @property
     def _gram_scale(self) -> float:
-        """Brings the largest mean of squares to 1,000: half precision ends at 65,504."""
+        """Return the scale that brings the largest mean of squares to 1,000, because half precision ends at 65,504."""
         return max(float(np.abs(self.statistics.gram).max()) / max(self.statistics.weight, 1.0), 1e-6) / 1000
 
     def _header(self) -> dict[str, Any]:
@@ -216,7 +225,7 @@ class BridgeWeights:
         }
 
     def _arrays(self) -> dict[str, NDArray[np.float16]]:
-        """Everything that goes to the file, in half precision; sums become means, which half precision can hold."""
+        """Return all arrays of the file in half precision; sums become means, which fit its range."""
         flat: dict[str, Array] = {name: getattr(self, name) for name in _PLAIN}
         for prefix, towers in (("picture", self.picture), ("text", self.text)):
             for i, tower in enumerate(towers):
@@ -234,12 +243,12 @@ _PLAIN: Final = ("mean", "spread", "basis", "residual", "text_centre", "ridge", 
 
 
 def _side_by_side(towers: tuple[Tower, ...], rows: Array) -> Array:
-    """Every tower's vector beside the others', scaled to length 1 together: cosines are the mean of the towers' cosines."""
+    """Return all towers' vectors concatenated and scaled to length 1, so that cosines are the mean of the towers' cosines."""
     return unit(np.hstack([tower(rows) for tower in towers]))
 
 
 def _symmetric(upper: Array) -> Array:
-    """The packed upper triangle of a symmetric matrix -> the matrix."""
+    """Return the symmetric matrix of a packed upper triangle."""
     size = int(((8 * len(upper) + 1) ** 0.5 - 1) / 2)
     full = np.zeros((size, size), np.float32)
     full[np.triu_indices(size)] = upper

@@ -1,7 +1,7 @@
-"""Which pictures look alike to one model? Its output as it is, normalised: nothing is learnt, nothing is fitted.
+"""Direct spaces: one model's output, L2-normalised, with nothing learned or fitted.
 
-Where the model has a text tower (CLIP), words are found in the same space; where it has none, the space is found by pictures
-alone: guides, exemplars, a picture given by the user. Each of NEEDLE's embedders is such a space.
+Where the model has a text tower (CLIP), texts are searched in the same space. Where it has none, the space is searched by
+pictures only: guides, exemplars, or a picture given by the user. Each of NEEDLE's embedders is such a space.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _FORMULA: Final = "1"  # raise it when the same outputs would give other vectors
 
 
 class DirectSpace(Projection):
-    """One output of one backbone, L2-normalised.
+    """Projects pictures to one output of one backbone, L2-normalised.
 
     Args:
-        name: What the space is called in this profile, e.g. `eva`.
+        name: Name of the space in this profile, e.g. `eva`.
         context: Cache and threads.
-        source: The backbone's name, with `#OUTPUT` behind it where it has several outputs.
+        source: The backbone's name, followed by `#OUTPUT` where it has several outputs.
 
     Example:
         >>> DirectSpace("clip", context, source="open_clip:ViT-B-32/laion2b_s34b_b79k").text_encoder
@@ -53,34 +53,41 @@ class DirectSpace(Projection):
 
     @property
     def requires(self) -> tuple[OutputKey, ...]:  # type: ignore[override]  # known only once the model's config is read
-        """The output."""
+        """Return the key of the backbone's output, in a tuple.
+
+        Raises:
+            UnknownNameError: the backbone has no such output, or has several and none was named.
+        """
         return (self._key,)
 
     @property
     def dim(self) -> int:  # type: ignore[override]  # known only once the model's config is read
-        """Length of the output."""
+        """Return the length of the output."""
         return next(spec.dim for spec in self._backbone.outputs if spec.name == self._key.output)
 
     @cached_property
     def text_encoder(self) -> str | None:  # type: ignore[override]  # the model's own
-        """The model's own text tower, if it has one."""
+        """Return the name of the model's own text tower, or None when it has none."""
         return self._backbone.text_encoder
 
     @cached_property
     def version(self) -> str:
-        """Hash of the backbone's and the text encoder's versions and of the output's name; loads no model."""
+        """Return a hash of the backbone's and the text encoder's versions and of the output's name.
+
+        No model is loaded for it.
+        """
         text = "" if self.text_encoder is None else make_text_encoder(self.text_encoder, self._context).version
         return fingerprint(_FORMULA, self._backbone.version, self._key.output, text)[:12]
 
     def warm_up(self) -> None:
-        """Nothing to load."""
+        """Do nothing, because a direct space has no weights."""
 
     def project(self, outputs: BackboneOutputs) -> Vectors:
-        """The output of n pictures -> (n, dim) float32, L2-normalised."""
+        """Return the output of n pictures: (n, dim) float32, L2-normalised."""
         return _unit(outputs[self._key].astype(np.float32))
 
     def project_texts(self, encoded: Vectors) -> Vectors:
-        """(n, dim) float32 rows of the model's text tower -> the same, L2-normalised.
+        """Return (n, dim) float32 rows of the model's text tower, L2-normalised.
 
         Raises:
             InvalidRequestError: the model has no text tower.

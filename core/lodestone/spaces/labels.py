@@ -1,8 +1,8 @@
-"""Which pictures show what the words name? Label matching: class probabilities become a vector in the text encoder's space.
+"""Label space: class probabilities of a picture, turned into a vector in the text encoder's space.
 
 ConSE (Norouzi et al., 2013): a picture's vector is the sum of its most probable classes' text vectors, weighted by their
-probability. The probabilities are the mean over the backbones. Label vectors are taken relative to their mean, and so
-are queries: what all labels have in common says nothing about any picture.
+probability. The probabilities are the mean over the backbones. Label vectors and queries are taken relative to the mean label
+vector, because what all labels have in common says nothing about any picture.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _FORMULA: Final = "1"  # raise it when the same inputs would give other vectors
 
 
 class LabelSpace(Projection):
-    """`labels`: 384-d, the space of MiniLM relative to the mean label.
+    """Projects pictures and texts to 384 dimensions, MiniLM's space relative to the mean label, under the name `labels`.
 
     Args:
         context: Cache and threads.
-        backbones: Classifiers whose probabilities are averaged; all over ImageNet-1k.
-        top: How many classes of a picture count.
+        backbones: ImageNet-1k classifiers whose probabilities are averaged.
+        top: Number of a picture's most probable classes that count.
     """
 
     name = "labels"
@@ -54,7 +54,7 @@ class LabelSpace(Projection):
 
     @cached_property
     def version(self) -> str:
-        """Hash of the backbones', the text encoder's and the labels' versions; loads no model."""
+        """Return a hash of the backbones', the text encoder's and the labels' versions; no model is loaded for it."""
         versions = [make_backbone(key.backbone, self._context).version for key in self.requires]
         return fingerprint(_FORMULA, str(self._top), self._labels_key, *versions)[:12]
 
@@ -71,7 +71,7 @@ class LabelSpace(Projection):
 
     @property
     def label_vectors(self) -> Vectors:
-        """(1000, 384) float32, L2-normalised, not centred.
+        """Return the text vectors of the labels: (1000, 384) float32, L2-normalised, not centred.
 
         Raises:
             RuntimeError: `warm_up` was not called.
@@ -90,23 +90,24 @@ class LabelSpace(Projection):
         return self.label_vectors - self._centre
 
     def project(self, outputs: BackboneOutputs) -> Vectors:
-        """Class probabilities of n pictures -> (n, 384) float32, L2-normalised."""
+        """Return the vectors of n pictures from their class probabilities: (n, 384) float32, L2-normalised."""
         total = np.zeros((outputs.rows, len(self.label_vectors)), np.float32)
         for key in self.requires:
             total += outputs[key]
-        rest = np.argpartition(-total, self._top, axis=1)[:, self._top :] if self._top < total.shape[1] else None
-        if rest is not None:
-            np.put_along_axis(total, rest, 0, axis=1)
+        others = np.argpartition(-total, self._top, axis=1)[:, self._top :] if self._top < total.shape[1] else None
+        if others is not None:
+            np.put_along_axis(total, others, 0, axis=1)
         return _unit(total @ self._centred)
 
     def project_texts(self, encoded: Vectors) -> Vectors:
-        """(n, 384) float32 rows of MiniLM -> (n, 384) float32, L2-normalised."""
+        """Return the vectors of n texts from their (n, 384) float32 rows of MiniLM: (n, 384) float32, L2-normalised."""
         return _unit(encoded - self._centre)
 
     def label_similarity(self, encoded: Vectors) -> NDArray[np.float32]:
-        """How close is each text to the nearest class name? (n, 384) rows of MiniLM -> (n,) float32, cosine.
+        """Return each text's cosine to the nearest class name: (n, 384) rows of MiniLM -> (n,) float32.
 
-        Close to 1, the words name a class and label matching can be trusted; low, they say something that it cannot see.
+        Close to 1, the text names a class and label matching can be trusted. A low value means that no class describes the
+        text.
         """
         nearest: NDArray[np.float32] = (encoded @ self.label_vectors.T).max(1, initial=-1)
         return nearest

@@ -1,4 +1,4 @@
-"""Which spaces are there? One table of names.
+"""Registry of spaces: one table of names.
 
 Other packages add theirs by the entry point group `lodestone.spaces`.
 """
@@ -17,7 +17,7 @@ from lodestone.spaces.labels import LabelSpace
 
 ENTRY_POINTS: Final = "lodestone.spaces"
 
-# A factory takes the context alone and is light: weights are read by `warm_up`.
+# A factory takes only the context and is light: weights are read by `warm_up`.
 SPACES: Final[Mapping[str, Callable[[ModelContext], Projection]]] = {
     "bridge": lambda context: BridgeSpace(context, weights=context.artifacts.get("bridge")),
     "labels": LabelSpace,
@@ -27,16 +27,16 @@ SPACES: Final[Mapping[str, Callable[[ModelContext], Projection]]] = {
 def make_space(
     name: str, context: ModelContext, *, direct: Mapping[str, str] | None = None, labels: Sequence[str] = ()
 ) -> Projection:
-    """A space by name, light: nothing is loaded before `warm_up`.
+    """Make the space with this name; it is light, because nothing is loaded before `warm_up`.
 
     Args:
-        name: Of the table, of an entry point, or of `direct`.
-        context: Cache, threads, and what was learnt.
-        direct: Name -> the backbone (`NAME` or `NAME#OUTPUT`) whose output is the space as it is; as in `Profile.direct`.
+        name: A name in the table, of an entry point, or in `direct`.
+        context: Cache, threads and learned artifacts.
+        direct: Name -> the backbone (`NAME` or `NAME#OUTPUT`) whose output is the space without change; as in `Profile.direct`.
         labels: Classifiers of the space `labels`; as in `Profile.labels`.
 
     Raises:
-        UnknownNameError: no such space; the hint lists them.
+        UnknownNameError: there is no such space; the hint lists the known names.
     """
     if direct and name in direct and name not in SPACES:
         return DirectSpace(name, context, source=direct[name])

@@ -1,1 +1,1 @@
-"""Model swaps: another model behind a space, without a moment in which nothing can be found."""
+"""Model swaps: another model behind a space, while searches continue without interruption."""

@@ -1,8 +1,8 @@
-"""How do the pictures that are indexed already get into the other version of a space? Only what that version lacks is computed.
+"""Backfill of another version of a space with the pictures that are already indexed; only missing parts are computed.
 
-A version made of stored outputs lacks nothing: its vectors are projected. For another backbone, the pictures are looked at
-once more, by that backbone alone; its outputs become parts of their own beside the others. Killed at any point, the next call
-goes on with the slices that are left.
+A version that is made from stored outputs lacks nothing: its vectors are projected. For another backbone, the pictures are
+processed once more, by that backbone only; its outputs become additional parts beside the others. If the backfill is killed at
+any point, the next call continues with the remaining slices.
 """
 
 from __future__ import annotations
@@ -33,32 +33,32 @@ _PAGE: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class OnlyOutputs(SliceParts):
-    """Parts of some backbones, and nothing else of a slice."""
+    """Describes the parts of some backbones, and no other parts of a slice."""
 
     def names(self) -> tuple[str, ...]:
-        """See `SliceParts.names`."""
+        """Return the names of the parts, as `SliceParts.names` does."""
         return tuple(self.backbones.values())
 
     def missing(self, done: Container[str]) -> tuple[str, ...]:
-        """See `SliceParts.missing`."""
+        """Return the parts that are not done, as `SliceParts.missing` does."""
         return tuple(part for part in self.names() if part not in done)
 
     @classmethod
     def of_backbones(cls, backbones: Iterable[Backbone]) -> OnlyOutputs:
-        """The parts of these models in their present versions."""
+        """Return the parts of these models in their present versions."""
         return cls("", {backbone.name: backbone_part(backbone) for backbone in backbones})
 
 
 @dataclass(slots=True)
 class Backfill:
-    """What a backfill did.
+    """Reports what a backfill did.
 
     Attributes:
-        embedded: Pictures that went through a backbone.
-        adopted: Parts that a killed process had left on disk.
+        embedded: Number of pictures that a backbone processed.
+        adopted: Number of parts that a killed process had left on disk.
         computed: Names of the backbones that were loaded.
-        unreadable: Findable pictures that could not be looked at now: their slices stay unfinished.
-        left_out: Such pictures that became failures instead.
+        unreadable: Active pictures that could not be read now; their slices stay unfinished.
+        left_out: Number of such pictures that became failures instead.
     """
 
     embedded: int = 0
@@ -68,7 +68,7 @@ class Backfill:
     left_out: int = 0
 
     def added_to(self, counts: Mapping[str, Any]) -> dict[str, Any]:
-        """A swap's counts, with this backfill's."""
+        """Return a swap's counts with this backfill's added."""
         return {
             "embedded": counts.get("embedded", 0) + self.embedded,
             "adopted": counts.get("adopted", 0) + self.adopted,
@@ -79,7 +79,7 @@ class Backfill:
 
 
 def parts_of(runtime: Runtime, projection: Projection) -> OnlyOutputs:
-    """The parts that a projection is made from."""
+    """Return the parts that a projection is made from."""
     from lodestone.backbones.registry import make_backbone
 
     context = runtime.models()
@@ -88,12 +88,12 @@ def parts_of(runtime: Runtime, projection: Projection) -> OnlyOutputs:
 
 
 def left_to_embed(catalog: Catalog, parts: OnlyOutputs) -> int:
-    """Pictures in slices that lack a part."""
+    """Return the number of pictures in slices that lack a part."""
     return catalog.count_unfinished(parts.names())[1]
 
 
 def left_to_load(catalog: Catalog, parts: OnlyOutputs, collection: str) -> int:
-    """Pictures in slices that have all parts and are not in the collection."""
+    """Return the number of pictures in slices that have all parts and are not in the collection."""
     return catalog.count_unloaded(collection, parts=(*parts.names(), META_PART))[1]
 
 
@@ -110,30 +110,30 @@ def backfill(
     Args:
         runtime: The opened home.
         projection: The version.
-        pool: Makes the executor where the settings ask for Ray; None: this machine's processes instead.
-        leave_out: Pictures that cannot be looked at become failures, as in an index run, and are found no more.
-        progress: Told of every slice.
+        pool: Makes the executor where the settings select Ray; None to use processes of this machine instead.
+        leave_out: Whether pictures that cannot be read become failures, as in an index run, and are not found any more.
+        progress: Progress callback.
 
     Raises:
-        RunFailedError: workers died at a slice again and again; all others are finished.
-        RunCancelledError: somebody cancelled it; what is finished is kept.
-        LodestoneError: what ended the work as a whole; what is finished is kept.
+        RunFailedError: workers crashed at a slice repeatedly; all others are finished.
+        RunCancelledError: the run was cancelled; what is finished is kept.
+        LodestoneError: an error ended the whole run; what is finished is kept.
     """
-    done = Backfill()
+    report = Backfill()
     parts = parts_of(runtime, projection)
     for corpus in _corpora(runtime.catalog):
         catalog, corpus_id = runtime.catalog, corpus.corpus_id
         lacking = {name: part for name, part in parts.backbones.items() if catalog.count_unfinished([part], corpus_id)[0]}
         if not lacking:
             continue
-        done.computed = tuple(dict.fromkeys((*done.computed, *lacking)))
-        unreadable = _embed(runtime, corpus, OnlyOutputs("", lacking), done, pool=pool, progress=progress)
+        report.computed = tuple(dict.fromkeys((*report.computed, *lacking)))
+        unreadable = _embed(runtime, corpus, OnlyOutputs("", lacking), report, pool=pool, progress=progress)
         if unreadable and leave_out:
             _leave_out(catalog, corpus_id, unreadable)
-            done.left_out += len(unreadable)
-            unreadable = _embed(runtime, corpus, OnlyOutputs("", lacking), done, pool=pool, progress=progress)
-        done.unreadable += unreadable
-    return done
+            report.left_out += len(unreadable)
+            unreadable = _embed(runtime, corpus, OnlyOutputs("", lacking), report, pool=pool, progress=progress)
+        report.unreadable += unreadable
+    return report
 
 
 def _leave_out(catalog: Catalog, corpus_id: str, failures: Sequence[RowFailure]) -> None:
@@ -158,14 +158,15 @@ def _corpora(catalog: Catalog) -> Iterator[Corpus]:
 
 
 def _embed(
-    runtime: Runtime, corpus: Corpus, parts: OnlyOutputs, done: Backfill, *, pool: ExecutorFactory | None, progress: Progress
+    runtime: Runtime, corpus: Corpus, parts: OnlyOutputs, report: Backfill, *, pool: ExecutorFactory | None, progress: Progress
 ) -> list[RowFailure]:
-    """One run over one corpus; the findable pictures that could not be looked at."""
+    """Run the executor over one corpus, and return the active pictures that could not be read."""
     catalog = runtime.catalog
-    catalog.interrupt_runs(KIND, corpus.corpus_id)  # whoever held the home's swaps before is dead
+    # The caller holds the home's swap lock, so runs that are still open have crashed.
+    catalog.interrupt_runs(KIND, corpus.corpus_id)
     run = catalog.start_run(KIND, corpus.corpus_id)
     slices, rows = catalog.count_unfinished(parts.names(), corpus.corpus_id)
-    executor = _Careful(_executor(runtime, parts, slices, pool))
+    executor = _UnfinishedOnFailure(_executor(runtime, parts, slices, pool))
     try:
         with Heartbeat(catalog, run.run_id) as heartbeat:
             slice_batches = SliceBatches(
@@ -183,8 +184,8 @@ def _embed(
         raise
     finally:
         executor.close()
-    done.embedded += slice_batches.embedded
-    done.adopted += slice_batches.adopted
+    report.embedded += slice_batches.embedded
+    report.adopted += slice_batches.adopted
     counts = {"embedded": slice_batches.embedded, "adopted": slice_batches.adopted, "unreadable": len(executor.failures)}
     catalog.update_run(run.run_id, stage="done", counts=counts)
     if slice_batches.given_up:
@@ -206,8 +207,8 @@ def _ended_by(error: BaseException) -> RunState:
 
 
 def _findable(catalog: Catalog, failures: Sequence[RowFailure]) -> list[RowFailure]:
-    known = catalog.images([failure.image_id for failure in failures])
-    active = {image_id for image_id, image in known.items() if image.state is ImageState.ACTIVE}
+    images = catalog.images([failure.image_id for failure in failures])
+    active = {image_id for image_id, image in images.items() if image.state is ImageState.ACTIVE}
     return [failure for failure in failures if failure.image_id in active]
 
 
@@ -226,10 +227,10 @@ def _executor(runtime: Runtime, parts: OnlyOutputs, slices: int, pool: ExecutorF
     return executor
 
 
-class _Careful:
-    """An executor that takes no slice for finished in which a picture could not be looked at.
+class _UnfinishedOnFailure:
+    """Wraps an executor so that a slice with an unreadable picture does not count as finished.
 
-    Such a picture was looked at before: most likely its file is gone or another one since, which the next index run will find.
+    Such a picture could be read before: most likely its file was deleted or replaced, which the next index run finds.
     """
 
     def __init__(self, executor: EmbedExecutor) -> None:
@@ -237,15 +238,15 @@ class _Careful:
         self.failures: list[RowFailure] = []
 
     def start(self) -> None:
-        """See `EmbedExecutor.start`."""
+        """Start the wrapped executor."""
         self._executor.start()
 
     def run(self, tasks: Iterable[SliceTask]) -> Iterator[SliceReceipt]:
-        """See `EmbedExecutor.run`."""
+        """Run the tasks; receipts of slices with failures are yielded without parts."""
         for receipt in self._executor.run(tasks):
             self.failures += receipt.failures
             yield replace(receipt, receipts=()) if receipt.failures else receipt
 
     def close(self) -> None:
-        """See `EmbedExecutor.close`."""
+        """Close the wrapped executor."""
         self._executor.close()

@@ -1,4 +1,4 @@
-"""What are the spaces of a home made of, and how do its swaps stand? Opens no model and no embedded store."""
+"""Overview of a home's spaces, their models and their swaps; no model and no embedded store is opened."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def models_overview(runtime: Runtime) -> dict[str, Any]:
-    """JSON-serialisable: `spaces` with source, backbones, collection, the promoted one, the swap going on; `backbones`."""
+    """Return the spaces and backbones of a home as a JSON-serialisable dict.
+
+    `spaces` lists source, backbones, collection, promoted collection and unsettled swap of each space; `backbones` lists the
+    models.
+    """
     exists = runtime.home.exists()
     promoted = runtime.promoted() if exists else {}
     swaps = {swap.space: swap for swap in unsettled_swaps(runtime.catalog)} if exists else {}
@@ -38,7 +42,7 @@ def models_overview(runtime: Runtime) -> dict[str, Any]:
 
 
 def swap_reports(runtime: Runtime, limit: int = 20) -> list[SwapReport]:
-    """The latest swaps, newest first; of those not settled, how many pictures the other collection lacks."""
+    """Return the latest swaps, newest first; unsettled ones with the number of pictures that the other collection lacks."""
     return [SwapReport(swap, waiting=_waiting(runtime, swap)) for swap in runtime.catalog.swaps(limit)]
 
 
@@ -50,7 +54,7 @@ def _waiting(runtime: Runtime, swap: SwapRecord) -> int:
     definition, collection = (sides.old, sides.old_collection) if promoted else (sides.new, sides.new_collection)
     try:
         parts = parts_of(runtime, projection_of(definition, runtime))
-    except LodestoneError:  # its package is gone: the swap cannot go on, and says so when it is asked to
+    except LodestoneError:  # its package was removed; the swap's own commands report that
         return 0
     return left_to_embed(runtime.catalog, parts) + left_to_load(runtime.catalog, parts, collection)
 
@@ -58,7 +62,7 @@ def _waiting(runtime: Runtime, swap: SwapRecord) -> int:
 def _made_of(runtime: Runtime, space: str) -> dict[str, Any]:
     try:
         definition = in_force(runtime, space)
-    except InvalidRequestError:  # another package's
+    except InvalidRequestError:  # the space belongs to another package
         return {"kind": "package", "source": "an installed package", "backbones": []}
     return {"kind": definition.kind, "source": definition.source, "backbones": list(definition.backbones)}
 
@@ -72,11 +76,11 @@ def _backbones(runtime: Runtime) -> list[dict[str, Any]]:
     from lodestone.backbones.registry import BACKBONES, make_backbone
 
     context = runtime.models()
-    found = []
+    backbones = []
     for name in dict.fromkeys([*BACKBONES, *runtime.profile.backbones]):
         try:
             version: str | None = make_backbone(name, context).version
         except ModelUnavailableError:
             version = None
-        found.append({"name": name, "installed": version is not None, "version": version})
-    return found
+        backbones.append({"name": name, "installed": version is not None, "version": version})
+    return backbones

@@ -1,4 +1,4 @@
-"""Where does a swap stand? What its commands tell people and machines."""
+"""Report of a swap's state, for its commands' output."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ SHADOW: Final = "shadow"  # key of a swap's report
 
 @dataclass(frozen=True, slots=True)
 class SwapReport:
-    """Where a swap stands, and what the last command did for it.
+    """Reports the state of a swap, and what the last command did for it.
 
     Attributes:
-        swap: Its row.
-        embedded: Pictures that went through a backbone just now.
+        swap: The swap's row in the catalog.
+        embedded: Number of pictures that a backbone processed in this command.
         computed: Backbones that were run.
-        waiting: Pictures that the other collection lacks.
-        unreadable: Findable pictures that could not be looked at, with the reason; at most a few.
+        waiting: Number of pictures that the other collection lacks.
+        unreadable: A few active pictures that could not be read, each as (uri, reason).
     """
 
     swap: SwapRecord
@@ -30,7 +30,7 @@ class SwapReport:
     unreadable: tuple[tuple[str, str], ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-serialisable."""
+        """Return the report as a JSON-serialisable dict."""
         swap = self.swap
         return {
             "swap_id": swap.swap_id,
@@ -46,13 +46,13 @@ class SwapReport:
             "embedded": self.embedded,
             "computed": list(self.computed),
             "waiting": self.waiting,
-            "unreadable": [list(one) for one in self.unreadable],
+            "unreadable": [list(picture) for picture in self.unreadable],
             "shadow": swap.report.get(SHADOW),
             "error": swap.error,
         }
 
     def why(self) -> str:
-        """The first picture that could not be looked at, for a message."""
+        """Return the first unreadable picture as the end of a message, or an empty string."""
         if not self.unreadable:
             return ""
         uri, code = self.unreadable[0]

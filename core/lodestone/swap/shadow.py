@@ -1,11 +1,11 @@
-"""How would queries be answered after a swap? Those that were really asked, answered by both versions beside each other.
+"""Shadow comparison of a swap: recorded queries, answered by both versions of a space.
 
-Recorded queries are asked again of two engines that differ in one space: with all spaces, and in that space alone where it
-takes words. A sample of the indexed pictures is searched by its own vectors too, so that there is something to compare before
-anybody has asked anything. Nothing is recorded, nobody waits: whoever searches meanwhile gets the version in force.
+Recorded queries are sent to two engines that differ in one space: with all spaces, and in that space alone where it takes text.
+A sample of the indexed pictures is also searched by its own vectors, so that there is a comparison before any query is
+recorded. Nothing is recorded and no user waits: searches meanwhile use the active version.
 
-What feedback called right or wrong is counted for both. The judged pictures were found by the version that was in force then:
-where only one version finds a picture, nobody may have judged it, so small differences speak for neither.
+Pictures that feedback called right or wrong are counted for both. The judged pictures were found by the version that was active
+then: where only one version finds a picture, possibly nobody has judged it, so small differences favour neither.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ QUERIES: Final = 200
 K: Final = 10
 PICTURES: Final = 50
 _JUDGED_DEPTH: Final = 100  # results in which right pictures are looked for
-_PATIENCE_MS: Final = 30_000  # nobody waits for these queries
+_PATIENCE_MS: Final = 30_000  # deadline of a query; it is long because no user waits
 _AT_ONCE: Final = 2
 _PAGE: Final = 500
 _BAD_SHARE: Final = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A recorded query, and what people said about its answers."""
+class _RecordedQuery:
+    """Holds a recorded query, and the pictures that feedback on its answers judged."""
 
     request: SearchRequest
     relevant: frozenset[str] = frozenset()
@@ -53,7 +53,7 @@ class _Asked:
 
 @dataclass(slots=True)
 class _Answers:
-    """What one version answers, query by query; None where it failed."""
+    """Holds one version's answers, query by query; None where it failed."""
 
     all_spaces: list[SearchResponse | None] = field(default_factory=list)
     one_space: list[SearchResponse | None] = field(default_factory=list)
@@ -62,14 +62,14 @@ class _Answers:
 async def compare_versions(
     runtime: Runtime, space: str, *, queries: int = QUERIES, k: int = K, pictures: int = PICTURES
 ) -> dict[str, Any]:
-    """Compare both sides of the unsettled swap of a space. Takes the store; loads what words need, twice at most.
+    """Compare both sides of the unsettled swap of a space. It opens the store and loads the text encoders, twice at most.
 
     Args:
         runtime: The opened home.
-        space: Whose swap.
-        queries: Recorded queries asked at most, the latest first, each wording once.
-        k: Results that are compared.
-        pictures: Indexed pictures searched by at most.
+        space: Space whose swap is compared.
+        queries: Highest number of recorded queries, the latest first, each wording once.
+        k: Number of results that are compared.
+        pictures: Highest number of indexed pictures to search by.
 
     Returns:
         JSON-serialisable: `k`; `queries` (`asked`, `failed`); `overlap` of the first k results with all spaces (`mean`, `low`,
@@ -79,94 +79,104 @@ async def compare_versions(
 
     Raises:
         NotFoundError: there is no unsettled swap of that space.
-        LodestoneError: both versions failed at every query; the first error.
+        LodestoneError: a version failed at every query; this is the first error.
     """
-    swap = next((one for one in await asyncio.to_thread(unsettled_swaps, runtime.catalog, space) if has_versions(one)), None)
+    swaps = await asyncio.to_thread(unsettled_swaps, runtime.catalog, space)
+    swap = next((candidate for candidate in swaps if has_versions(candidate)), None)
     if swap is None:
         raise NotFoundError(f"no swap of the space {space!r} is going on", hint="lodestone models swap --status")
     sides = SwapVersions.of(swap)
-    asked = await asyncio.to_thread(_asked, runtime.catalog, queries, k)
+    recorded = await asyncio.to_thread(_recorded_queries, runtime.catalog, queries, k)
     versions = {"old": projection_of(sides.old, runtime), "new": projection_of(sides.new, runtime)}
     alone = all(projection.text_encoder is not None for projection in versions.values())
-    answers = {name: await _answers(runtime, space, projection, asked, alone) for name, projection in versions.items()}
-    report: dict[str, Any] = {"k": k, "queries": _counted(asked, answers)}
+    answers = {name: await _answers(runtime, space, projection, recorded, alone) for name, projection in versions.items()}
+    report: dict[str, Any] = {"k": k, "queries": _counted(recorded, answers)}
     report |= _compared("overlap", answers["old"].all_spaces, answers["new"].all_spaces, k)
     report |= _compared("space_overlap", answers["old"].one_space, answers["new"].one_space, k)
     collections = (versions["old"].collection, versions["new"].collection)
     report |= await asyncio.to_thread(_neighbours, runtime.store, collections, pictures, k)
-    if judged := {name: _judged(asked, answers[name].all_spaces, k) for name in versions if any(one.relevant for one in asked)}:
-        report["judged"] = {"queries": sum(bool(one.relevant) for one in asked), **judged}
+    if judged := {
+        name: _judged(recorded, answers[name].all_spaces, k) for name in versions if any(query.relevant for query in recorded)
+    }:
+        report["judged"] = {"queries": sum(bool(query.relevant) for query in recorded), **judged}
     return report
 
 
-def _asked(catalog: Catalog, most: int, k: int) -> list[_Asked]:
-    """The latest recorded searches in words. Of one wording the newest; what was said of any of its answers counts."""
-    said = _said(catalog)
-    found: dict[str, _Asked] = {}
+def _recorded_queries(catalog: Catalog, most: int, k: int) -> list[_RecordedQuery]:
+    """Return the latest recorded text searches.
+
+    Of one wording the newest is taken; feedback on any of its answers counts.
+    """
+    feedback = _feedback(catalog)
+    by_text: dict[str, _RecordedQuery] = {}
     offset = 0
-    while len(found) < most and (page := catalog.queries(offset, _PAGE)):
+    while len(by_text) < most and (page := catalog.queries(offset, _PAGE)):
         offset += len(page)
         for row in page:
-            if row.kind != "words" or (row.text not in found and len(found) == most):
+            if row.kind != "words" or (row.text not in by_text and len(by_text) == most):
                 continue
-            right, wrong = said.get(row.query_id, (frozenset(), frozenset()))
-            if row.text in found:
-                known = found[row.text]
-                found[row.text] = _Asked(known.request, known.relevant | right, known.irrelevant | wrong)
+            right, wrong = feedback.get(row.query_id, (frozenset(), frozenset()))
+            if row.text in by_text:
+                newer = by_text[row.text]
+                by_text[row.text] = _RecordedQuery(newer.request, newer.relevant | right, newer.irrelevant | wrong)
             elif (record := catalog.query(row.query_id)) is not None:
-                found[row.text] = _Asked(_again(Trace.from_bytes(record.trace), k), right, wrong)
-    return list(found.values())
+                by_text[row.text] = _RecordedQuery(_text_pass_only(Trace.from_bytes(record.trace), k), right, wrong)
+    return list(by_text.values())
 
 
-def _said(catalog: Catalog) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
-    said: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
+def _feedback(catalog: Catalog) -> dict[str, tuple[frozenset[str], frozenset[str]]]:
+    judged: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
     offset = 0
     while page := catalog.feedback(offset, _PAGE):
         offset += len(page)
         for row in page:
-            right, wrong = said.get(row.query_id, (frozenset(), frozenset()))
-            said[row.query_id] = (right | set(row.relevant), wrong | set(row.irrelevant))
-    return said
+            right, wrong = judged.get(row.query_id, (frozenset(), frozenset()))
+            judged[row.query_id] = (right | set(row.relevant), wrong | set(row.irrelevant))
+    return judged
 
 
-def _again(trace: Trace, k: int) -> SearchRequest:
-    """The request, for the text pass alone: what guides show is drawn anew at every search, and would hide the difference."""
+def _text_pass_only(trace: Trace, k: int) -> SearchRequest:
+    """Return the request without guides, because guides are drawn anew in every search and would hide the difference."""
     request = SearchRequest.model_validate(trace.request)
     limit = max(k, _JUDGED_DEPTH)
     changes = {"guides": 0, "generators": [], "limit": limit, "offset": 0, "deadline_ms": _PATIENCE_MS, "explain": False}
     return request.model_copy(update=changes)
 
 
-async def _answers(runtime: Runtime, space: str, projection: Projection, asked: Sequence[_Asked], alone: bool) -> _Answers:
-    """Both kinds of questions to one version. The other spaces are in the version that is served."""
-    if not asked:
+async def _answers(
+    runtime: Runtime, space: str, projection: Projection, recorded: Sequence[_RecordedQuery], alone: bool
+) -> _Answers:
+    """Return one version's answers, with all spaces and with one; the other spaces have the version that is served."""
+    if not recorded:
         return _Answers()
     projections: Mapping[str, Projection] = {**await asyncio.to_thread(runtime.serving_projections), space: projection}
     engine = await asyncio.to_thread(lambda: runtime.engine(projections, shadow=True))
     await engine.warm_up()
-    free = asyncio.Semaphore(_AT_ONCE)
+    slots = asyncio.Semaphore(_AT_ONCE)
     errors: list[LodestoneError] = []
-    whole = await asyncio.gather(*(_ask(engine, one.request, free, errors) for one in asked))
-    if len(errors) == len(asked):
+    all_spaces = await asyncio.gather(*(_ask(engine, query.request, slots, errors) for query in recorded))
+    if len(errors) == len(recorded):
         raise errors[0]
-    only = [one.request.model_copy(update={"spaces": [space]}) for one in asked] if alone else []
-    return _Answers(whole, await asyncio.gather(*(_ask(engine, request, free, errors) for request in only)))
+    one_space_requests = [query.request.model_copy(update={"spaces": [space]}) for query in recorded] if alone else []
+    return _Answers(all_spaces, await asyncio.gather(*(_ask(engine, request, slots, errors) for request in one_space_requests)))
 
 
 async def _ask(
-    engine: QueryEngine, request: SearchRequest, free: asyncio.Semaphore, errors: list[LodestoneError]
+    engine: QueryEngine, request: SearchRequest, slots: asyncio.Semaphore, errors: list[LodestoneError]
 ) -> SearchResponse | None:
-    async with free:
+    async with slots:
         try:
             return await engine.answer(request)
-        except LodestoneError as error:  # counted as failed: its corpus may be gone since
+        except LodestoneError as error:  # counted as failed; its corpus may have been removed
             errors.append(error)
             return None
 
 
-def _counted(asked: Sequence[_Asked], answers: Mapping[str, _Answers]) -> dict[str, int]:
-    failed = {name: sum(response is None for response in one.all_spaces) for name, one in answers.items()}
-    return {"asked": len(asked), "failed_old": failed["old"], "failed_new": failed["new"]}
+def _counted(recorded: Sequence[_RecordedQuery], answers: Mapping[str, _Answers]) -> dict[str, int]:
+    failed = {
+        name: sum(response is None for response in version_answers.all_spaces) for name, version_answers in answers.items()
+    }
+    return {"asked": len(recorded), "failed_old": failed["old"], "failed_new": failed["new"]}
 
 
 def _compared(
@@ -191,32 +201,44 @@ def _overlaps(pairs: Sequence[tuple[Sequence[str], Sequence[str]]]) -> dict[str,
 
 
 def _neighbours(store: VectorStore, collections: tuple[str, str], pictures: int, k: int) -> dict[str, dict[str, float]]:
-    """Each sampled picture's neighbours in both versions, itself left out. Ids are hashes: the first are a random sample."""
+    """Return how far each sampled picture's neighbours agree between both versions, without the picture itself.
+
+    Ids are hashes, so the first ones are a random sample.
+    """
     sample = next(iter(store.scroll(collections[0], batch_size=max(pictures, 1))), None)
     if sample is None or not pictures:
         return {}
-    found: list[dict[str, list[str]]] = []
+    neighbours_by_version: list[dict[str, list[str]]] = []
     for collection in collections:
         points = store.retrieve(collection, list(sample.ids[:pictures]))
         questions = [VectorQuery(vector=vector, limit=k + 1) for vector in points.vectors]
         answers = store.search(collection, questions) if questions else []
-        found.append({id_: [one for one in near.ids if one != id_][:k] for id_, near in zip(points.ids, answers, strict=True)})
-    both = [id_ for id_ in found[0] if id_ in found[1]]
-    return {"neighbours": _overlaps([(found[0][id_], found[1][id_]) for id_ in both])} if both else {}
+        neighbours_by_version.append(
+            {
+                id_: [neighbour for neighbour in near.ids if neighbour != id_][:k]
+                for id_, near in zip(points.ids, answers, strict=True)
+            }
+        )
+    common_ids = [id_ for id_ in neighbours_by_version[0] if id_ in neighbours_by_version[1]]
+    return (
+        {"neighbours": _overlaps([(neighbours_by_version[0][id_], neighbours_by_version[1][id_]) for id_ in common_ids])}
+        if common_ids
+        else {}
+    )
 
 
-def _judged(asked: Sequence[_Asked], responses: Sequence[SearchResponse | None], k: int) -> dict[str, float]:
+def _judged(recorded: Sequence[_RecordedQuery], responses: Sequence[SearchResponse | None], k: int) -> dict[str, float]:
     right: list[list[bool]] = []
     wrong = 0
     totals: list[int] = []
-    for one, response in zip(asked, responses, strict=True):
+    for query, response in zip(recorded, responses, strict=True):
         if response is None:
             continue
         ids = _ids(response)
-        wrong += len(set(ids[:k]) & one.irrelevant)
-        if one.relevant:
-            right.append([id_ in one.relevant for id_ in ids] + [False] * (_JUDGED_DEPTH - len(ids)))
-            totals.append(len(one.relevant))
+        wrong += len(set(ids[:k]) & query.irrelevant)
+        if query.relevant:
+            right.append([id_ in query.relevant for id_ in ids] + [False] * (_JUDGED_DEPTH - len(ids)))
+            totals.append(len(query.relevant))
     if not right:
         return {"wrong_in_first": wrong}
     matrix, all_right = np.array([row[:_JUDGED_DEPTH] for row in right]), np.array(totals)

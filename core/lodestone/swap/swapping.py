@@ -1,11 +1,11 @@
-"""How is the model behind a space swapped while everybody goes on searching?
+"""Swap of the model behind a space while searches continue.
 
-start: the other version gets a collection of its own; what it lacks is computed (`backfill`), loaded, and compared with the
-one in force on recorded queries (`shadow`). promote: the definition is put in force and the alias follows in one step; services
-warm an engine of the new version before they change over. rollback: the same in the other direction. Until `finish`, what is
-indexed enters both collections, so that neither direction waits for anything. `cancel` gives up a swap that was not promoted.
+start: the other version gets its own collection; what it lacks is computed (`backfill`), loaded, and compared with the active
+one on recorded queries (`shadow`). promote: the definition is activated and the alias follows in one step; services warm up an
+engine of the new version before they switch. rollback: the same in the other direction. Until `finish`, pictures that are
+indexed enter both collections, so that neither direction has to wait. `cancel` ends a swap that was not promoted.
 
-Every step is written down before it is taken and can be taken again: a killed command is finished by the same command.
+Every step is recorded before it is taken and can be repeated: a killed command is finished by the same command.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ _CANCEL_WAITS_S: Final = 60.0
 _STATUS: Final = "see `lodestone models swap --status`"
 
 SyncCall = Callable[[str, Progress], "SyncReport | None"]
-"""Brings the collections in line (for a run's or swap's id), here or in the service."""
+"""Function that synchronises the collections, here or in the service: (run id or swap id, progress) -> report."""
 
 ShadowCall = Callable[[str], dict[str, Any]]
-"""Compares both versions of a space, here or in the service."""
+"""Function that compares both versions of a space, here or in the service: space -> report."""
 
 
 class Swapper:
-    """Takes the steps of swaps in one home; one process at a time.
+    """Takes the steps of swaps in one home; only one process at a time can do so.
 
     Args:
         runtime: The opened home.
-        synchronise: Who brings the collections in line; None: this process, which then owns the store.
-        shadow: Who compares both versions; None: this process.
-        pool: Makes executors where the settings ask for Ray.
-        leave_out: Pictures that cannot be looked at become failures, as in an index run, instead of holding the swap back.
-        progress: Told of every step.
+        synchronise: Synchronises the collections; None to do it in this process, which then owns the store.
+        shadow: Compares both versions; None to do it in this process.
+        pool: Makes executors where the settings select Ray.
+        leave_out: Whether pictures that cannot be read become failures, as in an index run, instead of delaying the swap.
+        progress: Progress callback.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Swapper:
         self._progress = progress
 
     def start(self, space: str, target: str) -> SwapReport:
-        """Begin a swap, or go on with it after it was cut short; returns when both versions were compared.
+        """Begin a swap, or continue it after an interruption; return when both versions were compared.
 
-        It stays in BACKFILL while pictures are waiting that cannot be looked at.
+        The swap stays in BACKFILL while there are pictures that cannot be read.
 
         Raises:
             UnknownNameError: no such space, backbone or version.
@@ -92,18 +92,20 @@ class Swapper:
             return self.compared(report)
 
     def compared(self, report: SwapReport) -> SwapReport:
-        """Ask the recorded queries of both versions, and keep what came of it with the swap."""
+        """Send the recorded queries to both versions, and save the comparison with the swap."""
         swap = report.swap
-        found = self._shadow(swap.space) if self._shadow else asyncio.run(compare_versions(self._runtime, swap.space))
+        comparison = self._shadow(swap.space) if self._shadow else asyncio.run(compare_versions(self._runtime, swap.space))
         state = SwapState.SHADOW if swap.state is SwapState.BACKFILL else swap.state
-        swap = self._runtime.catalog.update_swap(swap.swap_id, state=state, report={**swap.report, SHADOW: found}, error="")
+        swap = self._runtime.catalog.update_swap(
+            swap.swap_id, state=state, report={**swap.report, SHADOW: comparison}, error=""
+        )
         return SwapReport(swap, report.embedded, report.computed, report.waiting, report.unreadable)
 
     def compare(self, space: str | None = None) -> SwapReport:
-        """Compare once more, with what was asked since.
+        """Compare once more, with the queries that were recorded since.
 
         Raises:
-            NotFoundError: no swap is going on.
+            NotFoundError: there is no unsettled swap.
             InvalidRequestError: its collection is not complete.
         """
         with self._alone():
@@ -111,11 +113,11 @@ class Swapper:
             return self.compared(SwapReport(swap))
 
     def promote(self, space: str | None = None) -> SwapReport:
-        """Put the other version in force. What was indexed since is caught up first.
+        """Activate the other version, after adding the pictures that were indexed since.
 
         Raises:
-            NotFoundError: no swap is going on.
-            InvalidRequestError: it is not complete, is in force already, or the space was changed by other means since.
+            NotFoundError: there is no unsettled swap.
+            InvalidRequestError: the swap is not complete, is active already, or the space was changed by other means since.
         """
         with self._alone():
             swap = self._only(space, SwapState.SHADOW, instead="it can be promoted")
@@ -135,11 +137,11 @@ class Swapper:
             return SwapReport(done, report.embedded, report.computed)
 
     def rollback(self, space: str | None = None) -> SwapReport:
-        """Put the former version in force again.
+        """Activate the former version again.
 
         Raises:
-            NotFoundError: no swap is going on.
-            InvalidRequestError: it was not promoted.
+            NotFoundError: there is no unsettled swap.
+            InvalidRequestError: the swap was not promoted.
             ModelUnavailableError: the former model is not installed any more.
         """
         with self._alone():
@@ -158,13 +160,13 @@ class Swapper:
             return SwapReport(done, report.embedded, report.computed)
 
     def cancel(self, space: str | None = None) -> SwapReport:
-        """Give up a swap that was not promoted: stop the process that works on it, and drop its collection.
+        """End a swap that was not promoted: stop the process that works on it, and drop its collection.
 
-        What its backbone gave stays stored; the same swap begun again finds it.
+        The outputs of its backbone stay stored, so the same swap finds them when it is begun again.
 
         Raises:
-            NotFoundError: no swap is going on.
-            InvalidRequestError: it was promoted.
+            NotFoundError: there is no unsettled swap.
+            InvalidRequestError: the swap was promoted.
         """
         catalog = self._runtime.catalog
         swap = self._only(space, SwapState.BACKFILL, SwapState.SHADOW, instead="it can be cancelled")
@@ -173,17 +175,17 @@ class Swapper:
                 catalog.request_cancel(run.run_id)
         with self._alone(patience=_CANCEL_WAITS_S):
             if has_versions(swap):
-                self._restore(swap, SwapVersions.of(swap).old)  # a promotion may have been cut short
+                self._restore(swap, SwapVersions.of(swap).old)  # a promotion may have been interrupted
             done = catalog.update_swap(swap.swap_id, state=SwapState.CANCELLED, error="")
             self._sync(swap)
             return SwapReport(done)
 
     def finish(self, space: str | None = None) -> SwapReport:
-        """Settle a promoted swap for good: the former version's collection is dropped, and nothing enters it any more.
+        """Settle a promoted swap for good: the former version's collection is dropped and gets no more pictures.
 
         Raises:
-            NotFoundError: no swap is going on.
-            InvalidRequestError: it was not promoted.
+            NotFoundError: there is no unsettled swap.
+            InvalidRequestError: the swap was not promoted.
         """
         with self._alone():
             swap = self._only(space, SwapState.PROMOTED, instead="it can be finished")
@@ -194,48 +196,48 @@ class Swapper:
     # -- steps ---------------------------------------------------------------------------------------------------------------
 
     def _begun(self, wanted: SpaceDefinition) -> SwapRecord:
-        """The swap's row: the one that was cut short, or a new one."""
+        """Return the swap's row: the interrupted one, or a new one."""
         runtime, space = self._runtime, wanted.space
         collection = projection_of(wanted, runtime).collection
-        known = next(iter(unsettled_swaps(runtime.catalog, space)), None)
-        if known is not None and known.state is SwapState.PROMOTED:
+        existing = next(iter(unsettled_swaps(runtime.catalog, space)), None)
+        if existing is not None and existing.state is SwapState.PROMOTED:
             raise InvalidRequestError(
-                f"the swap of {space!r} to {known.target!r} is in force, and can still be rolled back",
+                f"the swap of {space!r} to {existing.target!r} is in force, and can still be rolled back",
                 hint=f"lodestone models swap --space {space} --finish, or --rollback, first",
             )
-        if known is not None and (known.target, known.new_collection) != (wanted.source, collection):
-            changed = "" if known.target != wanted.source else ", whose model is another version since"
+        if existing is not None and (existing.target, existing.new_collection) != (wanted.source, collection):
+            changed = "" if existing.target != wanted.source else ", whose model is another version since"
             raise InvalidRequestError(
-                f"a swap of {space!r} to {known.target!r} is under way{changed}",
-                hint=f"lodestone models swap --space {space} --cancel first, or go on with --to {known.target}",
+                f"a swap of {space!r} to {existing.target!r} is under way{changed}",
+                hint=f"lodestone models swap --space {space} --cancel first, or go on with --to {existing.target}",
             )
-        if known is not None and has_versions(known):
-            return known
-        now = in_force(runtime, space)
-        old = projection_of(now, runtime).collection
+        if existing is not None and has_versions(existing):
+            return existing
+        current = in_force(runtime, space)
+        old = projection_of(current, runtime).collection
         if collection == old:
             raise InvalidRequestError(f"the space {space!r} is made of {wanted.source!r} already", hint="lodestone models list")
-        swap = known or runtime.catalog.add_swap(space, wanted.source, old_collection=old, new_collection=collection)
-        return runtime.catalog.update_swap(swap.swap_id, report={OLD: now.as_dict(), NEW: wanted.as_dict()})
+        swap = existing or runtime.catalog.add_swap(space, wanted.source, old_collection=old, new_collection=collection)
+        return runtime.catalog.update_swap(swap.swap_id, report={OLD: current.as_dict(), NEW: wanted.as_dict()})
 
     def _fill(self, swap: SwapRecord, projection: Projection) -> SwapReport:
         """Compute and load what a collection lacks."""
         catalog = self._runtime.catalog
         try:
-            done = backfill(self._runtime, projection, pool=self._pool, leave_out=self._leave_out, progress=self._progress)
+            filled = backfill(self._runtime, projection, pool=self._pool, leave_out=self._leave_out, progress=self._progress)
             self._sync(swap)
         except BaseException as error:
             catalog.update_swap(swap.swap_id, error=f"{type(error).__name__}: {error}")
             raise
         parts = parts_of(self._runtime, projection)
         to_embed, to_load = left_to_embed(catalog, parts), left_to_load(catalog, parts, projection.collection)
-        counts = done.added_to(swap.counts)
+        counts = filled.added_to(swap.counts)
         swap = catalog.update_swap(swap.swap_id, counts=counts, error="")
-        unreadable = tuple((failure.uri, failure.code) for failure in done.unreadable[:10])
-        return SwapReport(swap, done.embedded, done.computed, to_embed + to_load, unreadable)
+        unreadable = tuple((failure.uri, failure.code) for failure in filled.unreadable[:10])
+        return SwapReport(swap, filled.embedded, filled.computed, to_embed + to_load, unreadable)
 
     def _change_over(self, swap: SwapRecord, former: SpaceDefinition, wanted: SpaceDefinition, collection: str) -> None:
-        """Put a version in force: the definition, then, by the sync, the alias. If that fails, the former one stays."""
+        """Activate a version: the definition first, then by the sync the alias. If that fails, the former one stays active."""
         activate(self._runtime, wanted, swap.swap_id)
         try:
             self._sync(swap)
@@ -266,20 +268,20 @@ class Swapper:
         sync(self._runtime, progress=self._progress)
 
     def _only(self, space: str | None, *states: SwapState, instead: str) -> SwapRecord:
-        """The one swap that is meant.
+        """Return the one unsettled swap.
 
         Raises:
             NotFoundError: there is none.
             InvalidRequestError: there are several, or it is in another state.
         """
-        going_on = unsettled_swaps(self._runtime.catalog, space)
-        if not going_on:
+        swaps = unsettled_swaps(self._runtime.catalog, space)
+        if not swaps:
             which = "" if space is None else f" of the space {space!r}"
             raise NotFoundError(f"no model swap{which} is going on", hint="lodestone models swap --space SPACE --to MODEL")
-        if len(going_on) > 1:
-            spaces = ", ".join(sorted(swap.space for swap in going_on))
+        if len(swaps) > 1:
+            spaces = ", ".join(sorted(swap.space for swap in swaps))
             raise InvalidRequestError(f"swaps of several spaces are going on: {spaces}", hint="name one: --space SPACE")
-        swap = going_on[0]
+        swap = swaps[0]
         if swap.state not in states:
             raise InvalidRequestError(
                 f"the swap of {swap.space!r} to {swap.target!r} is in the state {swap.state.value!r}; {instead} "
@@ -289,10 +291,11 @@ class Swapper:
         return swap
 
     def _check_unchanged(self, swap: SwapRecord, sides: SwapVersions) -> None:
-        now = in_force(self._runtime, swap.space)
-        if now.source not in {sides.old.source, sides.new.source}:
+        current = in_force(self._runtime, swap.space)
+        if current.source not in {sides.old.source, sides.new.source}:
             raise InvalidRequestError(
-                f"the space {swap.space!r} is made of {now.source!r} since, not of {sides.old.source!r} as when the swap began",
+                f"the space {swap.space!r} is made of {current.source!r} since, not of {sides.old.source!r} as when the swap "
+                "began",
                 hint=f"lodestone models swap --space {swap.space} --cancel, and begin it again",
             )
 
@@ -307,7 +310,7 @@ class Swapper:
 
     @contextmanager
     def _alone(self, *, patience: float = 0.0) -> Iterator[None]:
-        """Hold the home's swaps against other processes, also on other machines; the lock dies with its process."""
+        """Lock the home's swaps against other processes, also on other machines; the lock is released when its process ends."""
         from filelock import FileLock, Timeout
 
         runtime = self._runtime

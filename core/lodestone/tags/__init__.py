@@ -1,1 +1,1 @@
-"""Words that stay with pictures: tags given by hand and by searches that found them."""
+"""Tags of pictures: given by hand, and left by searches that found the pictures."""

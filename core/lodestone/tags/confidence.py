@@ -1,8 +1,8 @@
-"""How sure is an answer of a picture? A linear model of where it stands among the fused scores.
+"""Linear model of how confident an answer is of each picture, from the picture's position among the fused scores.
 
 Scores are weighted means of similarities in units of their spread, so that they mean the same in every collection and for every
-set of spaces. What counts is how high a picture scores, how far ahead of the next one, how far behind the best, how far above
-the tenth, and how much the guides had to say. Fitted by training/confidence.py on queries whose right answers are known.
+set of spaces. The evidence is how high a picture scores, how far ahead of the next one, how far behind the best, how far above
+the tenth, and how much weight the guides had. training/confidence.py fits the model on queries whose right answers are known.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Confidence:
-    """A fitted model; immutable.
+    """Estimates the confidence in the first pictures of a ranking; immutable.
 
     Attributes:
         intercept: Confidence where all evidence is 0.
         weights: Kind of evidence -> what one unit of it adds.
-        threshold: From here on a picture is tagged.
-        provenance: JSON-serialisable: data, licence, figures.
+        threshold: Confidence from which a picture is tagged.
+        provenance: Data, licence and figures; JSON-serialisable.
     """
 
     intercept: float
@@ -39,23 +39,24 @@ class Confidence:
     provenance: Mapping[str, Any] = field(default_factory=dict)
 
     def of(self, scores: Array, *, guides: float, most: int) -> Array:
-        """Confidence in each of the first pictures of a ranking, in [0, 1].
+        """Return the confidence in each of the first pictures of a ranking, in [0, 1].
 
         Args:
             scores: (n,) fused scores, descending.
-            guides: Weight of the guides' lists, the text pass's weighing 1.
-            most: Pictures to judge.
+            guides: Weight of the guides' lists, relative to the text pass's weight of 1.
+            most: Highest number of pictures to judge.
 
         Returns:
-            (min(most, n - 1),): of the last picture of a ranking nothing is known. Empty when a score is not a number.
+            (min(most, n - 1),) float64. The last picture of a ranking has no successor, so it is not judged. The array is empty
+            when a score is not a number.
         """
-        found = evidence(scores, guides=guides, most=most)
+        features = evidence(scores, guides=guides, most=most)
         weights = np.array([self.weights.get(name, 0.0) for name in EVIDENCE])
-        judged: Array = np.clip(self.intercept + found @ weights, 0, 1)
-        return judged
+        confidence: Array = np.clip(self.intercept + features @ weights, 0, 1)
+        return confidence
 
     def to_json(self) -> str:
-        """The inverse of `from_json`."""
+        """Return the model as JSON, which `from_json` reads."""
         content = {
             "intercept": self.intercept,
             "weights": dict(self.weights),
@@ -66,17 +67,23 @@ class Confidence:
 
     @classmethod
     def from_json(cls, text: str) -> Confidence:
-        """Parse what `to_json` wrote."""
+        """Return the model that `to_json` wrote."""
         return cls(**json.loads(text))
 
     @classmethod
     def shipped(cls) -> Confidence:
-        """The model inside the package: `data/gate/`."""
+        """Return the model that ships inside the package, in `data/gate/`."""
         return cls.from_json(files("lodestone").joinpath("data", "gate", SHIPPED).read_text(encoding="utf-8"))
 
 
 def evidence(scores: Array, *, guides: float, most: int) -> Array:
-    """(min(most, n - 1), 5): columns as in `EVIDENCE`; see `Confidence.of`."""
+    """Return the evidence for the first pictures of a ranking: (min(most, n - 1), 5), with columns as in `EVIDENCE`.
+
+    Args:
+        scores: (n,) fused scores, descending.
+        guides: Weight of the guides' lists, relative to the text pass's weight of 1.
+        most: Highest number of pictures to judge.
+    """
     judged = max(0, min(most, len(scores) - 1))
     if not judged or not np.isfinite(scores).all():
         return np.empty((0, len(EVIDENCE)))

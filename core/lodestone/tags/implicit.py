@@ -1,8 +1,8 @@
-"""Which pictures get a search's words as a tag? Those that the whole pipeline found and is sure of (NEEDLE, F.2).
+"""Implicit tags: pictures that a search with guides found with high confidence get its words as a tag (NEEDLE, F.2).
 
-What a search teaches is found by the next one, so a wrong tag would make the same words find the wrong picture again, and its
-paraphrases too. Hence: only searches that drew guides leave tags; tags are no evidence for tags (their list, and answers
-that used a guide because of its tag, do not count); and only pictures above a threshold are tagged above which most were right.
+Later searches use these tags, so a wrong tag would make the same words, and their paraphrases, find the wrong picture again.
+Therefore only searches that used guides leave tags. Tags are no evidence for tags: their list does not count, and an answer
+that used a guide because of its tag leaves none. And only pictures above a threshold are tagged, above which most were right.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ TAG_SOURCE: Final = "tag_score"  # key of the provenance of a guide that was cho
 def implicit_tags(
     trace: Trace, settings: TagSettings, *, images: Mapping[str, ImageRecord], confidence: Confidence | None = None
 ) -> list[TagRecord]:
-    """Tags that this search leaves; for `Catalog.add_tags`.
+    """Return the tags that this search leaves, for `Catalog.add_tags`.
 
     Args:
-        trace: A search in words that used guides; any other leaves no tags.
-        settings: Whether, from which confidence on, and how many at most.
-        images: The shown pictures by id (`Catalog.images`): only these can be tagged.
-        confidence: Instead of the model that ships.
+        trace: A text search that used guides; any other search leaves no tags.
+        settings: Whether tags are left, from which confidence on, and how many at most.
+        images: The shown pictures by id (`Catalog.images`); only these can be tagged.
+        confidence: The model to use; None for the shipped one.
     """
     text = _text_of(trace)
     if not settings.implicit or text is None or trace.stage != "guides":
@@ -44,8 +44,8 @@ def implicit_tags(
     if any(guide.status == "used" and TAG_SOURCE in guide.provenance for guide in trace.guides):
         return []
     model = confidence or _shipped()
-    ranking = mean_distance([one for one in trace.completed if one.space != TAGS_SPACE])
-    sure = model.of(ranking.scores, guides=_weight_of_guides(trace), most=settings.most)
+    ranking = mean_distance([ranked for ranked in trace.completed if ranked.space != TAGS_SPACE])
+    confidences = model.of(ranking.scores, guides=_weight_of_guides(trace), most=settings.most)
     limit = model.threshold if settings.threshold is None else settings.threshold
     return [
         new_tag(
@@ -57,7 +57,7 @@ def implicit_tags(
             score=round(float(score), 4),
             query_id=trace.query_id,
         )
-        for image_id, score in zip(ranking.ids, sure, strict=False)
+        for image_id, score in zip(ranking.ids, confidences, strict=False)
         if score >= limit and score > 0 and image_id in images
     ]
 
@@ -65,27 +65,27 @@ def implicit_tags(
 def feedback_tags(
     trace: Trace, relevant: Sequence[str], *, images: Mapping[str, ImageRecord], now: datetime
 ) -> list[TagRecord]:
-    """Tags for pictures that somebody said are right, of those that the search had found.
+    """Return tags for pictures that a user called right, limited to those that the search had found.
 
     Args:
-        trace: The search; one without words leaves no tags.
-        relevant: Image ids.
+        trace: The search; one without text leaves no tags.
+        relevant: Image ids that the user called right.
         images: The relevant pictures by id; others are left out.
-        now: When it was said, aware.
+        now: Time of the feedback, with a time zone.
     """
     text = _text_of(trace)
-    found = set(trace.ranking.ids)
+    found_ids = set(trace.ranking.ids)
     if text is None:
         return []
     return [
-        new_tag(one, images[one].corpus_id, text, source=FEEDBACK, created_at=now, query_id=trace.query_id)
-        for one in dict.fromkeys(relevant)
-        if one in images and one in found
+        new_tag(image_id, images[image_id].corpus_id, text, source=FEEDBACK, created_at=now, query_id=trace.query_id)
+        for image_id in dict.fromkeys(relevant)
+        if image_id in images and image_id in found_ids
     ]
 
 
 def _text_of(trace: Trace) -> str | None:
-    """The words as a tag; None when they make none (no words, too many)."""
+    """Return the search's text as a tag, or None when it makes no tag (no words, or too many)."""
     if trace.kind != "words":
         return None
     try:
@@ -95,11 +95,11 @@ def _text_of(trace: Trace) -> str | None:
 
 
 def _weight_of_guides(trace: Trace) -> float:
-    """What guides and captions weigh, the text pass weighing 1."""
-    spaces = [one for one in trace.lists if one.space not in {TAGS_SPACE, CAPTIONS_SPACE}]
-    text = sum(one.weight for one in spaces if one.guide in {TEXT_GUIDE, PICTURE_GUIDE})
-    captions = sum(one.weight for one in trace.completed if one.space == CAPTIONS_SPACE)
-    return (sum(one.weight for one in spaces) - text + captions) / text if text > 0 else 0.0
+    """Return the weight of guides and captions, relative to the text pass's weight of 1."""
+    spaces = [ranked for ranked in trace.lists if ranked.space not in {TAGS_SPACE, CAPTIONS_SPACE}]
+    text = sum(ranked.weight for ranked in spaces if ranked.guide in {TEXT_GUIDE, PICTURE_GUIDE})
+    captions = sum(ranked.weight for ranked in trace.completed if ranked.space == CAPTIONS_SPACE)
+    return (sum(ranked.weight for ranked in spaces) - text + captions) / text if text > 0 else 0.0
 
 
 @cache

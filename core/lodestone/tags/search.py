@@ -1,8 +1,8 @@
-"""Which pictures have tags that say what the query says? An elementary method of its own, and one more list of the text pass.
+"""Search by tags: a method of its own, and one more ranked list of the text pass.
 
-A picture's score is the share of the query's words that its tags hold (tags/terms.py), to the third power: half the words in
-common are the rule among captions of any two pictures, and should count little; all of them are worth 1. Pictures that share
-less than `LEAST` are left out.
+A picture's score is the share of the query's words that its tags hold (tags/terms.py), to the third power: captions of any two
+pictures often share half their words, which should count little, and a full match is worth 1. Pictures that share less than
+`LEAST` are left out.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from lodestone.tags.terms import query_vector
 TAGS_SPACE: Final = "tags"
 LEAST: Final = 0.4  # share of the query's words
 POWER: Final = 3.0
-WEIGHT: Final = (
-    1.0  # of the list, the spaces' weights summing to 1 and their scores being in units of their spread; fitted there too
-)
+# Weight of the list, where the spaces' weights sum to 1 and their scores are in units of their spread; fitted in those units.
+WEIGHT: Final = 1.0
 
 
 class TagSearch:
-    """Searches the sparse collection. Blocking and thread-safe.
+    """Searches the sparse collection of tags; its methods block and are thread-safe.
 
     Args:
-        store: Where it is.
-        weight: What the list counts.
+        store: The store that holds the collection.
+        weight: Weight of the resulting list.
     """
 
     def __init__(self, store: VectorStore, *, weight: float = WEIGHT) -> None:
@@ -36,25 +35,25 @@ class TagSearch:
         self._weight = weight
 
     def search(self, text: str, collection: str, *, filter_: Filter | None = None, limit: int = 100) -> RankedList:
-        """Pictures whose tags hold the query's words, best first; equal scores by id.
+        """Return the pictures whose tags hold the query's words, best first; equal scores are ordered by id.
 
         Args:
             text: The query's words.
-            collection: What the alias `tags` stood for at the start of the query.
-            filter_: The query's own: tags of another corpus are never seen.
-            limit: Pictures at most.
+            collection: The collection that the alias `tags` named at the start of the query.
+            filter_: The query's own filter, so that tags of another corpus are never used.
+            limit: Highest number of pictures.
 
         Returns:
-            A list with scale 1 and scores in (0, 1]; empty when nothing fits. A picture that is not in it scores 0 there.
+            A list with scale 1 and scores in (0, 1]; empty when nothing matches. A picture that is not in it scores 0.
 
         Raises:
-            UnknownNameError: no such collection.
+            UnknownNameError: there is no such collection.
             StoreError: the store failed.
         """
         vector = query_vector(text)
         if vector is None:
             return RankedList(TEXT_GUIDE, TAGS_SPACE, self._weight, (), np.empty(0, np.float32))
-        (found,) = self._store.search_sparse(collection, [SparseQuery(vector, limit=limit, filter=filter_)])
-        kept = int((found.scores >= LEAST).sum())  # they descend
-        scores = np.minimum(found.scores[:kept], 1.0).astype(np.float32) ** np.float32(POWER)
-        return RankedList(TEXT_GUIDE, TAGS_SPACE, self._weight, found.ids[:kept], scores)
+        (hits,) = self._store.search_sparse(collection, [SparseQuery(vector, limit=limit, filter=filter_)])
+        kept = int((hits.scores >= LEAST).sum())  # scores are descending
+        scores = np.minimum(hits.scores[:kept], 1.0).astype(np.float32) ** np.float32(POWER)
+        return RankedList(TEXT_GUIDE, TAGS_SPACE, self._weight, hits.ids[:kept], scores)

@@ -1,6 +1,6 @@
-"""Who gives and takes tags? One object over the catalog: add, remove, undo, list.
+"""Operations on tags: add, remove, undo and list, on top of the catalog.
 
-Tags are facts of the catalog. What searches see of them, the sparse collection, is brought up to date by `delivery.deliver`.
+The catalog holds the tags. `delivery.deliver` brings the sparse collection, which searches use, up to date with it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,25 @@ if TYPE_CHECKING:
 
 USER: Final = "user"  # given by hand
 IMPLICIT: Final = "implicit"  # left by a search that found the picture
-FEEDBACK: Final = "feedback"  # left by a search whose answer was said to be right
+FEEDBACK: Final = "feedback"  # left by a search whose answer a user confirmed
 SOURCES: Final = (USER, IMPLICIT, FEEDBACK)
 MAX_TAG_CHARS: Final = 200
 MAX_PAGE: Final = 1_000
 
 
 class TagService:
-    """Tags of one home. Blocking and thread-safe, as the catalog is."""
+    """Manages the tags of one home; its methods block and are thread-safe, as the catalog's are."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
 
     def add(self, image_ids: Sequence[str], text: str, *, source: str = USER) -> list[TagInfo]:
-        """Tag pictures; a picture that has this tag from this source keeps the one it has.
+        """Tag pictures, and return the tags; a picture that already has this tag from this source keeps it.
+
+        Args:
+            image_ids: Pictures to tag.
+            text: The tag; it is normalised first.
+            source: One of `SOURCES`.
 
         Raises:
             InvalidRequestError: the text is blank, too long or without a word.
@@ -49,29 +54,34 @@ class TagService:
                     f"no picture {image_id!r} is indexed", hint="take the id from a search result", image_id=image_id
                 )
         now = datetime.now(UTC)
-        records = [new_tag(one, images[one].corpus_id, text, source=source, created_at=now) for one in wanted]
-        return [info_of(one) for one in self._catalog.add_tags(records)]
+        records = [new_tag(image_id, images[image_id].corpus_id, text, source=source, created_at=now) for image_id in wanted]
+        return [info_of(tag) for tag in self._catalog.add_tags(records)]
 
     def remove(self, tag_ids: Sequence[str], *, visibility: Visibility = EVERYTHING) -> int:
-        """Take tags away by id; ids that are unknown, or not seen, are ignored. Returns how many there were."""
+        """Remove tags by id, and return how many were removed.
+
+        Args:
+            tag_ids: Tags to remove; unknown ids are ignored.
+            visibility: What the caller may see; tags of other corpora are ignored.
+        """
         wanted = list(dict.fromkeys(tag_ids))
         if visibility.corpora is not None:
-            seen = set(self._catalog.corpus_ids(visibility.corpora).values())
+            visible = set(self._catalog.corpus_ids(visibility.corpora).values())
             tags = {tag_id: self._catalog.tag(tag_id) for tag_id in wanted}
-            wanted = [tag_id for tag_id, tag in tags.items() if tag is not None and tag.corpus_id in seen]
+            wanted = [tag_id for tag_id, tag in tags.items() if tag is not None and tag.corpus_id in visible]
         return self._catalog.remove_tags(wanted)
 
     def undo(self, *, since: datetime, source: str | None = None, corpus: str | None = None) -> int:
-        """Take away every tag that was created at or after `since`; returns how many.
+        """Remove every tag that was created at or after `since`, and return how many were removed.
 
         Args:
-            since: Aware.
+            since: Start of the period, with a time zone.
             source: Only tags of this source; None for all.
-            corpus: Only pictures of the corpus of this name; None for all.
+            corpus: Only pictures of the corpus with this name; None for all.
 
         Raises:
-            InvalidRequestError: no such source, or `since` has no time zone.
-            UnknownNameError: no such corpus.
+            InvalidRequestError: there is no such source, or `since` has no time zone.
+            UnknownNameError: there is no such corpus.
         """
         if since.tzinfo is None:
             raise InvalidRequestError(f"the time {since} has no time zone", hint="write it like 2024-05-01T12:00:00Z")
@@ -89,21 +99,21 @@ class TagService:
         cursor: str | None = None,
         visibility: Visibility = EVERYTHING,
     ) -> TagPage:
-        """A page of tags; the arguments restrict it together.
+        """Return a page of the tags that meet all conditions given.
 
         Args:
             corpus: Name of a corpus.
-            text: Exactly this tag.
+            text: Exactly this tag, after normalisation.
             source: One of `SOURCES`.
-            image_id: Of this picture.
-            offset: Tags to skip, >= 0.
-            limit: Tags a page, 1 to `MAX_PAGE`.
-            cursor: `next_cursor` of the page before; None for the first.
-            visibility: Of whoever asks: pictures of other corpora are as if they had no tags.
+            image_id: Only tags of this picture.
+            offset: Number of tags to skip, >= 0.
+            limit: Highest number of tags on the page, 1 to `MAX_PAGE`.
+            cursor: `next_cursor` of the page before; None for the first page.
+            visibility: What the caller may see; pictures of other corpora appear to have no tags.
 
         Raises:
             InvalidRequestError: no such source, no such cursor, or offset or limit out of range.
-            UnknownNameError: no such corpus.
+            UnknownNameError: there is no such corpus.
         """
         if offset < 0 or not 1 <= limit <= MAX_PAGE:
             raise InvalidRequestError(
@@ -111,7 +121,7 @@ class TagService:
             )
         if corpus is not None and not visibility.sees(corpus):
             raise visibility.unknown_corpus(corpus, visibility.corpora or ())
-        found = self._catalog.list_tags(
+        tags = self._catalog.list_tags(
             corpus_id=self._corpus_id(corpus),
             text=None if text is None else tag_text(text),
             source=_known_source(source),
@@ -121,9 +131,9 @@ class TagService:
             after=None if cursor is None else decode_cursor("tags", cursor, datetime, str),
             corpus_ids=None if visibility.corpora is None else list(self._catalog.corpus_ids(visibility.corpora).values()),
         )
-        page, more = found[:limit], len(found) > limit
+        page, more = tags[:limit], len(tags) > limit
         return TagPage(
-            tags=[info_of(one) for one in page],
+            tags=[info_of(tag) for tag in page],
             next_offset=offset + limit if more and cursor is None else None,
             next_cursor=encode_cursor("tags", page[-1].created_at, page[-1].tag_id) if more else None,
         )
@@ -133,10 +143,10 @@ class TagService:
 
 
 def tag_text(text: str) -> str:
-    """The normalised words of a tag.
+    """Return the normalised words of a tag.
 
     Raises:
-        InvalidRequestError: blank, longer than `MAX_TAG_CHARS`, or without a word.
+        InvalidRequestError: the text is blank, longer than `MAX_TAG_CHARS`, or without a word.
     """
     normal = normalise_query(text)
     if len(normal) > MAX_TAG_CHARS:
@@ -158,7 +168,7 @@ def new_tag(
     score: float | None = None,
     query_id: str | None = None,
 ) -> TagRecord:
-    """A tag that the catalog has not seen yet: it mints the id."""
+    """Return a tag that is not in the catalog yet; its id is empty until the catalog makes one."""
     from lodestone.catalog.records import TagRecord
 
     return TagRecord(
@@ -174,7 +184,7 @@ def new_tag(
 
 
 def info_of(tag: TagRecord) -> TagInfo:
-    """As it crosses the API."""
+    """Return the API's model of a tag."""
     return TagInfo(
         tag_id=tag.tag_id,
         image_id=tag.image_id,

@@ -1,8 +1,8 @@
-"""How do words become a sparse vector? Normalised, stemmed, hashed, and weighted by whether they say anything.
+"""Sparse vectors of texts: words normalised, stemmed, hashed, and weighted by whether they carry meaning.
 
-Two texts are compared word by word: the inner product of a question's vector with a picture's is the share of the question's
-words (weighted) that the picture's tags hold, in [0, 1]. English endings are taken off (Snowball), function words count
-little; scripts without spaces are cut into pairs of characters.
+Two texts are compared word by word: the inner product of a query's vector with a picture's is the (weighted) share of the
+query's words that the picture's tags hold, in [0, 1]. English endings are removed (Snowball), function words count little, and
+scripts without spaces are cut into pairs of characters.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 
 from lodestone.store.base import SparseVector
 
-VERSION: Final = 1  # of everything in this module that vectors depend on: part of the collection's name
-FUNCTION_WORD: Final = 0.05  # weight of a word that says nothing by itself; more than 0, so that "who is who" finds itself
+VERSION: Final = 1  # version of everything here that vectors depend on; part of the collection's name
+FUNCTION_WORD: Final = 0.05  # weight of a function word; more than 0, so that the text "who is who" still has a vector
 _WORDS: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
-# Han, kana, Thai, Lao, Myanmar, Khmer: written without spaces
+# Han, kana, Thai, Lao, Myanmar and Khmer are written without spaces.
 _UNSPACED: Final = re.compile(
     r"[\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+"
 )
@@ -33,38 +33,38 @@ others our out outside over past per she so some such than that the their them t
 toward towards under until up upon us very was we were what when where which while who whom whose why will with within without
 would you your
 """
-_SAY_NOTHING: Final = frozenset(_FUNCTION_WORDS.split())
+_FUNCTION_WORD_SET: Final = frozenset(_FUNCTION_WORDS.split())
 
 
 def terms(text: str) -> dict[str, float]:
-    """Word stem -> weight in (0, 1], in the order of the text; empty when there are no words in it."""
+    """Return word stem -> weight in (0, 1], in the order of the text; empty when the text has no words."""
     import snowballstemmer
 
-    stemmer = snowballstemmer.stemmer("english")  # one a call: it works in place, and queries come from several threads
-    return {stemmer.stemWord(word): FUNCTION_WORD if word in _SAY_NOTHING else 1.0 for word in _words(text)}
+    stemmer = snowballstemmer.stemmer("english")  # one per call, because it holds state and queries come from several threads
+    return {stemmer.stemWord(word): FUNCTION_WORD if word in _FUNCTION_WORD_SET else 1.0 for word in _words(text)}
 
 
 def query_vector(text: str) -> SparseVector | None:
-    """The vector of a question: values sum to 1. None when the text has no words."""
+    """Return the vector of a query, whose values sum to 1; None when the text has no words."""
     weights = terms(text)
     total = sum(weights.values())
     return _vector({word: weight / total for word, weight in weights.items()}) if weights else None
 
 
 def picture_vector(tags: Iterable[tuple[str, float]]) -> SparseVector | None:
-    """The vector of a picture with these tags.
+    """Return the vector of a picture with these tags.
 
     Args:
-        tags: (text, how sure it is, in (0, 1]); a word of several tags counts as in the surest.
+        tags: (text, confidence in (0, 1]) of each tag; a word of several tags gets the highest confidence.
 
     Returns:
         Values in (0, 1]; None when there are no words.
     """
-    sure: dict[str, float] = {}
+    confidences: dict[str, float] = {}
     for text, confidence in tags:
         for word in terms(text):
-            sure[word] = max(sure.get(word, 0.0), confidence)
-    return _vector(sure) if sure else None
+            confidences[word] = max(confidences.get(word, 0.0), confidence)
+    return _vector(confidences) if confidences else None
 
 
 def _vector(values: Mapping[str, float]) -> SparseVector:

@@ -1,1 +1,1 @@
-"""Text encoders and language models."""
+"""Text encoders, which turn texts into vectors."""

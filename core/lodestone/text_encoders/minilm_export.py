@@ -1,7 +1,7 @@
-"""How do MiniLM's weights become an ONNX graph? Imported only when a conversion is needed: it imports torch.
+"""Export of MiniLM's weights as an ONNX graph; it imports torch, so import it only when a conversion is needed.
 
-The graph: `ids` and `mask` (n, t) int64 -> `vectors` (n, 384) float32, mean-pooled over the tokens that `mask` keeps,
-L2-normalised. A compact BERT encoder (Devlin et al., 2019) in evaluation mode, with the checkpoint's own parameter names.
+The graph maps `ids` and `mask` (n, t) int64 to `vectors` (n, 384) float32, mean-pooled over the tokens that `mask` keeps and
+L2-normalised. It is a compact BERT encoder (Devlin et al., 2019) in evaluation mode, with the checkpoint's parameter names.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MASKED = -1e9  # added to the attention scores of padding
 
 
 class MiniBert(nn.Module):
-    """BERT encoder, mean pooling and L2 normalisation.
+    """Applies the BERT encoder, mean pooling and L2 normalisation.
 
     Args:
         config: The checkpoint's `config.json`.
@@ -37,7 +37,7 @@ class MiniBert(nn.Module):
             self.register_buffer(name.replace(".", "__"), tensor.to(torch.get_default_dtype()), persistent=False)
 
     def forward(self, ids: Tensor, mask: Tensor) -> Tensor:
-        """(n, t) token ids and 0/1 mask -> (n, width), L2-normalised."""
+        """Map (n, t) token ids and a 0/1 mask to (n, width) vectors, L2-normalised."""
         x = functional.embedding(ids, self._tensor("embeddings.word_embeddings.weight"))
         x = x + self._tensor("embeddings.position_embeddings.weight")[: ids.shape[1]]
         x = self._norm(x + self._tensor("embeddings.token_type_embeddings.weight")[0], "embeddings.LayerNorm")
@@ -73,7 +73,7 @@ class MiniBert(nn.Module):
 
 
 def export(weights: Path, target: Path) -> None:
-    """Write the ONNX graph to `target`; `config.json` lies beside the weights."""
+    """Write the ONNX graph to `target`; `config.json` is read from the weights' folder."""
     config = json.loads(weights.with_name("config.json").read_text("utf8"))
     tensors = {name: value for name, value in load_file(weights).items() if value.is_floating_point()}
     model = MiniBert(config, tensors).eval()

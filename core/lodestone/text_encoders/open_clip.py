@@ -1,8 +1,7 @@
-"""How do texts become vectors in a CLIP model's space? The text tower of any model that open_clip loads.
+"""Text encoder for a CLIP model's space: the text tower of any model that open_clip loads.
 
-Registered under the same names as the image towers (backbones/open_clip.py): `open_clip:MODEL/PRETRAINED`,
-`open_clip:hf-hub:owner/name`, `open_clip:/directory`. The vectors are comparable with that model's pictures and with
-nothing else.
+It is registered under the same names as the image towers (backbones/open_clip.py): `open_clip:MODEL/PRETRAINED`,
+`open_clip:hf-hub:owner/name`, `open_clip:/directory`. The vectors are comparable with that model's pictures only.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
     import torch
 
 ADAPTER_VERSION: Final = "1"  # raise it when the same weights and texts would give other vectors
-_BATCH: Final = 64  # texts a pass
+_BATCH: Final = 64  # texts in one pass
 
 
 class OpenClipText(TextEncoder):
-    """`open_clip:…`: texts -> (n, dim), in the space of the model's pictures.
+    """Encodes texts as (n, dim) vectors in the space of a CLIP model's pictures, under a name `open_clip:…`.
 
     A text is cut at the model's window (often 77 tokens).
 
@@ -50,21 +49,21 @@ class OpenClipText(TextEncoder):
 
     @cached_property
     def checkpoint(self) -> Checkpoint:
-        """The model's files; see `TorchBackbone.checkpoint`."""
+        """Return the model's files, which are fetched from the hub when this machine does not have them."""
         return clip_checkpoint(self.name.removeprefix(PREFIX), self._context.cache)
 
     @cached_property
     def dim(self) -> int:  # type: ignore[override]  # known only once the config is read
-        """Length of a vector."""
+        """Return the length of a vector."""
         return embedding_dim(self.checkpoint, self.name)
 
     @cached_property
     def version(self) -> str:
-        """Hash of the weights, the config, the tokenizer and the adapter; loads no model."""
+        """Return a hash of the weights, the config, the tokenizer and the adapter; no model is loaded for it."""
         return fingerprint(PREFIX, "text", ADAPTER_VERSION, self.checkpoint.identity)[:12]
 
     def warm_up(self, *, threads: int = 0) -> None:
-        """Load the text tower onto the GPU where there is one; imports open_clip (seconds).
+        """Load the text tower, onto the GPU where there is one; this imports open_clip, which takes seconds.
 
         Raises:
             ModelUnavailableError: open_clip is not installed, or the files hold no model that it can load.
@@ -91,7 +90,7 @@ class OpenClipText(TextEncoder):
             self._model = model.eval().requires_grad_(False).to(self._device)
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Texts -> (n, dim) float32, L2-normalised.
+        """Return the texts' vectors: (n, dim) float32, L2-normalised.
 
         Raises:
             RuntimeError: `warm_up` was not called.

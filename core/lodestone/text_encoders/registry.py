@@ -1,4 +1,4 @@
-"""Which text encoders are there? One table of names, and one of families whose names say where the model is.
+"""Registry of text encoders: one table of names, and one of families whose names contain the model's location.
 
 Other packages add theirs by the entry point group `lodestone.text_encoders`.
 """
@@ -27,9 +27,9 @@ FAMILIES: Final[Mapping[str, Callable[[str, ModelContext], TextEncoder]]] = {
 
 
 def make_text_encoder(name: str, context: ModelContext) -> TextEncoder:
-    """A text encoder by name, light: nothing is loaded before `warm_up`.
+    """Make the text encoder with this name; it is light, because nothing is loaded before `warm_up`.
 
     Raises:
-        UnknownNameError: no such text encoder; the hint lists them.
+        UnknownNameError: there is no such text encoder; the hint lists the known names.
     """
     return make("text encoder", name, context, table=TEXT_ENCODERS, families=FAMILIES, group=ENTRY_POINTS)

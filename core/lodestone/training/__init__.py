@@ -1,1 +1,1 @@
-"""Training of projections and weights from captions and use."""
+"""Training of projections and weights from captions and from use."""

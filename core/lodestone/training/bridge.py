@@ -1,9 +1,9 @@
-"""How is a bridge trained on captions, from nothing or as an update of one that exists?
+"""Training of a bridge on captions, from nothing or as an update of an existing one.
 
-From nothing: principal components of the pictures' outputs, a ridge regression onto text vectors, two towers, and the
-averages that make later updates possible. As an update: the components stay; the ridge is solved again from the old
-sums and the new pairs, exactly as if all pairs were there; the towers learn the new pairs while they are held to what
-they knew (training/towers.py). Which of the two: an update, unless the captions are thousands; the defaults were measured
+From nothing: principal components of the pictures' outputs, a ridge regression onto text vectors, two towers, and the averages
+that make later updates possible. As an update: the components stay; the ridge is solved again from the old sums and the new
+pairs, exactly as if all pairs were present; the towers learn the new pairs under a constraint to keep what they knew
+(training/towers.py). An update is the better choice unless there are thousands of captions; the defaults were measured
 (docs/quality.md).
 """
 
@@ -26,26 +26,26 @@ from lodestone.training.rehearsal import group_pairs, merge
 from lodestone.training.towers import Pairs, TowerSettings, train_towers, update_towers
 
 MINIMUM_FROM_NOTHING: Final = 50  # pictures; below, principal components and towers are noise
-_FLOOR: Final = 1e-3  # least standard deviation of a column: classes that never occur must not explode
-_CENTRE_PRIOR: Final = 50.0  # new pictures that it takes for their own mean text to count as much as the old one
+_FLOOR: Final = 1e-3  # added to a column's standard deviation, so that classes that never occur are not scaled up without limit
+_CENTRE_PRIOR: Final = 50.0  # number of new pictures at which their own mean text counts as much as the old one
 
 
 @dataclass(frozen=True, slots=True)
 class BridgeSettings:
-    """What training a bridge takes; the defaults were chosen on the validation part (docs/quality.md).
+    """Holds the settings of training a bridge; the defaults were chosen on the validation part (docs/quality.md).
 
     Attributes:
-        components: Principal components kept.
-        penalty: The ridge's, as if pictures counted 1 and components had variance 1 before rotation.
-        class_weight: What a synthetic picture of a class counts in the ridge, where a real one counts 1.
+        components: Number of principal components kept.
+        penalty: The ridge's penalty, where pictures count 1 and components have variance 1 before rotation.
+        class_weight: Weight of a synthetic picture of a class in the ridge, where a real one counts 1.
         ridge_share: Weight of the ridge in the joint cosine.
-        text_gain: Brings centred text vectors (length about 1 over 384 dimensions) to unit size.
-        groups: Most groups kept for rehearsal.
-        update_weight: What a new picture counts in the ridge's update, at most; all new ones together at most half of
-            the old.
+        text_gain: Factor that brings centred text vectors (length about 1 over 384 dimensions) to unit size.
+        groups: Highest number of groups kept for rehearsal.
+        update_weight: Highest weight of a new picture in the ridge's update; all new ones together count at most half of the
+            old.
         more_components: Components that an update may add (training/extend.py).
-        members: How many pairs of towers stand side by side; given by the base in an update.
-        towers: See `TowerSettings`.
+        members: Number of pairs of towers side by side; an update takes the base's number.
+        towers: Settings of the towers' training.
     """
 
     components: int = 512
@@ -62,15 +62,20 @@ class BridgeSettings:
 
 @dataclass(frozen=True, slots=True)
 class TrainingReport:
-    """What happened; JSON-serialisable through `dataclasses.asdict`.
+    """Reports a training; JSON-serialisable through `dataclasses.asdict`.
 
     Attributes:
-        pictures: That had a caption. texts: Captions used. seconds: Wall clock. loss: Mean over the last tenth of the
-            steps.
-        updated_from: Version of the base, "" when trained from nothing. version: Of the result.
-        held_out: Pictures set aside to measure, 0 for none. queries: Their captions. gallery: Pictures searched.
-        before: R@10 of the base on the held-out captions, None without base or held-out pictures. after: The same, of
-            the result.
+        pictures: Pictures that had a caption.
+        texts: Captions used.
+        seconds: Wall clock time, in seconds.
+        loss: Mean loss over the last tenth of the steps.
+        updated_from: Version of the base, "" when trained from nothing.
+        version: Version of the result.
+        held_out: Pictures set aside to measure, 0 for none.
+        queries: Captions of the pictures set aside.
+        gallery: Pictures searched.
+        before: R@10 of the base on the held-out captions, None without base or held-out pictures.
+        after: R@10 of the result on the held-out captions.
     """
 
     pictures: int
@@ -97,17 +102,17 @@ def train_bridge(
     settings: BridgeSettings | None = None,
     provenance: dict[str, Any] | None = None,
 ) -> tuple[BridgeWeights, TrainingReport]:
-    """Train on captioned pictures. Deterministic for a seed on one machine and number of threads.
+    """Train on captioned pictures; deterministic for a seed on one machine and number of threads.
 
     Args:
         outputs: n pictures' outputs; pictures without a text are not used.
-        texts: (m, d) float32 vectors of the captions, L2-normalised, any number a picture, duplicates allowed.
+        texts: (m, d) float32 vectors of the captions, L2-normalised; any number per picture, duplicates allowed.
         owner: (m,) row of the picture that each text belongs to.
         base: The bridge to update; None to train from nothing.
         classes: Synthetic pictures of named classes to mix in when training from nothing (training/classes.py).
-        seed: For everything that is drawn.
+        seed: Seed of all random choices.
         settings: None for the defaults.
-        provenance: JSON-serialisable, goes into the file's header.
+        provenance: JSON-serialisable, written to the file's header.
 
     Returns:
         The weights, and a report without held-out figures (`learn.captions.fit_bridge` measures).
@@ -124,7 +129,7 @@ def train_bridge(
         weights, loss = _from_nothing(used, texts, packed, classes=classes, seed=seed, settings=chosen)
     else:
         weights, loss = _update(base, used, texts, packed, seed=seed, settings=chosen)
-    # an update keeps its base's provenance: the licence notice of what was learnt first stays with it
+    # An update keeps its base's provenance, and with it the licence notice of the base's training data.
     inherited = {**base.provenance, "updated_from": base.version} if base is not None else {}
     weights = replace(weights, provenance={**inherited, **(provenance or {})})
     report = TrainingReport(
@@ -160,12 +165,13 @@ def _from_nothing(
     rehearsal = group_pairs(pictures, targets, groups=settings.groups, seed=seed)
     class_towers = None
     if classes is not None:
-        made = standardised(picture_columns(classes.outputs), mean, spread) @ basis
-        named = classes.texts.mean(0)
-        # names relative to the mean name, as captions are to the mean caption: what all names share is not in a picture
-        aims = (named - named.mean(0) + centre)[classes.classes]
-        statistics += Statistics.of(made, aims, np.full(len(made), settings.class_weight, np.float32))
-        class_towers = _class_pairs(made, classes, centre, gain)
+        synthetic = standardised(picture_columns(classes.outputs), mean, spread) @ basis
+        name_vectors = classes.texts.mean(0)
+        # Names are taken relative to the mean name, as captions are to the mean caption, because what all names have in common
+        # is not visible in a picture.
+        aims = (name_vectors - name_vectors.mean(0) + centre)[classes.classes]
+        statistics += Statistics.of(synthetic, aims, np.full(len(synthetic), settings.class_weight, np.float32))
+        class_towers = _class_pairs(synthetic, classes, centre, gain)
     ridge, bias = solve(statistics, centre, settings.penalty)
     pairs = Pairs(pictures, (texts - centre) * gain, owner)
     members = [
@@ -204,11 +210,11 @@ def _update(
     pictures = base.components(outputs)
     targets = _mean_texts(texts, owner, outputs.rows)
     n = outputs.rows
-    # names of drawings and captions of photos have different means: a difference of style, which no query should have to meet
-    own = (targets.sum(0) + _CENTRE_PRIOR * base.text_centre) / (n + _CENTRE_PRIOR)
+    # Names of drawings and captions of photos have different means. That is a difference of style, which queries do not share.
+    own_centre = (targets.sum(0) + _CENTRE_PRIOR * base.text_centre) / (n + _CENTRE_PRIOR)
     weight = min(settings.update_weight, max(1.0, base.statistics.weight / (2 * n)))
-    new = Statistics.of(pictures, targets - own + base.text_centre, np.full(n, weight, np.float32))
-    statistics = base.statistics + new
+    new_statistics = Statistics.of(pictures, targets - own_centre + base.text_centre, np.full(n, weight, np.float32))
+    statistics = base.statistics + new_statistics
     ridge, bias = solve(statistics, base.text_centre, settings.penalty)
     gain = np.float32(base.text_gain)
 
@@ -231,9 +237,9 @@ def _update(
 
 
 def solve(statistics: Statistics, centre: Array, penalty: float) -> tuple[Array, Array]:
-    """The ridge map and its bias from sums: (k, d) and (d,), both for targets relative to `centre`.
+    """Return the ridge map (k, d) and its bias (d,) from sums, both for targets relative to `centre`.
 
-    The bias is not penalised. Solved in float64: the sums of thousands of pictures span many magnitudes.
+    The bias is not penalised. The system is solved in float64, because the sums of thousands of pictures span many magnitudes.
     """
     gram, cross = statistics.gram.astype(np.float64), statistics.cross.astype(np.float64)
     total = gram[-1, -1]
@@ -251,13 +257,13 @@ def _together(
     return pictures, texts, float(np.mean(losses))
 
 
-def _class_pairs(made: Array, classes: ClassPairs, centre: Array, gain: np.float32) -> Pairs:
+def _class_pairs(synthetic: Array, classes: ClassPairs, centre: Array, gain: np.float32) -> Pairs:
     templates, count, d = classes.texts.shape
-    # one text a (picture, template): a synthetic picture of class c goes with every template of c's name
-    owner = np.tile(np.arange(len(made)), templates)
+    # One text per (picture, template): a synthetic picture of class c is paired with every template of c's name.
+    owner = np.tile(np.arange(len(synthetic)), templates)
     texts = classes.texts.reshape(templates * count, d)
-    which = np.concatenate([t * count + classes.classes for t in range(templates)])
-    return Pairs(made, ((texts - centre) * gain)[which], owner)
+    text_rows = np.concatenate([t * count + classes.classes for t in range(templates)])
+    return Pairs(synthetic, ((texts - centre) * gain)[text_rows], owner)
 
 
 def _mean_texts(texts: Array, owner: NDArray[np.intp], n: int) -> Array:
@@ -268,7 +274,7 @@ def _mean_texts(texts: Array, owner: NDArray[np.intp], n: int) -> Array:
 
 
 def _half(array: Array) -> Array:
-    """Rounded to half precision, so that what is trained on top sees the values that will be stored."""
+    """Return the array rounded to half precision, so that later training sees the values that will be stored."""
     rounded: Array = array.astype(np.float16).astype(np.float32)
     return rounded
 

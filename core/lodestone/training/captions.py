@@ -1,8 +1,8 @@
-"""How good is what these captions teach? Trains on them, and measures on a part that is set aside first.
+"""Training on captions with a measurement on held-out pictures.
 
-The held-out tenth of the captioned pictures is chosen by their outputs' hash, so that it does not depend on their
-order. Measured is whether each held-out caption finds its picture among all captioned ones, by the bridge alone, before
-and after. Then the bridge is trained once more on all of them: the figure is of a bridge that saw nine tenths.
+The held-out tenth of the captioned pictures is chosen by their outputs' hash, so that it does not depend on their order. The
+figure is whether each held-out caption finds its picture among all captioned ones, by the bridge alone, before and after. Then
+the bridge is trained once more on all of them, so the figure belongs to a bridge that saw nine tenths.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from lodestone.training.bridge import MINIMUM_FROM_NOTHING, BridgeSettings, Trai
 from lodestone.training.classes import ClassPairs
 
 HELD_OUT_SHARE: Final = 0.1
-FEWEST_HELD_OUT: Final = 10  # held-out pictures; with fewer, a figure would be chance, and all pictures are better trained on
+FEWEST_HELD_OUT: Final = 10  # with fewer held-out pictures the figure would be chance, so all pictures are used for training
 _DEPTH: Final = 10
 
 
@@ -37,52 +37,53 @@ def fit_bridge(
     seed: int = 0,
     settings: BridgeSettings | None = None,
 ) -> tuple[BridgeWeights, TrainingReport]:
-    """Train, measure on held-out pictures, train on all.
+    """Train, measure on held-out pictures, and train on all pictures.
 
     Args:
         outputs: n pictures' outputs.
         texts: (m, d) vectors of the captions.
         owner: (m,) row of the picture that each text belongs to.
         base: The bridge to update; None to train from nothing.
-        classes: See `train_bridge`.
-        seed: See `train_bridge`.
-        settings: See `train_bridge`.
+        classes: As for `train_bridge`.
+        seed: As for `train_bridge`.
+        settings: As for `train_bridge`.
 
     Returns:
-        The weights trained on all pairs, and the report with the held-out figures (None where too few pictures have
-        captions).
+        The weights trained on all pairs, and the report with the held-out figures (None where too few pictures have captions).
 
     Raises:
-        InvalidRequestError: see `train_bridge`.
+        InvalidRequestError: `train_bridge` refuses the pairs.
     """
     started = time.perf_counter()
     before = after = None
     rows = np.unique(owner)
-    held = _held_out(outputs, rows)
-    asked = np.isin(owner, held)
-    least = MINIMUM_FROM_NOTHING if base is None else 1
-    if len(held) >= FEWEST_HELD_OUT and len(rows) - len(held) >= least:
-        trial, _ = train_bridge(outputs, texts[~asked], owner[~asked], base=base, classes=classes, seed=seed, settings=settings)
+    held_out_rows = _held_out(outputs, rows)
+    is_held_out = np.isin(owner, held_out_rows)
+    lowest = MINIMUM_FROM_NOTHING if base is None else 1
+    if len(held_out_rows) >= FEWEST_HELD_OUT and len(rows) - len(held_out_rows) >= lowest:
+        trial, _ = train_bridge(
+            outputs, texts[~is_held_out], owner[~is_held_out], base=base, classes=classes, seed=seed, settings=settings
+        )
         gallery = outputs.take(rows)
-        truth = np.searchsorted(rows, owner[asked])
-        after = _recall(trial, gallery, texts[asked], truth)
-        before = _recall(base, gallery, texts[asked], truth) if base is not None else None
+        truth = np.searchsorted(rows, owner[is_held_out])
+        after = _recall(trial, gallery, texts[is_held_out], truth)
+        before = _recall(base, gallery, texts[is_held_out], truth) if base is not None else None
     else:
-        held, asked = held[:0], np.zeros(len(owner), bool)
+        held_out_rows, is_held_out = held_out_rows[:0], np.zeros(len(owner), bool)
     weights, report = train_bridge(outputs, texts, owner, base=base, classes=classes, seed=seed, settings=settings)
     return weights, replace(
         report,
         seconds=time.perf_counter() - started,
-        held_out=len(held),
-        queries=int(asked.sum()),
-        gallery=len(rows) if len(held) else 0,
+        held_out=len(held_out_rows),
+        queries=int(is_held_out.sum()),
+        gallery=len(rows) if len(held_out_rows) else 0,
         before=before,
         after=after,
     )
 
 
 def _held_out(outputs: BackboneOutputs, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The rows whose hash is below the share; pictures with equal outputs are held out together."""
+    """Return the rows whose hash is below the share; pictures with equal outputs are held out together."""
     keys = sorted(outputs)
     limit = int(HELD_OUT_SHARE * 2**32)
 

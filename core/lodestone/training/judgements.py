@@ -1,8 +1,8 @@
-"""Which pictures are right for which queries? Judgements from a file, and what users said about recorded answers.
+"""Judgements of which pictures are right for which queries: from a file, and from users' feedback on recorded answers.
 
-A file is a table with the columns `query` and `file` (one row a right picture; tab-separated, `.csv` comma-separated), or JSON:
-`{"query": ["file", …], …}`. A file is named by its path inside its root, by its bare name where only one picture has it, or by
-the picture's id.
+A file is a table with the columns `query` and `file` (one row per right picture; tab-separated, `.csv` comma-separated), or
+JSON: `{"query": ["file", …], …}`. A file is named by its path inside its root, by its bare name where only one picture has it,
+or by the picture's id.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ _HINT: Final = 'a table with the columns query and file, or JSON: {"query": ["fi
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuery:
-    """A query and the ids of all pictures that are right for it, at least one."""
+    """Holds a query's text and the ids of all pictures that are right for it, at least one."""
 
     text: str
     relevant: frozenset[str]
 
 
 def read_judgements(path: Path) -> dict[str, list[str]]:
-    """Query -> names of right pictures, as the file has them.
+    """Return query -> names of right pictures, as the file has them.
 
     Raises:
-        InvalidRequestError: the file cannot be read, is neither form, or holds no judgement; tables: the line is named.
+        InvalidRequestError: the file cannot be read, has neither form, or holds no judgement; for tables the line is named.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"cannot read the judgements {path}: {error}", hint=_HINT) from error
-    found = _from_json(text, path) if path.suffix.lower() == ".json" else _from_table(text, path)
-    if not found:
+    judgements = _from_json(text, path) if path.suffix.lower() == ".json" else _from_table(text, path)
+    if not judgements:
         raise InvalidRequestError(f"there is no judgement in {path}", hint=_HINT)
-    return found
+    return judgements
 
 
 def resolve(judgements: Mapping[str, Sequence[str]], catalog: Catalog) -> tuple[list[JudgedQuery], list[str]]:
-    """Judgements on the pictures of this home, and the names that no picture has, sorted. Blocking.
+    """Return the judgements on pictures of this home, and the names that no picture has, sorted. Blocking.
 
-    A query none of whose pictures is here is left out.
+    A query without a picture in this home is left out.
 
     Raises:
         InvalidRequestError: a query has no words.
@@ -73,59 +73,63 @@ def resolve(judgements: Mapping[str, Sequence[str]], catalog: Catalog) -> tuple[
     judged: dict[str, set[str]] = {}
     for text, names in judgements.items():
         judged.setdefault(normalise_query(text), set()).update(ids[name] for name in names if name in ids)
-    return [JudgedQuery(text, frozenset(found)) for text, found in judged.items() if found], sorted(wanted - ids.keys())
+    return [JudgedQuery(text, frozenset(image_ids)) for text, image_ids in judged.items() if image_ids], sorted(
+        wanted - ids.keys()
+    )
 
 
 def precision_of(ids: Sequence[str], relevant: frozenset[str]) -> float:
-    """Average precision of a ranking; right pictures that it does not hold count as never found."""
+    """Return the average precision of a ranking; right pictures that it does not hold count as never found."""
     hits = np.array([[image_id in relevant for image_id in ids]], bool)
     return float(average_precision(hits, totals=np.array([len(relevant)]))[0])
 
 
 def observations_of_feedback(catalog: Catalog) -> Iterator[Observation]:
-    """What users' judgements of recorded answers say about the gate; queries that are no longer recorded are left out.
+    """Yield what users' feedback on recorded answers says about the gate; queries that are no longer recorded are left out.
 
-    Only pictures that were called right count as right: a user has not seen all others. Blocking.
+    Only pictures that were called right count as right, because a user has not seen all others. Blocking.
     """
     judged: dict[str, tuple[set[str], set[str]]] = {}
     offset = 0
     while page := catalog.feedback(offset, _PAGE):
-        for one in page:
-            right, wrong = judged.setdefault(one.query_id, (set(), set()))
-            right.update(one.relevant)
-            wrong.update(one.irrelevant)
+        for feedback in page:
+            right, wrong = judged.setdefault(feedback.query_id, (set(), set()))
+            right.update(feedback.relevant)
+            wrong.update(feedback.irrelevant)
         offset += len(page)
     for query_id, (right, wrong) in sorted(judged.items()):
         relevant = frozenset(right - wrong)
         try:
             trace = load_trace(catalog, query_id)
         except LodestoneError:
-            continue  # forgotten since (query.history), or of an older format: nothing can be learnt from it
-        if relevant and trace.kind == "words" and (seen := _observed(trace, relevant)) is not None:
-            yield seen
+            continue  # the query's record was deleted (query.history), or has an older format
+        if relevant and trace.kind == "words" and (observation := _observed(trace, relevant)) is not None:
+            yield observation
 
 
 def _observed(trace: Trace, relevant: frozenset[str]) -> Observation | None:
-    # What captions say belongs to the guided stage, and is evidence there, not the cosines that the gate knows.
-    text = [one for one in trace.lists if one.guide == TEXT_GUIDE and one.space != CAPTIONS_SPACE]
-    if not any(one.ids for one in text):
+    # The captions' list belongs to the guided stage; its scores are no cosines, which the gate's features are made of.
+    text = [
+        ranked_list for ranked_list in trace.lists if ranked_list.guide == TEXT_GUIDE and ranked_list.space != CAPTIONS_SPACE
+    ]
+    if not any(ranked_list.ids for ranked_list in text):
         return None
     values = dict(trace.gate.features) if trace.gate is not None else {}
-    values = values or features([Method(one.space, one.ids, one.scores) for one in text])
+    values = values or features([Method(ranked_list.space, ranked_list.ids, ranked_list.scores) for ranked_list in text])
     ranked = find_fusion(trace.fusion)(text)
     guided = precision_of(trace.ranking.ids, relevant) if trace.stage == "guides" else None
     return Observation(values, precision_of(ranked.ids, relevant), guided, trace.text)
 
 
 def _ids(names: set[str], catalog: Catalog) -> dict[str, str]:
-    """Name -> picture id; names that no picture, or several pictures, have are left out."""
-    found = {image_id: image_id for image_id in catalog.images(names)}
+    """Return name -> picture id; names that no picture, or several pictures, have are left out."""
+    by_id = {image_id: image_id for image_id in catalog.images(names)}
     by_uri: dict[str, set[str]] = {}
     for root in catalog.roots(None):
         for record in catalog.images_of_root(root.root_id):
             for name in {record.uri, name_of(record.uri)} & names:
                 by_uri.setdefault(name, set()).add(record.image_id)
-    return found | {name: next(iter(ids)) for name, ids in by_uri.items() if len(ids) == 1}
+    return by_id | {name: next(iter(ids)) for name, ids in by_uri.items() if len(ids) == 1}
 
 
 def _from_json(text: str, path: Path) -> dict[str, list[str]]:
@@ -144,7 +148,7 @@ def _from_table(text: str, path: Path) -> dict[str, list[str]]:
     lines = text.splitlines()
     is_csv = path.suffix.lower() == ".csv"
     rows = csv.reader(lines) if is_csv else csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
-    found: dict[str, list[str]] = {}
+    judgements: dict[str, list[str]] = {}
     try:
         header = [cell.strip().lower() for cell in next(rows, [])]
         if header != _HEADER:
@@ -154,7 +158,7 @@ def _from_table(text: str, path: Path) -> dict[str, list[str]]:
                 if row:
                     raise InvalidRequestError(f"judgements {path}, line {rows.line_num}: expected query and file", hint=_HINT)
                 continue
-            found.setdefault(row[0].strip(), []).append(row[1].strip())
+            judgements.setdefault(row[0].strip(), []).append(row[1].strip())
     except csv.Error as error:
         raise InvalidRequestError(f"judgements {path}, line {rows.line_num}: {error}", hint=_HINT) from error
-    return found
+    return judgements

@@ -1,9 +1,9 @@
-"""What do pictures that the words describe look like, as vectors? A prior: text vector -> Gaussian over one space's vectors.
+"""Prior over picture vectors: a text vector gives a Gaussian over one space's vectors of pictures that the text describes.
 
-The reverse of the bridge: a ridge regression from text vectors to a space's picture vectors gives the mean, and what it leaves
-unexplained a covariance of low rank. Draws are scaled to length 1 like every vector of the space. A prior belongs to one
-version of a space (its collection): vectors of two versions are never compared. In the file arrays are float16; arithmetic is
-float32.
+It is the reverse of the bridge: a ridge regression from text vectors to a space's picture vectors gives the mean, and what it
+leaves unexplained gives a covariance of low rank. Draws are scaled to length 1 like every vector of the space. A prior belongs
+to one version of a space (its collection), because vectors of two versions are never compared. In the file arrays are float16;
+arithmetic is float32.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from lodestone.spaces.bridge_weights import BridgeWeights
 
 FILE: Final = WeightsFile("prior", format=1)
-FEWEST_ALONE: Final = 200  # captioned pictures; of fewer, a space without memory of earlier ones gets no prior
-REHEARSED: Final = 4096  # pairs drawn from what a bridge remembers
+FEWEST_ALONE: Final = 200  # with fewer captioned pictures, a space without memory of earlier pairs gets no prior
+REHEARSED: Final = 4096  # pairs drawn from a bridge's rehearsal
 
 
 @dataclass(frozen=True, slots=True)
 class PriorSettings:
-    """What fitting takes; chosen on the validation part (benchmarks/prior.py).
+    """Holds the settings of fitting a prior, chosen on the validation part (benchmarks/prior.py).
 
     Attributes:
-        penalty: The ridge's, in pairs: how many pairs of unit variance the assumption of no relation is worth.
-        rank: Directions of the residual covariance that are kept.
-        temperature: What their standard deviations are multiplied by when drawing.
+        penalty: The ridge's penalty: the number of pairs of unit variance that the assumption of no relation counts as.
+        rank: Number of directions of the residual covariance that are kept.
+        temperature: Factor on their standard deviations when drawing.
     """
 
     penalty: float = 100.0
@@ -48,10 +48,12 @@ class PriorSettings:
 
 @dataclass(frozen=True, slots=True)
 class SpacePrior:
-    """The prior of one version of a space; immutable.
+    """Holds the prior of one version of a space; immutable.
 
     Attributes:
-        centre: (d,) mean text vector. slope: (d, dim) ridge map of centred text vectors. bias: (dim,) mean picture vector.
+        centre: (d,) mean text vector.
+        slope: (d, dim) ridge map of centred text vectors.
+        bias: (dim,) mean picture vector.
         spread: (rank, dim) directions of the residual, each as long as its standard deviation times the temperature.
     """
 
@@ -61,23 +63,23 @@ class SpacePrior:
     spread: Array
 
     def means(self, texts: Array) -> Array:
-        """(n, d) text vectors -> (n, dim) float32 means, not normalised."""
+        """Return the means of (n, d) text vectors: (n, dim) float32, not normalised."""
         means: Array = ((texts - self.centre) @ self.slope + self.bias).astype(np.float32, copy=False)
         return means
 
     def draw(self, texts: Array, rng: np.random.Generator) -> Array:
-        """One vector for each text: (n, d) -> (n, dim) float32, L2-normalised."""
+        """Draw one vector for each text: (n, d) -> (n, dim) float32, L2-normalised."""
         noise = rng.standard_normal((len(texts), len(self.spread)), np.float32)
         return unit(self.means(texts) + noise @ self.spread)
 
 
 @dataclass(frozen=True, slots=True)
 class PriorWeights:
-    """Priors of several spaces.
+    """Holds the priors of several spaces.
 
     Attributes:
         spaces: Collection (space and version) -> its prior.
-        text_encoder: Whose vectors they read.
+        text_encoder: Name of the text encoder whose vectors they read.
         provenance: JSON-serialisable: data, licence, settings.
     """
 
@@ -87,7 +89,10 @@ class PriorWeights:
 
     @property
     def version(self) -> str:
-        """12 hex characters over all arrays as they are stored: weights before and after `save` have one version."""
+        """Return 12 hex characters over all arrays as they are stored.
+
+        Weights before and after `save` therefore have one version.
+        """
         return digest_of([FILE.format, self.text_encoder], self._arrays())
 
     def save(self, directory: Path) -> Path:
@@ -95,12 +100,12 @@ class PriorWeights:
         return FILE.save(directory, self._arrays(), self._header(), version=self.version)
 
     def save_as(self, path: Path) -> Path:
-        """Write to exactly `path`, by temporary name and rename."""
+        """Write the priors to exactly `path`, by temporary name and rename."""
         return FILE.save_as(path, self._arrays(), self._header())
 
     @classmethod
     def shipped(cls) -> PriorWeights:
-        """The priors inside the package: `data/prior/`, beside their model card."""
+        """Return the priors that ship inside the package, in `data/prior/` beside their model card."""
         return cls._from_arrays(*FILE.shipped())
 
     @classmethod
@@ -119,7 +124,7 @@ class PriorWeights:
             for name, array in arrays.items():
                 collection, part = name.rsplit(".", 1)
                 parts.setdefault(collection, {})[part] = array.astype(np.float32)
-            spaces = {collection: SpacePrior(**found) for collection, found in parts.items()}
+            spaces = {collection: SpacePrior(**fields) for collection, fields in parts.items()}
             return cls(spaces, text_encoder=header["text_encoder"], provenance=header["provenance"])
         except (KeyError, TypeError, ValueError) as error:
             raise FILE.other_arrays(error) from error
@@ -138,12 +143,12 @@ class PriorWeights:
 def fit_space(
     texts: Array, pictures: Array, *, weights: Array | None = None, settings: PriorSettings | None = None
 ) -> SpacePrior:
-    """The prior of one space. Deterministic.
+    """Return the prior of one space; deterministic.
 
     Args:
-        texts: (n, d) float32 text vectors, one a pair.
+        texts: (n, d) float32 text vectors, one per pair.
         pictures: (n, dim) float32 vectors in the space of the pictures that they describe, L2-normalised.
-        weights: (n,) what each pair counts; None for 1.
+        weights: (n,) weight of each pair; None for 1.
         settings: None for the defaults.
 
     Raises:
@@ -163,20 +168,21 @@ def fit_space(
     centre, bias = share @ x / total, share @ y / total
     x, y = x - centre, y - bias
     gram = (x * share[:, None]).T @ x
-    # text vectors have length 1 over d dimensions: a component's variance is about 1 / d, and the penalty is in such pairs
+    # Text vectors have length 1 over d dimensions, so a component's variance is about 1 / d; the penalty counts such pairs.
     slope = np.linalg.solve(gram + chosen.penalty / x.shape[1] * np.eye(len(gram)), (x * share[:, None]).T @ y)
-    left = y - x @ slope
-    values, vectors = np.linalg.eigh((left * share[:, None]).T @ left / total)
+    residuals = y - x @ slope
+    values, vectors = np.linalg.eigh((residuals * share[:, None]).T @ residuals / total)
     rank = min(chosen.rank, len(texts), len(values))
     kept, directions = np.maximum(values[::-1][:rank], 0), vectors[:, ::-1][:, :rank]
     largest = np.abs(directions).argmax(0)
-    directions = directions * np.sign(directions[largest, np.arange(rank)])  # eigenvectors have no sign of their own
+    # The sign of an eigenvector is arbitrary, so it is fixed here.
+    directions = directions * np.sign(directions[largest, np.arange(rank)])
     spread = chosen.temperature * np.sqrt(kept)[:, None] * directions.T
     return SpacePrior(*(_half(array) for array in (centre, slope, bias, spread)))
 
 
 def _half(array: NDArray[np.float64]) -> Array:
-    """As it will be stored; in row order, which safetensors takes for granted."""
+    """Return the array as it will be stored, in row order, which safetensors expects."""
     rounded: Array = np.ascontiguousarray(array, np.float16).astype(np.float32)
     return rounded
 
@@ -188,17 +194,17 @@ def refit(
     texts: Array,
     owner: NDArray[np.intp],
 ) -> PriorWeights:
-    """The priors that go with a bridge that was just trained.
+    """Return the priors that go with a newly trained bridge.
 
-    The bridge's own is fitted on its pairs and on what it keeps of earlier ones, so that a few captions do not make it
-    forget. A space without such memory is fitted when there are `FEWEST_ALONE` captioned pictures, and their outputs.
+    The bridge's own prior is fitted on its pairs and on its rehearsal of earlier ones, so that a few captions do not make it
+    forget. A space without a rehearsal is fitted when there are `FEWEST_ALONE` captioned pictures, and their outputs.
 
     Args:
         weights: The bridge.
         projections: Collection -> projection of every space that has no prior yet, the bridge's among them.
-        outputs: Of the captioned pictures.
+        outputs: Outputs of the captioned pictures.
         texts: (m, d) vectors of their captions.
-        owner: (m,) row of the picture that each describes.
+        owner: (m,) row of the picture that each caption describes.
     """
     spaces = {}
     for collection, projection in projections.items():
@@ -211,11 +217,11 @@ def refit(
 
 
 def _fit_with_memory(weights: BridgeWeights, outputs: BackboneOutputs, texts: Array, owner: NDArray[np.intp]) -> SpacePrior:
-    # the rehearsal holds the new pairs too, as averages: what was there before is their count less that of the new pictures
-    memory = weights.rehearsal
-    pictures, remembered = sample(memory, REHEARSED, np.random.default_rng(0), memory.counts)
+    # The rehearsal holds the new pairs too, as averages, so the number of earlier pairs is its count less the new pictures'.
+    rehearsal = weights.rehearsal
+    pictures, rehearsed_texts = sample(rehearsal, REHEARSED, np.random.default_rng(0), rehearsal.counts)
     described = len(np.unique(owner))
-    before = max(float(memory.counts.sum()) - described, 0.0)
-    share = np.concatenate([np.full(len(owner), described / len(owner)), np.full(REHEARSED, before / REHEARSED)])
+    earlier = max(float(rehearsal.counts.sum()) - described, 0.0)
+    share = np.concatenate([np.full(len(owner), described / len(owner)), np.full(REHEARSED, earlier / REHEARSED)])
     vectors = np.vstack([weights.pictures(outputs)[owner], weights.from_components(pictures)])
-    return fit_space(np.vstack([texts, unit(remembered)]), vectors, weights=share.astype(np.float32))
+    return fit_space(np.vstack([texts, unit(rehearsed_texts)]), vectors, weights=share.astype(np.float32))

@@ -1,4 +1,7 @@
-"""What may stand in for training pairs that cannot be kept? Means of groups of similar pairs, by k-means (Lloyd, 1982)."""
+"""Rehearsal averages that replace training pairs which cannot be kept: means of groups of similar pairs (k-means.
+
+Lloyd, 1982).
+"""
 
 from __future__ import annotations
 
@@ -9,30 +12,29 @@ from numpy.typing import NDArray
 
 from lodestone.spaces.bridge_arrays import Array, Rehearsal, unit
 
-PER_GROUP: Final = 8  # pairs a group on average; a mean of fewer would tell too much of each
+PER_GROUP: Final = 8  # pairs per group on average; a mean of fewer would reveal too much of each
 _ROUNDS: Final = 8
 
 
 def group_pairs(pictures: Array, texts: Array, *, groups: int, seed: int) -> Rehearsal:
-    """Group (n, k) pictures with their (n, d) mean texts by both, and average.
+    """Group (n, k) pictures and their (n, d) mean texts by both, and average each group.
 
     Args:
         pictures: Principal components.
         texts: Mean text vector of each picture.
-        groups: At most this many; fewer where there are less than `PER_GROUP` pairs for each. Empty groups are left
-            out.
-        seed: Which pairs start the groups.
+        groups: Highest number of groups; fewer where there are less than `PER_GROUP` pairs for each. Empty groups are left out.
+        seed: Seed of the choice of the groups' first pairs.
     """
     rng = np.random.default_rng(seed)
-    both = np.hstack([unit(pictures), unit(texts)])
-    m = max(1, min(groups, len(both) // PER_GROUP))
-    centres = both[rng.choice(len(both), m, replace=False)]
-    member = np.zeros(len(both), np.intp)
+    features = np.hstack([unit(pictures), unit(texts)])
+    m = max(1, min(groups, len(features) // PER_GROUP))
+    centres = features[rng.choice(len(features), m, replace=False)]
+    member = np.zeros(len(features), np.intp)
     for _ in range(_ROUNDS):
-        member = (both @ centres.T - (centres**2).sum(1) / 2).argmax(1)
+        member = (features @ centres.T - (centres**2).sum(1) / 2).argmax(1)
         counts = np.bincount(member, minlength=m)
         sums = np.zeros_like(centres)
-        np.add.at(sums, member, both)
+        np.add.at(sums, member, features)
         centres = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres)
     _, member = np.unique(member, return_inverse=True)
     counts = np.bincount(member)
@@ -47,7 +49,7 @@ def group_pairs(pictures: Array, texts: Array, *, groups: int, seed: int) -> Reh
 
 
 def merge(old: Rehearsal, new: Rehearsal) -> Rehearsal:
-    """Both sets of groups; spreads are averaged by the number of pairs."""
+    """Return both sets of groups together; spreads are averaged by the number of pairs."""
     a, b = float(old.counts.sum()), float(new.counts.sum())
     share = a / (a + b)
     return Rehearsal(

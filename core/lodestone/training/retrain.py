@@ -1,9 +1,9 @@
-"""What does `lodestone train bridge` do in a home? Train, keep the result, re-project what is stored, promote.
+"""Retraining of a home's bridge (`lodestone train bridge`): train, save the result, project stored outputs again, promote.
 
-A prior belongs to the version of a space, so the one of the new bridge is fitted and put in force along with it.
+A prior belongs to the version of a space, so the new bridge's prior is fitted and activated along with it.
 
 No picture of the collection is read: its vectors are projected again from the stored outputs. The new version serves once all
-of it is loaded and verified; until then, and if anything fails on the way, queries use the old one.
+of it is loaded and verified; until then, and if anything fails before, queries use the old one.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 KIND = "bridge"
 PRIOR = "prior"
-FEWEST_FOR_CLASSES = 200  # pictures; of fewer, mean and covariance say too little about where a class would lie
+FEWEST_FOR_CLASSES = 200  # with fewer pictures, mean and covariance are too uncertain to place a class
 
 
 @dataclass(frozen=True, slots=True)
 class RetrainReport:
-    """What training did.
+    """Reports what training did.
 
     Attributes:
-        run_id: Its row in the catalog.
-        training: What was learnt from what, and how well held-out captions find their pictures before and after.
+        run_id: Id of the run in the catalog.
+        training: Report of the training, with the held-out figures before and after.
         skipped: Captioned pictures that could not be used.
-        promoted: Whether the new version is in force.
+        promoted: Whether the new version is active.
     """
 
     run_id: str
@@ -53,7 +53,7 @@ class RetrainReport:
     promoted: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-serialisable."""
+        """Return the report as a JSON-serialisable dict."""
         return {"run_id": self.run_id, **asdict(self.training), "skipped": self.skipped, "promoted": self.promoted}
 
 
@@ -67,16 +67,16 @@ def retrain_bridge(
     synchronise: Callable[[str, Progress], SyncReport | None] | None = None,
     progress: Progress = silent,
 ) -> RetrainReport:
-    """Train a bridge for this home and put it in force.
+    """Train a bridge for this home and activate it.
 
     Args:
         runtime: The opened home.
-        pictures: What to learn from.
+        pictures: Captioned pictures to learn from.
         seed: Makes training repeatable.
-        from_nothing: Forget the bridge in force instead of updating it.
-        dry_run: Train and measure only.
-        synchronise: Who loads the new vectors; None: this process, which then owns the store.
-        progress: Told of every step.
+        from_nothing: Whether to train without the active bridge instead of updating it.
+        dry_run: Whether to train and measure only.
+        synchronise: Function that loads the new vectors; None to load them in this process, which then owns the store.
+        progress: Progress callback.
 
     Raises:
         InvalidRequestError: too few captioned pictures.
@@ -125,22 +125,27 @@ def _prior(
     *,
     all_spaces: bool,
 ) -> str:
-    """Fit and keep the prior of the spaces as they will be with this bridge; its version.
+    """Fit and save the prior of the spaces as they will be with this bridge, and return its version.
 
-    Those of versions in force until now stay in the file: queries use them until the new vectors are loaded.
+    Priors of the versions that are active until now stay in the file, because queries use them until the new vectors are
+    loaded.
 
-    `all_spaces` says whether spaces that have a prior already get a new one, of these pictures alone.
+    `all_spaces` says whether spaces that already have a prior get a new one, from these pictures alone.
     """
     from lodestone.spaces.bridge import BridgeSpace
 
     context = runtime.models()
-    before = PriorWeights.load(context.artifacts[PRIOR]).spaces if PRIOR in context.artifacts else {}
-    known = {} if all_spaces else {**PriorWeights.shipped().spaces, **before}
+    earlier = PriorWeights.load(context.artifacts[PRIOR]).spaces if PRIOR in context.artifacts else {}
+    known_priors = {} if all_spaces else {**PriorWeights.shipped().spaces, **earlier}
     projections = {**runtime.projections(), KIND: BridgeSpace(context, weights=weights)}
-    wanted = {one.collection: one for one in projections.values() if one.name == KIND or one.collection not in known}
+    wanted = {
+        projection.collection: projection
+        for projection in projections.values()
+        if projection.name == KIND or projection.collection not in known_priors
+    }
     fitted = refit(weights, wanted, outputs, texts, owner)
-    serving = {one.collection for one in runtime.serving_projections().values()}
-    kept = {name: prior for name, prior in before.items() if name in serving}
+    serving = {projection.collection for projection in runtime.serving_projections().values()}
+    kept = {name: prior for name, prior in earlier.items() if name in serving}
     prior = PriorWeights({**kept, **fitted.spaces}, fitted.text_encoder, fitted.provenance)
     path = prior.save(runtime.home.artifacts / PRIOR)
     runtime.catalog.add_artifact(PRIOR, prior.version, f"{PRIOR}/{path.name}", {"bridge": weights.version})
@@ -148,7 +153,10 @@ def _prior(
 
 
 def _classes(outputs: BackboneOutputs, encoder: TextEncoder) -> ClassPairs | None:
-    """The names that no caption may have used, as the shipped bridge was taught them; an update keeps those it knows."""
+    """Return synthetic pairs of class names, which captions may not contain; None with too few pictures.
+
+    The shipped bridge was trained with such pairs too; an update keeps the names it knows.
+    """
     if outputs.rows < FEWEST_FOR_CLASSES:
         return None
     return class_pairs(outputs, classifiers(), class_texts(encoder))

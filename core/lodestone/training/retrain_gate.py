@@ -1,8 +1,8 @@
-"""What does `lodestone train complexity` do in a home? Ask judged queries, fit the gate, keep the result, put it in force.
+"""Retraining of a home's complexity gate (`lodestone train complexity`): answer judged queries, fit, save, activate.
 
-Every judged query is answered with all its guides, whatever the gate in force thinks of it, and leaves no tags and no records:
-open the home with `TRAINING` among the settings. Feedback on recorded answers counts as well. Indexing and searching go on as
-before; a running service takes the new gate up when it is started again.
+Every judged query is answered with all its guides, whatever the active gate decides, and leaves no tags and no records: open
+the home with `TRAINING` among the settings. Feedback on recorded answers counts as well. Indexing and searching continue as
+before; a running service uses the new gate after a restart.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lodestone.query.engine import QueryEngine
 
 KIND: Final = "gate"
-# Settings of a home that is opened for this: judge every query, stop none, remember none.
+# Settings of a home that is opened for training: the gate judges every query, stops none, and nothing is recorded.
 TRAINING: Final[Mapping[str, Any]] = MappingProxyType(
     {"query": {"gate": True, "gate_threshold": 1.0, "history": 0}, "tags": {"implicit": False}}
 )
@@ -34,14 +34,15 @@ TRAINING: Final[Mapping[str, Any]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class ComplexityReport:
-    """What training did.
+    """Reports what training did.
 
     Attributes:
-        run_id: Its row in the catalog.
+        run_id: Id of the run in the catalog.
         fit: Figures, cross-validated.
-        judged: Queries asked. feedback: Recorded answers that users had judged.
+        judged: Number of judged queries that were answered.
+        feedback: Number of recorded answers that users had judged.
         unknown: File names in the judgements that no single picture has.
-        promoted: Whether the new gate is in force.
+        promoted: Whether the new gate is active.
     """
 
     run_id: str
@@ -52,7 +53,7 @@ class ComplexityReport:
     promoted: bool
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-serialisable."""
+        """Return the report as a JSON-serialisable dict."""
         return {
             "run_id": self.run_id,
             **self.fit.as_dict(),
@@ -72,15 +73,15 @@ def train_complexity(
     dry_run: bool = False,
     progress: Progress = silent,
 ) -> ComplexityReport:
-    """Fit the complexity gate for this home and put it in force.
+    """Fit the complexity gate for this home and activate it.
 
     Args:
         runtime: The home, opened with `TRAINING`; this process owns the store.
-        judgements: Query -> names of the right pictures (`judgements.read_judgements`); None for feedback alone.
+        judgements: Query -> names of the right pictures (`judgements.read_judgements`); None for feedback only.
         feedback: Whether to learn from feedback, too.
-        most_loss: What the gate may cost in mean average precision, in [0, 1].
-        dry_run: Fit and measure only.
-        progress: Told of every query.
+        most_loss: Mean average precision that the gate may cost, in [0, 1].
+        dry_run: Whether to fit and measure only.
+        progress: Progress callback.
 
     Raises:
         InvalidRequestError: too few judged queries, or one without words.
@@ -92,11 +93,13 @@ def train_complexity(
     run = catalog.start_run("train-complexity")
     try:
         judged, unknown = resolve(judgements or {}, catalog)
-        seen = asyncio.run(_ask(runtime.engine(), judged, progress)) if judged else []
-        told = list(observations_of_feedback(catalog)) if feedback else []
+        answered = asyncio.run(_ask(runtime.engine(), judged, progress)) if judged else []
+        judged_answers = list(observations_of_feedback(catalog)) if feedback else []
         active = runtime.gate()
-        provenance = {"judged": len(seen), "feedback": len(told), "profile": runtime.profile.name}
-        model, report = fit_gate([*seen, *told], most_loss=most_loss, threshold=active.threshold, provenance=provenance)
+        provenance = {"judged": len(answered), "feedback": len(judged_answers), "profile": runtime.profile.name}
+        model, report = fit_gate(
+            [*answered, *judged_answers], most_loss=most_loss, threshold=active.threshold, provenance=provenance
+        )
         model = replace(model, provenance={**provenance, "figures": report.as_dict()})
         if not dry_run:
             path = model.save(runtime.home.artifacts / KIND)
@@ -105,22 +108,22 @@ def train_complexity(
     except BaseException as error:
         catalog.finish_run(run.run_id, RunState.FAILED, f"{type(error).__name__}: {error}")
         raise
-    catalog.update_run(run.run_id, stage="done", counts={"judged": len(seen), "feedback": len(told)})
+    catalog.update_run(run.run_id, stage="done", counts={"judged": len(answered), "feedback": len(judged_answers)})
     catalog.finish_run(run.run_id, RunState.DONE)
-    return ComplexityReport(run.run_id, report, len(seen), len(told), tuple(unknown), promoted=not dry_run)
+    return ComplexityReport(run.run_id, report, len(answered), len(judged_answers), tuple(unknown), promoted=not dry_run)
 
 
 async def _ask(engine: QueryEngine, judged: Sequence[JudgedQuery], progress: Progress) -> list[Observation]:
-    """Answer every query; those of which the gate could say nothing are left out."""
+    """Answer every query, and return their observations; queries for which the gate has no features are left out."""
     await engine.warm_up()
     meter = Meter(progress, RunStage.ASK, total=len(judged))
-    seen = []
-    for one in judged:
-        found = await _observe(engine, one)
-        if found is not None:
-            seen.append(found)
+    observations = []
+    for query in judged:
+        observation = await _observe(engine, query)
+        if observation is not None:
+            observations.append(observation)
         meter.add(1)
-    return seen
+    return observations
 
 
 async def _observe(engine: QueryEngine, judged: JudgedQuery) -> Observation | None:
@@ -138,7 +141,7 @@ async def _observe(engine: QueryEngine, judged: JudgedQuery) -> Observation | No
                     guided = ap
     if text is None or not values:
         return None
-    # No guides came, so the answer is the text pass's: drawing them was in vain.
+    # Without guides the answer is the text pass's, so both figures are equal.
     return Observation(values, text, text if guided is None else guided, judged.text)
 
 

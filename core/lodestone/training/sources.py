@@ -1,6 +1,6 @@
-"""Where do captioned pictures for training come from? A folder with a table, or the corpora of this home.
+"""Sources of captioned pictures for training: a folder with a table, or the corpora of this home.
 
-A folder's pictures are embedded here and now; a corpus's outputs are read from the Parquet files, without a pixel.
+A folder's pictures are embedded by this call; a corpus's outputs are read from the Parquet files, without decoding a picture.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _Columns = dict[OutputKey, list[NDArray[np.float16]]]
 
 @dataclass(frozen=True, slots=True)
 class CaptionedPictures:
-    """Pictures with what was said about them.
+    """Holds pictures' outputs with their captions.
 
     Attributes:
-        outputs: Of n pictures.
+        outputs: Outputs of n pictures.
         texts: m captions.
         owner: (m,) row of the picture that each caption describes.
-        skipped: Pictures with captions that could not be used.
+        skipped: Number of pictures with captions that could not be used.
     """
 
     outputs: BackboneOutputs
@@ -61,24 +61,24 @@ def captioned_folder(
     """Embed the pictures below `folder` that `table` has captions for.
 
     Args:
-        folder: Searched like any indexed folder.
+        folder: Scanned like any indexed folder.
         table: Its `file` column names pictures inside `folder`.
-        backbones: Loaded here.
-        max_decoded_bytes: A picture that needs more is skipped.
-        threads: Pictures decoded at once.
-        follow_symlinks: As when indexing.
-        progress: Told of each batch.
+        backbones: Backbones, which this call loads.
+        max_decoded_bytes: A picture that needs more memory is skipped.
+        threads: Number of pictures decoded at once.
+        follow_symlinks: Whether to follow symbolic links, as when indexing.
+        progress: Progress callback.
 
     Raises:
-        NotFoundError: no such folder.
+        NotFoundError: there is no such folder.
         InvalidRequestError: the table names no picture of the folder.
     """
-    found = list(discover(folder, follow_symlinks=follow_symlinks))
-    matching = table.with_unique_names(file.uri for file in found)
-    wanted = [(file, texts) for file in found if (texts := [caption.text for caption in matching.for_uri(file.uri)])]
+    files = list(discover(folder, follow_symlinks=follow_symlinks))
+    matching = table.with_unique_names(file.uri for file in files)
+    wanted = [(file, texts) for file in files if (texts := [caption.text for caption in matching.for_uri(file.uri)])]
     if not wanted:
         raise InvalidRequestError(
-            f"the captions name none of the {len(found):,} pictures in {str(folder)!r}",
+            f"the captions name none of the {len(files):,} pictures in {str(folder)!r}",
             hint="the column `file` holds the path inside the folder, or the bare file name",
         )
     for backbone in backbones:
@@ -89,7 +89,7 @@ def captioned_folder(
         try:
             image = decode(file.path, min_side=min_side, max_decoded_bytes=max_decoded_bytes).image
         except ImageError:
-            return None  # counted as skipped: one bad file must not end a training run
+            return None  # counted as skipped, because one bad file must not end a training run
         return {backbone.name: backbone.prepare(image) for backbone in backbones}
 
     meter = Meter(progress, RunStage.EMBED, total=len(wanted))
@@ -108,12 +108,12 @@ def captioned_folder(
 
 
 def captioned_corpus(catalog: Catalog, stored: StoredOutputs, corpus_id: str | None) -> CaptionedPictures:
-    """The stored outputs and captions of a corpus (None: of every corpus).
+    """Return the stored outputs and captions of a corpus (None: of every corpus).
 
     Args:
-        catalog: Knows captions and slices.
-        stored: Reads outputs; decides which ones.
-        corpus_id: Whose pictures.
+        catalog: The catalog that holds captions and slices.
+        stored: Reads the outputs, and decides which ones.
+        corpus_id: The corpus; None for all.
 
     Raises:
         InvalidRequestError: no indexed picture has a caption.
@@ -137,15 +137,15 @@ def captioned_corpus(catalog: Catalog, stored: StoredOutputs, corpus_id: str | N
 
 
 def with_articles(texts: Sequence[str], owner: NDArray[np.intp]) -> tuple[list[str], NDArray[np.intp]]:
-    """The same captions, and for bare names ("owl") also the way people ask for them ("an owl").
+    """Return the same captions, and for bare names ("owl") also the form that people search for ("an owl").
 
     Args:
         texts: m captions.
-        owner: (m,) row of the picture that each describes.
+        owner: (m,) row of the picture that each caption describes.
     """
     bare = [i for i, text in enumerate(texts) if len(text.split()) <= _NAME_WORDS and text.split()[0].lower() not in _ARTICLES]
-    asked = [("an " if texts[i][0].lower() in "aeiou" else "a ") + texts[i] for i in bare]
-    return [*texts, *asked], np.concatenate([owner, owner[bare]])
+    with_article = [("an " if texts[i][0].lower() in "aeiou" else "a ") + texts[i] for i in bare]
+    return [*texts, *with_article], np.concatenate([owner, owner[bare]])
 
 
 def _embed(batch: Sequence[dict[str, Pixels]], backbones: Sequence[Backbone], columns: _Columns) -> None:

@@ -1,12 +1,10 @@
-"""How are the two towers trained? Contrastively on pairs, from nothing or from towers that exist.
+"""Contrastive training of the two towers on pairs, from nothing or from existing towers.
 
-The loss is CLIP's symmetric cross-entropy (Radford et al., 2021) over a batch, with one change: pairs whose texts are
-the same share the target, so that a caption used twice is no contradiction. An update starts from existing towers and
-must not forget what they
-know: half of each batch is drawn from the averages that travel with them (`Rehearsal`), and on those the new towers are
-    held to the
-old ones' vectors (distillation, as in Learning without Forgetting, Li and Hoiem, 2016). Deterministic for a seed on one
-machine.
+The loss is CLIP's symmetric cross-entropy (Radford et al., 2021) over a batch, with one change: pairs whose texts are the same
+share the target, so that a caption used twice is no contradiction. An update starts from existing towers and must keep what
+they know: half of each batch is drawn from the averages that are stored with them (`Rehearsal`), and on those the new towers
+are trained to give the old ones' vectors (distillation, as in Learning without Forgetting, Li and Hoiem, 2016). Training is
+deterministic for a seed on one machine.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from lodestone.spaces.bridge_arrays import Array, Rehearsal, Tower
 if TYPE_CHECKING:
     import torch
 
-_SAME_TEXT: Final = 0.9999  # cosine above which two texts of a batch are taken to say the same
+_SAME_TEXT: Final = 0.9999  # cosine above which two texts of a batch count as the same
 _NOISE: Final = 0.1  # standard deviation of the noise on pictures' components, a tenth of a typical one
 _PICTURE_DROPOUT: Final = 0.5
 _TEXT_DROPOUT: Final = 0.2
@@ -31,15 +29,20 @@ _TEXT_DROPOUT: Final = 0.2
 
 @dataclass(frozen=True, slots=True)
 class TowerSettings:
-    """What training takes; the defaults were chosen on the validation part (docs/quality.md).
+    """Holds the settings of training towers; the defaults were chosen on the validation part (docs/quality.md).
 
     Attributes:
-        hidden: Width of the towers' hidden layer. out: Length of their vectors; both given by the base in an update.
-        epochs: Passes over the pictures. batch: Pictures in a step. rate: Peak learning rate. decay: AdamW's weight
-            decay.
+        hidden: Width of the towers' hidden layer; an update takes the base's.
+        out: Length of their vectors; an update takes the base's.
+        epochs: Passes over the pictures.
+        batch: Pictures in a step.
+        rate: Peak learning rate.
+        decay: AdamW's weight decay.
         class_share: Class pairs (training/classes.py) in a step, as a share of the pictures.
-        update_steps: Steps of an update. update_batch: New pictures in each. update_rate: Its peak learning rate.
-            rehearsed: Rehearsed pairs in a step of an update.
+        update_steps: Steps of an update.
+        update_batch: New pictures in each step of an update.
+        update_rate: Peak learning rate of an update.
+        rehearsed: Rehearsed pairs in a step of an update.
         hold: Weight of the distillation in an update.
     """
 
@@ -59,11 +62,12 @@ class TowerSettings:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Pictures and their texts: picture i goes with every text whose owner is i.
+    """Holds pictures and their texts: picture i belongs to every text whose owner is i.
 
     Attributes:
-        pictures: (n, k) principal components. texts: (m, d) as the text tower reads them. owner: (m,) row of the
-            picture.
+        pictures: (n, k) principal components.
+        texts: (m, d) inputs of the text tower.
+        owner: (m,) row of the picture.
     """
 
     pictures: Array
@@ -71,7 +75,7 @@ class Pairs:
     owner: NDArray[np.intp]
 
     def sampler(self) -> Callable[[np.random.Generator, NDArray[np.intp]], tuple[Array, Array]]:
-        """A function that draws, for given pictures that have a text, one of each one's texts."""
+        """Return a function that draws one text for each of the given pictures, which must have one."""
         order = np.argsort(self.owner, kind="stable")
         count = np.bincount(self.owner, minlength=len(self.pictures))
         start = np.cumsum(count) - count
@@ -86,17 +90,17 @@ class Pairs:
 class _Step:
     pictures: Array
     texts: Array
-    held: int = 0  # how many of the last rows are held to the old towers
+    held: int = 0  # how many of the last rows are trained to give the old towers' vectors
 
 
 def train_towers(pairs: Pairs, classes: Pairs | None, *, seed: int, settings: TowerSettings) -> tuple[Tower, Tower, float]:
-    """Towers from nothing.
+    """Train towers from nothing.
 
     Args:
         pairs: The captioned pictures; every picture has at least one text.
         classes: Class pairs to mix in, or None.
-        seed: Initial weights, order, choice of captions, noise.
-        settings: See `TowerSettings`.
+        seed: Seed of the initial weights, order, choice of captions and noise.
+        settings: Settings of the training.
 
     Returns:
         The picture tower, the text tower and the mean loss over the last tenth of the steps.
@@ -134,18 +138,18 @@ def update_towers(
     seed: int,
     settings: TowerSettings,
 ) -> tuple[Tower, Tower, float]:
-    """Towers from existing ones, with new pairs.
+    """Train existing towers further with new pairs.
 
     Args:
-        base: The picture and the text tower to start from, and to be held to.
+        base: The picture and the text tower to start from, whose vectors are kept for rehearsed pairs.
         pairs: The new pairs; one is enough.
-        rehearsal: What stands in for the pairs that `base` was trained on.
-        as_read: (n, d) text vectors -> as the text tower reads them.
-        seed: Order, choice of captions, noise.
-        settings: See `TowerSettings`.
+        rehearsal: Averages that replace the pairs that `base` was trained on.
+        as_read: Maps (n, d) text vectors to inputs of the text tower.
+        seed: Seed of order, choice of captions and noise.
+        settings: Settings of the training.
 
     Returns:
-        As `train_towers`.
+        The picture tower, the text tower and the mean loss over the last tenth of the steps.
     """
     rng = np.random.default_rng(seed)
     draw, n = pairs.sampler(), len(pairs.pictures)
@@ -163,7 +167,10 @@ def update_towers(
 
 
 def sample(rehearsal: Rehearsal, n: int, rng: np.random.Generator, share: NDArray[np.float32]) -> tuple[Array, Array]:
-    """Draw n pairs: a group by its size, and normal noise of the spread within groups -> (n, k) and (n, d)."""
+    """Draw n pairs from a rehearsal: (n, k) pictures and (n, d) texts.
+
+    Each pair is the mean of a group, drawn by its share, plus normal noise of the spread within groups.
+    """
     rows = rng.choice(len(share), n, p=share / share.sum())
     noise = rng.standard_normal((n, rehearsal.pictures.shape[1]), np.float32)
     text_noise = rng.standard_normal((n, rehearsal.texts.shape[1]), np.float32)
@@ -190,7 +197,7 @@ def _optimise(
     else:
         picture, text = (_from_tower(tower) for tower in base)
     old = [[p.detach().clone() for p in net] for net in (picture, text)]
-    scale = torch.nn.Parameter(torch.tensor(2.6))  # e^2.6 = 13.5: where training from nothing ends too
+    scale = torch.nn.Parameter(torch.tensor(2.6))  # e^2.6 = 13.5 is also where training from nothing ends
     parameters = [*picture, *text, scale]
     optimiser = torch.optim.AdamW(parameters, lr=rate, weight_decay=settings.decay if base is None else 0.0)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, rate, total_steps=max(steps, 2))
@@ -219,7 +226,7 @@ def _optimise(
 
 
 def _targets(texts: torch.Tensor) -> torch.Tensor:
-    """(n, n) rows that sum to 1: which texts of the batch are right for each picture."""
+    """Return which texts of the batch are right for each picture: (n, n) rows that sum to 1."""
     from torch.nn import functional
 
     same = functional.normalize(texts, dim=1)
@@ -237,7 +244,7 @@ def _forward(net: list[Any], rows: torch.Tensor, dropout: float, generator: torc
 
 
 def _drop(rows: torch.Tensor, share: float, generator: torch.Generator) -> torch.Tensor:
-    """Dropout with its own generator: torch's takes the global one, which a caller may share."""
+    """Apply dropout with its own generator, because torch's dropout uses the global one, which a caller may share."""
     import torch
 
     if share == 0.0:
@@ -246,7 +253,7 @@ def _drop(rows: torch.Tensor, share: float, generator: torch.Generator) -> torch
 
 
 def _initial(d: int, hidden: int, out: int, generator: torch.Generator) -> list[Any]:
-    """Parameters in the order of `Tower`, uniform within 1 / sqrt(fan in) as torch's linear layers."""
+    """Return parameters in the order of `Tower`, uniform within 1 / sqrt(fan in) as in torch's linear layers."""
     import torch
 
     def uniform(fan: int, *size: int) -> Any:  # noqa: ANN401  # torch is not imported at module level

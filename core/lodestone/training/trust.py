@@ -1,10 +1,10 @@
-"""How far should label matching be trusted, given the words? Fits query/weights.py on validation data.
+"""Fitting of the weights between label matching and the bridge (query/weights.py) on validation data.
 
-Two kinds of queries are scored against the same pictures: captions, which people wrote, and names, made from the
-pictures that both classifiers are sure of ("a photo of a ..." with the class's name). The parameters with the best mean
-of both kinds' R@10 and R@5 win; among those within `TOLERANCE` of the best, the least ceiling does, because label
-matching knows photos alone. What unfamiliar words earn is not fitted here: it takes bridges that were kept from topics
-(benchmarks/strange_topics.py), and its parameters are the defaults of `SpaceWeights`.
+Two kinds of queries are scored against the same pictures: captions, which people wrote, and names, made from the pictures that
+both classifiers are sure of ("a photo of a ..." with the class's name). The parameters with the best mean of both kinds' R@10
+and R@5 win; among those within `TOLERANCE` of the best, the lowest ceiling wins, because label matching knows only photos. The
+parameters for unfamiliar words are not fitted here: that needs bridges that were not trained on some topics
+(benchmarks/strange_topics.py), and these parameters are the defaults of `SpaceWeights`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ from lodestone.spaces.bridge_arrays import Array
 MIDDLES: Final = (0.55, 0.6, 0.65, 0.7)
 SLOPES: Final = (15.0, 25.0)
 CEILINGS: Final = (0.4, 0.5, 0.6, 0.7, 0.85, 1.0)
-FLOOR: Final = 0.03  # on topics that training never saw, a little label matching helps captions too (docs/quality.md)
-TOLERANCE: Final = 0.005  # half a query of the made names: less is chance
+FLOOR: Final = 0.03  # on topics that training never saw, some label matching helps captions too (docs/quality.md)
+TOLERANCE: Final = 0.005  # the share of half a query of the made names; a smaller difference is chance
 SURE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class ScoredQueries:
-    """Queries against the same pictures in both spaces.
+    """Holds queries' scores against the same pictures in both spaces.
 
     Attributes:
-        labels, bridge: (queries, pictures) cosines. similarity: (queries,) to the nearest class name. familiarity:
-            (queries,) to what the bridge was taught. truth: (queries,) right picture.
+        labels: (queries, pictures) cosines in the label space.
+        bridge: (queries, pictures) cosines in the bridge space.
+        similarity: (queries,) cosine to the nearest class name.
+        familiarity: (queries,) cosine to the nearest group of the bridge's training texts.
+        truth: (queries,) column of the right picture.
     """
 
     labels: Array
@@ -45,7 +48,11 @@ class ScoredQueries:
 
 
 def sure_pictures(probabilities: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """(n, classes) mean probabilities -> classes that some picture shows for sure, and for each the surest picture."""
+    """Return the classes that some picture certainly shows, and for each the picture with the highest probability.
+
+    Args:
+        probabilities: (n, classes) mean probabilities.
+    """
     best = probabilities.argmax(1)
     top = probabilities[np.arange(len(best)), best]
     classes = np.unique(best[top > SURE])
@@ -53,12 +60,12 @@ def sure_pictures(probabilities: Array) -> tuple[NDArray[np.intp], NDArray[np.in
 
 
 def fuse(queries: ScoredQueries, weights: SpaceWeights, *, fixed_scales: bool = False) -> Array:
-    """Weighted mean of the two spaces' scores, each divided by its scale: (queries, pictures).
+    """Return the weighted mean of the two spaces' scores, each divided by its scale: (queries, pictures).
 
     Args:
         queries: Scores in both spaces.
-        weights: How much each counts.
-        fixed_scales: Divide by the fitted scales; otherwise by the spread of each query's own scores, as the engine
+        weights: Weight of each space.
+        fixed_scales: Whether to divide by the fitted scales; otherwise by the spread of each query's own scores, as the engine
             does.
     """
     labels, bridge = (
@@ -71,13 +78,19 @@ def fuse(queries: ScoredQueries, weights: SpaceWeights, *, fixed_scales: bool = 
 
 
 def trust_of(queries: ScoredQueries, weights: SpaceWeights) -> Array:
-    """(queries,) share of label matching."""
-    signs = zip(queries.similarity, queries.familiarity, queries.labels.max(1), strict=True)
-    return np.array([weights.label_trust(float(near), float(known), float(best)) for near, known, best in signs], np.float32)
+    """Return the share of label matching: (queries,)."""
+    evidence = zip(queries.similarity, queries.familiarity, queries.labels.max(1), strict=True)
+    return np.array(
+        [
+            weights.label_trust(float(similarity), float(familiarity), float(best_label))
+            for similarity, familiarity, best_label in evidence
+        ],
+        np.float32,
+    )
 
 
 def fit_space_weights(captions: ScoredQueries, names: ScoredQueries) -> SpaceWeights:
-    """The best parameters of a small grid; see the module's docstring."""
+    """Return the best parameters of a small grid, by the rule in the module's docstring."""
     scales = {
         LABELS: round(float(captions.labels.std(1).mean()), 4),
         BRIDGE: round(float(captions.bridge.std(1).mean()), 4),
@@ -86,7 +99,7 @@ def fit_space_weights(captions: ScoredQueries, names: ScoredQueries) -> SpaceWei
     for middle, slope, ceiling in product(MIDDLES, SLOPES, CEILINGS):
         weights = SpaceWeights(middle=middle, slope=slope, named=ceiling, floor=FLOOR, ceiling=ceiling, scales=scales)
         caption = (first_ranks(fuse(captions, weights), captions.truth) <= 10).mean()
-        # the pictures of names are sure ones, so R@10 among a few hundred is nearly always 1
+        # Names are made from pictures with a certain class, so R@10 among a few hundred pictures is nearly always 1.
         name = (first_ranks(fuse(names, weights), names.truth) <= 5).mean()
         scored.append((float(caption + name) / 2, weights))
     best = max(score for score, _ in scored)

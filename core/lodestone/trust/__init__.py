@@ -1,1 +1,1 @@
-"""What feedback teaches about the spaces: a weight for each, topic by topic."""
+"""Trust in the spaces, learned from feedback: one weight per topic and space."""

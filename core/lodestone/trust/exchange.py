@@ -1,4 +1,4 @@
-"""What does trust look like outside the catalog? JSON that another home can take over, checked before it is."""
+"""Export and import format of trust: JSON that another home can take over, validated first."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ class _TrustFile(BaseModel):
 
 
 def exported(topics: Iterable[Topic]) -> dict[str, Any]:
-    """Topics as JSON. The events behind them stay at home."""
+    """Return topics as JSON; the events behind them are not exported."""
     return {"format": FORMAT, "topics": [to_json(topic) for topic in topics]}
 
 
 def checked(content: object) -> list[dict[str, Any]]:
-    """The topics of what `exported` made, or of what somebody wrote.
+    """Return the topics of an export, after validation.
 
     Raises:
-        InvalidRequestError: it is not of that form; says where.
+        InvalidRequestError: the content does not have that form; the message names the place.
     """
     try:
         topics = _TrustFile.model_validate(content).topics
@@ -65,7 +65,7 @@ def checked(content: object) -> list[dict[str, Any]]:
             f"this is no export of trust: {place}: {first['msg']}", hint="take the output of `lodestone trust export`"
         ) from error
     names = [topic.topic for topic in topics]
-    twice = next((name for name in names if names.count(name) > 1), None)
-    if twice is not None:
-        raise InvalidRequestError(f"the topic {twice!r} is there twice", hint="keep one of the two")
+    duplicate = next((name for name in names if names.count(name) > 1), None)
+    if duplicate is not None:
+        raise InvalidRequestError(f"the topic {duplicate!r} is there twice", hint="keep one of the two")
     return [topic.model_dump() for topic in topics]

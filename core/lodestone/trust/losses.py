@@ -1,11 +1,11 @@
-"""How badly did each space order what the user judged, where it mattered?
+"""Losses of the spaces: how badly each space ordered the pictures that the user judged, where the answer was in doubt.
 
-Every space is asked what it alone would have ranked: its own lists of the recorded query, fused by the query's own method. Each
-pair of a right and a wrong picture counts as far as the answer itself got it wrong (logistic, in units of half the answer's
-spread): a pair that the answer ordered well teaches nothing, so weights stop moving when answers are right, and an ensemble
-that is better than its best member is not talked down to that member. With equal weights for all pairs the rule would be
-Hedge on 1 - AUC (Freund and Schapire, 1997); weighing them by what the ensemble still gets wrong is exponentiated gradient on
-the ensemble's own pairwise loss (Kivinen and Warmuth, 1997).
+Each space is evaluated on what it alone would have ranked: its own lists of the recorded query, fused by the query's own
+method. Each pair of a right and a wrong picture counts as far as the answer itself ordered it wrongly (logistic, in units of
+half the answer's spread). A pair that the answer ordered well changes nothing, so weights stop moving when answers are right,
+and an ensemble that is better than its best member is not reduced to that member. With equal weights for all pairs the rule
+would be Hedge on 1 - AUC (Freund and Schapire, 1997); weighting them by the ensemble's remaining errors is exponentiated
+gradient on the ensemble's own pairwise loss (Kivinen and Warmuth, 1997).
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from numpy.typing import NDArray
 from lodestone.query_log.trace import Trace
 from lodestone.retrieval.fusion import NEED_ALL_SCORES, RankedList, find_fusion
 
-_UNIT: Final = 0.5  # of the answer's spread over what was found: a margin of this size is beyond doubt; validation data
-_REACH: Final = 1.0  # units beyond which a space has a pair as right, or as wrong, as can be; fitted on validation data
+_UNIT: Final = 0.5  # share of the spread of the answer's scores that makes one unit of margin; fitted on validation data
+_REACH: Final = 1.0  # margin, in units, at which a space's loss for a pair reaches 0 or 1; fitted on validation data
 _SMALLEST: Final = 1e-9
 Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What feedback says about the spaces of one query.
+    """Holds the losses that feedback gives the spaces of one query.
 
     Attributes:
-        losses: Space -> loss in [0, 1]: 0 where it puts every doubtful pair right by far, all of the answer's doubt (at most 1)
-            where it puts every one wrong by far. Empty when there was nothing to compare.
+        losses: Space -> loss in [0, 1]. It is 0 where the space orders every doubtful pair right by a wide margin, and all of
+            the answer's doubt (at most 1) where it orders every pair wrong by a wide margin. Empty when there was nothing to
+            compare.
         ignored: Judged ids that no list of the query holds, in the order given.
     """
 
@@ -41,75 +42,75 @@ class Judgement:
 
 
 def judge(trace: Trace, relevant: Sequence[str], irrelevant: Sequence[str]) -> Judgement:
-    """Losses of the spaces that trust may weigh: those of `trace.space_weights` that were searched.
+    """Return the losses of the spaces that trust may weight: those of `trace.space_weights` that were searched.
 
-    Where one side was not given, unjudged pictures stand in for it: for wrong ones those that were shown (else any that was
-    found), for right ones all that were found.
+    Where one side was not given, unjudged pictures take its place: the shown ones (else all that were found) count as wrong, or
+    all that were found count as right.
     """
     spaces = _by_space(trace)
     total = sum(weight for weight, _ in spaces.values())
-    voices = {space: _voice(trace.fusion, lists, weight) for space, (weight, lists) in spaces.items()}
-    ids = sorted(set().union(*(voice.ids for voice in voices.values())))
+    by_space = {space: _space_scores(trace.fusion, lists, weight) for space, (weight, lists) in spaces.items()}
+    ids = sorted(set().union(*(space_scores.ids for space_scores in by_space.values())))
     row = {image_id: number for number, image_id in enumerate(ids)}
     right, wrong = _sides(trace, set(ids), relevant, irrelevant)
     ignored = [image_id for image_id in dict.fromkeys([*relevant, *irrelevant]) if image_id not in row]
     if not right or not wrong:
         return Judgement({}, ignored)
-    says = {space: voice.over(ids) for space, voice in voices.items()}
-    answer: Values = np.sum([spaces[space][0] / total * said for space, said in says.items()], axis=0)
+    scores = {space: space_scores.over(ids) for space, space_scores in by_space.items()}
+    answer: Values = np.sum([spaces[space][0] / total * values for space, values in scores.items()], axis=0)
     unit = max(_UNIT * float(answer.std()), _SMALLEST)
     doubt = 0.5 - 0.5 * np.tanh(_margins(answer / unit, row, right, wrong) / 2)
     most = max(1.0, float(doubt.sum()))
     losses = {}
-    for space in sorted(says.keys() & trace.space_weights.keys()):
-        agrees = np.clip(_margins(says[space] / unit, row, right, wrong) / _REACH, -1, 1)
+    for space in sorted(scores.keys() & trace.space_weights.keys()):
+        agrees = np.clip(_margins(scores[space] / unit, row, right, wrong) / _REACH, -1, 1)
         losses[space] = float((doubt * (1 - agrees) / 2).sum()) / most
     return Judgement(losses, ignored)
 
 
 @dataclass(frozen=True, slots=True)
-class _Voice:
-    """What one space alone says of its candidates; `rest` is what it says of all others."""
+class _SpaceScores:
+    """Holds one space's scores of its candidates; `rest` is its score of all other pictures."""
 
     ids: tuple[str, ...]
     scores: Values
     rest: float
 
     def over(self, ids: Sequence[str]) -> Values:
-        known = dict(zip(self.ids, self.scores.tolist(), strict=True))
-        return np.array([known.get(image_id, self.rest) for image_id in ids])
+        score_of = dict(zip(self.ids, self.scores.tolist(), strict=True))
+        return np.array([score_of.get(image_id, self.rest) for image_id in ids])
 
 
 def _by_space(trace: Trace) -> dict[str, tuple[float, list[RankedList]]]:
-    """Space -> its weight in the answer and its lists; spaces that found nothing are left out."""
+    """Return space -> its weight in the answer and its lists, without spaces that found nothing."""
     groups: dict[str, list[RankedList]] = {}
-    for one in trace.completed or trace.lists:
-        if one.weight > 0 and one.ids:
-            groups.setdefault(one.space, []).append(one)
-    return {space: (sum(one.weight for one in groups[space]), groups[space]) for space in sorted(groups)}
+    for ranked in trace.completed or trace.lists:
+        if ranked.weight > 0 and ranked.ids:
+            groups.setdefault(ranked.space, []).append(ranked)
+    return {space: (sum(ranked.weight for ranked in groups[space]), groups[space]) for space in sorted(groups)}
 
 
-def _voice(fusion: str, lists: Sequence[RankedList], weight: float) -> _Voice:
-    fused = find_fusion(fusion)([replace(one, weight=one.weight / weight) for one in lists])
-    rest = float(fused.scores.min()) if fusion in NEED_ALL_SCORES else 0.0
-    return _Voice(fused.ids, fused.scores, rest)
+def _space_scores(fusion: str, lists: Sequence[RankedList], weight: float) -> _SpaceScores:
+    fused = find_fusion(fusion)([replace(ranked, weight=ranked.weight / weight) for ranked in lists])
+    other_score = float(fused.scores.min()) if fusion in NEED_ALL_SCORES else 0.0
+    return _SpaceScores(fused.ids, fused.scores, other_score)
 
 
 def _sides(
-    trace: Trace, known: Collection[str], relevant: Sequence[str], irrelevant: Sequence[str]
+    trace: Trace, candidates: Collection[str], relevant: Sequence[str], irrelevant: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    right, wrong = ([one for one in dict.fromkeys(side) if one in known] for side in (relevant, irrelevant))
+    right, wrong = ([image_id for image_id in dict.fromkeys(side) if image_id in candidates] for side in (relevant, irrelevant))
     judged = {*right, *wrong}
     if right and not wrong:
-        shown = [one for one in trace.hits if one in known and one not in judged]
-        wrong = shown or sorted(set(known) - judged)
+        shown = [image_id for image_id in trace.hits if image_id in candidates and image_id not in judged]
+        wrong = shown or sorted(set(candidates) - judged)
     elif wrong and not right:
-        right = sorted(set(known) - judged)
+        right = sorted(set(candidates) - judged)
     return right, wrong
 
 
 def _margins(scores: Values, row: dict[str, int], right: Sequence[str], wrong: Sequence[str]) -> Values:
-    """(right, wrong): by how much each right picture stands above each wrong one."""
-    above, below = (scores[[row[one] for one in side]] for side in (right, wrong))
+    """Return by how much each right picture scores above each wrong one: (right, wrong)."""
+    above, below = (scores[[row[image_id] for image_id in side]] for side in (right, wrong))
     margins: Values = above[:, None] - below[None, :]
     return margins

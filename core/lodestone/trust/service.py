@@ -1,8 +1,8 @@
-"""How far is each space trusted for a query, and what does feedback change about it?
+"""Trust in each space for a query, and the changes that feedback makes to it.
 
-Trust is learnt as in NEEDLE, E.1: one weight a topic and space. The catalog keeps the topics and every event that changed
-them. Reading is from memory and looks for other processes' changes once a second; writing appends one event on top of the
-newest state, and starts over when another process was faster.
+Trust is learned as in NEEDLE, E.1: one weight per topic and space. The catalog keeps the topics and every event that changed
+them. Reads come from memory, which is checked for other processes' changes once a second. A write appends one event to the
+newest state, and starts again when another process wrote first.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
 
 _T = TypeVar("_T")
-_ATTEMPTS: Final = 100  # each one fails only because another process's change went through
+_ATTEMPTS: Final = 100  # an attempt fails only when another process's change was written first
 
 
 @dataclass(frozen=True, slots=True)
 class TopicTrust:
-    """Trust for one query.
+    """Holds the trust for one query.
 
     Attributes:
-        topic: Whose trust it is; None when the query is like none that anybody gave feedback on.
+        topic: Name of the query's topic; None when no topic with feedback is near the query.
         weights: Space -> trust, > 0; their mean is 1.
     """
 
@@ -49,11 +49,11 @@ class TopicTrust:
 
 
 class TrustService:
-    """Trust of one home. Thread-safe; several processes may have one each. All methods block.
+    """Manages the trust of one home; thread-safe, and safe for several processes with one object each. All methods block.
 
     Args:
-        catalog: Where topics and events are.
-        settings: Rate, floor, topics at most.
+        catalog: The catalog that holds topics and events.
+        settings: Learning rate, floor, and highest number of topics.
         priors: Space -> trust before any feedback, > 0; 1 for a space that is not in it.
     """
 
@@ -64,29 +64,29 @@ class TrustService:
         self._state = StateReader(catalog, most=settings.topics)
 
     def assign(self, text_vector: NDArray[np.float32], *, encoder: str, topic: str | None, spaces: Sequence[str]) -> TopicTrust:
-        """Trust for a query; changes nothing.
+        """Return the trust for a query; nothing is changed.
 
         Args:
-            text_vector: (d,) float32, L2-normalised: its words.
-            encoder: Text encoder that made it.
-            topic: As the client named it; None for the nearest one.
-            spaces: What is searched.
+            text_vector: (d,) float32, L2-normalised vector of the query's text.
+            encoder: Text encoder that made the vector.
+            topic: Topic that the client named; None for the nearest one.
+            spaces: Spaces that are searched.
         """
         state = self._state.recent()
         name = state.index.nearest(text_vector, encoder) if topic is None else _tidy(topic)
         return TopicTrust(name, self._weights(state.topics, name, spaces))
 
     def learn(self, request: FeedbackRequest) -> FeedbackResult:
-        """Let feedback on a recorded query change its topic's weights. The same feedback again changes nothing.
+        """Apply feedback on a recorded query to its topic's weights; the same feedback a second time changes nothing.
 
-        The topic is the one that the client named, else the nearest now, else a new one.
+        The topic is the one that the client named, else the nearest at this moment, else a new one.
 
         Raises:
             InvalidRequestError: nothing is judged, a picture is called both right and wrong, or the search was by picture.
             NotFoundError: the query is unknown or no longer kept.
         """
-        said = FeedbackRecord.of(request.query_id, request.relevant, request.irrelevant, request.eta or self._settings.eta)
-        _check(said)
+        feedback = FeedbackRecord.of(request.query_id, request.relevant, request.irrelevant, request.eta or self._settings.eta)
+        _check(feedback)
         trace = load_trace(self._catalog, request.query_id)
         if not trace.text:
             raise InvalidRequestError(
@@ -99,28 +99,28 @@ class TrustService:
         def attempt(state: TrustState) -> FeedbackResult | None:
             name, vector, encoder = self._topic_of(trace, state)
             before = self._weights(state.topics, name, spaces)
-            done = self._catalog.find_feedback(said.query_id, said.relevant, said.irrelevant)
-            if not judgement.losses or (done is not None and done.active):
-                return _result(said.query_id, name, judgement, before=before)
+            earlier = self._catalog.find_feedback(feedback.query_id, feedback.relevant, feedback.irrelevant)
+            if not judgement.losses or (earlier is not None and earlier.active):
+                return _result(feedback.query_id, name, judgement, before=before)
             self._check_room(state.topics, name)
-            details = self._details(trace, judgement, said, encoder=encoder)
-            event = _event(state, FEEDBACK, topic=name, cause=said.query_id, details=details, vector=vector)
+            details = self._details(trace, judgement, feedback, encoder=encoder)
+            event = _event(state, FEEDBACK, topic=name, cause=feedback.query_id, details=details, vector=vector)
             after = applied(state.topics, event)
             weights = self._weights(after, name, spaces)
             event = replace(event, before=before, after=weights)
-            record = replace(said, event_id=event.event_id, active=True)
+            record = replace(feedback, event_id=event.event_id, active=True)
             if not self._append(event, state.topics, after, feedback=record):
                 return None
-            return _result(said.query_id, name, judgement, before=before, after=weights, event_id=event.event_id)
+            return _result(feedback.query_id, name, judgement, before=before, after=weights, event_id=event.event_id)
 
         return self._until_done(attempt)
 
     def undo(self, event_id: str) -> TrustEvent:
-        """Take one event out of force: the state becomes what all others alone give, exactly. Returns the undo's event.
+        """Cancel one event, so that the state is exactly what all other events give; return the undo's own event.
 
         Raises:
-            NotFoundError: no such event.
-            InvalidRequestError: it is undone already, or its feedback was given again since it was undone.
+            NotFoundError: there is no such event.
+            InvalidRequestError: the event is undone already, or its feedback was given again after it was undone.
         """
         if self._catalog.trust_event(event_id) is None:
             raise NotFoundError(
@@ -129,11 +129,11 @@ class TrustService:
 
         def attempt(state: TrustState) -> TrustEvent | None:
             events = list(self._catalog.trust_events())
-            standing = {event.event_id for event in in_force(events)}
+            active = {event.event_id for event in in_force(events)}
             undo = _event(state, UNDO, topic=None, cause=event_id, details={})
             with_undo = [*events, undo]
-            left = {event.event_id for event in in_force(with_undo)}
-            if left == standing:
+            still_active = {event.event_id for event in in_force(with_undo)}
+            if still_active == active:
                 raise InvalidRequestError(f"{event_id!r} is undone already", hint="undo its undo to bring it back")
             _check_once(with_undo)
             return self._finish(undo, state, events, replay(with_undo))
@@ -141,10 +141,10 @@ class TrustService:
         return self._until_done(attempt)
 
     def reset(self, topic: str | None = None) -> TrustEvent:
-        """Forget one topic, or all. Their feedback may be given again; an undo brings everything back.
+        """Forget one topic, or all of them; their feedback may be given again, and an undo restores everything.
 
         Raises:
-            UnknownNameError: no such topic.
+            UnknownNameError: there is no such topic.
         """
         name = None if topic is None else _tidy(topic)
 
@@ -157,15 +157,15 @@ class TrustService:
         return self._until_done(attempt)
 
     def export(self) -> dict[str, Any]:
-        """All topics as JSON (`exchange`)."""
+        """Return all topics as JSON, in the format of `exchange`."""
         topics = self._state.newest().topics
         return exported(topics[name] for name in sorted(topics))
 
     def import_(self, content: object) -> TrustEvent:
-        """Take over exported topics: they replace those of the same name, others stay.
+        """Import exported topics; they replace those of the same name, and others stay.
 
         Raises:
-            InvalidRequestError: it is no export, or there would be more topics than the setting `trust.topics` allows.
+            InvalidRequestError: the content is no export, or there would be more topics than the setting `trust.topics` allows.
         """
         topics = checked(content)
 
@@ -178,16 +178,16 @@ class TrustService:
         return self._until_done(attempt)
 
     def show(self) -> TrustPage:
-        """Present weights, topic by topic."""
+        """Return the present weights of every topic."""
         topics = self._state.newest().topics
         return TrustPage(topics=[self._info(topics[name]) for name in sorted(topics)])
 
     def events(self, *, topic: str | None = None, offset: int = 0, limit: int = 100) -> list[TrustEvent]:
-        """A page of what changed trust and why, newest first."""
+        """Return a page of the events that changed trust, newest first."""
         return self._catalog.recent_trust_events(topic=topic, offset=offset, limit=limit)
 
     def replay(self) -> TrustPage:
-        """What the events alone give: equal to `show`, to the last bit."""
+        """Return the weights that the events alone give; they equal those of `show` to the last bit."""
         topics = replay(self._catalog.trust_events())
         return TrustPage(topics=[self._info(topics[name]) for name in sorted(topics)])
 
@@ -198,8 +198,8 @@ class TrustService:
         )
 
     def _weights(self, topics: Topics, name: str | None, spaces: Sequence[str]) -> dict[str, float]:
-        known = topics.get(name) if name is not None else None
-        return relative((known.weights if known else None) or {}, spaces, self._priors)
+        stored = topics.get(name) if name is not None else None
+        return relative((stored.weights if stored else None) or {}, spaces, self._priors)
 
     def _check_room(self, topics: Topics, *names: str) -> None:
         wanted = len(topics.keys() | set(names))
@@ -210,9 +210,10 @@ class TrustService:
             )
 
     def _topic_of(self, trace: Trace, state: TrustState) -> tuple[str, NDArray[np.float32] | None, str | None]:
-        """Name of the topic that a query teaches, and the vector that it adds to its centre."""
+        """Return the topic that a query's feedback changes, the vector that it adds to the centre, and the encoder."""
         used = {topic.encoder for topic in state.topics.values()}
-        encoders = sorted(trace.text_vectors, key=lambda one: one not in used)  # (stable: the engine's own comes first)
+        # Sorting is stable, so the engine's own encoder comes first.
+        encoders = sorted(trace.text_vectors, key=lambda name: name not in used)
         encoder = encoders[0] if encoders else None
         vector = None if encoder is None else np.asarray(trace.text_vectors[encoder], np.float32).reshape(-1)
         if named := trace.request.get("topic"):
@@ -220,30 +221,33 @@ class TrustService:
         nearest = None if vector is None or encoder is None else state.index.nearest(vector, encoder)
         return nearest or new_name(trace.text, vector), vector, encoder
 
-    def _details(self, trace: Trace, judgement: Judgement, said: FeedbackRecord, *, encoder: str | None) -> dict[str, Any]:
+    def _details(self, trace: Trace, judgement: Judgement, feedback: FeedbackRecord, *, encoder: str | None) -> dict[str, Any]:
         return {
             "losses": judgement.losses,
-            "eta": said.eta,
+            "eta": feedback.eta,
             "floor": self._settings.floor,
             "priors": {space: self._priors.get(space, 1.0) for space in judgement.losses},
             "encoder": encoder,
             "text": trace.text,
-            "digest": said.digest,
+            "digest": feedback.digest,
         }
 
     def _finish(self, event: TrustEvent, state: TrustState, events: list[TrustEvent], after: Topics) -> TrustEvent | None:
-        """Append an event that changes whole topics, with what it changed and whose feedback counts from now on."""
+        """Append an event that changes whole topics, with the differences and the feedback that counts after it.
+
+        None if overtaken.
+        """
         differences = before_and_after(state.topics, after)
         event = replace(event, details=event.details | {"changed": differences})
         if len(differences) == 1:
-            ((only, difference),) = differences.items()
-            event = replace(event, topic=only if event.kind == UNDO else event.topic, **difference)
-        counted = {one.event_id for one in counting(events)}
-        counts = {one.event_id for one in counting([*events, event])}
-        done = self._append(
+            ((name, difference),) = differences.items()
+            event = replace(event, topic=name if event.kind == UNDO else event.topic, **difference)
+        counted = {earlier.event_id for earlier in counting(events)}
+        counts = {earlier.event_id for earlier in counting([*events, event])}
+        appended = self._append(
             event, state.topics, after, activated=sorted(counts - counted), deactivated=sorted(counted - counts)
         )
-        return event if done else None
+        return event if appended else None
 
     def _append(self, event: TrustEvent, before: Topics, after: Topics, **feedback: Any) -> bool:  # noqa: ANN401 (passed on)
         records, dropped = changed(before, after)
@@ -251,10 +255,10 @@ class TrustService:
 
     def _until_done(self, attempt: Callable[[TrustState], _T | None]) -> _T:
         for _ in range(_ATTEMPTS):
-            done = attempt(self._state.newest())
-            if done is not None:
+            result = attempt(self._state.newest())
+            if result is not None:
                 self._state.newest()
-                return done
+                return result
         raise CatalogError(
             f"trust changed {_ATTEMPTS} times while one change waited for its turn", hint="try again when less is going on"
         )
@@ -264,13 +268,15 @@ def _tidy(topic: str) -> str:
     return " ".join(topic.split())
 
 
-def _check(said: FeedbackRecord) -> None:
-    if not said.relevant and not said.irrelevant:
+def _check(feedback: FeedbackRecord) -> None:
+    if not feedback.relevant and not feedback.irrelevant:
         raise InvalidRequestError("the feedback judges no picture", hint="give ids of relevant or irrelevant pictures")
-    both = sorted(set(said.relevant) & set(said.irrelevant))
-    if both:
+    contradictory = sorted(set(feedback.relevant) & set(feedback.irrelevant))
+    if contradictory:
         raise InvalidRequestError(
-            f"picture {both[0]!r} is called both relevant and irrelevant", hint="name it on one side", image_ids=both
+            f"picture {contradictory[0]!r} is called both relevant and irrelevant",
+            hint="name it on one side",
+            image_ids=contradictory,
         )
 
 

@@ -1,4 +1,4 @@
-"""What is trusted at this moment? The topics in memory, read again when any process has changed them."""
+"""Trust state in memory: the topics, read again when any process has changed them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REFRESH_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class TrustState:
-    """Topics as the event number `seq` left them."""
+    """Holds the topics and their index after the event with number `seq`."""
 
     seq: int
     topics: Topics
@@ -25,11 +25,11 @@ class TrustState:
 
 
 class StateReader:
-    """Keeps the newest state that was seen. Thread-safe; blocking.
+    """Keeps the newest state that was read; thread-safe, blocking.
 
     Args:
-        catalog: Where the topics are.
-        most: Topics at most (see `TopicIndex`).
+        catalog: The catalog that holds the topics.
+        most: Highest number of topics (see `TopicIndex`).
     """
 
     def __init__(self, catalog: Catalog, *, most: int) -> None:
@@ -40,14 +40,14 @@ class StateReader:
         self._looked_at = 0.0
 
     def recent(self) -> TrustState:
-        """A state that was the newest within the last second; mostly from memory."""
+        """Return a state that was the newest within the last second, usually from memory."""
         state = self._known
         if state is not None and time.monotonic() - self._looked_at < _REFRESH_S:
             return state
         return self.newest()
 
     def newest(self) -> TrustState:
-        """The state as the catalog has it."""
+        """Return the state as the catalog has it now."""
         with self._lock:
             looked_at = time.monotonic()
             if self._known is None or self._catalog.trust_seq() != self._known.seq:

@@ -1,4 +1,4 @@
-"""To which topic does a query belong? The nearest one by the words' vector, if it is near enough.
+"""Topics of queries: a query belongs to the nearest topic by its text vector, if that is near enough.
 
 A topic's centre is the sum of its queries' vectors. Sums of many vectors keep what the queries have in common, so a query that
 resembles no single earlier one is still near the topic of its kind.
@@ -22,15 +22,15 @@ WORDS: Final = 5  # queries shown with a topic
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """Trust in one topic; immutable.
+    """Holds the trust in one topic; immutable.
 
     Attributes:
-        name: Given by the client, or made from the query that began it (`new_name`).
-        encoder: Text encoder behind `centre`.
-        centre: (d,) float64, sum of the queries' unit vectors; None while no query of it had one.
-        queries: Feedbacks that count.
-        weights: Space -> weight, > 0; only their ratios mean something.
-        words: Its latest queries.
+        name: Name given by the client, or made from the topic's first query (`new_name`).
+        encoder: Text encoder of `centre`.
+        centre: (d,) float64, sum of the queries' unit vectors; None while none of its queries had one.
+        queries: Number of feedbacks that count.
+        weights: Space -> weight, > 0; only their ratios matter.
+        words: Texts of its latest queries.
     """
 
     name: str
@@ -41,13 +41,13 @@ class Topic:
     words: tuple[str, ...] = ()
 
     def to_record(self) -> TopicRecord:
-        """For the catalog; numbers come back bit for bit."""
+        """Return the catalog's record of this topic; numbers are kept bit for bit."""
         centre = None if self.centre is None else self.centre.tobytes()
         return TopicRecord(self.name, self.encoder, centre, self.queries, dict(self.weights or {}), list(self.words))
 
     @classmethod
     def from_record(cls, record: TopicRecord) -> Topic:
-        """The inverse of `to_record`."""
+        """Return the topic of a record that `to_record` made."""
         centre = None if record.centre is None else np.frombuffer(record.centre, np.float64)
         return cls(record.topic, record.encoder, centre, record.queries, dict(record.weights), tuple(record.words))
 
@@ -56,31 +56,36 @@ Topics = Mapping[str, Topic]
 
 
 def new_name(text: str, vector: NDArray[np.float32] | None) -> str:
-    """Name of the topic that a query begins: the same in every home for the same query, else another."""
+    """Return the name of the topic that a query begins: the same in every home for the same query, else another."""
     content = text.encode("utf-8", "surrogatepass") + (b"" if vector is None else vector.tobytes())
     return f"topic-{hashlib.sha256(content).hexdigest()[:8]}"
 
 
 class TopicIndex:
-    """Centres of all topics, ready for the question; immutable.
+    """Finds the nearest topic by the centres of all topics; immutable.
 
     Args:
-        topics: By name.
-        most: From so many topics on, no further one is begun: the nearest takes the query however far it is.
+        topics: Topics by name.
+        most: Highest number of topics. Once it is reached no topic is added, and every query gets the nearest one.
     """
 
     def __init__(self, topics: Topics, *, most: int) -> None:
         self._full = len(topics) >= most
-        found: dict[tuple[str, int], list[Topic]] = {}
+        groups: dict[tuple[str, int], list[Topic]] = {}
         for name in sorted(topics):
             topic = topics[name]
             if topic.centre is not None and topic.encoder is not None:
-                found.setdefault((topic.encoder, len(topic.centre)), []).append(topic)
-        self._names = {key: [topic.name for topic in group] for key, group in found.items()}
-        self._centres = {key: _units(group) for key, group in found.items()}
+                groups.setdefault((topic.encoder, len(topic.centre)), []).append(topic)
+        self._names = {key: [topic.name for topic in group] for key, group in groups.items()}
+        self._centres = {key: _units(group) for key, group in groups.items()}
 
     def nearest(self, vector: NDArray[np.float32], encoder: str) -> str | None:
-        """Name of the topic for a query: (d,) float32 vector of its words. None when it begins a new one."""
+        """Return the name of the topic for a query, or None when the query begins a new one.
+
+        Args:
+            vector: (d,) float32 vector of the query's text.
+            encoder: Text encoder that made it.
+        """
         key = (encoder, len(vector))
         if key not in self._names:
             return None

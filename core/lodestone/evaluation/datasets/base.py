@@ -1,7 +1,7 @@
-"""What is a benchmark once it is read? Pictures, and queries with their right pictures, or pairs; and what was left out.
+"""Common form of a benchmark: pictures, queries with their right pictures, or pairs, and counts of what was left out.
 
 Readers are functions `(folder, split) -> EvalSet`. They open no picture. A row that cannot be used is counted in
-`EvalSet.skipped` under what is wrong with it; a file that is missing is an error that names it and shows the layout.
+`EvalSet.skipped` under the reason; a missing file is an error that names it and shows the layout.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ TOO_LONG: Final = "queries that are too long"
 
 @dataclass(frozen=True, slots=True)
 class EvalQuery:
-    """One query in words.
+    """Describes one text query.
 
     Attributes:
-        query_id: The same in every run of this benchmark.
-        text: What is asked.
+        query_id: Id, the same in every run of this benchmark.
+        text: The query's text.
         relevant: Names of the right pictures, at least one.
-        judged: Names of the pictures that somebody looked at for this query, right or wrong; None: all of them.
+        judged: Names of the pictures that annotators checked for this query, right or wrong; None: all of them.
         label: Kind of query within the benchmark (a domain, a sentiment); reported apart where there are several.
     """
 
@@ -45,7 +45,7 @@ class EvalQuery:
 
 @dataclass(frozen=True, slots=True)
 class EvalPair:
-    """Two captions and two pictures of which each caption fits one: caption i is that of picture i."""
+    """Holds two captions and two pictures, where caption i fits picture i only."""
 
     pair_id: str
     captions: tuple[str, str]
@@ -55,18 +55,18 @@ class EvalPair:
 
 @dataclass(frozen=True, slots=True)
 class EvalSet:
-    """A benchmark, read.
+    """Holds a benchmark in memory.
 
     Attributes:
-        name: The benchmark's, as on the command line.
-        kind: ranking: `queries` are asked among all pictures; pairs: captions are told apart, two pictures at a time.
-        split: Which part of it; None for all.
+        name: The benchmark's name, as on the command line.
+        kind: ranking: `queries` are searched among all pictures; pairs: captions are matched to two pictures at a time.
+        split: Part of the benchmark; None for all.
         pictures: Name -> file. A name is a relative POSIX path, unique within the set.
         queries: Queries, in the benchmark's order.
         pairs: Pairs, in the benchmark's order.
-        captions: Name -> what people wrote of this picture; empty where the benchmark has no captions.
+        captions: Name -> captions that people wrote for this picture; empty where the benchmark has no captions.
         sidecars: Name -> captions that are to be indexed with the picture; none unless selected.
-        skipped: What was left out -> how often.
+        skipped: Reason -> number of rows left out.
     """
 
     name: str
@@ -82,13 +82,13 @@ class EvalSet:
 
 @dataclass(slots=True)
 class Folder:
-    """A benchmark's folder: finds its files, and says what was expected where one is missing.
+    """Finds the files of a benchmark's folder, and reports what was expected where one is missing.
 
     Attributes:
-        name: The benchmark's.
-        root: Where it was unpacked.
-        layout: How its files lie, for the error.
-        skipped: Counts what is left out.
+        name: The benchmark's name.
+        root: Folder that the benchmark was unpacked to.
+        layout: Description of the expected files, for the error.
+        skipped: Counts what is left out, by reason.
     """
 
     name: str
@@ -101,46 +101,66 @@ class Folder:
             raise NotFoundError(f"{self.name}: no folder {str(self.root)!r}", hint=self.layout)
 
     def file(self, *places: str) -> Path:
-        """The first of these relative paths that is a file; `NotFoundError` names them all."""
-        found = self.optional_file(*places)
-        if found is None:
+        """Return the first of these relative paths that is a file.
+
+        Raises:
+            NotFoundError: none is a file; the error names all of them.
+        """
+        path = self.optional_file(*places)
+        if path is None:
             raise self._missing("file", places)
-        return found
+        return path
 
     def optional_file(self, *places: str) -> Path | None:
-        """The first of these relative paths that is a file."""
+        """Return the first of these relative paths that is a file, or None."""
         return next((self.root / place for place in places if (self.root / place).is_file()), None)
 
     def folder(self, *places: str) -> Path:
-        """The first of these relative paths that is a folder; `NotFoundError` names them all."""
-        found = next((self.root / place for place in places if (self.root / place).is_dir()), None)
-        if found is None:
+        """Return the first of these relative paths that is a folder.
+
+        Raises:
+            NotFoundError: none is a folder; the error names all of them.
+        """
+        path = next((self.root / place for place in places if (self.root / place).is_dir()), None)
+        if path is None:
             raise self._missing("folder", places)
-        return found
+        return path
 
     def json(self, path: Path) -> Any:  # noqa: ANN401 - whatever the file holds
-        """The parsed file; `InvalidRequestError` names the file and the place that is wrong."""
+        """Return the content of a JSON file.
+
+        Raises:
+            InvalidRequestError: the file is no JSON; the error names the file and the place.
+        """
         try:
             return json.loads(path.read_bytes())
         except (OSError, ValueError, RecursionError) as error:
             raise self.unreadable(path, str(error)) from error
 
     def lines(self, path: Path) -> Iterator[str]:
-        """The lines of a UTF-8 file that are not empty, without their ends."""
+        """Return the lines of a UTF-8 file that are not blank, without their line ends.
+
+        Raises:
+            InvalidRequestError: the file cannot be read.
+        """
         try:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise self.unreadable(path, str(error)) from error
-        # Not splitlines(): a caption may hold a character that counts as a line's end there.
+        # splitlines() is not used, because a caption may hold a character that it treats as a line's end.
         return (line for raw in text.split("\n") if (line := raw.rstrip("\r")).strip())
 
     def rows(self, table: Any, key: str, path: Path) -> list[dict[str, Any]]:  # noqa: ANN401 - whatever the file holds
-        """The list of objects under `key` of a parsed file; what is no object in it is counted."""
-        found = table.get(key) if isinstance(table, dict) else None
-        if not isinstance(found, list):
+        """Return the objects of the list under `key` of a parsed file; other items of the list are counted as malformed.
+
+        Raises:
+            InvalidRequestError: there is no such list.
+        """
+        items = table.get(key) if isinstance(table, dict) else None
+        if not isinstance(items, list):
             raise self.unreadable(path, f"no list {key!r} in it")
-        rows = [row for row in found if isinstance(row, dict)]
-        self.malformed(len(found) - len(rows))
+        rows = [row for row in items if isinstance(row, dict)]
+        self.malformed(len(items) - len(rows))
         return rows
 
     def malformed(self, count: int = 1) -> None:
@@ -149,7 +169,7 @@ class Folder:
             self.skipped[MALFORMED] += count
 
     def unreadable(self, path: Path, problem: str) -> InvalidRequestError:
-        """The error for a file that is there and not as published."""
+        """Return the error for a file that exists and differs from the published format."""
         return InvalidRequestError(f"{self.name}: cannot use {str(path)!r}: {problem}", hint=self.layout, path=str(path))
 
     def _missing(self, what: str, places: Sequence[str]) -> NotFoundError:
@@ -158,7 +178,7 @@ class Folder:
 
 
 def sentences_of(folder: Folder, path: Path, split: str) -> Iterator[tuple[str, list[Any]]]:
-    """(picture, what stands there as its sentences) of a JSON file in Karpathy's layout, of one split or `all`."""
+    """Yield (picture, content of its field `sentences`) of a JSON file in Karpathy's layout, for one split or `all`."""
     for row in folder.rows(folder.json(path), "images", path):
         name, sentences = safe_name(row.get("filename")), row.get("sentences")
         if name is None or not isinstance(sentences, list):
@@ -168,23 +188,23 @@ def sentences_of(folder: Folder, path: Path, split: str) -> Iterator[tuple[str, 
 
 
 def present(folder: Folder, pictures: Mapping[str, Path]) -> dict[str, Path]:
-    """The pictures whose files are there; the others are counted.
+    """Return the pictures whose files exist; missing ones are counted.
 
     Raises:
-        NotFoundError: none is there; names one.
-        InvalidRequestError: none was named at all.
+        NotFoundError: no file exists; the error names the first.
+        InvalidRequestError: `pictures` is empty.
     """
     if not pictures:
         raise InvalidRequestError(f"{folder.name}: no picture is named in {str(folder.root)!r}", hint=folder.layout)
-    found = {name: path for name, path in pictures.items() if path.is_file()}
-    if not found:
+    existing = {name: path for name, path in pictures.items() if path.is_file()}
+    if not existing:
         first = str(next(iter(pictures.values())))
         raise NotFoundError(
             f"{folder.name}: none of its {len(pictures)} pictures is there; the first should be {first!r}", hint=folder.layout
         )
-    if missing := len(pictures) - len(found):
+    if missing := len(pictures) - len(existing):
         folder.skipped[MISSING] += missing
-    return found
+    return existing
 
 
 def caption_set(
@@ -194,21 +214,21 @@ def caption_set(
     *,
     split: str | None,
 ) -> EvalSet:
-    """A set whose queries are the captions: one query for each different text, right for every picture that has it.
+    """Return a set whose queries are the captions: one query for each distinct text, right for every picture that has it.
 
     Args:
         folder: Counts what is left out.
         pictures: Name -> file, of the split.
-        captions: (name, caption, label); those of pictures outside `pictures` are passed over.
-        split: Its name.
+        captions: (name, caption, label); captions of pictures outside `pictures` are ignored.
+        split: Name of the split.
     """
-    here = present(folder, pictures)
+    existing = present(folder, pictures)
     texts: dict[str, list[str]] = {}
     relevant: dict[str, dict[str, None]] = {}
     first: dict[str, tuple[str, str, str]] = {}
     for name, raw, label in captions:
         text = one_line(raw)
-        if name not in here or not text:
+        if name not in existing or not text:
             continue
         number = len(texts.setdefault(name, []))
         texts[name].append(text)
@@ -217,7 +237,13 @@ def caption_set(
     queries = [
         EvalQuery(query_id, text, frozenset(relevant[key]), label=label) for key, (query_id, text, label) in first.items()
     ]
-    return finish(folder, here, queries, split=split, captions={name: tuple(found) for name, found in texts.items()})
+    return finish(
+        folder,
+        existing,
+        queries,
+        split=split,
+        captions={name: tuple(captions_of_picture) for name, captions_of_picture in texts.items()},
+    )
 
 
 def object_set(
@@ -227,17 +253,17 @@ def object_set(
     *,
     split: str | None,
 ) -> EvalSet:
-    """A set whose queries are names of things; pictures that are not there are taken out of them."""
-    here = present(folder, pictures)
+    """Return a set whose queries are names of objects; pictures whose files are missing are removed from the queries."""
+    existing = present(folder, pictures)
     kept = [
         replace(
             query,
-            relevant=query.relevant & here.keys(),
-            judged=None if query.judged is None else query.judged & here.keys(),
+            relevant=query.relevant & existing.keys(),
+            judged=None if query.judged is None else query.judged & existing.keys(),
         )
         for query in queries
     ]
-    return finish(folder, here, kept, split=split)
+    return finish(folder, existing, kept, split=split)
 
 
 def finish(
@@ -248,10 +274,10 @@ def finish(
     split: str | None,
     captions: Mapping[str, tuple[str, ...]] | None = None,
 ) -> EvalSet:
-    """Leave out what cannot be asked.
+    """Return the set, without queries that have no right picture or are too long.
 
     Raises:
-        InvalidRequestError: nothing is left.
+        InvalidRequestError: no query is left.
     """
     kept: list[EvalQuery] = []
     for query in queries:
@@ -267,7 +293,7 @@ def finish(
 
 
 def safe_name(name: object) -> str | None:
-    """A picture's name from a file: a relative POSIX path that stays inside its folder; None for anything else."""
+    """Return a picture's name from a file as a relative POSIX path that stays inside its folder; None for anything else."""
     if not isinstance(name, str) or not name or "\0" in name or "\\" in name:
         return None
     path = PurePosixPath(name)
@@ -275,16 +301,20 @@ def safe_name(name: object) -> str | None:
 
 
 def one_line(text: object) -> str:
-    """White space folded; empty for what is no text."""
+    """Return the text with white space folded to single spaces; empty for anything that is no text."""
     return " ".join(text.replace("\0", " ").split()) if isinstance(text, str) else ""
 
 
 def same_text(text: str) -> str:
-    """Equal for captions that say the same to a reader: case, white space and the final stop do not count."""
+    """Return a key that is equal for captions that differ only in case, white space and the final full stop."""
     return one_line(text).casefold().rstrip(" .")
 
 
 def check_split(name: str, split: str | None, known: Sequence[str]) -> None:
-    """Raise `InvalidRequestError` for a split that the benchmark does not have."""
+    """Check that the benchmark has this split.
+
+    Raises:
+        InvalidRequestError: it does not.
+    """
     if split is not None and split not in known:
         raise InvalidRequestError(f"{name} has no split {split!r}", hint=f"its splits: {', '.join(known) or 'none'}")

@@ -1,4 +1,4 @@
-"""How is BDD100k read? A list of frames with boxes in one JSON file a split; the boxes' categories are the queries.
+"""Reader of BDD100K: one JSON file per split lists frames with boxes, and the boxes' categories are the queries.
 
 Yu et al., BDD100K: A Diverse Driving Dataset for Heterogeneous Multitask Learning (2020).
 """
@@ -17,7 +17,10 @@ _LAYOUT: Final = (
 
 
 def read_bdd100k(root: Path, split: str | None) -> EvalSet:
-    """Every category with a box is a query (lanes and drivable areas have none) for the frames with it."""
+    """Read a split of BDD100K; every category with a box is a query for the frames that show it.
+
+    Lanes and drivable areas have no boxes, so they are no queries.
+    """
     split = split or "val"
     check_split("bdd100k", split, ("val", "train"))
     folder = Folder("bdd100k", root, _LAYOUT.format(split=split))
@@ -28,7 +31,7 @@ def read_bdd100k(root: Path, split: str | None) -> EvalSet:
         raise folder.unreadable(path, "it is no list of frames")
     base = folder.folder(f"images/100k/{split}", f"bdd100k/images/100k/{split}")
     pictures: dict[str, Path] = {}
-    found: dict[str, set[str]] = {}
+    frames_of: dict[str, set[str]] = {}
     for frame in frames:
         name = safe_name(frame.get("name")) if isinstance(frame, dict) else None
         labels = frame.get("labels") if isinstance(frame, dict) else None
@@ -41,6 +44,6 @@ def read_bdd100k(root: Path, split: str | None) -> EvalSet:
             if not category:
                 folder.malformed()
             elif isinstance(label.get("box2d"), dict):
-                found.setdefault(category, set()).add(name)
-    queries = [EvalQuery(category, category, frozenset(names)) for category, names in sorted(found.items())]
+                frames_of.setdefault(category, set()).add(name)
+    queries = [EvalQuery(category, category, frozenset(names)) for category, names in sorted(frames_of.items())]
     return object_set(folder, pictures, queries, split=split)

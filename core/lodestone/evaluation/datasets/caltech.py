@@ -1,4 +1,4 @@
-"""How does Caltech-256 lie on disk? A folder a category, `001.ak47/001_0001.jpg`; the categories' names are the queries.
+"""Reader of Caltech-256: one folder per category, `001.ak47/001_0001.jpg`, and the categories' names are the queries.
 
 Griffin, Holub and Perona, Caltech-256 Object Category Dataset (2007).
 """
@@ -19,7 +19,10 @@ _CLUTTER: Final = "clutter"
 
 
 def read_caltech256(root: Path, split: str | None) -> EvalSet:
-    """Every category is a query, but `257.clutter`, which is there to be wrong; stray files are counted."""
+    """Read Caltech-256; every category is a query except `257.clutter`, which only provides wrong pictures.
+
+    Stray files are counted as malformed.
+    """
     folder = Folder("caltech256", root, _LAYOUT)
     check_split(folder.name, split, ())
     base = root / "256_ObjectCategories"
@@ -27,21 +30,21 @@ def read_caltech256(root: Path, split: str | None) -> EvalSet:
     pictures: dict[str, Path] = {}
     queries: list[EvalQuery] = []
     for category in sorted(path for path in base.iterdir() if path.is_dir()):
-        named = _CATEGORY.fullmatch(category.name)
-        if named is None:
+        match = _CATEGORY.fullmatch(category.name)
+        if match is None:
             folder.skipped[MALFORMED] += 1
             continue
         entries = sorted(category.iterdir())
-        found = {f"{category.name}/{path.name}": path for path in entries if _PICTURE.fullmatch(path.name)}
-        folder.malformed(len(entries) - len(found))
-        pictures |= found
-        if named[2] != _CLUTTER:
-            queries.append(EvalQuery(category.name, _words(named[2]), frozenset(found)))
+        members = {f"{category.name}/{path.name}": path for path in entries if _PICTURE.fullmatch(path.name)}
+        folder.malformed(len(entries) - len(members))
+        pictures |= members
+        if match[2] != _CLUTTER:
+            queries.append(EvalQuery(category.name, _words(match[2]), frozenset(members)))
     if not pictures:
         raise NotFoundError(f"{folder.name}: no category with pictures in {str(base)!r}", hint=_LAYOUT)
     return object_set(folder, pictures, queries, split=None)
 
 
 def _words(category: str) -> str:
-    """`faces-easy-101` -> `faces easy`: 101 says that the category was in Caltech-101."""
+    """Return a category's words: `faces-easy-101` -> `faces easy`, where 101 means that the category was in Caltech-101."""
     return category.removesuffix("-101").replace("-", " ")

@@ -1,8 +1,8 @@
-"""How are COCO and the benchmarks in its format read? `images` and `annotations` in one JSON file, pictures beside it.
+"""Readers of COCO and the benchmarks in its format: `images` and `annotations` in one JSON file, pictures beside it.
 
-COCO captions (Chen et al., 2015) and instances (Lin et al., 2014); LVIS (Gupta et al., 2019), where only some pictures were
-looked at for a category: those with it, and those that are known not to have it (`neg_category_ids`); nocaps (Agrawal et
-al., 2019), whose captions belong to three domains.
+COCO captions (Chen et al., 2015) and instances (Lin et al., 2014). LVIS (Gupta et al., 2019), where only some pictures were
+checked for a category: those that show it, and those that are known not to (`neg_category_ids`). nocaps (Agrawal et al., 2019),
+whose captions belong to three domains.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _FREQUENCIES: Final = {"r": "rare", "c": "common", "f": "frequent"}
 
 
 def read_coco_captions(root: Path, split: str | None) -> EvalSet:
-    """Every caption is a query for its picture."""
+    """Read COCO's captions; every caption is a query for its picture."""
     split = split or _SPLITS[0]
     folder, table, path = _coco("coco-captions", "captions", root, split)
     names = _names(folder, table, path)
@@ -44,7 +44,7 @@ def read_coco_captions(root: Path, split: str | None) -> EvalSet:
 
 
 def read_coco_instances(root: Path, split: str | None) -> EvalSet:
-    """Every category is a query for the pictures with an instance of it."""
+    """Read COCO's instances; every category is a query for the pictures with an instance of it."""
     split = split or _SPLITS[0]
     folder, table, path = _coco("coco-instances", "instances", root, split)
     names = _names(folder, table, path)
@@ -56,7 +56,10 @@ def read_coco_instances(root: Path, split: str | None) -> EvalSet:
 
 
 def read_lvis(root: Path, split: str | None) -> EvalSet:
-    """Every category is a query; `judged` holds the pictures that were looked at for it. Labels: rare, common, frequent."""
+    """Read LVIS; every category is a query, and `judged` holds the pictures that were checked for it.
+
+    The labels are rare, common and frequent.
+    """
     split = split or "val"
     check_split("lvis", split, ("val", "train"))
     folder = Folder("lvis", root, _LVIS_LAYOUT.format(split=split))
@@ -85,7 +88,10 @@ def read_lvis(root: Path, split: str | None) -> EvalSet:
 
 
 def read_nocaps(root: Path, split: str | None) -> EvalSet:
-    """Every caption is a query. The split is a domain (in-domain, near-domain, out-domain); labels are domains too."""
+    """Read nocaps; every caption is a query, and its label is its domain.
+
+    The split is one domain (in-domain, near-domain, out-domain), or None for all.
+    """
     check_split("nocaps", split, _DOMAINS)
     folder = Folder("nocaps", root, _NOCAPS_LAYOUT)
     path = folder.file("nocaps_val_4500_captions.json", "annotations/nocaps_val_4500_captions.json")
@@ -114,7 +120,7 @@ def _files(names: Mapping[Any, str], base: Path) -> dict[str, Path]:
 
 
 def _names(folder: Folder, table: Any, path: Path) -> dict[Any, str]:  # noqa: ANN401 - parsed JSON
-    """Image id -> picture's name."""
+    """Return image id -> picture's name."""
     names: dict[Any, str] = {}
     for row in folder.rows(table, "images", path):
         name = safe_name(row.get("file_name"))
@@ -134,42 +140,45 @@ def _captions(
     labels: Mapping[Any, str] | None = None,
     foreign_is_wrong: bool = True,
 ) -> list[tuple[str, str, str]]:
-    found = []
+    captions = []
     for row in folder.rows(table, "annotations", path):
         name, text = names.get(_hashable(row.get("image_id"))), one_line(row.get("caption"))
         if name is not None and text:
-            found.append((name, text, (labels or {}).get(row["image_id"], "")))
+            captions.append((name, text, (labels or {}).get(row["image_id"], "")))
         elif foreign_is_wrong or not text:
             folder.malformed()
-    return found
+    return captions
 
 
 def _categories(folder: Folder, table: Any, path: Path) -> list[tuple[Any, str, dict[str, Any]]]:  # noqa: ANN401
-    """(id, name, row) of each category."""
-    found = []
+    """Return (id, name, row) of each category."""
+    categories = []
     for row in folder.rows(table, "categories", path):
         text = one_line(row.get("name"))
         if text and isinstance(row.get("id"), int | str):
-            found.append((row["id"], text, row))
+            categories.append((row["id"], text, row))
         else:
             folder.malformed()
-    return found
+    return categories
 
 
 def _pictures_of_categories(folder: Folder, table: Any, path: Path, names: Mapping[Any, str]) -> dict[Any, set[str]]:  # noqa: ANN401
-    """Category id -> names of the pictures with it."""
-    found: dict[Any, set[str]] = {}
+    """Return category id -> names of the pictures that show it."""
+    pictures: dict[Any, set[str]] = {}
     for row in folder.rows(table, "annotations", path):
         name, category = names.get(_hashable(row.get("image_id"))), row.get("category_id")
         if name is None or not isinstance(category, int | str):
             folder.malformed()
         else:
-            found.setdefault(category, set()).add(name)
-    return found
+            pictures.setdefault(category, set()).add(name)
+    return pictures
 
 
 def _lvis_name(row: Mapping[str, Any]) -> str | None:
-    """LVIS names its pictures by COCO's address of them: `…/val2017/000000397133.jpg`; version 0.5 by the file's name."""
+    """Return a picture's name from its address at COCO, `…/val2017/000000397133.jpg`.
+
+    LVIS 0.5 gives the file's name instead.
+    """
     address = row.get("coco_url")
     if isinstance(address, str):
         parts = urlsplit(address).path.rsplit("/", 2)
@@ -178,7 +187,7 @@ def _lvis_name(row: Mapping[str, Any]) -> str | None:
 
 
 def _lvis_words(name: str) -> str:
-    """`chicken_(animal)` -> `chicken animal`, as NEEDLE asks it."""
+    """Return a category's words as NEEDLE queries them: `chicken_(animal)` -> `chicken animal`."""
     return one_line(name.replace("_", " ").replace("(", "").replace(")", ""))
 
 

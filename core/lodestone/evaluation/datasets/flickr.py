@@ -1,4 +1,4 @@
-"""How are Flickr8k and Flickr30k read? Captions in a `.token` file, `picture.jpg#0<tab>caption`, or in Karpathy's JSON.
+"""Readers of Flickr8k and Flickr30k: captions in a `.token` file, `picture.jpg#0<tab>caption`, or in Karpathy's JSON.
 
 Hodosh, Young and Hockenmaier (2013); Young et al. (2014). The splits of Flickr8k are lists of names; those of Flickr30k are
 Karpathy and Fei-Fei's (2015), from `dataset_flickr30k.json`.
@@ -25,7 +25,7 @@ _SPLITS: Final = (*_SPLIT_LISTS, "all")
 
 
 def read_flickr8k(root: Path, split: str | None) -> EvalSet:
-    """Every caption is a query. Splits: test (unless told otherwise), val, train, all."""
+    """Read a split of Flickr8k (test by default, val, train or all); every caption is a query."""
     split = split or "test"
     check_split("flickr8k", split, _SPLITS)
     folder = Folder("flickr8k", root, _8K_LAYOUT)
@@ -46,7 +46,10 @@ def read_flickr8k(root: Path, split: str | None) -> EvalSet:
 
 
 def read_flickr30k(root: Path, split: str | None) -> EvalSet:
-    """Every caption is a query. Splits need Karpathy's JSON (test unless told otherwise); a token file alone has `all`."""
+    """Read a split of Flickr30k; every caption is a query.
+
+    Splits need Karpathy's JSON (test by default); with only a token file, the split is `all`.
+    """
     check_split("flickr30k", split, _SPLITS)
     folder = Folder("flickr30k", root, _30K_LAYOUT)
     base = folder.folder("flickr30k-images", "flickr30k_images", "images")
@@ -62,7 +65,7 @@ def read_flickr30k(root: Path, split: str | None) -> EvalSet:
 
 
 def _tokens(folder: Folder, path: Path) -> Iterator[tuple[str, str]]:
-    """(picture, caption) of each line; those of another form are counted."""
+    """Yield (picture, caption) of each line; lines of another form are counted as malformed."""
     for line in folder.lines(path):
         key, tab, caption = line.partition("\t")
         file, mark, number = key.rpartition("#")
@@ -78,7 +81,7 @@ def _karpathy_set(folder: Folder, path: Path, base: Path, split: str) -> EvalSet
     captions: list[tuple[str, str, str]] = []
     for name, sentences in sentences_of(folder, path, split):
         pictures[name] = base / name
-        captions += ((name, text, "") for one in sentences if (text := _raw(folder, one)))
+        captions += ((name, text, "") for sentence in sentences if (text := _raw(folder, sentence)))
     return caption_set(folder, pictures, captions, split=split)
 
 

@@ -1,7 +1,7 @@
-"""How are Winoground and COLA read? Two captions made of the same words, and the two pictures that they tell apart.
+"""Readers of Winoground and COLA: two captions made of the same words, and the two pictures that they fit.
 
-Thrush et al., Winoground (2022); Ray et al., COLA, multi-objects setting (2023). The pictures of a pair get a folder of
-their own name, so that a search can be told to look at these two alone; a picture of several pairs is there several times.
+Thrush et al., Winoground (2022); Ray et al., COLA, multi-objects setting (2023). The pictures of a pair get a folder with the
+pair's name, so that a search can be limited to these two; a picture of several pairs occurs several times.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Row = tuple[str, tuple[str, str], tuple[str, str], str]  # id, captions, names 
 
 
 def read_winoground(root: Path, split: str | None) -> EvalSet:
-    """Pairs of `examples.jsonl`; the label is the collapsed tag (Object, Relation, Both)."""
+    """Read the pairs of `examples.jsonl`; the label is the collapsed tag (Object, Relation, Both)."""
     folder = Folder("winoground", root, _WINOGROUND_LAYOUT)
     check_split(folder.name, split, ())
     path = folder.file("examples.jsonl", "data/examples.jsonl")
@@ -33,7 +33,10 @@ def read_winoground(root: Path, split: str | None) -> EvalSet:
 
 
 def read_cola(root: Path, split: str | None) -> EvalSet:
-    """Pairs `[address of picture 1, caption 1, address of picture 2, caption 2]`; pictures lie under their last name."""
+    """Read the pairs `[address of picture 1, caption 1, address of picture 2, caption 2]`.
+
+    A picture's file has the last part of its address as its name.
+    """
     folder = Folder("cola", root, _COLA_LAYOUT)
     check_split(folder.name, split, ())
     path = folder.file(f"data/{_COLA_NAME}", _COLA_NAME)
@@ -46,8 +49,8 @@ def read_cola(root: Path, split: str | None) -> EvalSet:
 
 def _rows(folder: Folder, raw: Iterable[Any], read: Callable[[Any], _Row | None]) -> list[_Row]:
     rows = []
-    for one in raw:
-        row = read(one)
+    for item in raw:
+        row = read(item)
         if row is None or not all(0 < len(caption) <= MAX_QUERY_CHARS for caption in row[1]):
             folder.malformed()
         else:
@@ -73,15 +76,15 @@ def _winoground_row(row: Any) -> _Row | None:  # noqa: ANN401 - parsed JSON
 
 
 def _png(name: str) -> str:
-    """The file of an example's picture, which `examples.jsonl` names without its extension."""
+    """Return the file of an example's picture, which `examples.jsonl` names without its extension."""
     return name if PurePosixPath(name).suffix else f"{name}.png"
 
 
 def _cola_row(numbered: tuple[int, Any]) -> _Row | None:
     number, row = numbered
-    if not isinstance(row, list) or len(row) != 4 or not all(isinstance(one, str) for one in row):  # as published
+    if not isinstance(row, list) or len(row) != 4 or not all(isinstance(cell, str) for cell in row):  # as published
         return None
-    first, second = (safe_name(unquote(urlsplit(row[place]).path).rsplit("/", 1)[-1]) for place in (0, 2))
+    first, second = (safe_name(unquote(urlsplit(row[column]).path).rsplit("/", 1)[-1]) for column in (0, 2))
     if first is None or second is None or first == second:
         return None
     return f"pair_{number:04d}", (one_line(row[1]), one_line(row[3])), (first, second), ""
@@ -94,8 +97,8 @@ def _pair_set(folder: Folder, rows: Iterable[_Row], base: Path) -> EvalSet:
         names = (f"{pair_id}/{PurePosixPath(files[0]).name}", f"{pair_id}/{PurePosixPath(files[1]).name}")
         pairs.append(EvalPair(pair_id, captions, names, label))
         pictures |= {name: base / file for name, file in zip(names, files, strict=True)}
-    here = present(folder, pictures)
-    kept = tuple(pair for pair in pairs if all(name in here for name in pair.pictures))
+    existing = present(folder, pictures)
+    kept = tuple(pair for pair in pairs if all(name in existing for name in pair.pictures))
     if not kept:
         raise InvalidRequestError(
             f"{folder.name}: no pair is left in {str(folder.root)!r}", hint=folder.layout, missing=folder.skipped[MISSING]
@@ -104,5 +107,5 @@ def _pair_set(folder: Folder, rows: Iterable[_Row], base: Path) -> EvalSet:
         folder.skipped["pairs without both pictures"] += len(pairs) - len(kept)
     used = {name for pair in kept for name in pair.pictures}
     return EvalSet(
-        folder.name, "pairs", None, {name: here[name] for name in sorted(used)}, pairs=kept, skipped=dict(folder.skipped)
+        folder.name, "pairs", None, {name: existing[name] for name in sorted(used)}, pairs=kept, skipped=dict(folder.skipped)
     )

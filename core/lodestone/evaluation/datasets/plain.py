@@ -1,4 +1,4 @@
-"""How does one evaluate on pictures of one's own? A folder of pictures and a table: `captions.tsv`, or `names.tsv`."""
+"""Readers of a user's own benchmark: a folder of pictures and a table, `captions.tsv` or `names.tsv`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _SPLITS: Final = ("train", "validation", "test", "all")
 
 
 def read_captions(root: Path, split: str | None) -> EvalSet:
-    """Every caption is a query. Splits are by hash of the file's name (see `split_by_hash`); default: all."""
+    """Read `captions.tsv`; every caption is a query.
+
+    Splits are made by a hash of the file's name (see `split_by_hash`); the default is all.
+    """
     split = split or "all"
     check_split("captions", split, _SPLITS)
     folder = Folder("captions", root, _CAPTIONS_LAYOUT)
@@ -37,17 +40,20 @@ def read_captions(root: Path, split: str | None) -> EvalSet:
 
 
 def read_names(root: Path, split: str | None) -> EvalSet:
-    """Every name is a query for the pictures that have it. Splits as for captions."""
+    """Read `names.tsv`; every name is a query for the pictures that have it.
+
+    Splits are made as for captions.
+    """
     split = split or "all"
     check_split("names", split, _SPLITS)
     folder = Folder("names", root, _NAMES_LAYOUT)
     rows = list(_table(folder, "names.tsv", "name"))
     names = _part([name for name, _ in rows], split)
-    here = frozenset(names)
+    in_split = frozenset(names)
     relevant: dict[str, set[str]] = {}
     texts: dict[str, str] = {}
     for name, text in rows:
-        if name in here:
+        if name in in_split:
             relevant.setdefault(same_text(text), set()).add(name)
             texts.setdefault(same_text(text), text)
     queries = [EvalQuery(text, text, frozenset(relevant[key])) for key, text in texts.items()]
@@ -55,7 +61,7 @@ def read_names(root: Path, split: str | None) -> EvalSet:
 
 
 def _table(folder: Folder, file: str, column: str) -> Iterator[tuple[str, str]]:
-    """(file, text) of each row of a tab-separated table without quoting; others are counted."""
+    """Yield (file, text) of each row of a tab-separated table without quoting; other rows are counted as malformed."""
     path = folder.file(file)
     lines = folder.lines(path)
     header = next(lines, "")

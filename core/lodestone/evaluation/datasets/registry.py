@@ -1,4 +1,4 @@
-"""Which benchmarks can be read? One table: name, what it asks, and where its reader is. Importing it costs nothing."""
+"""Registry of benchmarks: name, short description, and module of the reader, which is imported only when it is used."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Reader = Callable[[Path, str | None], "EvalSet"]
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """One benchmark: what it asks, in a line, and the module and function that read it."""
+    """Describes one benchmark: what it searches for, in a line, and the module and function that read it."""
 
     about: str
     module: str
     function: str
 
     def reader(self) -> Reader:
-        """Its reader; imports the module."""
+        """Return the benchmark's reader; this imports its module."""
         return cast("Reader", getattr(importlib.import_module(f"lodestone.evaluation.datasets.{self.module}"), self.function))
 
 
@@ -49,10 +49,15 @@ BENCHMARKS: Final[dict[str, Benchmark]] = {
 def read_benchmark(name: str, root: Path, *, split: str | None = None) -> EvalSet:
     """Read a benchmark from the folder it was unpacked to.
 
+    Args:
+        name: A name in `BENCHMARKS`.
+        root: The folder.
+        split: Part of the benchmark; None for the reader's default.
+
     Raises:
-        UnknownNameError: no such benchmark; lists those there are.
+        UnknownNameError: there is no such benchmark; the hint lists the known ones.
         NotFoundError: a file or all pictures are missing; the hint shows the layout.
-        InvalidRequestError: a file is not as published, there is no such split, or nothing is left to ask.
+        InvalidRequestError: a file is not as published, there is no such split, or no query is left.
     """
     if name not in BENCHMARKS:
         raise UnknownNameError.among("benchmark", name, list(BENCHMARKS))

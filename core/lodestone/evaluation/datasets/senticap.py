@@ -1,4 +1,4 @@
-"""How is SentiCap read? COCO pictures with captions of positive and negative sentiment, in JSON with splits or in CSV.
+"""Reader of SentiCap: COCO pictures with captions of positive and negative sentiment, in JSON with splits or in CSV.
 
 Mathews, Xie and He, SentiCap: Generating Image Descriptions with Sentiments (2016).
 """
@@ -22,7 +22,10 @@ _Captions = list[tuple[str, str, str]]
 
 
 def read_senticap(root: Path, split: str | None) -> EvalSet:
-    """Every caption is a query; labels: positive, negative. Splits: test (unless told otherwise), val, train, all."""
+    """Read a split of SentiCap (test by default, val, train or all).
+
+    Every caption is a query, labelled positive or negative.
+    """
     check_split("senticap", split, ("test", "val", "train", "all"))
     folder = Folder("senticap", root, _LAYOUT)
     base = folder.folder("val2014", "images/val2014", "images")
@@ -33,7 +36,7 @@ def read_senticap(root: Path, split: str | None) -> EvalSet:
     else:
         path = folder.file("data/senticap_dataset.csv", "senticap_dataset.csv")
         if split not in {None, "all"}:
-            folder.file("data/senticap_dataset.json")  # the CSV has no splits: says what is missing
+            folder.file("data/senticap_dataset.json")  # the CSV has no splits, so this raises with the name of the missing file
         split = "all"
         names, captions = _from_csv(folder, path)
     return caption_set(folder, {name: base / name for name in names}, captions, split=split)
@@ -44,9 +47,9 @@ def _from_json(folder: Folder, path: Path, split: str) -> tuple[list[str], _Capt
     captions: _Captions = []
     for name, sentences in sentences_of(folder, path, split):
         names.append(name)
-        for one in sentences:
-            text = one_line(one.get("raw")) if isinstance(one, dict) else ""
-            label = _label(one.get("sentiment")) if isinstance(one, dict) else None
+        for sentence in sentences:
+            text = one_line(sentence.get("raw")) if isinstance(sentence, dict) else ""
+            label = _label(sentence.get("sentiment")) if isinstance(sentence, dict) else None
             if text and label:
                 captions.append((name, text, label))
             else:
