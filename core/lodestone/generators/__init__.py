@@ -1,1 +1,1 @@
-"""Guides: what a query might look like."""
+"""Generators of guides: pictures or vectors that a query might look like."""

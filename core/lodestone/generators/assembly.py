@@ -1,4 +1,4 @@
-"""Which engines does this home have? Those of its settings and its profile, put together into a hub."""
+"""Assembly of a home's hub: it makes the engines that settings and profile name."""
 
 from __future__ import annotations
 
@@ -26,15 +26,16 @@ def make_hub(
     observer: HubObserver | None = None,
     remote_stages: RemoteStages | None = None,
 ) -> Hub:
-    """A hub of every engine that the profile or the settings name; light: nothing is loaded or connected.
+    """Make a hub of every engine that the profile or the settings name. Nothing is loaded or connected.
 
     Args:
-        settings: Of the home. `generators.NAME` configures an engine; a name without a section is an engine of that kind.
+        settings: The home's settings. `generators.NAME` configures an engine; a name without a section is an engine of that
+            kind.
         profile_generators: Names that the profile asks for.
         states: Reads name -> what was switched or moved in use.
-        context: For the engines' factories.
-        cache_dir: Where guides are kept.
-        observer: Told what happens.
+        context: Passed to the engines' factories.
+        cache_dir: Folder of the guide cache.
+        observer: Receives the events of the engines.
         remote_stages: Draws for engines that run in other processes.
 
     Raises:
@@ -47,11 +48,21 @@ def make_hub(
         engines = {
             name: replace(engine, generator=remote_stages.generator(name, engine.generator)) for name, engine in engines.items()
         }
-    kept = settings.guide_cache
-    cache = GuideCache(cache_dir, limit_bytes=kept.limit_mb << 20, picture_px=kept.picture_px, semantic=kept.semantic)
-    return Hub(engines, cache=cache if kept.limit_mb else None, observer=observer, states=states(), source=states)
+    cache_settings = settings.guide_cache
+    cache = GuideCache(
+        cache_dir,
+        limit_bytes=cache_settings.limit_mb << 20,
+        picture_px=cache_settings.picture_px,
+        semantic=cache_settings.semantic,
+    )
+    return Hub(engines, cache=cache if cache_settings.limit_mb else None, observer=observer, states=states(), source=states)
 
 
 def make_engine(name: str, settings: EngineSettings, context: GeneratorContext) -> Engine:
-    """One engine; raises as `make_hub`."""
+    """Make one engine from its settings.
+
+    Raises:
+        UnknownNameError: no such kind of engine.
+        ConfigurationError: the engine's settings cannot be used.
+    """
     return Engine(name, settings, make_generator(settings.kind, replace(context, name=name, engine=settings)))

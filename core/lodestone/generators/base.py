@@ -1,9 +1,9 @@
-"""What is a generator? It turns a query into guides: pictures, or vectors, of what the query might look like.
+"""Contract of generators, which turn a query into guides: pictures, or vectors, of what the query might look like.
 
 A guide carries pixels (a real generator: the engine embeds them), vectors (a learned prior, or a picture of the collection:
 already in one or more spaces), or both, and always its provenance. Generators are stages: light to construct, `warm_up` loads,
-`generate` is async, honours an absolute deadline and gives at most `n` guides; fewer, or none, is an answer, not an error.
-The same (prompt, first, n, seed, size, collection state) gives the same guides; guide number i keeps its id in every round.
+`generate` is async, honours an absolute deadline and gives at most `n` guides; fewer, or none, is an answer, not an error. The
+same (prompt, first, n, seed, size, collection state) gives the same guides; guide number i keeps its id in every round.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from lodestone.store.base import Filter
 
 @dataclass(frozen=True, slots=True)
 class GuideRequest:
-    """What to imagine.
+    """Request to a generator for guides of a query.
 
     Attributes:
         query: The user's words.
-        prompt: What to hand to a text-to-image model (the query itself, or an LLM's draft).
-        n: How many guides at most.
+        prompt: Prompt for a text-to-image model (the query itself, or an LLM's draft).
+        n: Largest number of guides.
         first: Number of the first of them in the sequence that (prompt, seed, size) stands for: guides can be drawn in rounds,
             and rounds of 1 give the same guides as one round of n.
         seed: Makes the draw repeatable.
@@ -35,7 +35,7 @@ class GuideRequest:
         text_vectors: Encoder name -> (d,) float32 vector of the query, so that no engine encodes it again.
         collections: Space name -> collection name, as resolved at the start of the query.
         filter: The query's own filter: guides taken from the collection obey it.
-        tenant: Who shares guides that are kept (`Visibility.tenant`).
+        tenant: Group of callers that share cached guides (`Visibility.tenant`).
     """
 
     query: str
@@ -53,17 +53,17 @@ class GuideRequest:
 
 @dataclass(frozen=True, slots=True)
 class Guide:
-    """One imagined answer.
+    """A guide: one imagined answer, as pixels, vectors or both.
 
     Attributes:
         guide_id: Unique within the query, e.g. `exemplar/0`.
         engine: Name of the generator.
-        weight: How much its maker trusts it, in (0, 1].
+        weight: How much its generator trusts it, in (0, 1].
         provenance: Where it comes from (engine version, prompt, seed, or image id and caption): JSON-serialisable.
         pixels: (h, w, 3) uint8 RGB, or None.
         vectors: Collection name (space and version) -> (dim,) float32, L2-normalised; may be empty.
         cost: What its engine charged for it.
-        cached: How the guide cache had it (`exact`, `semantic`); None when it was drawn now.
+        cached: Kind of hit in the guide cache (`exact`, `semantic`); None when it was drawn now.
     """
 
     guide_id: str
@@ -77,14 +77,14 @@ class Guide:
 
 
 class Generator(ABC):
-    """See the module's docstring: it is the contract."""
+    """Base class of generators; the module's docstring is the contract."""
 
     name: str
     version: str
     guides_a_call: int | None = None
-    """How many guides one `generate` may be asked for; the hub makes as many calls as it takes. None: any number."""
+    """Largest number of guides of one `generate` call; the hub makes as many calls as needed. None means any number."""
     cacheable: bool = True
-    """Whether pictures depend on prompt, seed, size, guide number and settings alone: only then are they kept for later."""
+    """Whether pictures depend on prompt, seed, size, guide number and settings alone: only such pictures are cached."""
 
     @abstractmethod
     async def warm_up(self) -> None:
@@ -92,7 +92,7 @@ class Generator(ABC):
 
     @abstractmethod
     async def generate(self, request: GuideRequest) -> list[Guide]:
-        """At most `request.n` guides.
+        """Return at most `request.n` guides.
 
         Raises:
             DeadlineExceededError: the deadline passed before the first guide.
@@ -100,4 +100,4 @@ class Generator(ABC):
         """
 
     async def close(self) -> None:  # noqa: B027  (most engines hold nothing)
-        """Release connections. Idempotent."""
+        """Release the engine's connections. Idempotent."""

@@ -1,7 +1,7 @@
-"""Should an engine be asked right now? Not after failing several times in a row: then it rests, and one call tries it again.
+"""Circuit breaker of one guide engine: after several failures in a row the engine is not called for a while.
 
-closed: everything goes through. open: nothing does, until the rest is over. half_open: one call (the probe) goes through;
-its success closes the breaker, its failure opens it again. What calls from before it opened bring in later changes nothing.
+closed: every call is admitted. open: none is, until the rest is over. half_open: one call (the probe) is admitted; its success
+closes the breaker, its failure opens it again. Results of calls that began before it opened are ignored.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Final, Literal
 
 State = Literal["closed", "open", "half_open"]
 
-LONGEST_REST_S: Final = 3600.0  # whatever a server's Retry-After asks for
+LONGEST_REST_S: Final = 3600.0  # upper bound of a server's Retry-After
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Permit:
-    """Leave to make one call; handed back with its outcome."""
+    """Permission to make one call; it is passed back with the outcome."""
 
     era: int
 
 
 class Breaker:
-    """One engine's circuit breaker. For one event loop: not thread-safe, and no method waits.
+    """Circuit breaker for one event loop: not thread-safe, and no method blocks.
 
     Args:
-        failures: In a row, that open it.
-        seconds: It rests once open.
-        clock: Seconds, monotonic.
-        on_change: Told every new state.
+        failures: Number of failures in a row that open it.
+        seconds: Seconds that it stays open.
+        clock: Returns seconds, monotonic.
+        on_change: Called with every new state.
     """
 
     def __init__(
@@ -53,13 +53,13 @@ class Breaker:
 
     @property
     def state(self) -> State:
-        """As of now; `half_open` from the end of the rest on, before and while the probe is under way."""
+        """Return the present state; `half_open` from the end of the rest on, before and during the probe."""
         if self._state == "open" and self._clock() >= self._until:
             return "half_open"
         return self._state
 
     def admit(self) -> Permit | None:
-        """Leave to call now, or None."""
+        """Return permission to call now, or None."""
         if self.state == "closed":
             return Permit(self._era)
         if self.state == "open" or self._probe is not None:
@@ -69,18 +69,18 @@ class Breaker:
         return self._probe
 
     def succeeded(self, permit: Permit) -> None:
-        """The call brought an answer."""
+        """Record that the call returned an answer."""
         if permit is self._probe:
             self._enter("closed")
         elif permit.era == self._era:
             self._in_a_row = 0
 
     def failed(self, permit: Permit, *, rest: float | None = None) -> None:
-        """The call failed.
+        """Record that the call failed.
 
         Args:
-            permit: As admitted.
-            rest: Seconds that the engine itself asked to be left alone for: it is, whatever the count.
+            permit: The permit of the call.
+            rest: Seconds of rest that the engine itself asked for; they are granted after any number of failures.
         """
         if permit is not self._probe and (self._state != "closed" or permit.era != self._era):
             return
@@ -90,10 +90,10 @@ class Breaker:
             self._enter("open")
 
     def withdrawn(self, permit: Permit) -> None:
-        """The call was given up by us: it says nothing about the engine. A probe may be sent again at once."""
+        """Record that we gave up the call, which says nothing about the engine. A probe may be sent again at once."""
         if permit is self._probe:
             self._probe = None
-            self._state = "open"  # whose rest is over: `state` stays half_open
+            self._state = "open"  # its rest is over, so `state` stays half_open
 
     def _enter(self, state: State) -> None:
         self._probe = None

@@ -1,4 +1,4 @@
-"""What may a query's guides cost, and what is left of it? Money is reserved before an engine is asked: none is overspent."""
+"""Budget for a query's guides: money is reserved before an engine is called, so that it is never overspent."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from decimal import Decimal
 
 
 class Budget:
-    """What one query may spend. Decimal, because three times 0.1 must fit into 0.3.
+    """Money that one query may spend. It counts in Decimal, because three times 0.1 must fit into 0.3.
 
     Args:
-        limit: In the unit of the engines' `cost`; None for no limit.
+        limit: Limit in the unit of the engines' `cost`; None for no limit.
     """
 
     def __init__(self, limit: float | None) -> None:
@@ -19,15 +19,15 @@ class Budget:
 
     @property
     def spent(self) -> float:
-        """Reserved and not given back."""
+        """Return what is reserved and was not given back."""
         return float(self._spent)
 
     def reserve(self, pictures: int, *, cost: float) -> int:
-        """How many of `pictures` at `cost` each can be paid for; their price is reserved."""
+        """Reserve the price of as many of `pictures` at `cost` each as can be paid for; return their number."""
         price = _exact(cost)
         if price <= 0:
             return pictures
-        # multiplied, not divided: a huge limit by a tiny price has more digits than a Decimal counts with
+        # Multiplied, not divided: a huge limit over a tiny price has more digits than a Decimal holds.
         affordable = pictures
         while affordable and self._left is not None and affordable * price > self._left:
             affordable -= 1
@@ -35,7 +35,7 @@ class Budget:
         return affordable
 
     def give_back(self, pictures: int, *, cost: float) -> None:
-        """The engine did not charge for so many of what was reserved."""
+        """Release the reservation for pictures that the engine did not charge for."""
         self._take(-pictures * _exact(cost))
 
     def _take(self, amount: Decimal) -> None:

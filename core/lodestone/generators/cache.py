@@ -1,15 +1,15 @@
-"""Was this guide drawn before? Guides are kept with a small picture and their vectors, and used again.
+"""Guide cache: guides drawn before are kept on disk with a small picture and their vectors, and used again.
 
 A guide is found by (prompt, engine, version, model, seed, number, size): an *exact* hit. With a threshold, guides of another
-prompt whose query vector is that alike are used too: a *semantic* hit, which says whose guides they are.
+prompt with a similar query vector are used too: a *semantic* hit, which records the other prompt.
 
-A picture is reduced and encoded when it is kept, and what `keep` gives back are the pixels of that encoding: a guide looks the
-same, to the last pixel, on the day it is drawn and on every day it is found, so its vectors are the same whether they were
-stored or are computed anew for a space that came later.
+A picture is reduced and encoded when it is kept, and `keep` returns the pixels of that encoding: a guide has the same pixels on
+the day it is drawn and on every day it is found. So its vectors are the same whether they were stored or are computed later for
+a new space.
 
-One file a guide, written under another name and renamed, so that a killed process leaves nothing half; several processes may
-share the folder. Whoever adds to it removes the longest unused first when it grows too large. A file that cannot be read is
-removed and counted. Everything blocks and is thread-safe.
+Each guide is one file, written under another name and renamed, so that a killed process leaves no partial file; several
+processes may share the folder. A process that adds to it removes the least recently used guides first when it grows too large.
+A file that cannot be read is removed and counted. All methods block and are thread-safe.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ from lodestone.generators.pictures import kept_picture, pixels_of
 
 _log = logging.getLogger(__name__)
 
-PICTURE_KEY: Final = "picture"  # of a guide's provenance: what `picture` takes
+PICTURE_KEY: Final = "picture"  # key in a guide's provenance; its value is the argument of `picture`
 _GUIDE, _QUERY = ".guide", ".query"
 _KEY: Final = re.compile(r"[0-9a-f]{32}-\d{1,9}")
 _LOCK_S: Final = 5.0
-_STALE_S: Final = 600.0  # a temporary file this old was left behind by a process that died
-_ROOM: Final = 0.9  # of the limit, left after clearing out: not every guide shall clear again
+_STALE_S: Final = 600.0  # a temporary file this old was left by a crashed process
+_ROOM: Final = 0.9  # share of the limit that is filled after clearing, so that not every new guide clears again
 
 Vector = NDArray[np.float32]
 Vectors = Mapping[str, Vector]
 
 
 class GuideCache:
-    """Guides under one folder.
+    """Cached guides in one folder.
 
     Args:
-        folder: Made on first use.
-        limit_bytes: Size of all files together at most.
-        picture_px: Longer side of the pictures kept, pixels.
-        semantic: Reuse guides of a query at least this alike (cosine); None for never.
+        folder: Folder of the files, made on first use.
+        limit_bytes: Largest size of all files together.
+        picture_px: Longer side of the stored pictures, pixels.
+        semantic: Least cosine similarity of another query whose guides are reused; None for no reuse.
     """
 
     def __init__(self, folder: Path, *, limit_bytes: int, picture_px: int = 256, semantic: float | None = None) -> None:
@@ -71,11 +71,11 @@ class GuideCache:
         self._guard = threading.Lock()
 
     def find(self, key: GuideKey, numbers: Sequence[int], *, text_vectors: Vectors | None = None) -> dict[int, Guide]:
-        """Number -> guide, of those that are here; called `engine/number` whatever their first query was.
+        """Return number -> guide for the cached ones; they are called `engine/number` whatever their first query was.
 
         Args:
-            key: Of the sequence.
-            numbers: Of its guides.
+            key: Key of the sequence.
+            numbers: Numbers of its guides.
             text_vectors: Text encoder -> (d,) float32, L2-normalised, of the query: for semantic hits.
         """
         digest = self._digest(key)
@@ -86,8 +86,8 @@ class GuideCache:
                 found[number] = replace(guide, cached="exact")
         missing = [number for number in numbers if number not in found]
         if missing and self._semantic is not None and text_vectors:
-            found |= self._alike(key, missing, text_vectors)
-        kinds: list[Literal["exact", "semantic"] | None] = [one.cached for one in found.values()]
+            found |= self._find_semantic(key, missing, text_vectors)
+        kinds: list[Literal["exact", "semantic"] | None] = [hit.cached for hit in found.values()]
         with self._guard:
             self._counts["hits"] += kinds.count("exact")
             self._counts["semantic_hits"] += kinds.count("semantic")
@@ -95,18 +95,18 @@ class GuideCache:
         return found
 
     def keep(self, key: GuideKey, guides: Sequence[Guide], *, text_vectors: Vectors | None = None) -> list[Guide]:
-        """The same guides with the pixels that will be found later. Guides without pixels pass through.
+        """Store guides; return them with the pixels that later hits will have. Guides without pixels are returned unchanged.
 
-        A disk that is full or slow costs the keeping, not the guides: it is logged and counted (`failures`).
+        If the disk is full or slow the guides are not stored, which is logged and counted (`failures`).
         """
         digest = self._digest(key)
-        given, files = [], {}
+        results, files = [], {}
         for guide in guides:
             if guide.pixels is None:
-                given.append(guide)
+                results.append(guide)
                 continue
             picture = kept_picture(guide.pixels, self._px)
-            kept = replace(guide, pixels=pixels_of(picture))
+            kept_guide = replace(guide, pixels=pixels_of(picture))
             name = f"{digest}-{guide.guide_id.rpartition('/')[2]}"
             if _KEY.fullmatch(name):
                 facts = {
@@ -116,16 +116,16 @@ class GuideCache:
                     "provenance": dict(guide.provenance),
                 }
                 files[name + _GUIDE] = CachedGuide(facts, picture, guide.vectors)
-                kept = replace(kept, provenance={**guide.provenance, PICTURE_KEY: name})
-            given.append(kept)
+                kept_guide = replace(kept_guide, provenance={**guide.provenance, PICTURE_KEY: name})
+            results.append(kept_guide)
         if files and text_vectors:
-            files[f"{digest}.{self._kin(key)}{_QUERY}"] = CachedGuide({"prompt": key.prompt}, query=text_vectors)
+            files[f"{digest}.{self._family_digest(key)}{_QUERY}"] = CachedGuide({"prompt": key.prompt}, query=text_vectors)
         if files:
             self._add(lambda: files)
-        return given
+        return results
 
     def add_vectors(self, guide: Guide, vectors: Vectors) -> None:
-        """Keep what a guide's pixels were embedded to: collection -> (dim,) float32. Nothing for a guide that is not here."""
+        """Add vectors of a guide's pixels: collection -> (dim,) float32. Does nothing for a guide that is not cached."""
         path = self._path(guide.provenance.get(PICTURE_KEY))
         if path is None or not vectors:
             return
@@ -136,20 +136,20 @@ class GuideCache:
                 return {}
             return {path.name: replace(entry, vectors={**entry.vectors, **vectors})}
 
-        if extended():  # most have them: no lock for nothing
+        if extended():  # most guides have the vectors already, and then no lock is needed
             self._add(extended)
 
     def picture(self, key: str) -> bytes | None:
-        """The JPEG of a guide, by `provenance["picture"]`; None when it is not here (any more)."""
+        """Return a guide's JPEG by `provenance["picture"]`; None when it is not cached (any more)."""
         path = self._path(key)
         entry = None if path is None else self._read(path)
         return None if entry is None else entry.picture or None
 
     def stats(self) -> dict[str, float]:
-        """How full it is, and how often it helped.
+        """Return size and hit counts of the cache.
 
-        `entries`, `bytes` and `limit_bytes`; since this process began: `hits`, `semantic_hits`, `misses`, `hit_rate`,
-        `corrupt` (files removed as unreadable) and `failures` (times that the disk did not let it keep or read any).
+        `entries`, `bytes` and `limit_bytes`; since this process started: `hits`, `semantic_hits`, `misses`, `hit_rate`,
+        `corrupt` (files removed as unreadable) and `failures` (disk errors while reading or writing).
         """
         if self._size is None:
             try:
@@ -177,8 +177,8 @@ class GuideCache:
     def _digest(self, key: GuideKey) -> str:
         return key.digest(picture_px=self._px)
 
-    def _kin(self, key: GuideKey) -> str:
-        """Of everything but the prompt: guides of the same kin may stand for each other."""
+    def _family_digest(self, key: GuideKey) -> str:
+        """Return a digest of everything but the prompt: guides with an equal one may replace each other."""
         return replace(key, prompt="").digest(picture_px=self._px)
 
     def _path(self, key: object) -> Path | None:
@@ -202,29 +202,29 @@ class GuideCache:
             self._remove_corrupt(path, error)
             return None
 
-    def _alike(self, key: GuideKey, numbers: Sequence[int], text_vectors: Vectors) -> dict[int, Guide]:
-        own, suffix = self._digest(key), f".{self._kin(key)}{_QUERY}"
-        alike: list[tuple[float, str, str]] = []
+    def _find_semantic(self, key: GuideKey, numbers: Sequence[int], text_vectors: Vectors) -> dict[int, Guide]:
+        own, suffix = self._digest(key), f".{self._family_digest(key)}{_QUERY}"
+        candidates: list[tuple[float, str, str]] = []
         for name, entry in self._known_queries().items():
             common = entry.query.keys() & text_vectors.keys()
             if not name.endswith(suffix) or name.startswith(own) or not common:
                 continue
-            likeness = min(_cosine(entry.query[encoder], text_vectors[encoder]) for encoder in common)
-            if likeness >= (self._semantic or 2):
-                alike.append((likeness, name.partition(".")[0], str(entry.facts.get("prompt", ""))))
+            cosine = min(_cosine(entry.query[encoder], text_vectors[encoder]) for encoder in common)
+            if cosine >= (self._semantic or 2):
+                candidates.append((cosine, name.partition(".")[0], str(entry.facts.get("prompt", ""))))
         found: dict[int, Guide] = {}
-        for likeness, digest, prompt in sorted(alike, reverse=True):
+        for cosine, digest, prompt in sorted(candidates, reverse=True):
             for number in numbers:
                 guide = None if number in found else self._guide(digest, number, key)
                 if guide is not None:
-                    provenance = {**guide.provenance, "from_prompt": prompt, "similarity": round(likeness, 4)}
+                    provenance = {**guide.provenance, "from_prompt": prompt, "similarity": round(cosine, 4)}
                     found[number] = replace(guide, provenance=provenance, cached="semantic")
             if len(found) == len(numbers):
                 break
         return found
 
     def _known_queries(self) -> Mapping[str, CachedGuide]:
-        """Every query's vectors; read again when files came or went."""
+        """Return every query's vectors; the folder is read again after files were added or removed."""
         try:
             changed = self._folder.stat().st_mtime_ns
         except OSError:  # not made yet
@@ -250,7 +250,7 @@ class GuideCache:
             self._failed(f"the kept guide {path.name} cannot be read", error)
             return None
         if entry is not None:
-            with suppress(OSError):  # removed by another process since, or not ours to touch: it was read all the same
+            with suppress(OSError):  # removed by another process since, or without rights: the entry is valid all the same
                 os.utime(path, ns=(time.time_ns(), time.time_ns()))
         return entry
 
@@ -269,7 +269,7 @@ class GuideCache:
     # -- keeping -------------------------------------------------------------------------------------------------------------
 
     def _add(self, entries: Callable[[], Mapping[str, CachedGuide]]) -> None:
-        """Write what `entries` gives when nobody else writes: name -> entry."""
+        """Write the entries (name -> entry) that `entries` returns, while no other process writes."""
         try:
             with self._locked():
                 contents = {name: encode_entry(entry) for name, entry in entries().items()}
@@ -287,7 +287,11 @@ class GuideCache:
             yield
 
     def _make_room(self, contents: Mapping[str, bytes]) -> dict[str, int]:
-        """Remove the longest unused guides until the new files fit, and queries without guides. What is left: name -> bytes."""
+        """Remove the least recently used guides until the new files fit, and queries without guides.
+
+        Returns:
+            Name -> bytes of the files that are left.
+        """
         needed = sum(len(content) for content in contents.values())
         if needed > self._limit:
             raise ValueError(f"{needed} bytes are more than the cache may hold ({self._limit})")
@@ -304,7 +308,9 @@ class GuideCache:
                 (self._folder / name).unlink(missing_ok=True)
                 size -= files.pop(name).st_size
         in_use = {name.partition("-")[0] for name in (*files, *contents) if name.endswith(_GUIDE)}
-        for name in [one for one in files if one.endswith(_QUERY) and one.partition(".")[0] not in in_use]:
+        for name in [
+            file_name for file_name in files if file_name.endswith(_QUERY) and file_name.partition(".")[0] not in in_use
+        ]:
             (self._folder / name).unlink(missing_ok=True)
             size -= files.pop(name).st_size
         return {name: stat.st_size for name, stat in files.items()}
@@ -313,7 +319,7 @@ class GuideCache:
         self._size = sum(name.endswith(_GUIDE) for name in sizes), sum(sizes.values())
 
     def _files(self) -> dict[str, Any]:
-        """Name -> stat of all guides and queries. Temporary files that nobody will finish are removed."""
+        """Return name -> stat of all guides and queries. Stale temporary files are removed."""
         files = {}
         if not self._folder.exists():
             return {}
@@ -329,5 +335,5 @@ class GuideCache:
         return files
 
 
-def _cosine(one: Vector, other: Vector) -> float:
-    return float(one @ other) if one.shape == other.shape else -1.0
+def _cosine(left: Vector, right: Vector) -> float:
+    return float(left @ right) if left.shape == right.shape else -1.0

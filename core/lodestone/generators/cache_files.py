@@ -1,4 +1,4 @@
-"""How does one kept guide lie on the disk? As an uncompressed NumPy archive, whose checksums show damage."""
+"""File format of a cached guide: an uncompressed NumPy archive, whose checksums show damage."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _FACTS, _PICTURE = "facts", "picture"
 
 
 class UnreadableEntryError(Exception):
-    """The file is damaged, or not one of ours."""
+    """Raised for a file that is damaged or is no cache entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class CachedGuide:
-    """What one file holds.
+    """Content of one file.
 
     Attributes:
-        facts: JSON.
+        facts: JSON object.
         picture: JPEG; empty for none.
         vectors: Collection -> (dim,) float32.
-        query: Text encoder -> (d,) float32 of the words.
+        query: Text encoder -> (d,) float32 of the query's words.
     """
 
     facts: Mapping[str, Any]
@@ -44,7 +44,7 @@ class CachedGuide:
 
 
 def encode_entry(entry: CachedGuide) -> bytes:
-    """The file's content. Raises `TypeError` for facts that are no JSON."""
+    """Return the file's content. Raises `TypeError` for facts that are no JSON."""
     arrays: dict[str, NDArray[Any]] = {
         _FACTS: np.frombuffer(json.dumps(dict(entry.facts)).encode(), np.uint8),
         _PICTURE: np.frombuffer(entry.picture, np.uint8),
@@ -57,7 +57,7 @@ def encode_entry(entry: CachedGuide) -> bytes:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all. Raises `OSError`."""
+    """Write a file atomically: it exists completely or not at all. Raises `OSError`."""
     handle, temporary = tempfile.mkstemp(prefix=TEMPORARY, dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as stream:
@@ -69,10 +69,10 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def read_entry(path: Path) -> CachedGuide | None:
-    """What a file holds; None when it is not there.
+    """Return a file's content; None when it does not exist.
 
     Raises:
-        UnreadableEntryError: it is there and damaged.
+        UnreadableEntryError: it exists and is damaged.
         OSError: it cannot be read now.
     """
     try:

@@ -1,4 +1,4 @@
-"""What makes two guides the same? Prompt, engine, version, model and options, seed, number and size; nothing else."""
+"""Keys of cached guides: prompt, engine, version, model and options, seed, number and size identify a guide."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from lodestone.generators.engine_call import Engine
 
 @dataclass(frozen=True, slots=True)
 class GuideKey:
-    """A sequence of guides; with a number, one of them.
+    """Key of a sequence of guides; with a number it identifies one of them.
 
     Attributes:
-        prompt: Normalised: case and spaces do not count.
-        engine: Its name.
-        version: Of its generator.
-        model: What draws: kind, address, model name and options.
-        seed: Of the sequence.
+        prompt: Normalised prompt: case and spaces do not count.
+        engine: Name of the engine.
+        version: Version of its generator.
+        model: Digest of kind, address, model name and options.
+        seed: Seed of the sequence.
         size: Side asked for, pixels.
-        tenant: Who shares it; "" for all who see every corpus.
+        tenant: Group of callers that share it; "" for all who see every corpus.
     """
 
     prompt: str
@@ -35,13 +35,13 @@ class GuideKey:
     tenant: str = ""
 
     def digest(self, *, picture_px: int) -> str:
-        """32 hexadecimal digits; other for pictures kept in another size."""
+        """Return 32 hexadecimal digits, which differ for pictures stored in another size."""
         facts = json.dumps([*(value for name, value in asdict(self).items() if name != "tenant" or value), picture_px])
         return blake3(facts.encode()).hexdigest(length=16)
 
 
 def key_of(engine: Engine, request: GuideRequest) -> GuideKey:
-    """The sequence that `engine` draws for `request`."""
+    """Return the key of the sequence that `engine` draws for `request`."""
     settings = engine.settings
     model = [settings.kind, settings.url, settings.model, settings.options]
     return GuideKey(
@@ -56,5 +56,5 @@ def key_of(engine: Engine, request: GuideRequest) -> GuideKey:
 
 
 def normalised_prompt(prompt: str) -> str:
-    """The same for prompts that differ in case, spaces or Unicode form only."""
+    """Return a text that is equal for prompts that differ only in case, spaces or Unicode form."""
     return " ".join(unicodedata.normalize("NFKC", prompt).casefold().split())

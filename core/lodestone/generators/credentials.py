@@ -1,7 +1,7 @@
-"""With which key is a remote engine asked? One from the environment or a file, read when it is needed and shown to nobody.
+"""Key of a remote engine, from the environment or a file, read when it is needed and never shown.
 
-A key is read anew for every call, so a rotated one is used at once. It leaves this module inside a `SecretStr`; texts that come
-back from a server pass through `scrubbed`, because services quote the key that they refuse.
+A key is read anew for every call, so a rotated one is used at once. It leaves this module inside a `SecretStr`; texts that a
+server returns pass through `scrubbed`, because services quote the key that they refuse.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _HIDDEN: Final = "***"
 
 
 class Credential:
-    """Where one engine's key is.
+    """Location of one engine's key.
 
     Args:
-        engine: Name, for messages.
+        engine: Name of the engine, for messages.
         key_env: Environment variable; wins over the file.
         key_file: File with nothing but the key.
     """
@@ -37,16 +37,16 @@ class Credential:
 
     @property
     def source(self) -> str | None:
-        """Where the key is read from; None for an engine without one."""
+        """Return where the key is read from; None for an engine without one."""
         if self._env is not None:
             return f"environment variable {self._env}"
         return None if self._file is None else f"file {self._file}"
 
     def read(self) -> SecretStr | None:
-        """The key; None for an engine that needs none. Blocking, briefly.
+        """Return the key; None for an engine that needs none. Blocks briefly.
 
         Raises:
-            ModelUnavailableError: it is named in the settings and not there, or cannot be sent in a header.
+            ModelUnavailableError: the settings name a key that does not exist or cannot be sent in a header.
         """
         if self.source is None:
             return None
@@ -58,10 +58,10 @@ class Credential:
         return SecretStr(key)
 
     def scrubbed(self, text: str) -> str:
-        """The text without the key."""
+        """Return the text with the key replaced."""
         try:
             key = self.read()
-        except ModelUnavailableError:  # told where the key is needed
+        except ModelUnavailableError:  # reported where the key is needed
             return text
         return text if key is None else text.replace(key.get_secret_value(), _HIDDEN)
 

@@ -1,7 +1,7 @@
-"""How is one engine asked so that it cannot hurt the query? In turn, if its breaker lets us, within time-out and budget.
+"""A call to one guide engine, isolated from the query: it waits for its turn and obeys breaker, time-out and budget.
 
-A call that fails costs its guides and nothing else: it is told in the query's log, counted for the breaker and shown to the
-observer. What an engine may have charged although nothing came (a time-out, a spoilt picture) stays charged.
+A failed call costs only its guides: the failure is written to the query's log, counted by the breaker and reported to the
+observer. A charge that an engine may have made although nothing came (a time-out, a broken picture) stays charged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Outcome = Literal["ok", "empty", "error", "timeout", "late", "refused", "unpaid"
 
 _log = logging.getLogger(__name__)
 
-CANCEL_GRACE_S: Final = 0.1  # for an engine that is told to stop; one that does not listen is left behind, and keeps its turn
+CANCEL_GRACE_S: Final = 0.1  # for a cancelled engine to stop; one that ignores it goes on and keeps its semaphore slot
 # A call cut off by the query's deadline counts against the engine only when it had its whole time-out, or this long: hurried
 # queries must not take a good engine out of use.
 _FAIR_S: Final = 5.0
@@ -34,12 +34,12 @@ _LONGEST_MESSAGE: Final = 500  # characters of a plug-in's error: it is kept wit
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """A configured generator.
+    """A generator with its name and settings.
 
     Attributes:
-        name: Of its section in the settings.
+        name: Name of its section in the settings.
         settings: That section.
-        generator: What draws.
+        generator: Makes the guides.
     """
 
     name: str
@@ -48,41 +48,49 @@ class Engine:
 
 
 class HubObserver(Protocol):
-    """Is told what happens, as it happens; for metrics. Must not wait, must not raise."""
+    """Receives events of the guide engines as they happen, for metrics. Its methods must not block and must not raise."""
 
     def asked(self, engine: str, outcome: Outcome, seconds: float, guides: int, cost: float) -> None:
-        """A call ended. `refused`: the breaker is open; `unpaid`: no budget; `late`: the query's deadline; `cost`: charged."""
+        """Record the end of a call.
+
+        Args:
+            engine: Name of the engine.
+            outcome: How it ended. `refused`: the breaker is open; `unpaid`: no budget; `late`: the query's deadline.
+            seconds: Duration of the call.
+            guides: Number of guides that it gave.
+            cost: What was charged.
+        """
 
     def breaker(self, engine: str, state: State) -> None:
-        """A breaker changed."""
+        """Record the new state of an engine's breaker."""
 
     def cache(self, kind: Literal["exact", "semantic", "miss"]) -> None:
-        """One guide was looked for in the guide cache."""
+        """Record one lookup of a guide in the guide cache."""
 
 
 class Silent:
-    """A `HubObserver` that nobody listens to."""
+    """A `HubObserver` that ignores every event."""
 
     def asked(self, engine: str, outcome: Outcome, seconds: float, guides: int, cost: float) -> None:
-        """Nothing."""
+        """Ignore the end of a call."""
 
     def breaker(self, engine: str, state: State) -> None:
-        """Nothing."""
+        """Ignore the change of a breaker."""
 
     def cache(self, kind: Literal["exact", "semantic", "miss"]) -> None:
-        """Nothing."""
+        """Ignore the lookup in the cache."""
 
 
 @dataclass(slots=True)
 class Draw:
-    """One query's drawing: what limits it, and what it has learnt about its engines.
+    """State of one query's drawing of guides: its limits, and which engines it no longer asks.
 
     Attributes:
-        until: Absolute; when guides must be there.
-        purse: What may be spent.
-        log: Of the query.
+        until: Absolute deadline for the guides, seconds on `time.monotonic()`'s clock.
+        purse: Budget of the query.
+        log: Notes of the query.
         done: Engines that this query asks no more: they failed, or have no more guides for it.
-        fresh: What it draws is neither taken from the guide cache nor kept there.
+        fresh: True to bypass the guide cache, for reading and for writing.
     """
 
     until: float
@@ -93,7 +101,7 @@ class Draw:
 
 
 class EngineCaller:
-    """Asks one engine; keeps its breaker, its turns and its counts. Belongs to one event loop at a time."""
+    """Calls one engine and keeps its breaker, its semaphore and its counts. Belongs to one event loop at a time."""
 
     def __init__(self, engine: Engine, observer: HubObserver) -> None:
         self.engine = engine
@@ -111,16 +119,16 @@ class EngineCaller:
 
     @property
     def name(self) -> str:
-        """Of the engine."""
+        """Return the engine's name."""
         return self.engine.name
 
     def failed(self, error: str) -> None:
-        """Count a failure and keep its words for the status."""
+        """Count a failure and keep its message for the status."""
         self.failures += 1
         self.last_error = error
 
     async def call(self, request: GuideRequest, draw: Draw) -> list[Guide]:
-        """At most `request.n` guides, numbered from `request.first`; none when it fails, which `draw.log` tells."""
+        """Return at most `request.n` guides, numbered from `request.first`; none on a failure, which `draw.log` records."""
         turns = self._semaphore()
         try:
             await within(turns.acquire(), draw.until)
@@ -132,15 +140,15 @@ class EngineCaller:
             return []
         permit, n = admitted
         limit = min(self.engine.settings.timeout_s, remaining(draw.until))
-        asked = replace(request, n=n, size=self.engine.settings.size, deadline=time.monotonic() + limit)
-        task = asyncio.create_task(self.engine.generator.generate(asked), name=f"generate {self.name}")
+        limited_request = replace(request, n=n, size=self.engine.settings.size, deadline=time.monotonic() + limit)
+        task = asyncio.create_task(self.engine.generator.generate(limited_request), name=f"generate {self.name}")
         try:
-            return await self._outcome(task, asked, permit, draw, limit=limit)
-        finally:  # after what it brought is known: who waits for the turn must know too
+            return await self._outcome(task, limited_request, permit, draw, limit=limit)
+        finally:  # only now that the result is recorded: the next call must see it
             if task.done():
                 turns.release()
-            else:  # left behind: it is still at work
-                task.add_done_callback(lambda ended: _end(ended, turns))
+            else:  # it ignored the cancellation and still runs
+                task.add_done_callback(lambda ended: _release_slot(ended, turns))
 
     def _semaphore(self) -> asyncio.Semaphore:
         loop = asyncio.get_running_loop()
@@ -149,7 +157,7 @@ class EngineCaller:
         return self._turns[1]
 
     def _admit(self, n: int, draw: Draw) -> tuple[Permit, int] | None:
-        """Leave to call, and for how many guides; None when there is nothing to be asked."""
+        """Return the breaker's permit and the number of guides to ask for; None when the engine must not be asked."""
         if self.name in draw.done:
             return None
         permit = self.breaker.admit()
@@ -183,7 +191,7 @@ class EngineCaller:
             await stop({task})
             return self._overdue(permit, draw, limit=limit, cost=request.n * price)
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, DeadlineExceededError):  # it looked at the clock itself
+        if isinstance(error, DeadlineExceededError):  # the engine checked the deadline itself
             return self._overdue(permit, draw, limit=limit, cost=request.n * price)
         if task.cancelled() or error is not None:
             return self._broken(error, request, permit, draw, seconds=seconds)
@@ -199,13 +207,13 @@ class EngineCaller:
         return guides
 
     def _overdue(self, permit: Permit, draw: Draw, *, limit: float, cost: float) -> list[Guide]:
-        whole = limit >= self.engine.settings.timeout_s
-        if whole or limit >= _FAIR_S:
+        had_full_timeout = limit >= self.engine.settings.timeout_s
+        if had_full_timeout or limit >= _FAIR_S:
             self.failed(f"no answer within {limit:.3g} s")
             self.breaker.failed(permit)
         else:
             self.breaker.withdrawn(permit)
-        if not whole:
+        if not had_full_timeout:
             return self._late(draw, seconds=limit, cost=cost)
         draw.done.add(self.name)
         draw.log.failed(
@@ -229,13 +237,13 @@ class EngineCaller:
             declined = error.details.get("declined", False)
             message = error.message
             draw.log.failed(f"generator {self.name!r} gave nothing: {message}{f' ({error.hint})' if error.hint else ''}")
-        else:  # other people's code: it must not cost the answer
+        else:  # third-party code: it must not cost the answer
             message = f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE] if error is not None else "it cancelled itself"
             _log.error("generator %s failed", self.name, exc_info=error)
             draw.log.failed(f"generator {self.name!r} failed: {message}")
         self.failed(message)
         draw.done.add(self.name)
-        if declined:  # these words, not any: the engine is well
+        if declined:  # it declined these words only: the engine works
             self.breaker.succeeded(permit)
         else:
             self.breaker.failed(permit, rest=rest)
@@ -247,7 +255,7 @@ class EngineCaller:
 
 
 def version_of(engine: Engine) -> str:
-    """Of its generator; some read it from their model's files, which may be missing: then it is empty."""
+    """Return the generator's version; "" if it cannot be read, because some read it from model files that may be missing."""
     try:
         return engine.generator.version
     except Exception as error:  # noqa: BLE001  (other people's code)
@@ -264,20 +272,20 @@ async def stop(tasks: Collection[asyncio.Task[list[Guide]]]) -> None:
         await asyncio.wait(pending, timeout=CANCEL_GRACE_S)
 
 
-def _end(task: asyncio.Task[list[Guide]], turns: asyncio.Semaphore) -> None:
+def _release_slot(task: asyncio.Task[list[Guide]], turns: asyncio.Semaphore) -> None:
     turns.release()
     if not task.cancelled():
-        task.exception()  # seen, so that asyncio does not complain of one that was left behind
+        task.exception()  # retrieved, so that asyncio does not log it as never retrieved
 
 
 def _numbered(guides: list[Guide], engine: Engine, request: GuideRequest) -> list[Guide]:
-    """Guides under the engine's configured name; each keeps the number that its generator gave it."""
-    kept: dict[int, Guide] = {}
+    """Return the guides under the engine's configured name; each keeps the number that its generator gave it."""
+    by_number: dict[int, Guide] = {}
     for place, guide in enumerate(guides[: request.n]):
         _, _, suffix = guide.guide_id.rpartition("/")
         number = int(suffix) if suffix.isdecimal() else request.first + place
-        kept.setdefault(
+        by_number.setdefault(
             number,
             replace(guide, guide_id=f"{engine.name}/{number}", engine=engine.name, cost=engine.settings.cost, cached=None),
         )
-    return list(kept.values())
+    return list(by_number.values())

@@ -1,9 +1,9 @@
-"""Where do a query's guides come from? From several engines in parallel, whatever some of them do.
+"""Hub of guide engines: it draws a query's guides from several engines in parallel and tolerates failures of any of them.
 
 Engines of the lowest priority number are asked together; each gives as many guides as its own setting allows, else an equal
-share of what the query wants. The next number is asked for what is then still missing: because an engine failed, is out of
-use, over the budget, or had fewer. Guides that the cache has are not asked for. With a `batch`, guides come in rounds of that
-many, so that the caller can stop between two of them; guide i of an engine is the same in either case.
+share of what the query wants. The next number is asked for what is then still missing: because an engine failed, is out of use,
+over the budget, or had fewer. Cached guides are not asked for. With a `batch`, guides come in rounds of that many, so that the
+caller can stop between two of them; guide i of an engine is the same in either case.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ from lodestone_schemas.api import EngineInfo, EngineList
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
-# Of the time left when engines are asked, this much is kept for searching what they give.
+# Share of the time left when engines are asked that is kept for searching with their guides.
 _KEPT_FOR_SEARCH: Final = 0.2
 _REFRESH_S: Final = 1.0
-_UNCACHED: Final = frozenset({"exemplar", "prior"})  # made of the collection and of fitted weights, in no time
+_UNCACHED: Final = frozenset({"exemplar", "prior"})  # made from the collection or from fitted weights, which takes no time
 
 
 class Hub:
-    """All engines of a home. Meets `query.stages.GuideSource`; belongs to one event loop at a time.
+    """All engines of a home. It implements `query.stages.GuideSource` and belongs to one event loop at a time.
 
     Args:
-        engines: Name -> engine, in the order in which equals take the remainder of a share.
-        cache: Of guides drawn before; None for none.
-        observer: Told what happens.
-        states: Name -> what was changed about it.
-        source: Where to read `states` again.
+        engines: Name -> engine; the order decides which engines of equal priority get the remainder of a share.
+        cache: Cache of guides drawn before; None for none.
+        observer: Receives the events of the engines.
+        states: Name -> changes to the engine made in use.
+        source: Reads `states` again.
     """
 
     def __init__(
@@ -69,57 +69,59 @@ class Hub:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All engines, disabled ones too, in the order in which they are asked."""
-        return tuple(sorted(self._callers, key=self.priority))  # stable: equals stay in their order
+        """Return all engines, disabled ones too, in the order in which they are asked."""
+        return tuple(sorted(self._callers, key=self.priority))  # the sort is stable: engines of equal priority keep their order
 
     @property
     def engines(self) -> Mapping[str, Engine]:
-        """Name -> engine."""
+        """Return the engines by name."""
         return {name: caller.engine for name, caller in self._callers.items()}
 
     @property
     def cache(self) -> GuideCache | None:
-        """The guide cache."""
+        """Return the guide cache, None if there is none."""
         return self._cache
 
     def refresh(self) -> None:
-        """Read again what was changed about the engines, at most once a second. Blocking."""
+        """Read the engines' changed states again, at most once a second. Blocks."""
         if self._source is not None and time.monotonic() - self._read_at > _REFRESH_S:
             self._read_at = time.monotonic()
             try:
                 self.apply(self._source())
-            except LodestoneError as error:  # what was known a second ago will do
+            except LodestoneError as error:  # the states read a second ago stay valid
                 _log.warning("what was changed about the generators cannot be read: %s", error.message)
 
     def apply(self, states: Mapping[str, EngineState]) -> None:
-        """Take over what was changed about the engines; the next query is the first to notice."""
+        """Replace the engines' changed states; the next query uses them."""
         self._states = dict(states)
 
     def enabled(self, name: str) -> bool:
-        """Whether it may be asked at all."""
+        """Return whether the engine may be asked at all."""
         state = self._states.get(name)
         configured = self._callers[name].engine.settings.enabled
         return configured if state is None or state.enabled is None else state.enabled
 
     def priority(self, name: str) -> int:
-        """Lowest first."""
+        """Return the engine's priority; the lowest number is asked first."""
         state = self._states.get(name)
         configured = self._callers[name].engine.settings.priority
         return configured if state is None or state.priority is None else state.priority
 
     async def warm_up(self) -> None:
-        """Load what the engines need; one that cannot run is logged, and queries will say so too."""
+        """Load what the engines need. An engine that cannot run is logged, and queries will report it too."""
         callers = [caller for name, caller in self._callers.items() if self.enabled(name)]
-        ends = await asyncio.gather(*(one.engine.generator.warm_up() for one in callers), return_exceptions=True)
-        for caller, end in zip(callers, ends, strict=True):
-            if isinstance(end, LodestoneError):
-                _log.warning("generator %s cannot run: %s (%s)", caller.name, end.message, end.hint)
-                caller.failed(end.message)
-            elif isinstance(end, Exception):
-                _log.error("generator %s cannot run", caller.name, exc_info=end)
-                caller.failed(f"{type(end).__name__}: {end}")
-            elif end is not None:
-                raise end
+        results = await asyncio.gather(
+            *(engine_caller.engine.generator.warm_up() for engine_caller in callers), return_exceptions=True
+        )
+        for caller, result in zip(callers, results, strict=True):
+            if isinstance(result, LodestoneError):
+                _log.warning("generator %s cannot run: %s (%s)", caller.name, result.message, result.hint)
+                caller.failed(result.message)
+            elif isinstance(result, Exception):
+                _log.error("generator %s cannot run", caller.name, exc_info=result)
+                caller.failed(f"{type(result).__name__}: {result}")
+            elif result is not None:
+                raise result
 
     async def close(self) -> None:
         """Release the engines' connections. Idempotent."""
@@ -137,19 +139,19 @@ class Hub:
         log: QueryNotes,
         fresh: bool = False,
     ) -> AsyncGenerator[list[Guide], None]:
-        """Guides as they come, at most `request.n`; closing the iterator cancels what is under way.
+        """Yield guides as they come, at most `request.n`; closing the iterator cancels the calls in progress.
 
-        An engine's failure is never raised: `log.warnings` tells it, and what there was no time or budget for is in
+        An engine's failure is never raised: it is recorded in `log.warnings`, and what there was no time or budget for in
         `log.dropped`. A fifth of the time left is kept for what the caller does with the guides.
 
         Args:
-            request: What to imagine; `first` is where every engine begins.
+            request: What to draw; `first` is where every engine begins.
             engines: Names; None for all that are enabled.
-            batch: Guides a round; None for all at once.
-            deadline: The query's, absolute.
+            batch: Guides per round; None for all at once.
+            deadline: The query's deadline, absolute, seconds on `time.monotonic()`'s clock.
             budget: Most that the guides of this query may cost; None for no limit.
-            log: Filled as things go wrong.
-            fresh: Past the cache, which keeps small pictures.
+            log: Receives failures and omissions.
+            fresh: Bypass the cache, which only stores small pictures.
         """
         draw = Draw(deadline - _KEPT_FOR_SEARCH * remaining(deadline), Budget(budget), log, fresh=fresh)
         try:
@@ -157,7 +159,7 @@ class Hub:
                 async for guides in arriving:
                     yield guides
         finally:
-            log.cost += draw.budget.spent  # also what brought nothing
+            log.cost += draw.budget.spent  # includes calls that gave no guide
 
     async def _tier_by_tier(
         self, request: GuideRequest, draw: Draw, *, engines: Sequence[str] | None, batch: int | None
@@ -177,12 +179,12 @@ class Hub:
             log.left_out("guides: out of time")
 
     def keep_vectors(self, guide: Guide, vectors: Mapping[str, NDArray[np.float32]]) -> None:
-        """Remember what the guide's pixels were embedded to: collection -> (dim,) float32. Blocking."""
+        """Cache vectors of the guide's pixels: collection -> (dim,) float32. Blocks."""
         if self._cache is not None:
             self._cache.add_vectors(guide, vectors)
 
     def status(self) -> EngineList:
-        """All engines in the order in which they are asked, how they fare, and the cache."""
+        """Return all engines in the order in which they are asked, with their state and counts, and the cache's figures."""
         return EngineList(
             engines=[self._info(name) for name in self.names], cache={} if self._cache is None else self._cache.stats()
         )
@@ -192,7 +194,9 @@ class Hub:
     def _tiers(self, engines: Sequence[str] | None, log: QueryNotes) -> Iterator[list[str]]:
         wanted = self.names if engines is None else dict.fromkeys(engines)
         tiers: dict[int, list[str]] = {}
-        for name in sorted(wanted, key=lambda one: list(self._callers).index(one) if one in self._callers else -1):
+        for name in sorted(
+            wanted, key=lambda engine_name: list(self._callers).index(engine_name) if engine_name in self._callers else -1
+        ):
             if name not in self._callers:
                 log.failed(f"there is no generator {name!r}; known: {', '.join(self.names) or 'none'}")
             elif self.enabled(name):
@@ -203,7 +207,7 @@ class Hub:
             yield tiers[priority]
 
     def _turns(self, tier: Sequence[str], missing: int, *, first: int) -> deque[tuple[str, int]]:
-        """(engine, guide number) in the order of asking: each engine's first guide, then each one's second, and so on."""
+        """Return (engine, guide number) in the order of asking: each engine's first guide, then each one's second and so on."""
         own = {name: self._callers[name].engine.settings.guides for name in tier}
         sharing = [name for name in tier if own[name] is None]
         left = max(0, missing - sum(limit for limit in own.values() if limit is not None))
@@ -216,14 +220,16 @@ class Hub:
     async def _round(
         self, numbers: Mapping[str, list[int]], request: GuideRequest, draw: Draw
     ) -> AsyncGenerator[list[Guide], None]:
-        found = await asyncio.gather(*(self._cached(name, wanted, request, draw) for name, wanted in numbers.items()))
-        for guides in found:
+        cached = await asyncio.gather(*(self._cached(name, wanted, request, draw) for name, wanted in numbers.items()))
+        for guides in cached:
             if guides:
                 yield list(guides.values())
         tasks: list[asyncio.Task[list[Guide]]] = []
-        for (name, wanted), guides in zip(numbers.items(), found, strict=True):
+        for (name, wanted), guides in zip(numbers.items(), cached, strict=True):
             caller = self._callers[name]
-            for first, n in _calls([one for one in wanted if one not in guides], caller.engine.generator.guides_a_call):
+            for first, n in _calls(
+                [number for number in wanted if number not in guides], caller.engine.generator.guides_a_call
+            ):
                 work = self._drawn(caller, replace(request, first=first, n=n), draw)
                 tasks.append(asyncio.create_task(work, name=f"ask {name}"))
         pending = set(tasks)
@@ -249,12 +255,12 @@ class Hub:
         def find(cache: GuideCache, key: GuideKey) -> dict[int, Guide]:
             return cache.find(key, numbers, text_vectors=request.text_vectors)
 
-        nothing: dict[int, Guide] = {}
-        found = await self._with_cache(engine, request, draw, find, otherwise=nothing)
+        none_found: dict[int, Guide] = {}
+        guides = await self._with_cache(engine, request, draw, find, otherwise=none_found)
         for number in numbers:
-            hit = found[number].cached if number in found else None
+            hit = guides[number].cached if number in guides else None
             self._observer.cache(hit or "miss")
-        return found
+        return guides
 
     async def _drawn(self, caller: EngineCaller, request: GuideRequest, draw: Draw) -> list[Guide]:
         guides = await caller.call(request, draw)
@@ -269,16 +275,19 @@ class Hub:
     async def _with_cache(
         self, engine: Engine, request: GuideRequest, draw: Draw, work: Callable[[GuideCache, GuideKey], T], *, otherwise: T
     ) -> T:
-        """What `work` makes of the cache, in a thread: an engine may read its model's files to tell its version."""
+        """Return the result of `work` on the cache, run in a thread: an engine may read its model's files to find its version.
+
+        On a time-out or error the result is `otherwise`, and the log says so.
+        """
         cache = self._cache
         if cache is None:
             return otherwise
         try:
             return await within(asyncio.to_thread(lambda: work(cache, key_of(engine, request))), draw.until)
-        except TimeoutError:  # a slow disk costs the keeping, not the guides
+        except TimeoutError:  # with a slow disk the guides are used without the cache
             draw.log.left_out(f"the guide cache for {engine.name!r}: out of time")
             return otherwise
-        except Exception as error:  # noqa: BLE001  (other people's engines: it must not cost the answer; logged and told)
+        except Exception as error:  # noqa: BLE001  (third-party engines: an error must not cost the answer; it is logged and reported)
             _log.exception("guides of %s cannot be kept", engine.name)
             draw.log.failed(f"guides of {engine.name!r} cannot be kept: {type(error).__name__}: {error}")
             return otherwise
@@ -306,7 +315,7 @@ def _is_kept(engine: Engine) -> bool:
 
 
 def _next_round(turns: deque[tuple[str, int]], done: set[str], *, size: int) -> dict[str, list[int]]:
-    """Engine -> numbers of its guides in the next round; turns of engines that are asked no more are skipped."""
+    """Return engine -> numbers of its guides in the next round; turns of engines in `done` are skipped."""
     numbers: dict[str, list[int]] = {}
     taken = 0
     while turns and taken < size:
@@ -318,7 +327,7 @@ def _next_round(turns: deque[tuple[str, int]], done: set[str], *, size: int) -> 
 
 
 def _calls(numbers: Sequence[int], most: int | None) -> list[tuple[int, int]]:
-    """(first, n) of the calls that bring these ascending numbers: runs without a gap, none longer than `most`."""
+    """Return (first, n) of the calls for these ascending numbers: runs without a gap, none longer than `most`."""
     calls: list[tuple[int, int]] = []
     for number in numbers:
         if calls and sum(calls[-1]) == number and (most is None or calls[-1][1] < most):

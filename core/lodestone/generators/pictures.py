@@ -1,9 +1,9 @@
-"""Is what an engine sent a picture that can be used, and how does it become a guide's pixels?
+"""Checks and conversions of the pictures that engines send.
 
-Engines send what they like: pages of HTML, half a picture, one of another size, a few bytes that unfold to gigabytes. Only
-the usual formats of the web are opened, nothing is decoded beyond a bound, and larger pictures are reduced to the size that was
-asked for (their shape is kept; smaller ones are not enlarged). A picture of a single colour is what services send in place of
-one that they withhold: it is none.
+Engines send anything: HTML pages, truncated pictures, other sizes, a few bytes that expand to gigabytes. Only the usual formats
+of the web are opened, nothing is decoded beyond a limit, and larger pictures are reduced to the size that was asked for (their
+shape is kept; smaller ones are not enlarged). A picture of a single colour is rejected: services send one in place of a picture
+that they withhold.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from lodestone.imaging.failures import FailureReason
 from lodestone.imaging.sniff import HEAD_BYTES
 
 Pixels = NDArray[np.uint8]
-PICTURE_MEDIA_TYPE: Final = "image/jpeg"  # of kept pictures
+PICTURE_MEDIA_TYPE: Final = "image/jpeg"  # media type of stored pictures
 
 _FORMATS: Final = frozenset({"JPEG", "PNG", "WEBP", "GIF", "AVIF"})
 _MAX_DECODED_BYTES: Final = 128 * 2**20  # 5,000 x 5,000 pixels: more than any engine draws
 _WHOLE: Final = 2**16  # no side is this long: never decoded at reduced size
 _SMALLEST_SIDE: Final = 16
-_LONGEST_SHAPE: Final = 4.0  # a guide is no banner
+_LONGEST_SHAPE: Final = 4.0  # longest side / shortest side: a guide is no banner
 # JPEG without chroma subsampling: on 256-pixel photos 0.5 ms and 24 kB; WebP of like quality takes 9 ms and 19 kB.
 _JPEG: Final = {"quality": 92, "subsampling": 0}
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A usable picture.
+    """A usable picture that an engine sent.
 
     Attributes:
         pixels: (h, w, 3) uint8 RGB, no side above the size asked for.
-        width: As it was sent, pixels.
-        height: As it was sent, pixels.
+        width: Width as sent, pixels.
+        height: Height as sent, pixels.
     """
 
     pixels: Pixels
@@ -51,14 +51,14 @@ class Received:
 
 
 def read_picture(data: bytes, *, size: int) -> Received:
-    """Decode what an engine sent.
+    """Decode a picture that an engine sent.
 
     Args:
         data: The file.
-        size: Longer side of the result at most, pixels.
+        size: Largest longer side of the result, pixels.
 
     Raises:
-        ImageError: no usable picture; `reason` says why.
+        ImageError: the picture is not usable; `reason` says why.
     """
     try:
         kind = supported_format(data[:HEAD_BYTES])
@@ -77,7 +77,7 @@ def read_picture(data: bytes, *, size: int) -> Received:
 
 
 def from_base64(text: str) -> bytes:
-    """The bytes of base64, or of a `data:` URL with base64.
+    """Return the bytes of base64, or of a `data:` URL with base64.
 
     Raises:
         ImageError: it is not base64.
@@ -90,7 +90,7 @@ def from_base64(text: str) -> bytes:
 
 
 def reduced(pixels: Pixels, size: int) -> Pixels:
-    """The same picture, its longer side `size` pixels at most; never enlarged."""
+    """Return the same picture with its longer side reduced to `size` pixels; never enlarged."""
     height, width = pixels.shape[:2]
     scale = size / max(height, width)
     if scale >= 1:
@@ -102,14 +102,14 @@ def reduced(pixels: Pixels, size: int) -> Pixels:
 
 
 def kept_picture(pixels: Pixels, size: int) -> bytes:
-    """A small JPEG of a picture, longer side `size` pixels at most."""
+    """Return a small JPEG of a picture, its longer side at most `size` pixels."""
     buffer = io.BytesIO()
     Image.fromarray(reduced(pixels, size)).save(buffer, "JPEG", **_JPEG)
     return buffer.getvalue()
 
 
 def pixels_of(kept: bytes) -> Pixels:
-    """(h, w, 3) uint8 RGB of a kept picture.
+    """Return (h, w, 3) uint8 RGB of a stored picture.
 
     Raises:
         ImageError: it is damaged.

@@ -1,4 +1,4 @@
-"""Which generators are there? One table of names; other packages add theirs by the entry point group `lodestone.generators`."""
+"""Registry of generators: a table of names, which other packages extend by the entry point group `lodestone.generators`."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ENTRY_POINTS: Final = "lodestone.generators"
 
 @dataclass(frozen=True, slots=True)
 class GeneratorContext:
-    """Handed to every factory.
+    """Context that every generator factory receives.
 
     Attributes:
-        store: The collection's vectors.
-        catalog: The collection's facts.
+        store: Vector store of the collection.
+        catalog: Catalog of the collection.
         models: Cache and threads for engines that load models.
         text_encoder: Name of the encoder of queries and captions.
-        name: Under which the engine is configured.
+        name: Name under which the engine is configured.
         engine: Its section of the settings; None for defaults.
     """
 
@@ -96,7 +96,7 @@ GENERATORS: Final[Mapping[str, Callable[[GeneratorContext], Generator]]] = {
 
 
 def make_generator(name: str, context: GeneratorContext) -> Generator:
-    """A generator by name, light: nothing is loaded before `warm_up`.
+    """Make a generator by name; nothing is loaded before `warm_up`.
 
     Raises:
         UnknownNameError: no such generator; the hint lists them.

@@ -1,4 +1,4 @@
-"""Does an engine work? One real call tells; and what is it, as configured? Neither shows a key."""
+"""Test call to a guide engine, and a description of its configuration. Neither shows a key."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _WORDS = "a red bicycle leaning against a white wall"
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What one call to an engine brought.
+    """Result of one call to an engine.
 
     Attributes:
-        engine: Its name.
+        engine: Name of the engine.
         outcome: `ok`, `empty` (it answered, and had no guide for these words), `timeout` or `error`.
-        seconds: It took, loading included at the first call.
-        guides: It gave.
-        width: Of the first picture as used, pixels; None without one.
-        height: Likewise.
-        cost: Of the guides, by the engine's setting.
+        seconds: Duration, including loading at the first call.
+        guides: Number of guides.
+        width: Width of the first picture as used, pixels; None without one.
+        height: Height of the first picture as used, pixels; None without one.
+        cost: Cost of the guides, by the engine's setting.
         message: What went wrong.
         hint: What to do about it.
     """
@@ -44,20 +44,20 @@ class Trial:
 
 
 async def try_engine(engine: Engine, request: GuideRequest | None = None) -> Trial:
-    """Ask an engine once, past the hub: no breaker, no cache, no budget learns of it.
+    """Call an engine once without the hub: breaker, cache and budget are not involved.
 
     Args:
-        engine: Enabled or not.
+        engine: The engine, enabled or not.
         request: What to ask; by default one picture of a bicycle. Engines that answer from the collection need its vectors.
     """
     settings = engine.settings
-    asked = request or GuideRequest(_WORDS, _WORDS, 1, size=settings.size)
+    trial_request = request or GuideRequest(_WORDS, _WORDS, 1, size=settings.size)
     started = time.monotonic()
     deadline = started + settings.timeout_s
 
     async def call() -> list[Guide]:
         await engine.generator.warm_up()
-        return await engine.generator.generate(_before(asked, deadline))
+        return await engine.generator.generate(_before(trial_request, deadline))
 
     try:
         async with asyncio.timeout(remaining(deadline)):
@@ -83,7 +83,7 @@ async def try_engine(engine: Engine, request: GuideRequest | None = None) -> Tri
 
 
 def describe_engine(engine: Engine) -> dict[str, Any]:
-    """An engine as configured, JSON-serialisable. Of its key it tells where it is read from and whether it is there."""
+    """Return an engine as configured, JSON-serialisable. Of its key, only the source and whether it exists are shown."""
     settings = engine.settings
     credential = Credential(engine.name, key_env=settings.key_env, key_file=settings.key_file)
     try:

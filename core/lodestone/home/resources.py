@@ -1,4 +1,4 @@
-"""What does an opened home keep, and where? Catalog, vector store, embeddings and thumbnails, each opened at first use."""
+"""Resources of an opened home: catalog, vector store, embeddings and thumbnails, each opened at first use."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 class HomeResources:
-    """The facts and files of one home.
+    """Catalog and files of one home.
 
     Args:
-        settings: What the user configured.
+        settings: The user's settings.
         home: The home's folders.
-        purpose: What this process does: told to others who find the store locked.
+        purpose: What this process does; shown to others who find the store locked.
     """
 
     def __init__(self, settings: Settings, home: Home, *, purpose: str) -> None:
@@ -32,14 +32,14 @@ class HomeResources:
 
     @cached_property
     def embeddings(self) -> FileArea:
-        """Where the Parquet slices are: the home's folder, or what `index.embeddings` names."""
+        """Return the area of the Parquet slices: the home's folder, or the one that `index.embeddings` names."""
         from lodestone.files.area import FileArea
 
         return FileArea.at(self.settings.index.embeddings or self.home.embeddings)
 
     @cached_property
     def thumbnails(self) -> ThumbnailStore:
-        """Where the thumbnails are: the home's folder, or what `index.thumbnails` names."""
+        """Return the store of the thumbnails: the home's folder, or the one that `index.thumbnails` names."""
         from lodestone.files.area import FileArea
         from lodestone.imaging.thumbnails import ThumbnailStore
 
@@ -48,7 +48,7 @@ class HomeResources:
 
     @cached_property
     def catalog(self) -> Catalog:
-        """The catalog, migrated to this version; the home is made with it."""
+        """Return the catalog, migrated to this version; opening it creates the home."""
         from lodestone.catalog.catalog import Catalog
 
         self.home.prepare()
@@ -61,12 +61,18 @@ class HomeResources:
         return catalog
 
     def _agree_on_id(self, catalog: Catalog) -> None:
-        """A catalog on a server is the truth also about the home's id: folders on several machines share both."""
+        """Settle the home's id between folder and catalog.
+
+        A catalog on a server decides, because folders on several machines share it.
+
+        Raises:
+            ConfigurationError: the two belong to different homes, or neither has the id of a home that holds pictures.
+        """
         own = self.home.id if self.home.has_id() else None
         offered = own or self.home.new_id()
         agreed = offered if catalog.path is not None else catalog.home_id(otherwise=offered, only_if_new=own is None)
         folder = str(self.home.path)
-        if agreed is None:  # an older Lodestone filled it: an id that is made up now would hide its collections
+        if agreed is None:  # an older Lodestone filled it: a new id would hide its collections
             raise ConfigurationError(
                 f"the catalog {catalog.url!r} holds pictures, and not yet the id of its home; nor does the folder {folder!r}",
                 hint="run `lodestone status` once with LODESTONE_HOME on the folder that it was used with so far: the catalog "
@@ -84,7 +90,7 @@ class HomeResources:
 
     @cached_property
     def store(self) -> VectorStore:
-        """The vector store; embedded, it is locked for this process from here on.
+        """Return the vector store; an embedded one is locked for this process from here on.
 
         Raises:
             StoreLockedError: another process owns it.
@@ -96,7 +102,7 @@ class HomeResources:
             wanted.kind,
             root=self.home.store,
             aliases=self.catalog.alias_table(),
-            namespace=self.home.id,  # made with the catalog
+            namespace=self.home.id,  # the id is created with the catalog
             lock_timeout=wanted.lock_timeout_s,
             owner=self.purpose,
             url=wanted.urls,
@@ -109,11 +115,11 @@ class HomeResources:
         )
 
     def promoted(self) -> dict[str, str]:
-        """Alias -> collection that is searched. Does not take an embedded store."""
+        """Return alias -> collection that is searched. Does not open an embedded store."""
         return self.catalog.alias_table().all() if self.settings.store.kind == "edge" else self.store.aliases()
 
     def close(self) -> None:
-        """Flush and release whatever was opened. Idempotent."""
+        """Flush and release everything that was opened. Idempotent."""
         for name in ("store", "catalog"):
             opened = self.__dict__.pop(name, None)
             if opened is not None:

@@ -1,4 +1,4 @@
-"""How are the parts put together? A `Runtime` is one opened home: settings, catalog, store, models and the query engine.
+"""An opened home with everything in it: a `Runtime` holds settings, catalog, store, models and the query engine.
 
 Everything is opened at first use, so that a command pays only for what it needs: the catalog without the store, the store
 without models. The store's lock is taken by the first use of `store` and released by `close`.
@@ -45,24 +45,24 @@ LEARNT_KINDS = ("bridge", "prior")
 
 
 class Runtime(HomeResources):
-    """One opened home. Use `Runtime.open`, and `close` it (or use it as a context manager)."""
+    """An opened home. Make it with `Runtime.open`, and `close` it (or use it as a context manager)."""
 
     def __init__(self, settings: Settings, home: Home, profile: Profile, *, purpose: str = "lodestone") -> None:
         super().__init__(settings, home, purpose=purpose)
         self.configured = profile
-        self.recorder: Recorder | None = None  # has queries recorded behind their answers; set before the first engine
-        self.observer: HubObserver | None = None  # of guide engines; set before the first use of `hub`
+        self.recorder: Recorder | None = None  # records queries after their answers; set before the first engine
+        self.observer: HubObserver | None = None  # receives events of guide engines; set before the first use of `hub`
         self.remote_stages: RemoteStages | None = (
             None  # stages in other processes; set before the first use of `engine` or `hub`
         )
 
     @classmethod
     def open(cls, settings: Settings, *, purpose: str = "lodestone") -> Runtime:
-        """Check the home, if there is one, and the profile's name. Nothing is made or opened before it is used.
+        """Check the home, if it exists, and the profile's name. Nothing is created or opened before it is used.
 
         Args:
-            settings: What the user configured.
-            purpose: What this process does, e.g. `lodestone index`: told to others who find the store locked.
+            settings: The user's settings.
+            purpose: What this process does, e.g. `lodestone index`; shown to others who find the store locked.
 
         Raises:
             HomeVersionError: a newer Lodestone wrote the home.
@@ -82,13 +82,13 @@ class Runtime(HomeResources):
 
     @property
     def profile(self) -> Profile:
-        """The configured profile, its spaces made of what model swaps put in force in this home. Read anew each time."""
+        """Return the configured profile with the spaces that model swaps put in force in this home. Read anew each time."""
         from lodestone.home.space_definitions import overridden
 
         return overridden(self.configured, self.catalog.overrides() if self.home.exists() else {})
 
     def models(self) -> ModelContext:
-        """Where converted models are, how many threads they may use, and what was learnt in this home and is in force."""
+        """Return the context for models: their cache, number of threads, and the learned artifacts in force in this home."""
         from lodestone.models.context import ModelContext
 
         active = {kind: self.catalog.active_artifact(kind) for kind in LEARNT_KINDS} if self.home.exists() else {}
@@ -106,13 +106,13 @@ class Runtime(HomeResources):
 
     @cached_property
     def text_encoder(self) -> TextEncoder:
-        """The profile's text encoder, not warmed up."""
+        """Return the profile's text encoder, not warmed up."""
         from lodestone.text_encoders.registry import make_text_encoder
 
         return make_text_encoder(self.configured.text_encoder, self.models())
 
     def text_encoders(self, projections: Mapping[str, Projection]) -> dict[str, TextEncoder]:
-        """Name -> text encoder, not warmed up: the profile's, and those of spaces with a text tower of their own."""
+        """Return name -> text encoder, not warmed up: the profile's, and those of spaces with a text tower of their own."""
         from lodestone.text_encoders.registry import make_text_encoder
 
         encoders = {self.configured.text_encoder: self.text_encoder}
@@ -123,14 +123,14 @@ class Runtime(HomeResources):
         return encoders
 
     def backbones(self) -> list[Backbone]:
-        """The profile's backbones, new and not warmed up."""
+        """Return the profile's backbones, new and not warmed up."""
         from lodestone.backbones.registry import make_backbone
 
         context = self.models()
         return [make_backbone(name, context) for name in self.profile.backbones]
 
     def extra_backbones(self) -> list[Backbone]:
-        """Backbones that only the collections standing by need; new pictures go through them too."""
+        """Return the backbones that only standby collections need; new pictures go through them too."""
         return self._backbones_of(self.standby_projections().values(), besides=self.profile.backbones)
 
     def _backbones_of(self, projections: Iterable[Projection], *, besides: Collection[str]) -> list[Backbone]:
@@ -141,22 +141,22 @@ class Runtime(HomeResources):
         return [make_backbone(name, context) for name in needed if name not in besides]
 
     def projections(self) -> dict[str, Projection]:
-        """Space name -> projection in the version that is in force now. Light; not warmed up."""
+        """Return space name -> projection in the version that is in force now. Nothing is warmed up."""
         from lodestone.spaces.registry import make_space
 
         context, profile = self.models(), self.profile
         return {name: make_space(name, context, direct=profile.direct, labels=profile.labels) for name in profile.spaces}
 
     def standby_projections(self) -> dict[str, Projection]:
-        """Collection -> projection of what model swaps have filled beside the spaces in force. Light; not warmed up."""
+        """Return collection -> projection of what model swaps have filled beside the spaces in force. Nothing is warmed up."""
         from lodestone.home.space_standby import standby_projections
 
         return standby_projections(self) if self.home.exists() else {}
 
     def serving_projections(self) -> dict[str, Projection]:
-        """Space name -> projection of the version that is loaded and promoted, for searching.
+        """Return space name -> projection of the version that is loaded and promoted, for searching.
 
-        It is the one in force, except between the moment another version was chosen and the end of its loading.
+        It is the one in force, except between the choice of another version and the end of its loading.
         """
         from lodestone.home.space_versions import version_in
 
@@ -169,11 +169,11 @@ class Runtime(HomeResources):
         return serving
 
     def engine(self, projections: Mapping[str, Projection] | None = None, *, shadow: bool = False) -> QueryEngine:
-        """A query engine, not warmed up; takes the store.
+        """Make a query engine, not warmed up; opens the store.
 
         Args:
             projections: Space name -> the version to search; None for `serving_projections`. It is searched in its own
-                collection, promoted or not, as long as that is there.
+                collection, promoted or not, as long as that exists.
             shadow: For comparing versions: there are no guides, and queries are neither recorded nor leave tags.
         """
         from lodestone.query.engine import QueryEngine
@@ -193,7 +193,7 @@ class Runtime(HomeResources):
         )
 
     def local_encoder(self, projections: Mapping[str, Projection], *, text_threads: int | None = None) -> LocalEncoder:
-        """All models of these versions (space -> projection), in this process, not warmed up; threads as in `LocalEncoder`."""
+        """Make an encoder with these versions' models (space -> projection), not warmed up; threads as in `LocalEncoder`."""
         from lodestone.query.encoder import LocalEncoder
 
         return LocalEncoder(
@@ -205,13 +205,13 @@ class Runtime(HomeResources):
         )
 
     def engine_names(self) -> list[str]:
-        """Guide engines that the profile and the settings name. Opens nothing."""
-        asked = (*self.configured.generators, *(self.settings.query.generators or ()))
-        return list(dict.fromkeys([*asked, *self.configured.engines, *self.settings.generators]))
+        """Return the guide engines that the profile and the settings name. Opens nothing."""
+        generators = (*self.configured.generators, *(self.settings.query.generators or ()))
+        return list(dict.fromkeys([*generators, *self.configured.engines, *self.settings.generators]))
 
     @cached_property
     def hub(self) -> Hub:
-        """The guide engines of settings and profile. The store is taken when an engine first searches it."""
+        """Return the guide engines of settings and profile. The store is opened when an engine first searches it."""
         from lodestone.generators.assembly import make_hub
 
         return make_hub(
@@ -225,7 +225,7 @@ class Runtime(HomeResources):
         )
 
     def guide_engine(self, name: str) -> Engine:
-        """One guide engine of settings or profile, in this process, not warmed up. Opens nothing of a home that is not there.
+        """Make one guide engine of settings or profile, in this process, not warmed up. Does not create a missing home.
 
         Raises:
             UnknownNameError: no such engine.
@@ -252,7 +252,7 @@ class Runtime(HomeResources):
 
         return GeneratorContext(
             store=deferred(lambda: self.store),
-            catalog=deferred(lambda: self.catalog),  # to look at the engines makes no home
+            catalog=deferred(lambda: self.catalog),  # describing the engines must not create a home
             models=self.models(),
             text_encoder=self.configured.text_encoder,
         )
@@ -264,26 +264,26 @@ class Runtime(HomeResources):
             await hub.close()
 
     def forget_hub(self) -> Hub | None:
-        """Have the next query engine get new guide engines, for what was learnt meanwhile; the former ones, to be closed."""
+        """Drop the guide engines, so that the next query engine makes new ones; return the old ones, to be closed."""
         former: Hub | None = self.__dict__.pop("hub", None)
         return former
 
     @cached_property
     def trust(self) -> TrustService:
-        """How far each space is trusted, by topic."""
+        """Return the trust in each space, by topic."""
         from lodestone.trust.service import TrustService
 
         return TrustService(self.catalog, self.settings.trust, priors=self.configured.space_priors)
 
     @cached_property
     def tags(self) -> TagService:
-        """The pictures' tags, in the catalog. What is changed here is found by searches after `deliver_tags`."""
+        """Return the pictures' tags in the catalog. Searches find changes made here after `deliver_tags`."""
         from lodestone.tags.service import TagService
 
         return TagService(self.catalog)
 
     def deliver_tags(self) -> int:
-        """Bring the tags' collection up to date; returns how many pictures' tags changed. Takes the store.
+        """Update the tags' collection; return the number of pictures whose tags changed. Opens the store.
 
         Raises:
             StoreLockedError: another process owns it.
@@ -293,7 +293,7 @@ class Runtime(HomeResources):
         return deliver(self.catalog, self.store)
 
     def learn(self, request: FeedbackRequest) -> FeedbackResult:
-        """Take feedback: trust changes, and pictures that were right are tagged with the query's words. See `deliver_tags`.
+        """Apply feedback: trust changes, and relevant pictures are tagged with the query's words. See `deliver_tags`.
 
         Raises:
             NotFoundError: the query is not recorded.
@@ -314,7 +314,7 @@ class Runtime(HomeResources):
         return result
 
     def gate(self) -> GateModel:
-        """The complexity gate's model: the one learnt in this home, or the one that ships."""
+        """Return the complexity gate's model: the one learned in this home, or the one that ships."""
         from lodestone.query.gate import GateModel
 
         active = self.catalog.active_artifact("gate")
@@ -337,7 +337,7 @@ class Runtime(HomeResources):
         )
 
     def decode(self, data: bytes | Path) -> Image.Image:
-        """A picture given by its bytes or its file -> upright RGB picture, within the same bounds as when indexing.
+        """Decode a picture's bytes or file to an upright RGB picture, within the same limits as when indexing.
 
         Raises:
             ImageError: not a usable picture.
@@ -348,7 +348,7 @@ class Runtime(HomeResources):
         return decode(data, min_side=smallest, max_decoded_bytes=self.settings.index.max_decoded_mb << 20).image
 
     def close(self) -> None:
-        """Flush and release whatever was opened. Idempotent."""
+        """Flush and release everything that was opened. Idempotent."""
         for name in ("hub", "trust", "tags"):  # they hold the store or the catalog
             self.__dict__.pop(name, None)
         super().close()

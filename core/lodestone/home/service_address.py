@@ -1,8 +1,8 @@
-"""Is a Lodestone service running for this home, and how is it asked?
+"""Address of the Lodestone service that runs for a home, published in the home and found by other processes.
 
-The service owns the embedded store while it runs and says where it is in `service.json` (mode 0600: it holds the token of the
-internal routes). A file left behind by a service that died is recognised by its process id, or by nobody (or somebody else)
-answering at its address, and is ignored.
+The service owns the embedded store while it runs and publishes its address in `service.json` (mode 0600: it holds the token of
+the internal routes). A file left by a crashed service is recognised by its process id, or because nobody (or another service)
+answers at its address, and is ignored.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ PROBE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """What service.json says: where the service of one home answers, who it is, and the token of its internal routes.
+    """Content of service.json: where the service of one home answers, its identity, and the token of its internal routes.
 
-    `certificate` (PEM) is what it shows over TLS; "" without.
+    `certificate` (PEM) is the one that it uses for TLS; "" without TLS.
     """
 
     url: str
@@ -46,19 +46,22 @@ class ServiceAddress:
 
     @property
     def trust(self) -> ssl.SSLContext | None:
-        """Believes this very certificate, whatever name it is for: here it is asked by address. None without TLS."""
+        """Return a TLS context that accepts exactly this certificate, under any name: the service is called by address.
+
+        None without TLS.
+        """
         if not self.certificate:
             return None
         import ssl
 
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it counts by itself, whoever signed it
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it is trusted by itself, whoever signed it
         context.load_verify_locations(cadata=self.certificate)
         return context
 
     def write(self, home: Home) -> None:
-        """Publish the address: readable by this user alone, and never half written."""
+        """Publish the address atomically, readable by this user alone."""
         temporary = home.service.with_suffix(f".{os.getpid()}")
         record = {**asdict(self), "started_at": self.started_at.isoformat()}
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -73,12 +76,12 @@ class ServiceAddress:
 
 
 def instance_of(token: str) -> str:
-    """Names one run of a service without giving its token away."""
+    """Return an identifier of one run of a service that does not reveal its token."""
     return hashlib.sha256(token.encode()).hexdigest()[:16]
 
 
 def read_address(home: Home) -> ServiceAddress | None:
-    """What service.json says, true or not; None when there is none or it cannot be understood."""
+    """Return the content of service.json, valid or not; None when the file is missing or unreadable."""
     try:
         record = json.loads(home.service.read_text(encoding="utf-8"))
         return ServiceAddress(
@@ -90,15 +93,15 @@ def read_address(home: Home) -> ServiceAddress | None:
             certificate=str(record.get("certificate", "")),
         )
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # missing, from another version, or cut short: as good as no service
+        return None  # missing, from another version, or truncated: treated as no service
 
 
 def find_service(home: Home, *, timeout_s: float = PROBE_S) -> ServiceAddress | None:
-    """The running service of `home`, or None: no file, a dead process, no answer, or another service's answer."""
+    """Return the running service of `home`, or None: no file, an ended process, no answer, or another service's answer."""
     address = read_address(home)
     if address is None or not is_running(address.pid):
         return None
-    import httpx  # takes a while, and mostly there is no service
+    import httpx  # importing it takes a while, and mostly there is no service
 
     try:
         trust = address.trust
@@ -110,8 +113,8 @@ def find_service(home: Home, *, timeout_s: float = PROBE_S) -> ServiceAddress | 
     return address if alive.instance == instance_of(address.token) else None
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
-    """The client of such a service, imported when it is asked for: finding no service needs none of it."""
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - the type depends on the name
+    """Import the service's client when it is first used: finding no service needs none of it."""
     if name == "ServiceClient":
         from lodestone.home.local_client import ServiceClient
 

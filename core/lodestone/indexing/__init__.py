@@ -1,1 +1,1 @@
-"""The index job, stage by stage, without Ray."""
+"""Stages of the index job, without Ray: they find, embed, load, verify and promote the pictures of a corpus."""

@@ -1,15 +1,15 @@
-"""Where may a test kill this process? Named points of the index job; a testing aid that does nothing unless it is asked to.
+"""Fault injection for crash tests: named points of the index job at which a test can kill the process.
 
 `LODESTONE_FAULT=after-rename:3` sends SIGKILL to the process that reaches the point `after-rename` for the third time. Crash
-safety cannot be shown otherwise: the kill must fall between two lines, and no handler may run. Without the variable a point
+safety cannot be tested otherwise: the kill must fall between two lines, and no handler may run. Without the variable a point
 costs one comparison.
 
 Points: `discovering` (a batch of files was entered in the catalog), `embedding` (a batch of pictures went through the models),
 `after-rename` (a Parquet file has its final name and no receipt yet), `loading` (a batch was upserted into a collection),
 `before-promotion` (everything is loaded and verified, aliases are not moved).
 
-`LODESTONE_FAULT=picture:poison.jpg` kills every process that begins to decode a picture whose uri ends so, as a broken file
-does that crashes its decoder.
+`LODESTONE_FAULT=picture:poison.jpg` kills every process that begins to decode a picture whose uri ends with that text, as a
+broken file does that crashes its decoder.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Faults:
     """Counts the visits to one point and kills the process at the last of them.
 
     Attributes:
-        point: The point to die at; empty for none.
+        point: The point at which to kill the process; empty for none.
         remaining: Visits until then.
-        picture: Last part of the uri of the picture to die at instead.
+        picture: End of the uri of the picture at which to kill the process instead.
     """
 
     point: str = ""
@@ -49,20 +49,20 @@ class Faults:
         Raises:
             ConfigurationError: it is neither `point:count` with a known point and a count from 1 nor `picture:name`.
         """
-        asked = os.environ.get(VARIABLE, "")
-        if not asked:
+        variable = os.environ.get(VARIABLE, "")
+        if not variable:
             return cls()
-        point, _, count = asked.partition(":")
+        point, _, count = variable.partition(":")
         if point == _PICTURE and count:
             return cls(picture=count)
         if point not in POINTS or not (count or "1").isdecimal() or int(count or 1) < 1:
             raise ConfigurationError(
-                f"{VARIABLE}={asked!r} is not a point and a count", hint=f"e.g. after-rename:3; points: {', '.join(POINTS)}"
+                f"{VARIABLE}={variable!r} is not a point and a count", hint=f"e.g. after-rename:3; points: {', '.join(POINTS)}"
             )
         return cls(point, int(count or 1))
 
     def reach(self, point: FaultPoint) -> None:
-        """Die here, if this is the visit that was asked for."""
+        """Kill the process if this is the visit that `LODESTONE_FAULT` names."""
         if point != self.point:
             return
         self.remaining -= 1
@@ -70,6 +70,6 @@ class Faults:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def reach_picture(self, uri: str) -> None:
-        """Die here, if this is the picture that was asked for."""
+        """Kill the process if this is the picture that `LODESTONE_FAULT` names."""
         if self.picture and uri.endswith(self.picture):
             os.kill(os.getpid(), signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""How does a run show that it is alive, and how does it learn that somebody wants it to stop?
+"""Heartbeat and cancellation of a run.
 
-A thread of its own writes the heartbeat, so that a long step (a graph being built, a slow bucket) is no death. The run looks at
-`check` wherever it can stop without losing anything: between files found, slices and groups of points.
+A separate thread writes the heartbeat, so that a long step (a graph being built, a slow bucket) does not look like a crash. The
+run calls `check` wherever it can stop without losing anything: between files, slices and groups of points.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from lodestone.errors import LodestoneError, RunCancelledError
 from lodestone.indexing.progress import Progress, ProgressEvent
 
 BEAT_SECONDS: Final = 5.0
-LOST_BEATS: Final = 12  # without a heartbeat for so many, a run's driver counts as lost
+LOST_BEATS: Final = 12  # after so many missing heartbeats a run's driver counts as lost
 _log = logging.getLogger(__name__)
 
 
 class Heartbeat:
-    """The heartbeat of one run; a context manager.
+    """Writes the heartbeat of one run and learns from the catalog when the run is cancelled; a context manager.
 
     Args:
-        catalog: Where the run's row is.
+        catalog: Holds the run's row.
         run_id: The run.
-        seconds: Between two beats.
+        seconds: Seconds between two beats.
     """
 
     def __init__(self, catalog: Catalog, run_id: str, *, seconds: float = BEAT_SECONDS) -> None:
@@ -45,10 +45,10 @@ class Heartbeat:
         self._thread.join()
 
     def check(self) -> None:
-        """Return while nobody asked for the run to be cancelled.
+        """Return unless the run has been cancelled.
 
         Raises:
-            RunCancelledError: somebody did.
+            RunCancelledError: the run was cancelled.
         """
         if self._cancelled.is_set():
             raise RunCancelledError(
@@ -58,16 +58,16 @@ class Heartbeat:
             )
 
     def abandon(self) -> None:
-        """Let every later `check` raise: the run ends, whatever goes on in its threads."""
+        """Make every later `check` raise, so that all threads of the run stop."""
         self._cancelled.set()
 
     def wait(self, seconds: float) -> None:
-        """Do nothing for a while, but for `check`."""
+        """Wait for some seconds; raise as `check` does as soon as the run is cancelled."""
         if self._cancelled.wait(seconds):
             self.check()
 
     def watching(self, progress: Progress) -> Progress:
-        """`progress`, with a `check` at every event."""
+        """Return a progress callback that calls `check` at every event before it calls `progress`."""
 
         def report(event: ProgressEvent) -> None:
             self.check()
@@ -80,5 +80,5 @@ class Heartbeat:
             try:
                 if self._catalog.beat(self._run_id):
                     self._cancelled.set()
-            except LodestoneError as error:  # the catalog restarts, say: the run itself will notice if it stays away
+            except LodestoneError as error:  # the catalog may be restarting; the run itself fails if it stays unreachable
                 _log.warning("no heartbeat of run %s could be written: %s", self._run_id, error)

@@ -1,7 +1,7 @@
-"""How do two index runs of one corpus keep out of each other's way? By a lock that dies with its process.
+"""Lock of a corpus: it keeps two index runs of one corpus apart, and is released when its process ends.
 
-On one machine it is a lock of the operating system; where the catalog is on a server, whose other clients may be on other
-machines, also one of that server.
+On one machine it is a lock of the operating system. Where the catalog is on a server, whose other clients may be on other
+machines, a lock of that server is taken as well.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def corpus_lock(home: Home, corpus: Corpus, *, catalog: Catalog | None = None) -
     """Hold the corpus against other index runs and removals. Searching needs no lock.
 
     Args:
-        home: Where the lock of this machine is.
-        corpus: What is held.
-        catalog: Holds it against other machines too, and knows which run has it.
+        home: Holds the lock file of this machine.
+        corpus: The corpus to lock.
+        catalog: Locks the corpus against other machines too, and knows which run has it.
 
     Raises:
-        StoreLockedError: another process indexes or removes this corpus; the message says which run, host and process.
+        StoreLockedError: another process indexes or removes this corpus; the message names the run, host and process.
     """
     path = _lock_file(home, corpus)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,18 +38,18 @@ def corpus_lock(home: Home, corpus: Corpus, *, catalog: Catalog | None = None) -
         try:
             held.enter_context(FileLock(path, timeout=0))
         except Timeout as error:
-            raise _taken(corpus, catalog, _noted(note)) from error
+            raise _locked_error(corpus, catalog, _read_note(note)) from error
         if catalog is not None:
             other = held.enter_context(catalog.held(f"corpus {corpus.corpus_id}", worker=this_worker()))
             if other is not None:
-                raise _taken(corpus, catalog, other)
+                raise _locked_error(corpus, catalog, other)
         note.write_text(this_worker(), encoding="utf-8")
         held.callback(note.unlink, missing_ok=True)
         yield
 
 
-def _taken(corpus: Corpus, catalog: Catalog | None, worker: str) -> StoreLockedError:
-    """The error that says who has the corpus: `worker` (`host:pid`, or empty), and its run."""
+def _locked_error(corpus: Corpus, catalog: Catalog | None, worker: str) -> StoreLockedError:
+    """Return the error that names the process that has the corpus (`worker`: `host:pid`, or empty) and its run."""
     running = catalog.runs(corpus_id=corpus.corpus_id, state=RunState.RUNNING) if catalog is not None else []
     run = next((run for run in running if not worker or run.worker == worker), None)
     who = worker or (run.worker if run is not None else "") or "one that does not say which"
@@ -65,8 +65,8 @@ def _taken(corpus: Corpus, catalog: Catalog | None, worker: str) -> StoreLockedE
     )
 
 
-def _noted(note: Path) -> str:
-    """Who wrote the note; empty when it is not there yet."""
+def _read_note(note: Path) -> str:
+    """Return the `host:pid` that the note names; empty when the note does not exist yet."""
     with suppress(FileNotFoundError):
         return note.read_text(encoding="utf-8").strip()
     return ""

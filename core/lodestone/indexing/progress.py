@@ -1,4 +1,4 @@
-"""How does a long job tell how far it is? One small event, and a meter that turns counts into rates and an estimate."""
+"""Progress reports of long jobs: an event, and a meter that turns counts into rates and estimates."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ class RunStage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProgressEvent:
-    """One step forward.
+    """Report of a job's progress.
 
     Attributes:
-        stage: Where the job is.
+        stage: Stage that the job is in.
         done: Units finished in this stage (pictures; points while loading).
         total: Units in all, 0 while unknown.
         failures: Pictures that could not be used, so far in this run.
-        rate: Units a second over the last steps, 0 while unknown.
+        rate: Units per second over the last steps, 0 while unknown.
         eta: Seconds that the rest of this stage will take, None while unknown.
-        detail: What is being worked on, e.g. a collection's name.
+        detail: Name of what is being worked on, e.g. a collection.
     """
 
     stage: RunStage
@@ -51,7 +51,7 @@ Progress = Callable[[ProgressEvent], None]
 
 
 def silent(_: ProgressEvent) -> None:
-    """Progress that nobody watches."""
+    """Ignore the event: a progress callback for jobs that nobody watches."""
 
 
 @dataclass(slots=True)

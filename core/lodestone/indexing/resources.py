@@ -1,4 +1,4 @@
-"""What is kept of a home, whoever works on it? The part of an opened home that backups and syncs both need."""
+"""Resources of a home that backups and syncs both need, as a protocol."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ if TYPE_CHECKING:
 
 
 class StoredHome(Protocol):
-    """Settings, catalog and files of a home; a `Runtime` has them all."""
+    """Settings, catalog and files of a home; a `Runtime` provides all of them."""
 
     @property
     def settings(self) -> Settings:
-        """The home's settings."""
+        """Return the home's settings."""
 
     @property
     def home(self) -> Home:
-        """The home's folders."""
+        """Return the home's folders."""
 
     @property
     def embeddings(self) -> FileArea:
-        """Where the Parquet slices are."""
+        """Return the area of the Parquet slices."""
 
     @property
     def thumbnails(self) -> ThumbnailStore:
-        """Where the thumbnails are."""
+        """Return the store of the thumbnails."""
 
     @property
     def catalog(self) -> Catalog:
-        """The truth."""
+        """Return the home's opened catalog."""

@@ -1,7 +1,7 @@
-"""What does one unit of embedding work look like on its way to a worker, and what comes back?
+"""Messages between the driver and the embedding workers: tasks, receipts and settings.
 
-Everything here is small, frozen and picklable: a task names its pictures and the parts of the slice that are missing, a
-receipt says what is on disk now. Pixels and vectors never travel: workers read files and write Parquet by themselves.
+Everything here is small, frozen and picklable. A task names its pictures and the missing parts of the slice; a receipt names
+the files that are on disk now. Pixels and vectors are not sent: workers read files and write Parquet themselves.
 """
 
 from __future__ import annotations
@@ -21,22 +21,23 @@ from lodestone.files.area import FileArea
 from lodestone.text_encoders.base import TextEncoder
 
 META_PART: Final = "meta"
-_NAME_CHARACTERS: Final = 64  # of a model's name in a file name
+_NAME_CHARACTERS: Final = 64  # most characters of a model's name in a file name
 EMBEDDED_SOURCES: Final = ("xmp", "iptc")  # caption sources inside the picture's own file: read again whenever its pixels are
 
 
 @dataclass(frozen=True, slots=True)
 class SliceRow:
-    """One picture to embed.
+    """A picture that is to be embedded.
 
     Attributes:
-        image_id: Its id.
+        image_id: Id of the picture.
         hash: BLAKE3 hex of the content that was planned; other content on disk is a `file_changed` failure.
-        path: Its locator (see sources/base.py): a path for the operating system (may hold surrogates), a URL, or a place inside
+        path: Locator of the file (see sources/base.py): a path for the operating system (may hold surrogates), a URL, or a
+            place inside
             an archive or table.
-        uri: Its name inside the root.
-        size: Bytes.
-        mtime_ns: Last change, nanoseconds since the epoch.
+        uri: Name of the file inside the root.
+        size: Size in bytes.
+        mtime_ns: Time of the last change, nanoseconds since the epoch.
         captions: (source, text) pairs that are known already.
     """
 
@@ -51,17 +52,17 @@ class SliceRow:
 
 @dataclass(frozen=True, slots=True)
 class SliceTask:
-    """One slice and the parts of it that have no receipt.
+    """Task to make the parts of one slice that have no receipt.
 
     Attributes:
-        slice_id: Its id in the catalog.
+        slice_id: Id of the slice in the catalog.
         corpus_id: Names the folder of its files.
         fingerprint: Names its files.
         rows: The pictures that are still in it.
-        parts: Missing parts, e.g. `meta`, `captions-minilm-…`, `efficientnet-lite0-…`. Without `meta` and backbones among
-            them no pixel is read.
-        attempt: Which try of this run it is, from 1.
-        isolate: A worker died at this slice before: pictures are decoded one by one in a child process that may die.
+        parts: Missing parts, e.g. `meta`, `captions-minilm-…`, `efficientnet-lite0-…`. If neither `meta` nor a backbone is
+            among them, no pixel is read.
+        attempt: Number of the attempt in this run, from 1.
+        isolate: True when a worker crashed at this slice before: pictures are then decoded one by one in a child process.
     """
 
     slice_id: str
@@ -75,7 +76,7 @@ class SliceTask:
 
 @dataclass(frozen=True, slots=True)
 class RowFailure:
-    """A picture that could not be used: `code` is a stable word (`truncated`, `file_changed`, …)."""
+    """A picture that could not be used; `code` is a stable word (`truncated`, `file_changed`, …)."""
 
     image_id: str
     uri: str
@@ -85,18 +86,18 @@ class RowFailure:
 
 @dataclass(frozen=True, slots=True)
 class SliceReceipt:
-    """What a worker did for one task.
+    """Result of a worker's task.
 
     Attributes:
-        slice_id: The task's.
+        slice_id: Id of the task's slice.
         receipts: One for each of the task's parts, all on disk.
         failures: Pictures that were left out.
         embedded: Pictures whose pixels went through the models just now (0 when everything was adopted).
-        adopted: Parts that were found on disk, sound, and not computed again.
-        seconds: Time spent.
-        error: What ended the slice early; then `receipts` holds what was finished before. `WorkerDiedError` when its worker
-            is gone: every executor says it so.
-        worker: Who did it, `host:pid`; "" where the executor does not know.
+        adopted: Parts that were found intact on disk and not computed again.
+        seconds: Duration of the work.
+        error: Error that ended the slice early; then `receipts` holds what was finished before. Every executor reports a
+            crashed worker as `WorkerDiedError`.
+        worker: `host:pid` of the worker; "" where the executor does not know.
     """
 
     slice_id: str
@@ -111,16 +112,16 @@ class SliceReceipt:
 
 @dataclass(frozen=True, slots=True)
 class EmbedSettings:
-    """Everything that a worker needs to know; no catalog, no store.
+    """Settings with everything that a worker needs to know; it has no catalog and no store.
 
     Attributes:
         backbones: Names in the backbone registry.
         text_encoder: Name in the text encoder registry.
         models: Directory of the model cache.
-        embeddings: The area of Parquet slices.
-        thumbnails: The area of thumbnails.
-        thumbnail_px: Longer side of thumbnails.
-        batch_size: Pictures a model pass.
+        embeddings: Area of the Parquet slices.
+        thumbnails: Area of the thumbnails.
+        thumbnail_px: Longer side of thumbnails, pixels.
+        batch_size: Pictures per model pass.
         max_decoded_bytes: See `imaging.decode`.
         model_threads: Threads of one model pass; 0 for the runtime's choice.
         decode_threads: Pictures decoded at once while the models run.
@@ -140,13 +141,13 @@ class EmbedSettings:
 
 @dataclass(frozen=True, slots=True)
 class SliceParts:
-    """Names of the parts that a complete slice has. They hold versions: another version of a model makes another part.
+    """Names of the parts that a complete slice has. They contain versions: another version of a model makes another part.
 
     Attributes:
-        captions: Captions.
-        backbones: Backbone's name -> part.
-        extra: Parts of backbones that a model swap needs. A slice that is looked at for the first time gets them too; that
-            older ones lack them makes no slice unfinished.
+        captions: Name of the captions part.
+        backbones: Backbone's name -> name of its part.
+        extra: Parts of backbones that a model swap needs. A slice that is embedded for the first time gets them too; an older
+            slice without them still counts as finished.
     """
 
     captions: str
@@ -155,35 +156,38 @@ class SliceParts:
 
     @classmethod
     def of(cls, backbones: Sequence[Backbone], text_encoder: TextEncoder, *, extra: Sequence[Backbone] = ()) -> SliceParts:
-        """The parts for these models in their present versions."""
+        """Return the parts for these models in their present versions."""
         parts = {backbone.name: backbone_part(backbone) for backbone in backbones}
         return cls(captions_part(text_encoder), parts, tuple(backbone_part(backbone) for backbone in extra))
 
     def names(self) -> tuple[str, ...]:
-        """All parts: `meta` is written last, so that a slice with it has been looked at completely."""
+        """Return all parts; `meta` is last, because it is written last and so marks a slice as complete."""
         return (*self.backbones.values(), self.captions, META_PART)
 
     def missing(self, done: Container[str]) -> tuple[str, ...]:
-        """Parts to make of a slice that has those in `done`."""
+        """Return the parts that a slice with those in `done` still needs."""
         extra = () if META_PART in done else self.extra
         return tuple(part for part in (*extra, *self.names()) if part not in done)
 
 
 def backbone_part(backbone: Backbone) -> str:
-    """Part (and file) name of a backbone's outputs."""
+    """Return the part (and file) name of a backbone's outputs."""
     return f"{file_safe(backbone.name)}-{backbone.version}"
 
 
 def captions_part(encoder: TextEncoder) -> str:
-    """Part (and collection) name of captions encoded by this version of a text encoder."""
+    """Return the part (and collection) name of captions encoded by this version of a text encoder."""
     return f"captions-{file_safe(encoder.name)}-{encoder.version}"
 
 
 def this_worker() -> str:
-    """`host:pid` of this process: how attempts and runs name who does the work."""
+    """Return `host:pid` of this process, which attempts and runs store as their worker."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 def file_safe(name: str) -> str:
-    """A model's name as part of a file name: `timm:/models/eva` has characters that none may have. Versions tell them apart."""
+    """Return a model's name as part of a file name.
+
+    Characters that file names cannot have (`timm:/models/eva`) become "-". Names that become equal are told apart by versions.
+    """
     return re.sub(r"[^A-Za-z0-9._@+-]+", "-", name)[-_NAME_CHARACTERS:].strip("-._@+") or "model"

@@ -1,1 +1,1 @@
-"""Where pictures come from: folders, object stores, tables, archives."""
+"""Sources of pictures: folders, object stores, tables and archives."""

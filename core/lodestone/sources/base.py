@@ -1,7 +1,7 @@
-"""What does every source of pictures give? A stream of candidates, each with the locator that workers read it by.
+"""Contract of picture sources: each yields a stream of candidates with the locators by which workers read them.
 
 A source is a part of one root: a folder, a bucket's prefix, or tables and archives below either. It lists without holding the
-list, reports what it could not look at instead of stopping, and raises `SourceError` when nothing can be listed at all.
+list in memory, reports what it could not read instead of stopping, and raises `SourceError` when nothing can be listed at all.
 
 A *locator* says where a picture's bytes are, in any process and on any node: an absolute path; a URL; or `tar:OFFSET:WHERE` and
 `row:NUMBER:WHERE` for pictures inside archives and tables. Locators never hold credentials: these come from the environment.
@@ -17,22 +17,22 @@ from pathlib import Path
 from lodestone.catalog.records import Container
 
 Inode = tuple[int, int]
-"""(device, inode): names a folder however it is reached."""
+"""(device, inode), which identifies a folder by whatever path it is reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundFile:
-    """One candidate, as the listing showed it.
+    """A candidate file, as the listing reported it.
 
     Attributes:
-        uri: Its name inside the root (see sources/uris.py).
-        locator: Where it is. May hold surrogates: hand it to the operating system, print the uri.
-        size: Bytes.
-        mtime_ns: Last change, of the picture or of what holds it, nanoseconds since 1970-01-01T00:00:00Z.
+        uri: Name inside the root (see sources/uris.py).
+        locator: Where it is. May hold surrogates: pass it to the operating system, print the uri.
+        size: Size in bytes.
+        mtime_ns: Last change, of the picture or of its archive or table, nanoseconds since 1970-01-01T00:00:00Z.
         inode: (device, inode): the same for hard links and for one file reached over two symbolic links.
-        token: 64 hexadecimal digits that name the content, where listing it told; else empty.
+        token: 64 hexadecimal digits that identify the content, if the listing gave them; else empty.
         position: See `ImageRecord.position`.
-        captions: Texts that the source gives with it; None: to be looked for in files beside it.
+        captions: Texts that the source gives with it; None if they must be searched for in files beside it.
     """
 
     uri: str
@@ -46,13 +46,13 @@ class FoundFile:
 
     @property
     def path(self) -> Path:
-        """Where a local file is."""
+        """Return the path of a local file."""
         return Path(self.locator)
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadablePath:
-    """A folder, file, table or row that could not be looked at. `code` is a failure row's."""
+    """A folder, file, table or row that could not be read. `code` is that of a failure row."""
 
     uri: str
     path: Path | str
@@ -65,12 +65,12 @@ Report = Callable[[UnreadablePath], None]
 
 @dataclass(slots=True)
 class Settled:
-    """What became of the archives and tables of a listing.
+    """State of the archives and tables after a listing.
 
     Attributes:
         listed: Listed from beginning to end.
-        unchanged: As they were when they were listed last: their pictures were not listed again.
-        incomplete: Uris of those that could not be read to their end: what was in them may still be there.
+        unchanged: Not changed since they were listed last: their pictures were not listed again.
+        incomplete: Uris of those that could not be read to their end: their pictures may still exist.
     """
 
     listed: list[Container] = field(default_factory=list)
@@ -80,11 +80,11 @@ class Settled:
     _counted: tuple[int, int] = field(default=(0, 0), repr=False, compare=False)
 
     def keeps(self, uri: str) -> bool:
-        """Whether a picture that was not listed may not be called gone."""
+        """Return whether a picture that was not listed must not be marked as gone."""
         if not self.unchanged and not self.incomplete:
             return False
         counted = (len(self.unchanged), len(self.incomplete))
-        if counted != self._counted:  # asked about every picture: thousands of archives are gone through once
+        if counted != self._counted:  # called for every picture, so the set of archives is built once
             self._kept = {container.uri for container in self.unchanged} | set(self.incomplete)
             self._counted = counted
         parts = uri.split("/")
@@ -101,19 +101,19 @@ class Source(ABC):
         """List the pictures, in no particular order.
 
         Args:
-            report: Told of what cannot be looked at; the listing goes on.
-            reread: Also list what lies in archives and tables that have not changed.
+            report: Called with what cannot be read; the listing goes on.
+            reread: Also list the content of archives and tables that have not changed.
 
         Raises:
-            SourceError: nothing can be listed: denied, expired credentials, out of reach, not there.
+            SourceError: nothing can be listed: denied, expired credentials, unreachable, missing.
             ManifestChangedError: a table or archive changed while it was read.
         """
 
     @abstractmethod
     def covers(self, uri: str) -> bool:
-        """Whether a picture of this uri would be listed here if it were there."""
+        """Return whether a picture of this uri would be listed here if it existed."""
 
     def vanished_containers(self, known: dict[str, Container]) -> list[str]:
-        """Uris of archives and tables that were known and are not there any more."""
-        here = {c.uri for c in (*self.settled.listed, *self.settled.unchanged)} | set(self.settled.incomplete)
-        return [uri for uri in known if uri not in here and self.covers(f"{uri}/")]
+        """Return the uris of archives and tables that were known and no longer exist."""
+        present = {c.uri for c in (*self.settled.listed, *self.settled.unchanged)} | set(self.settled.incomplete)
+        return [uri for uri in known if uri not in present and self.covers(f"{uri}/")]

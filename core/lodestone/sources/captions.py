@@ -1,7 +1,8 @@
-"""Which captions does a picture have, and where does each come from?
+"""Captions of a picture: they are read from sidecar files, from the picture's own metadata and from a table.
 
-Four sources: text files beside the picture (`photo.txt`, `photo.jpg.txt`), XMP and IPTC descriptions inside it, and a table
-given on the command line. A text is one line: white space is folded, empty lines are none, length and number have limits.
+There are four sources: text files beside the picture (`photo.txt`, `photo.jpg.txt`), XMP and IPTC descriptions inside it, and a
+table given on the command line. A caption is one line: white space is folded, empty lines are dropped, and length and number
+are limited.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from lodestone.sources.uris import name_of
 _log = logging.getLogger(__name__)
 
 MAX_CAPTION_CHARACTERS = 2_000
-MAX_CAPTIONS = 20  # of one picture
+MAX_CAPTIONS = 20  # most captions of one picture
 _MAX_SIDECAR_BYTES = 256 << 10
 
 _HEADER = ["file", "caption"]
 
 
 class CaptionSource(StrEnum):
-    """Where a caption comes from; stored with it."""
+    """Source of a caption; the catalog stores it with the caption."""
 
     SIDECAR = "sidecar"
     XMP = "xmp"
@@ -43,14 +44,14 @@ class CaptionSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Caption:
-    """One line of text about one picture."""
+    """A caption: one line of text about one picture, and where the text comes from."""
 
     text: str
     source: CaptionSource
 
 
 class CaptionTable:
-    """Captions by file, read from a table; see `load`."""
+    """Captions by file, which `load` reads from a table."""
 
     def __init__(self, captions: Mapping[str, tuple[Caption, ...]], *, shared_names: frozenset[str] = frozenset()) -> None:
         self._captions = dict(captions)
@@ -76,17 +77,20 @@ class CaptionTable:
                 raise _bad_table(path, line, "the column `file` is empty")
             if text:
                 captions.setdefault(file, []).append(Caption(text, CaptionSource.TABLE))
-        return cls({file: tuple(found[:MAX_CAPTIONS]) for file, found in captions.items()})
+        return cls({file: tuple(texts[:MAX_CAPTIONS]) for file, texts in captions.items()})
 
     def for_uri(self, uri: str) -> tuple[Caption, ...]:
-        """The captions of the picture named `uri`: by the uri itself, else by its bare name unless several share it."""
+        """Return the captions of the picture `uri`: those listed under the uri, else those under its bare name.
+
+        A bare name that several pictures share (see `with_unique_names`) gives no captions.
+        """
         if uri in self._captions:
             return self._captions[uri]
         name = name_of(uri)
         return () if name in self._shared_names else self._captions.get(name, ())
 
     def with_unique_names(self, uris: Iterable[str]) -> CaptionTable:
-        """The table for the pictures `uris`: a bare name that several of them share no longer matches any of them.
+        """Return the table for the pictures `uris`; a bare name that several of them share matches none of them.
 
         Without this call `for_uri` gives a bare name's captions to every picture of that name.
         """
@@ -97,7 +101,7 @@ class CaptionTable:
         return CaptionTable(self._captions, shared_names=shared)
 
     def unmatched(self, uris: Iterable[str]) -> list[str]:
-        """The files of the table that name none of the pictures `uris`, sorted."""
+        """Return the files of the table that name none of the pictures `uris`, sorted."""
         left = set(self._captions)
         for uri in uris:
             left.discard(uri)
@@ -108,25 +112,31 @@ class CaptionTable:
 def gather_captions(
     path: str | os.PathLike[str], uri: str, embedded: EmbeddedMetadata, *, table: CaptionTable | None = None
 ) -> tuple[Caption, ...]:
-    """All captions of one picture, table first, then sidecar, XMP and IPTC; each text once, at most `MAX_CAPTIONS`."""
-    found = [
+    """Return all captions of one picture: from the table first, then sidecar, XMP and IPTC.
+
+    Each text occurs once; at most `MAX_CAPTIONS` are returned.
+    """
+    candidates = [
         *(table.for_uri(uri) if table is not None else ()),
         *read_sidecars(path),
         *embedded_captions(embedded),
     ]
-    unique = {caption.text: caption for caption in reversed(found)}  # the first source of a text wins
-    return tuple(caption for caption in found if unique[caption.text] is caption)[:MAX_CAPTIONS]
+    unique = {caption.text: caption for caption in reversed(candidates)}  # the first source of a text wins
+    return tuple(caption for caption in candidates if unique[caption.text] is caption)[:MAX_CAPTIONS]
 
 
 def embedded_captions(embedded: EmbeddedMetadata) -> tuple[Caption, ...]:
-    """The descriptions written inside the picture (see `DecodedImage.embedded`), XMP first."""
+    """Return the descriptions written inside the picture (see `DecodedImage.embedded`), XMP first."""
     described = [(text, CaptionSource.XMP) for text in xmp_descriptions(embedded)]
     described += [(text, CaptionSource.IPTC) for text in iptc_descriptions(embedded)]
     return tuple(Caption(clean, source) for text, source in described if (clean := _clean(text)))[:MAX_CAPTIONS]
 
 
 def read_sidecars(path: str | os.PathLike[str]) -> tuple[Caption, ...]:
-    """Captions from the text files beside a picture: `photo.jpg.txt`, then `photo.txt`; one a line that is not empty."""
+    """Read captions from the text files beside a picture: `photo.jpg.txt`, then `photo.txt`.
+
+    Each non-empty line is a caption.
+    """
     picture = os.fspath(path)
     names = dict.fromkeys((f"{picture}.txt", f"{os.path.splitext(picture)[0]}.txt"))  # noqa: PTH122 - may hold surrogates
     lines = [line for name in names for line in _read_lines(name)]
@@ -146,12 +156,12 @@ def _read_lines(name: str) -> Iterator[str]:
 
 
 def caption_lines(content: bytes) -> tuple[str, ...]:
-    """The captions in a text file's content: one a line that is not empty."""
+    """Return the captions in a text file's content; each non-empty line is one."""
     return cleaned(_decode_sidecar(content[:_MAX_SIDECAR_BYTES]).splitlines())
 
 
 def cleaned(texts: Iterable[str]) -> tuple[str, ...]:
-    """Texts as captions: one line each, of bounded length, each once, at most `MAX_CAPTIONS`."""
+    """Turn texts into captions: one line each, of limited length, without duplicates, at most `MAX_CAPTIONS`."""
     return tuple(dict.fromkeys(clean for text in texts if (clean := _clean(text))))[:MAX_CAPTIONS]
 
 
@@ -167,7 +177,7 @@ def _decode_sidecar(content: bytes) -> str:
 
 
 def _clean(text: str) -> str:
-    """One line, printable, of bounded length."""
+    """Return the text as one printable line of limited length."""
     return " ".join(text.replace("\0", " ").split())[:MAX_CAPTION_CHARACTERS].rstrip()
 
 
@@ -175,7 +185,7 @@ def _decode_table(path: Path) -> str:
     try:
         content = path.read_bytes()
     except OSError as error:
-        named = bare_of(str(path).replace(":/", "://", 1)) or path  # a path has lost one of a URL's slashes
+        named = bare_of(str(path).replace(":/", "://", 1)) or path  # `Path` removes one of a URL's slashes
         raise InvalidRequestError(
             f"cannot read the captions table {named}: {error.strerror}", hint="give --captions a file of this machine"
         ) from error
@@ -190,7 +200,10 @@ def _decode_table(path: Path) -> str:
 
 
 def _read_rows(text: str, path: Path) -> Iterator[tuple[int, str, str]]:
-    """Line, file and caption of each row behind the header; lines count from 1, a quoted one by its last."""
+    """Yield line number, file and caption of each row after the header.
+
+    Lines count from 1; a quoted row that spans several lines has the number of its last.
+    """
     is_csv = path.suffix.lower() == ".csv"
     separator = "comma" if is_csv else "tab"
     lines = io.StringIO(text, newline="")

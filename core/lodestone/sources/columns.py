@@ -1,7 +1,7 @@
-"""Which columns of a table hold pictures, their names, and texts about them? By type and by custom, no option needed.
+"""Choice of a table's columns: those of pictures, names and texts are found by type and by usual names, without options.
 
-Pictures: a struct of `bytes` and `path` (Hugging Face's way), a binary column, or else a text column of paths or URLs. Names
-come from a text or number column that is called like one. Texts come from `caption`, `text` and their like.
+Pictures are in a struct of `bytes` and `path` (as Hugging Face does), a binary column, or else a text column of paths or URLs.
+Names are in a text or number column with a usual name. Texts are in `caption`, `text` and the like.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _TEXT_NAMES: Final = ("caption", "captions", "text", "texts", "description", "ti
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What to read of a table.
+    """Columns of a table that are read.
 
     Attributes:
         picture: Column of bytes, of structs with `bytes`, or of uris.
-        holds_bytes: Whether the pictures themselves are in the table.
-        is_struct: Whether `picture` is a struct of `bytes` and perhaps `path`.
+        holds_bytes: True when the pictures themselves are in the table.
+        is_struct: True when `picture` is a struct of `bytes` and perhaps `path`.
         name: Column of names, "" for none.
         text: Column of captions, "" for none.
     """
@@ -57,15 +57,15 @@ class Columns:
 
     @property
     def all(self) -> list[str]:
-        """Their names, each once."""
+        """Return the names of all these columns, each once."""
         return list(dict.fromkeys(name for name in (self.picture, self.name, self.text) if name))
 
 
 def find_columns(schema: pa.Schema, table: str) -> Columns:
-    """Which columns of a schema to read.
+    """Return the columns of a schema to read.
 
     Raises:
-        SourceError: none holds pictures.
+        SourceError: no column holds pictures.
     """
     import pyarrow as pa
 
@@ -74,15 +74,15 @@ def find_columns(schema: pa.Schema, table: str) -> Columns:
     binary = [name for name, kind in fields.items() if _is_binary(kind)]
     texts = [name for name, kind in fields.items() if _is_text(kind)]
     scalars = [name for name, kind in fields.items() if _is_text(kind) or pa.types.is_integer(kind)]
-    said = [name for name, kind in fields.items() if _is_text(kind) or _is_list_of_text(kind)]
-    text = _called(said, _TEXT_NAMES)
+    text_columns = [name for name, kind in fields.items() if _is_text(kind) or _is_list_of_text(kind)]
+    text = _called(text_columns, _TEXT_NAMES)
     if structs or binary:
         picture = _called(structs, _BYTES_NAMES) or (structs[0] if structs else "") or _called(binary, _BYTES_NAMES)
         picture = picture or (binary[0] if len(binary) == 1 else "")
         if picture:
-            name = _called([one for one in scalars if one != text], _NAME_NAMES)
+            name = _called([column for column in scalars if column != text], _NAME_NAMES)
             return Columns(picture, holds_bytes=True, is_struct=picture in structs, name=name, text=text)
-    uri = _called([one for one in texts if one != text], _URI_NAMES)
+    uri = _called([column for column in texts if column != text], _URI_NAMES)
     if not uri:
         listed = ", ".join(f"{name} ({kind})" for name, kind in list(fields.items())[:12])
         raise SourceError(

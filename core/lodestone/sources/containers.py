@@ -1,4 +1,4 @@
-"""Which pictures do the archives and tables below a folder or a prefix hold? Those that have not changed are not read again."""
+"""Source of pictures inside archives and tables below a folder or prefix. Those that have not changed are not read again."""
 
 from __future__ import annotations
 
@@ -41,13 +41,19 @@ from lodestone.sources.uris import relative_path_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_THREADS: Final = 16  # targets of a table's rows looked at at once
+_THREADS: Final = 16  # targets of a table's rows that are checked at once
 _BATCH: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerFile:
-    """One archive or table: its name below the base, where it is, what the store says of it."""
+    """An archive or table that holds pictures.
+
+    Attributes:
+        relative: Name below the source's base.
+        where: Path or URL.
+        stat: Size, time and etag that the store reports.
+    """
 
     relative: str
     where: str
@@ -55,12 +61,12 @@ class ContainerFile:
 
     @property
     def uri(self) -> str:
-        """Of the archive or table inside its root."""
+        """Return the uri of the archive or table inside its root."""
         return container_uri(self.relative, TAR if self.relative.lower().endswith(TAR_EXTENSIONS) else TABLE)
 
     @property
     def token(self) -> str:
-        """Names its content, as far as a listing tells."""
+        """Return a token of its content, made of what a listing reports."""
         return hash_bytes(f"{self.stat.etag}\0{self.stat.size}\0{self.stat.mtime_ns}".encode())
 
 
@@ -71,7 +77,7 @@ class ContainerSource(Source):
         base: Folder or URL that the root's uris start from.
         kind: `tar` or `table`.
         filesystems: Opens URLs.
-        pattern: Which of them, by their names below `base`.
+        pattern: Selects archives or tables by their names below `base`.
         known: Those that were listed completely before, by uri.
     """
 
@@ -92,14 +98,14 @@ class ContainerSource(Source):
         self.settled = Settled()
 
     def containers(self) -> Iterator[ContainerFile]:
-        """The archives or tables, by name."""
+        """Yield the archives or tables, by name."""
         for relative in self._names():
             where = place_below(self._base, relative)
             try:
                 yield ContainerFile(relative, where, self._stat(where))
             except SourceError as error:
                 if not self._pattern.literal or error.details.get("reason") != Trouble.MISSING.value:
-                    raise  # one that was named and is not there has vanished
+                    raise  # an archive that was given by name and is missing has vanished
 
     def _names(self) -> Iterator[str]:
         if self._pattern.literal:
@@ -108,13 +114,18 @@ class ContainerSource(Source):
         extensions = TAR_EXTENSIONS if self._kind == TAR else TABLE_EXTENSIONS
         deep = self._pattern.depth
         if is_url(self._base):
-            found = _below_url(self._base, self._filesystems, extensions, deep)
+            relatives = _below_url(self._base, self._filesystems, extensions, deep)
         else:
-            found = _below(self._base, extensions, deep)
-        yield from (relative for relative in found if self._pattern.matches(relative))
+            relatives = _below(self._base, extensions, deep)
+        yield from (relative for relative in relatives if self._pattern.matches(relative))
 
     def items(self, report: Report, *, reread: bool = False) -> Iterator[FoundFile]:
-        """See `Source.items`."""
+        """List the pictures of all archives or tables; unchanged ones are skipped unless `reread` is set.
+
+        Raises:
+            SourceError: the archives or tables cannot be listed.
+            ManifestChangedError: one changed while it was read.
+        """
         for container in self.containers():
             known = self._known.get(container.uri)
             if known is not None and known.token == container.token and not reread:
@@ -122,10 +133,10 @@ class ContainerSource(Source):
                 continue
             count, targets = 0, False
             try:
-                for found in self._pictures(container, report):
+                for file in self._pictures(container, report):
                     count += 1
-                    targets = found.position is None
-                    yield found
+                    targets = file.position is None
+                    yield file
             except SourceError as error:
                 code = str(error.details.get("reason", "unreadable"))
                 report(UnreadablePath(container.uri, container.where, error.message, code=code))
@@ -136,11 +147,11 @@ class ContainerSource(Source):
                     f"{_shown(container.where)} was changed while it was being read",
                     hint="nothing is lost: run the same command again when it is written",
                 )
-            if not targets:  # what a table points at changes without the table
+            if not targets:  # the files that a table points at change without the table
                 self.settled.listed.append(Container("", container.uri, container.token, count))
 
     def covers(self, uri: str) -> bool:
-        """See `Source.covers`."""
+        """Return whether the pattern selects the archive or table that the uri names."""
         return self._pattern.matches(relative_path_of(split_container(uri, self._kind)[0]))
 
     def _stat(self, where: str) -> Stat:
@@ -155,14 +166,14 @@ class ContainerSource(Source):
     def _pictures(self, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
         seen = Seen()
         try:
-            found = self._of_tar(container) if self._kind == TAR else self._of_table(container, report)
-            for file in found:
-                if seen.add(file.uri):  # of a repeated name, the first one counts
+            files = self._tar_pictures(container) if self._kind == TAR else self._table_pictures(container, report)
+            for file in files:
+                if seen.add(file.uri):  # of several files with one name, the first counts
                     yield file
         except OSError as error:
             raise source_error(error, _shown(container.where), doing="read") from error
 
-    def _of_tar(self, container: ContainerFile) -> Iterator[FoundFile]:
+    def _tar_pictures(self, container: ContainerFile) -> Iterator[FoundFile]:
         if is_url(container.where):
             system, path = self._filesystems.at(Url.stored(container.where))
             stream: Any = system.open_input_stream(path, buffer_size=1 << 20)
@@ -171,30 +182,30 @@ class ContainerSource(Source):
         with stream:
             yield from tar_pictures(stream, uri=container.uri, where=container.where, mtime_ns=container.stat.mtime_ns)
 
-    def _of_table(self, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
+    def _table_pictures(self, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
         rows = open_rows(container.where, self._filesystems)
-        found = (
-            _stored_pictures(rows, container, report) if rows.columns.holds_bytes else self._pointed_at(rows, container, report)
+        files = (
+            _stored_pictures(rows, container, report) if rows.columns.holds_bytes else self._targets(rows, container, report)
         )
         try:
-            yield from found
+            yield from files
         except ValueError as error:  # ArrowInvalid: a page in the middle is damaged
             raise SourceError(
                 f"the table {container.relative!r} is damaged: {error}", hint="write it again", reason="corrupt"
             ) from error
 
-    def _pointed_at(self, rows: Rows, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
+    def _targets(self, rows: Rows, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
         with ThreadPoolExecutor(_THREADS, thread_name_prefix="stat") as pool:
             remaining = _values(rows)
             while batch := list(islice(remaining, _BATCH)):
-                looked = pool.map(lambda item: self._look(container, *item), batch)
-                for found in looked:
-                    if isinstance(found, UnreadablePath):
-                        report(found)
+                results = pool.map(lambda item: self._check_target(container, *item), batch)
+                for file in results:
+                    if isinstance(file, UnreadablePath):
+                        report(file)
                     else:
-                        yield found
+                        yield file
 
-    def _look(
+    def _check_target(
         self,
         container: ContainerFile,
         number: int,
@@ -266,12 +277,12 @@ def _suffix(name: Any) -> str:  # noqa: ANN401 - a cell: text, a number or nothi
 
 
 def _texts(cell: Any) -> tuple[str, ...]:  # noqa: ANN401 - a cell: text, a list of texts or nothing
-    found = cell if isinstance(cell, list) else [cell]
-    return cleaned(text for text in found if isinstance(text, str))
+    texts = cell if isinstance(cell, list) else [cell]
+    return cleaned(text for text in texts if isinstance(text, str))
 
 
 def _below(base: str, extensions: tuple[str, ...], depth: int | None) -> Iterator[str]:
-    """Names of archives and tables below a folder, relative to it, in order. A Lance table is a folder."""
+    """Yield names of archives and tables below a folder, relative to it, in order. A Lance table is a folder."""
 
     def refused(error: OSError) -> None:
         raise source_error(error, repr(base)) from error
@@ -296,16 +307,17 @@ def _below(base: str, extensions: tuple[str, ...], depth: int | None) -> Iterato
 
 def _below_url(base: str, filesystems: FileSystems, extensions: tuple[str, ...], depth: int | None) -> Iterator[str]:
     seen: set[str] = set()
-    is_lance = LANCE in extensions  # a folder: its files are listed to see it
+    is_lance = LANCE in extensions  # a Lance table is a folder, found by listing its files
     below = None if depth is None else depth + 2 * is_lance
-    for found in list_objects(Url.stored(base), filesystems, lambda _: True, depth=below):
-        parts = found.relative.split("/")
+    for entry in list_objects(Url.stored(base), filesystems, lambda _: True, depth=below):
+        parts = entry.relative.split("/")
         table = next((number for number, part in enumerate(parts[:-1]) if part.lower().endswith(LANCE)), None)
-        name = "/".join(parts[: table + 1]) if table is not None and is_lance else found.relative
+        name = "/".join(parts[: table + 1]) if table is not None and is_lance else entry.relative
         if name.lower().endswith(extensions) and name not in seen:
             seen.add(name)
             yield name
 
 
 def _shown(where: str) -> str:
+    """Return the path or URL as messages show it, without secrets."""
     return Url.stored(where).shown if is_url(where) else repr(where)

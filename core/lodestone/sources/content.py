@@ -1,7 +1,7 @@
-"""What is a picture's content called? By the BLAKE3 of its bytes, or for objects by what their store calls this version.
+"""Identity of a picture's content: the BLAKE3 of its bytes, or for objects a token of the store's version of them.
 
-An object's token needs no download: the same etag and size are the same content, wherever the object is moved to. Where a store
-gives no etag, its address, size and time stand for it.
+An object's token needs no download: equal etag and size mean equal content, wherever the object is moved to. If a store gives
+no etag, address, size and time replace it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 def hash_file(path: str | os.PathLike[str]) -> str:
-    """BLAKE3 of the file's content: 64 hexadecimal digits.
+    """Return the BLAKE3 of the file's content: 64 hexadecimal digits.
 
     Raises:
         ImageError: The file cannot be read (reason "missing" or "unreadable").
@@ -37,20 +37,20 @@ def hash_file(path: str | os.PathLike[str]) -> str:
 
 
 def hash_bytes(data: bytes) -> str:
-    """`hash_file` of a file with this content: who has read it already need not read it again."""
+    """Return what `hash_file` returns for a file with this content, for callers that have read it already."""
     import blake3
 
     return blake3.blake3(data).hexdigest()
 
 
 def object_token(etag: str, size: int, *, url: str = "", mtime_ns: int = 0) -> str:
-    """Names an object's content: 64 hexadecimal digits.
+    """Return a token of an object's content: 64 hexadecimal digits.
 
     Args:
-        etag: As the store gives it, without quotes; "" where it gives none, then `url` and `mtime_ns` take its place.
-        size: Bytes.
-        url: Of the object.
-        mtime_ns: Its last change.
+        etag: The store's etag, without quotes; "" if it gives none, then `url` and `mtime_ns` are used instead.
+        size: Size in bytes.
+        url: URL of the object.
+        mtime_ns: Last change, nanoseconds since the epoch.
     """
     facts = f"etag\0{etag}\0{size}" if etag else f"object\0{url}\0{size}\0{mtime_ns}"
     return hash_bytes(facts.encode("utf-8", "surrogatepass"))
@@ -59,7 +59,7 @@ def object_token(etag: str, size: int, *, url: str = "", mtime_ns: int = 0) -> s
 def hash_files(paths: Iterable[str | os.PathLike[str]], *, threads: int = 2) -> Iterator[str | ImageError]:
     """Hash files in threads (reading and hashing release the GIL); results come in the order of `paths`, lazily.
 
-    A file that cannot be read gives its `ImageError` in place of a hash, so that one file never costs the others.
+    A file that cannot be read gives its `ImageError` in place of a hash, so that the other files are hashed all the same.
     """
     remaining = iter(paths)
     with ThreadPoolExecutor(max_workers=max(threads, 1)) as pool:

@@ -1,11 +1,11 @@
-"""Which picture files lie below a folder?
+"""Search for picture files below a folder.
 
 The walk streams (memory holds 10,000 names of a folder at a time, and these are sorted), follows symbolic links to folders
-without ever looping, and reports what it could not read instead of stopping.
+without ever looping, and reports unreadable files and folders instead of stopping.
 
 Skipped, and not counted as failures: names that begin with "." (hidden by custom), the folders in `SKIPPED_FOLDERS`, files
-whose extension is no picture's (sidecars, videos), broken links, sockets, pipes and devices. What has a picture's extension and
-other content becomes a failure when it is decoded.
+whose extension is no picture's (sidecars, videos), broken links, sockets, pipes and devices. A file that has a picture's
+extension and other content becomes a failure when it is decoded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PICTURE_EXTENSIONS = (
 # Folders of derived pictures that cataloguing tools leave among the originals: Synology's and QNAP's thumbnails.
 SKIPPED_FOLDERS = frozenset({"@eaDir", ".@__thumb"})
 
-_HELD = 10_000  # names of one folder
+_HELD = 10_000  # most names of one folder in memory
 
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP})  # a broken link, one to itself, or gone since the listing
 
@@ -59,29 +59,29 @@ def discover(
 ) -> Iterator[FoundFile]:
     """Yield the picture files below `root`, folder by folder, each folder's files before its sub-folders, in code point order.
 
-    The files of a folder with more than 10,000 names are in order within every 10,000 of them alone.
+    A folder with more than 10,000 names is sorted in chunks of 10,000, not as a whole.
 
     `root` may also be one file, which is then yielded whatever its extension (its uri is its name). A folder without pictures
-    yields nothing: what that means is the caller's to say. Each folder is visited once; where several paths lead to it, the one
+    yields nothing; the caller decides what that means. Each folder is visited once; where several paths lead to it, the one
     without symbolic links wins, so that adding a link never renames a picture. Linked folders therefore come last.
 
     Args:
         root: Folder or file.
         follow_symlinks: Also follow symbolic links, to files and folders. Broken links are skipped.
-        on_unreadable: Told of each folder or file that cannot be looked at; the walk goes on.
-        skip: Folders below `root` to leave out, however they are reached.
+        on_unreadable: Called with each folder or file that cannot be read; the walk goes on.
+        skip: Folders below `root` to leave out, by whatever path they are reached.
 
     Raises:
         NotFoundError: `root` does not exist. Raised at the call, not at the first step.
-        InvalidRequestError: `root` is a pipe, a socket or a device. Also at the call.
-        ImageError: `root` itself cannot be read (reason "unreadable"). Also at the call.
+        InvalidRequestError: `root` is a pipe, a socket or a device. Also raised at the call.
+        ImageError: `root` itself cannot be read (reason "unreadable"). Also raised at the call.
     """
     base = Path(os.path.abspath(root))  # noqa: PTH100 - not resolve(): a root that is itself a link keeps its name
     try:
         status = os.stat(base)  # noqa: PTH116
         if stat.S_ISREG(status.st_mode):
             return iter((_found(base.name, str(base), status),))
-        if not stat.S_ISDIR(status.st_mode):  # a pipe would block for ever, a device never end
+        if not stat.S_ISDIR(status.st_mode):  # a pipe would block for ever, and a device would never end
             raise InvalidRequestError(f"neither a folder nor a file: {root}", hint="give a folder with pictures, or a picture")
         os.scandir(base).close()
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -93,7 +93,7 @@ def discover(
 
 
 def is_picture_name(name: str) -> bool:
-    """Whether a file of this name is a candidate: a picture's extension, not hidden."""
+    """Return whether a file of this name may be a picture: it has a picture's extension and is not hidden."""
     return not name.startswith(".") and os.path.splitext(name)[1].lower() in PICTURE_EXTENSIONS  # noqa: PTH122
 
 
@@ -114,25 +114,25 @@ def _walk(
                 continue
             relative = f"{folder.relative}/{entry.name}" if folder.relative else entry.name
             try:
-                found = _look_at(entry, relative, follow_symlinks)
+                file_or_folder = _look_at(entry, relative, follow_symlinks)
             except OSError as error:
                 if error.errno in _NOT_THERE:
                     continue
                 report(UnreadablePath(uri_of(relative), Path(entry.path), error.strerror or str(error)))
                 continue
-            if isinstance(found, FoundFile):
-                yield found
-            elif found is not None:
-                (links if found.is_link else folders).append(found)
+            if isinstance(file_or_folder, FoundFile):
+                yield file_or_folder
+            elif file_or_folder is not None:
+                (links if file_or_folder.is_link else folders).append(file_or_folder)
         stack.extend(reversed(folders))
 
 
 def _entries(folder: _Folder, report: Callable[[UnreadablePath], None]) -> Iterator[os.DirEntry[str]]:
-    """Sorted as far as they are held: an entry that was looked at takes 900 bytes."""
+    """Yield a folder's entries, sorted in chunks of `_HELD`: an entry whose status was read takes 900 bytes."""
     try:
         with os.scandir(folder.path) as listing:
-            while some := sorted(islice(listing, _HELD), key=lambda entry: entry.name):
-                yield from some
+            while chunk := sorted(islice(listing, _HELD), key=lambda entry: entry.name):
+                yield from chunk
     except OSError as error:
         report(UnreadablePath(uri_of(folder.relative), Path(folder.path), error.strerror or str(error)))
 

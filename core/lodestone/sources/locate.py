@@ -1,7 +1,8 @@
-"""What does the user mean by `lodestone index TEXT`? A folder or file, a bucket's prefix, or tables or archives with pictures.
+"""Interpretation of `lodestone index TEXT`: a folder or file, a bucket's prefix, or tables or archives with pictures.
 
-Looked at in this order: a URL, by its last part's extension; a path that exists, by the same, a folder without pictures by the
-tables or archives in it; a path with `*`, `?`, `[…]` or `{000..099}` in its last parts that does not exist, as a pattern.
+The text is tried in this order: a URL, by its last part's extension; a path that exists, likewise, and a folder without
+pictures by the tables or archives in it; a path that does not exist and has `*`, `?`, `[…]` or `{000..099}` in its last parts,
+as a pattern.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _COMPRESSED: Final = (".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """What a text names.
+    """Kind and place of the pictures that a text names.
 
     Attributes:
         kind: `folder`, `object`, `table` or `tar`.
-        base: Where uris start from: an absolute path, or a URL as roots keep it.
+        base: Where uris start from: an absolute path, or a URL as roots store it.
         names: Names below `base`, "" for all.
-        literal: `names` are names, not patterns; one a line.
+        literal: True when `names` are names, one per line, and not patterns.
     """
 
     kind: str
@@ -44,17 +45,19 @@ class Named:
 
     @property
     def root_path(self) -> str:
-        """The path of the root that it belongs to, if it is one of its own."""
+        """Return the path of the root that it belongs to, if it becomes a root of its own."""
         return root_path(self.kind, self.base)
 
     @property
     def pattern(self) -> Pattern:
-        """Which names below `base`."""
+        """Return the pattern that selects names below `base`."""
         return Pattern(self.names, literal=self.literal)
 
 
 def locate(text: str | Path, *, filesystems: FileSystems | None = None) -> Named:
-    """What a text names. A folder on disk that holds pictures, or nothing known, is a `folder`: others look closer at these.
+    """Return what a text names.
+
+    A folder on disk with pictures, or anything unknown, is a `folder`, to be checked by the caller.
 
     Raises:
         InvalidRequestError: a URL that cannot be used or holds credentials, or an archive that must be unpacked first.
@@ -74,21 +77,21 @@ def locate(text: str | Path, *, filesystems: FileSystems | None = None) -> Named
 
 
 def together(named: Sequence[Named]) -> list[Named]:
-    """Tables and archives of one folder, named one by one (as shells do for a pattern), as one."""
+    """Merge tables and archives of one folder that were named one by one (as shells do for a pattern)."""
     merged: dict[tuple[str, str, bool], Named] = {}
-    whole = {(one.kind, one.base) for one in named if not one.names}
-    for one in named:
-        if one.names and (one.kind, one.base) in whole:
+    complete_bases = {(item.kind, item.base) for item in named if not item.names}
+    for item in named:
+        if item.names and (item.kind, item.base) in complete_bases:
             continue
-        key = (one.kind, one.base, one.literal)
+        key = (item.kind, item.base, item.literal)
         before = merged.get(key)
-        names = "\n".join(dict.fromkeys((*(before.names.split("\n") if before else ()), *one.names.split("\n"))))
-        merged[key] = replace(one, names=names)
+        names = "\n".join(dict.fromkeys((*(before.names.split("\n") if before else ()), *item.names.split("\n"))))
+        merged[key] = replace(item, names=names)
     return list(merged.values())
 
 
 def source_of(named: Named, filesystems: FileSystems) -> Source:
-    """A source that lists what is named, for a first look."""
+    """Return a source that lists what is named, for a first look."""
     if named.kind == OBJECT:
         return ObjectSource(Url.stored(named.base), filesystems, pattern=named.pattern)
     return ContainerSource(named.base, named.kind, filesystems, pattern=named.pattern)
@@ -119,23 +122,23 @@ def _located_url(text: str, filesystems: FileSystems) -> Named:
 
 
 def _is_prefix(url: Url, filesystems: FileSystems) -> bool:
-    """Whether a name like a table's is a folder of part files, as Spark writes them."""
+    """Return whether a URL that looks like a table's is a folder of part files, as Spark writes them."""
     if url.is_web:
         return False
     try:
         system, path = filesystems.at(url)
         return not system.get_file_info(path).is_file and system.get_file_info(path).type.name == "Directory"
     except OSError:
-        return False  # listing it says why
+        return False  # listing it reports the error
 
 
 def _kind_below(url: Url, filesystems: FileSystems) -> str:
-    """Pictures, or else tables or archives: by the first picture, or by what there is instead."""
+    """Return the kind of a prefix: `object` at the first picture, else that of the tables or archives in it."""
     other = OBJECT
-    for found in list_objects(url, filesystems, lambda _: True):
-        if is_picture_name(found.relative.rsplit("/", 1)[-1]):
+    for entry in list_objects(url, filesystems, lambda _: True):
+        if is_picture_name(entry.relative.rsplit("/", 1)[-1]):
             return OBJECT
-        other = _kind_of(found.relative) or (TABLE if f"{LANCE}/" in found.relative else other)
+        other = _kind_of(entry.relative) or (TABLE if f"{LANCE}/" in entry.relative else other)
     return other
 
 
@@ -145,8 +148,8 @@ def _located_path(path: str) -> Named:
     if Path(path).is_dir():
         if kind == TABLE and name.lower().endswith(LANCE):
             return Named(TABLE, str(Path(path).parent), name, literal=True)
-        found = _kind_in(path)
-        return Named(found, path)
+        folder_kind = _kind_in(path)
+        return Named(folder_kind, path)
     if kind is not None and Path(path).exists():
         return Named(kind, str(Path(path).parent), name, literal=True)
     if MAGIC.search(path) and not Path(path).exists() and _kind_of(path):
@@ -157,16 +160,16 @@ def _located_path(path: str) -> Named:
 
 
 def _matching(kind: str, base: str, names: str) -> Named:
-    """A root's own pattern means all that is there."""
+    """Return what a pattern names; a root's own default pattern means everything below the base."""
     return Named(kind, base, "" if names == LABELS.get(kind) else names)
 
 
 def _kind_in(folder: str) -> str:
-    """`folder` at the first picture, so that folders of pictures answer at once; else what there is instead."""
+    """Return `folder` at the first picture, so that folders of pictures answer at once; else the kind of what is in it."""
     other, inner = FOLDER, [folder]
     while inner:
         below: list[str] = []
-        with suppress(OSError), os.scandir(inner.pop()) as listing:  # looking closer says what is wrong with it
+        with suppress(OSError), os.scandir(inner.pop()) as listing:  # indexing it reports the error
             for entry in listing:
                 if entry.name.startswith("."):
                     continue

@@ -1,4 +1,4 @@
-"""Where are the bytes of a picture that the catalog knows? From its root, its uri and its position, without looking."""
+"""Locators of pictures that the catalog knows, computed from root, uri and position without reading anything."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LABELS: Final = {TAR: "**/*.tar", TABLE: "**/*.parquet"}
 
 _HERE: Final = "./"
 _FILE: Final = re.compile(r"file://(?:localhost)?(/.*)", re.DOTALL | re.IGNORECASE)
-# What a table that came over the network may name: no scheme of fsspec that reads this machine (local, zip, simplecache, …).
+# Schemes that a table from the network may use: none of those by which fsspec reads this machine (local, zip, simplecache, …).
 _REMOTE: Final = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "hdfs", "http", "https"})
 _INSIDE: Final = re.compile(r"(tar|row):(\d+):(.+)", re.DOTALL)
 
@@ -52,18 +52,18 @@ class Inside:
 
 
 def inside(locator: str) -> Inside | None:
-    """The locator's parts, where it names something inside an archive or a table."""
-    found = _INSIDE.fullmatch(locator)
-    return Inside(found[1], int(found[2]), found[3]) if found else None
+    """Return the locator's parts if it names something inside an archive or a table, else None."""
+    match = _INSIDE.fullmatch(locator)
+    return Inside(match[1], int(match[2]), match[3]) if match else None
 
 
 def container_extensions(kind: str) -> tuple[str, ...]:
-    """Extensions of the archives or tables that a root of this kind has."""
+    """Return the file extensions of archives or tables in a root of this kind."""
     return TAR_EXTENSIONS if kind == TAR else TABLE_EXTENSIONS if kind == TABLE else ()
 
 
 def base_of(root: Root) -> str:
-    """Folder or prefix that the root's uris start from: its path, without the pattern of roots of tables and archives."""
+    """Return the folder or prefix that the root's uris start from: its path without the pattern of table and archive roots."""
     label = LABELS.get(root.kind)
     if label is None:
         return root.path
@@ -74,18 +74,18 @@ def base_of(root: Root) -> str:
 
 
 def root_path(kind: str, base: str) -> str:
-    """The inverse: the path of a root of this kind. Pictures and archives of one folder are two roots."""
+    """Return the path of a root of this kind; the inverse of `base_of`. Pictures and archives of one folder are two roots."""
     label = LABELS.get(kind)
     return base if label is None else place_below(base, label)
 
 
 def place_below(base: str, relative: str) -> str:
-    """A path or URL below a folder or prefix."""
+    """Return a path or URL below a folder or prefix."""
     return str(Url.stored(base).join(relative)) if is_url(base) else str(Path(base) / relative)
 
 
 def split_container(uri: str, kind: str) -> tuple[str, str]:
-    """(uri of the archive or table, rest) of the uri of a picture inside one."""
+    """Return (uri of the archive or table, rest) of the uri of a picture inside one."""
     extensions = container_extensions(kind)
     parts = uri.split("/")
     for number, part in enumerate(parts[:-1]):
@@ -95,9 +95,9 @@ def split_container(uri: str, kind: str) -> tuple[str, str]:
 
 
 def container_uri(relative: str, kind: str) -> str:
-    """The uri of an archive or table, from its name below the base: one that `split_container` finds again.
+    """Return the uri of an archive or table, from its name below the base; `split_container` finds it again.
 
-    A folder may be called like an archive (`photos.parquet/year=2024/part-0.parquet`): its dots are percent-encoded then.
+    A folder may be named like an archive (`photos.parquet/year=2024/part-0.parquet`): its dots are percent-encoded then.
     """
     uri = uri_of(relative)
     if split_container(f"{uri}/-", kind)[0] == uri:
@@ -107,13 +107,13 @@ def container_uri(relative: str, kind: str) -> str:
 
 
 def uri_inside(container: str, name: str, kind: str) -> str:
-    """The uri of a picture inside an archive or table; a folder in there may be called like an archive, too."""
+    """Return the uri of a picture inside an archive or table; a folder in it may be named like an archive, too."""
     uri = f"{container}/{name}"
     return uri if split_container(uri, kind)[0] == container else f"{container}/{_HERE}{name}"
 
 
 def locator_of(root: Root, uri: str, position: int | None = None) -> str:
-    """The locator of a picture."""
+    """Return the locator of a picture from its root, uri and position."""
     if root.kind == FOLDER:
         return str(path_of(Path(root.path), uri))
     base = base_of(root)
@@ -127,12 +127,12 @@ def locator_of(root: Root, uri: str, position: int | None = None) -> str:
 
 
 def locator_of_image(root: Root, image: ImageRecord) -> str:
-    """The locator of a picture that the catalog knows."""
+    """Return the locator of a picture that the catalog knows."""
     return locator_of(root, image.uri, image.position)
 
 
 def target_of(table: str, value: str) -> str:
-    """What a table's row points at: a URL, an absolute path, or a name beside the table.
+    """Return what a table's row points at: a URL, an absolute path, or a name beside the table.
 
     Raises:
         InvalidRequestError: the URL cannot be used or holds credentials, or a table that is itself a URL names a file of this
@@ -158,7 +158,7 @@ def target_of(table: str, value: str) -> str:
 
 
 def shown_place(root: Root, image: ImageRecord) -> str:
-    """For people: a path, a URL, or `archive.tar/member`."""
+    """Return the place of a picture for people: a path, a URL, or `archive.tar/member`."""
     if root.kind in {TABLE, TAR}:
         return f"{base_of(root)}/{image.uri}" if image.position is not None else locator_of_image(root, image)
     return locator_of_image(root, image)

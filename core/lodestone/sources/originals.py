@@ -1,4 +1,4 @@
-"""What is shown when somebody asks for the original of a picture that is no file in an indexed folder?"""
+"""Access to the original of a picture that is no file in an indexed folder."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 
 def open_original(root: Root, image: ImageRecord, reader: Reader) -> Path | bytes:
-    """The picture's bytes, or its path when it is a large local file; only while it is what was indexed.
+    """Return the picture's bytes, or its path when it is a large local file; only while its content is what was indexed.
 
     Args:
-        root: The picture's.
+        root: Root of the picture.
         image: The picture.
-        reader: Keeps connections.
+        reader: Reads the file and keeps connections open.
 
     Raises:
-        NotFoundError: it is gone, denied, or another one by now.
+        NotFoundError: it is gone, denied, or has other content now.
         SourceError: its store refuses everything, or does not answer.
     """
     hint = "run `lodestone index` again for its source"

@@ -1,8 +1,8 @@
-"""How does a worker read one picture by its locator, sure that it is the one that was planned?
+"""Reading of one picture by its locator, with a check that its content is what was planned.
 
 Every read checks the content against the plan: by its BLAKE3, or for objects by the store's own version of them. Open archives,
-tables and connections are kept, a few at a time. What costs one picture is an `ImageError` (`missing`, `denied`,
-`file_changed`); what ends the work is a `SourceError` (expired credentials, nothing answers) or a `ManifestChangedError`.
+tables and connections are kept, a few at a time. A problem of one picture is an `ImageError` (`missing`, `denied`,
+`file_changed`); one that ends the work is a `SourceError` (expired credentials, no answer) or a `ManifestChangedError`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
     from lodestone.sources.base import FoundFile
 
-# Larger local files are hashed in pieces and decoded from their path, so that no thread ever holds a whole one.
+# Larger local files are hashed in pieces and decoded from their path, so that no thread holds all of one in memory.
 _READ_WHOLE_BYTES: Final = 64 << 20
-_MAX_BYTES: Final = 1 << 30  # of one picture that must be held in memory
+_MAX_BYTES: Final = 1 << 30  # largest picture that must be held in memory
 _T = TypeVar("_T")
 _OPEN: Final = 8  # archives and tables kept open
 _ATTEMPTS: Final = 4
-_ASKED_AT_ONCE: Final = 16  # requests for facts about objects
+_ASKED_AT_ONCE: Final = 16  # concurrent requests for the metadata of objects
 
 
 class _Opened(Protocol):
@@ -44,7 +44,7 @@ class _Opened(Protocol):
 
 
 class Reader:
-    """Reads pictures. Thread-safe; picklable (a copy opens everything anew).
+    """Reads pictures by their locators. Thread-safe; picklable (a copy opens everything anew).
 
     Attributes:
         has_read: Whether a read from an object store, a table or an archive has succeeded yet.
@@ -60,16 +60,16 @@ class Reader:
         return Reader, ()
 
     def read(self, locator: str, *, content: str, size: int, mtime_ns: int) -> bytes | Path:
-        """The picture's bytes, or its path when a local file is too much to hold.
+        """Return the picture's bytes, or its path when a local file is too large for memory.
 
         Args:
-            locator: Where it is.
+            locator: Where the picture is.
             content: Its hash or token, as planned.
-            size: Bytes, as planned.
+            size: Size in bytes, as planned.
             mtime_ns: Last change, as planned.
 
         Raises:
-            ImageError: it is missing, denied, unreadable, too large, or not the planned one any more.
+            ImageError: it is missing, denied, unreadable, too large, or no longer the planned one.
             SourceError: the store refuses everything, or does not answer.
             ManifestChangedError: the archive or table was changed since it was listed.
         """
@@ -81,10 +81,10 @@ class Reader:
         return _read_file(locator, content, size)
 
     def identify(self, files: Sequence[FoundFile], *, threads: int = 2) -> Iterator[str | ImageError]:
-        """What each file's content is called (see content.py), in their order; in place of one that cannot be read, its error.
+        """Yield each file's hash or token (see content.py) in their order; for a file that cannot be read, its error.
 
         Args:
-            files: Some hundreds.
+            files: Some hundreds of files.
             threads: Local files hashed at once. Object stores are asked by more.
 
         Raises:
@@ -102,25 +102,25 @@ class Reader:
                 return hash_file(file.locator)
             url = Url.stored(file.locator)
             try:
-                return _patiently(lambda: self._filesystems.token(url))
+                return _with_retries(lambda: self._filesystems.token(url))
             except OSError as error:
-                raise self._explained(error, url) from error
+                raise self._error_for(error, url) from error
         except ImageError as error:
             return error
 
     def _read_object(self, url: Url, content: str) -> bytes:
         try:
             system, path = self._filesystems.at(url)
-            data, token = _patiently(lambda: _get(system, path, url))
+            data, token = _with_retries(lambda: _get(system, path, url))
         except OSError as error:
-            raise self._explained(error, url) from error
+            raise self._error_for(error, url) from error
         self.has_read = True
         if token != content:
             raise _changed()
         return data
 
-    def _explained(self, error: OSError, url: Url) -> Exception:
-        """The error of one picture, or of the whole source."""
+    def _error_for(self, error: OSError, url: Url) -> Exception:
+        """Return the error of one picture, or of the whole source."""
         trouble = trouble_of(error)
         if trouble is Trouble.DENIED and (reason := self._probe(url)) is not None:
             return reason
@@ -129,7 +129,10 @@ class Reader:
         return source_error(error, url.shown, doing="read")
 
     def _probe(self, url: Url) -> Exception | None:
-        """A refused HEAD has no words: ask in a way that is answered with some. Is it this object, or the credentials?"""
+        """Return the source's error if the credentials are refused, None if only this object is.
+
+        A refused HEAD has no message, so a listing is requested, whose refusal has one.
+        """
         from pyarrow.fs import FileSelector
 
         if url.is_web:
@@ -145,12 +148,12 @@ class Reader:
         url = Url.stored(place.where) if is_url(place.where) else None
         _require_room(size)
         try:
-            data = _patiently(lambda: self._handle(place).read(place.position, size))
-        except (OSError, ValueError) as error:  # pyarrow's ArrowInvalid is a ValueError: no table any more
+            data = _with_retries(lambda: self._handle(place).read(place.position, size))
+        except (OSError, ValueError) as error:  # pyarrow's ArrowInvalid is a ValueError: the file is no longer a table
             self._require_unchanged(place.where, mtime_ns)
             if url is None and isinstance(error, OSError):
                 raise unreadable(error) from error
-            raise (self._explained(error, url) if url and isinstance(error, OSError) else _changed()) from error
+            raise (self._error_for(error, url) if url and isinstance(error, OSError) else _changed()) from error
         self.has_read = True
         if hash_bytes(data) != content:
             self._require_unchanged(place.where, mtime_ns)
@@ -158,7 +161,7 @@ class Reader:
         return data
 
     def _require_unchanged(self, where: str, mtime_ns: int) -> None:
-        """An archive or table that was edited concerns all that is left of it, not one picture."""
+        """Raise if the archive or table was edited: then everything left in it is affected, not one picture."""
         if self._changed_at(where) != mtime_ns:
             raise ManifestChangedError(
                 f"{Url.stored(where).shown if is_url(where) else where!r} was changed while it was being indexed",
@@ -169,7 +172,7 @@ class Reader:
         try:
             return self._filesystems.look_at(where).mtime_ns
         except OSError:
-            return None  # not there any more, or out of reach: not what was planned either way
+            return None  # missing or unreachable: not what was planned either way
 
     def _handle(self, place: Inside) -> _Opened:
         key = Inside(place.form, 0, place.where)
@@ -181,7 +184,7 @@ class Reader:
         with self._lock:
             opened = self._opened.setdefault(key, opened)
             while len(self._opened) > _OPEN:
-                self._opened.popitem(last=False)  # closed when the last thread lets go of it
+                self._opened.popitem(last=False)  # closed when the last thread drops its reference
         return opened
 
     def _open(self, place: Inside) -> _Opened:
@@ -196,7 +199,7 @@ class Reader:
 
 
 class _LocalBytes:
-    """A local archive. An archive that is replaced while it is open stays as it was for this process."""
+    """Reads ranges of a local archive. If it is replaced while it is open, this process goes on reading the old one."""
 
     def __init__(self, path: str) -> None:
         self._file = open(path, "rb", buffering=0)  # noqa: PTH123, SIM115 - kept open; may hold surrogates
@@ -206,7 +209,7 @@ class _LocalBytes:
 
 
 class _RemoteBytes:
-    """An archive in an object store: one ranged GET for each picture."""
+    """Reads ranges of an archive in an object store, with one ranged GET for each picture."""
 
     def __init__(self, system: FileSystem, path: str) -> None:
         self._file = system.open_input_file(path)
@@ -219,13 +222,13 @@ def _read_file(path: str, content: str, size: int) -> bytes | Path:
     try:
         if size > _READ_WHOLE_BYTES:
             source: bytes | Path = Path(path)
-            found = hash_file(path)
+            digest = hash_file(path)
         else:
             source = Path(path).read_bytes()
-            found = hash_bytes(source)
+            digest = hash_bytes(source)
     except OSError as error:
         raise unreadable(error) from error
-    if found != content:
+    if digest != content:
         raise _changed()
     return source
 
@@ -248,16 +251,16 @@ def _require_room(size: int) -> None:
         raise image_error(FailureReason.TOO_LARGE, f"{size >> 20} MB; at most {_MAX_BYTES >> 20} MB are held in memory")
 
 
-def _patiently(read: Callable[[], _T]) -> _T:
-    """Try again when nothing answers; what is denied, missing or expired stays so."""
+def _with_retries(read: Callable[[], _T]) -> _T:
+    """Retry while the store does not answer; denied, missing and expired are final."""
     retrying = Retrying(
         retry=retry_if_exception(lambda e: isinstance(e, OSError) and trouble_of(e) is Trouble.UNREACHABLE),
         stop=stop_after_attempt(_ATTEMPTS),
         wait=wait_random_exponential(multiplier=0.2, max=5),
         reraise=True,
     )
-    done: _T = retrying(read)
-    return done
+    result: _T = retrying(read)
+    return result
 
 
 def _changed() -> ImageError:

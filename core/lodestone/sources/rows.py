@@ -1,4 +1,4 @@
-"""How are a table's rows read: all in a stream to list them, and one by its number for a worker? Parquet and Lance.
+"""Reading of tables (Parquet and Lance): all rows in a stream to list them, and single rows by number for workers.
 
 A worker's rows follow each other, so a Parquet file is read forward, a few batches at a time; going back starts at the row's
 own row group. A row group is never held whole.
@@ -24,30 +24,30 @@ if TYPE_CHECKING:
 
     from lodestone.files.filesystems import FileSystems
 
-_BATCH_BYTES_ROWS: Final = 32  # rows with pictures in them
+_BATCH_BYTES_ROWS: Final = 32  # rows of a batch that hold pictures
 _BATCH_URI_ROWS: Final = 2_000
 _KEPT: Final = 6  # batches that one open table holds
 
 
 class Rows(ABC):
-    """One table that is open. Thread-safe.
+    """A Parquet or Lance table that is open for reading. Thread-safe.
 
     Attributes:
-        columns: What is read of it.
+        columns: Columns that are read.
     """
 
     columns: Columns
 
     @abstractmethod
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows of the columns, in order."""
+        """Yield all rows of the columns, in order."""
 
     @abstractmethod
     def row(self, number: int) -> Any:  # noqa: ANN401 - a value of the picture column
-        """The picture column's value in one row; raises `IndexError` past the end."""
+        """Return the picture column's value in one row. Raises `IndexError` past the end."""
 
-    def read(self, position: int, size: int) -> bytes:  # noqa: ARG002 - as archives are read
-        """The picture in one row; b"" where there is none."""
+    def read(self, position: int, size: int) -> bytes:  # noqa: ARG002 - the signature is that of archives
+        """Return the picture in one row; b"" where there is none."""
         try:
             return picture_bytes(self.row(position))
         except IndexError:
@@ -55,9 +55,9 @@ class Rows(ABC):
 
 
 def picture_bytes(value: Any) -> bytes:  # noqa: ANN401 - bytes, a struct with bytes, or None
-    """The bytes in a value of the picture column."""
-    found = value.get("bytes") if isinstance(value, dict) else value
-    return found if isinstance(found, bytes) else b""
+    """Return the bytes in a value of the picture column; b"" where there are none."""
+    content = value.get("bytes") if isinstance(value, dict) else value
+    return content if isinstance(content, bytes) else b""
 
 
 def open_rows(where: str, filesystems: FileSystems) -> Rows:
@@ -65,7 +65,7 @@ def open_rows(where: str, filesystems: FileSystems) -> Rows:
 
     Raises:
         SourceError: it is damaged, or holds no pictures.
-        OSError: it is not there, or denied.
+        OSError: it is missing, or denied.
     """
     name = (Url.stored(where).key if is_url(where) else where).lower()
     return _Lance(where) if name.endswith(LANCE) else _Parquet(where, filesystems)
@@ -143,7 +143,7 @@ class _Lance(Rows):
 
 
 def lance_version(where: str) -> tuple[int, int]:
-    """A Lance table's present version, and when it was written (nanoseconds).
+    """Return a Lance table's present version, and when it was written (nanoseconds since the epoch).
 
     Raises:
         SourceError: it cannot be opened.
@@ -166,13 +166,13 @@ def _lance(where: str) -> Any:  # noqa: ANN401 - lance has no types
         from urllib.parse import parse_qsl
 
         url = Url.stored(where)
-        asked = dict(parse_qsl(url.query))
-        endpoint = asked.get("endpoint_override", "")
+        parameters = dict(parse_qsl(url.query))
+        endpoint = parameters.get("endpoint_override", "")
         if endpoint:
-            scheme = asked.get("scheme", "https")
+            scheme = parameters.get("scheme", "https")
             options = {"endpoint": endpoint if "://" in endpoint else f"{scheme}://{endpoint}", "allow_http": "true"}
-        if "region" in asked:
-            options["region"] = asked["region"]
+        if "region" in parameters:
+            options["region"] = parameters["region"]
         address = f"{url.scheme}://{url.bucket}/{url.key}"
     try:
         return lance.dataset(address, storage_options=options or None)

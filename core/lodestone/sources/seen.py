@@ -1,4 +1,4 @@
-"""Which names of a listing were there before? By digests: eight bytes a name, where a set of them takes ninety."""
+"""Compact set of the names in one listing: eight bytes per name, where a Python set takes ninety."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _RECENT: Final = 1 << 16
 
 
 class Seen:
-    """Names of one archive or table. Two names share a digest once in 2^64 pairs."""
+    """Set of the names of one archive or table, kept as digests. Two names share a digest once in 2^64 pairs."""
 
     def __init__(self) -> None:
         self._recent: set[int] = set()
         self._sorted = np.empty(0, np.int64)
 
     def add(self, name: str) -> bool:
-        """Remember a name; whether it was not there before."""
+        """Add a name; return whether it is new."""
         digest = hash(name)
         if digest in self._recent:
             return False

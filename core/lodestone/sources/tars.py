@@ -1,7 +1,7 @@
-"""Which pictures does a tar hold? Read once from its beginning, in one stream; each is hashed on the way.
+"""Listing of the pictures in a tar: it is read once from its beginning, in one stream, and each picture is hashed on the way.
 
-WebDataset's way: the files of one sample follow each other and share the name up to the first dot; `.txt` beside a picture
-holds its captions. Sorting, file times and directories inside the archive do not matter.
+The layout is that of WebDataset: the files of one sample follow each other and share the name up to the first dot; `.txt`
+beside a picture holds its captions. Sorting, file times and directories inside the archive do not matter.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _TEXT: Final = ".txt"
 
 
 def tar_pictures(stream: IO[bytes], *, uri: str, where: str, mtime_ns: int) -> Iterator[FoundFile]:
-    """The pictures of one archive, in its order.
+    """Yield the pictures of one archive, in its order.
 
     Args:
         stream: Read from its beginning to its end.
-        uri: Of the archive inside the root.
-        where: Its path or URL.
-        mtime_ns: Its last change.
+        uri: Uri of the archive inside the root.
+        where: Path or URL of the archive.
+        mtime_ns: Last change of the archive, nanoseconds since the epoch.
 
     Raises:
-        SourceError: it is no tar, is compressed, or ends too early. What came before is given.
+        SourceError: it is no tar, is compressed, or ends too early. Pictures before the damage are yielded.
     """
     try:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=_BUFFER_BYTES) as archive:
@@ -49,7 +49,7 @@ def tar_pictures(stream: IO[bytes], *, uri: str, where: str, mtime_ns: int) -> I
 
 
 def _samples(archive: tarfile.TarFile, uri: str, where: str, mtime_ns: int) -> Iterator[FoundFile]:
-    """Held back until the sample's last file was seen: its texts may follow its pictures."""
+    """Yield pictures sample by sample, after the sample's last file: its texts may follow its pictures."""
     key = ""
     held: list[tuple[str, int, int, str]] = []  # name, offset, size, hash
     texts: tuple[str, ...] = ()
@@ -58,18 +58,18 @@ def _samples(archive: tarfile.TarFile, uri: str, where: str, mtime_ns: int) -> I
         if not member.isreg():
             continue
         name = member.name.removeprefix("./").lstrip("/")
-        if (found := _key(name)) != key:
-            yield from _given(held, texts, uri, where, mtime_ns)
-            key, held, texts = found, [], ()
+        if (member_key := _key(name)) != key:
+            yield from _found_files(held, texts, uri, where, mtime_ns)
+            key, held, texts = member_key, [], ()
         base = PurePosixPath(name).name
         if is_picture_name(base):
             held.append((name, member.offset_data, member.size, hash_bytes(_content(archive, member))))
         elif base.lower().endswith(_TEXT) and member.size <= _MAX_TEXT_BYTES:
             texts = (*texts, *caption_lines(_content(archive, member)))
-    yield from _given(held, texts, uri, where, mtime_ns)
+    yield from _found_files(held, texts, uri, where, mtime_ns)
 
 
-def _given(
+def _found_files(
     held: list[tuple[str, int, int, str]], texts: tuple[str, ...], uri: str, where: str, mtime_ns: int
 ) -> Iterator[FoundFile]:
     for name, offset, size, content in held:

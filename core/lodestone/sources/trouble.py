@@ -1,6 +1,6 @@
-"""What does it mean when a store refuses? One object is missing or denied, the credentials are over, or nothing answers.
+"""Classification of an object store's refusals: one object missing or denied, credentials expired, or no answer.
 
-Stores say it in words: pyarrow, fsspec and the services have no types in common.
+It goes by the words of the message: pyarrow, fsspec and the services have no error types in common.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DENIED: Final = ("access_denied", "accessdenied", "forbidden", "permission", "h
 
 
 class Trouble(StrEnum):
-    """Kinds of refusals."""
+    """Kinds of refusals by an object store."""
 
     MISSING = "missing"
     DENIED = "denied"
@@ -32,7 +32,7 @@ class Trouble(StrEnum):
 
 
 def trouble_of(error: BaseException) -> Trouble:
-    """Which kind an error of a file system is."""
+    """Return the kind of a file system's error."""
     text = str(error).lower()
     if any(word in text for word in _NO_BUCKET):
         return Trouble.UNREACHABLE
@@ -46,10 +46,10 @@ def trouble_of(error: BaseException) -> Trouble:
 
 
 def source_error(error: BaseException, where: str, *, doing: str = "listed") -> SourceError:
-    """The error that ends the work on a source, for one of its file system's.
+    """Return the error that ends the work on a source, made from its file system's error.
 
     Args:
-        error: What the file system said.
+        error: The file system's error.
         where: The place, without secrets.
         doing: `listed` or `read`.
     """
@@ -72,7 +72,7 @@ def source_error(error: BaseException, where: str, *, doing: str = "listed") -> 
 
 
 def read_failure(error: BaseException) -> ImageError:
-    """The error that costs one picture: missing or denied."""
+    """Return the error of one picture that is missing or denied."""
     if trouble_of(error) is Trouble.MISSING:
         return ImageError(
             "it is not there any more", hint="run the index again: the source changed meanwhile", reason="missing"

@@ -1,1 +1,1 @@
-"""The query graph on Ray Serve: which stages are deployments of their own, and how they are asked."""
+"""The query graph on Ray Serve: it defines which stages are separate deployments, and how they are called."""

@@ -1,4 +1,4 @@
-"""How does the engine use stages that are deployments? Adapters that meet its contracts and ask a handle."""
+"""Adapters through which the engine uses deployed stages: they implement its contracts and call Serve handles."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from lodestone_serve.graph.calls import StageCall
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a generator is, as only those who load it can tell.
+    """Facts about a generator that only a process which loads it knows.
 
     Attributes:
-        version: Of its model and adapter.
+        version: Version of its model and adapter.
         guides_a_call: Most guides of one call; None for any number.
         cacheable: See `Generator.cacheable`.
     """
@@ -29,14 +29,14 @@ class Description:
 
 
 class RemoteEncoder:
-    """Meets `query.stages.Encoder` by asking the deployment `Encoders`.
+    """Implements `query.stages.Encoder` by calling the deployment `Encoders`.
 
-    Every call names the collections that the vectors will be compared with, so that vectors of two versions never meet,
+    Every call names the collections that the vectors will be compared with, so that vectors of two versions are never compared,
     whichever replica answers.
 
     Args:
         stage: The deployment.
-        projections: Space -> the version to search; they stay here, light, for what the engine asks of them directly.
+        projections: Space -> the version to search; kept in this process, light, for the engine's direct use.
     """
 
     def __init__(self, stage: StageCall, projections: Mapping[str, Projection]) -> None:
@@ -46,68 +46,74 @@ class RemoteEncoder:
 
     @property
     def collections(self) -> Mapping[str, str]:
-        """See `Encoder.collections`."""
+        """Return space -> collection of the versions to search."""
         return self._collections
 
     async def warm_up(self) -> None:
-        """See `Encoder.warm_up`: the weights of small projections here, the models there."""
-        await asyncio.gather(asyncio.to_thread(self._warm_here), self._stage.call("load", self._collections))
+        """Load the weights of small projections in this process, and the models in the replicas."""
+        await asyncio.gather(asyncio.to_thread(self._warm_projections), self._stage.call("load", self._collections))
 
     async def encode_texts(self, texts: Sequence[str], *, deadline: float | None = None) -> EncodedTexts:
-        """See `Encoder.encode_texts`."""
-        found: EncodedTexts = await self._stage.call("encode_texts", list(texts), self._collections, deadline=deadline)
-        return found
+        """Encode the texts in a replica of `Encoders`, as `Encoder.encode_texts` does."""
+        encoded: EncodedTexts = await self._stage.call("encode_texts", list(texts), self._collections, deadline=deadline)
+        return encoded
 
     async def embed_pictures(self, pictures: Sequence[Pixels], *, deadline: float | None = None) -> Mapping[str, Vectors]:
-        """See `Encoder.embed_pictures`."""
-        found: Mapping[str, Vectors] = await self._stage.call(
+        """Embed the pictures in a replica of `Encoders`, as `Encoder.embed_pictures` does."""
+        embedded: Mapping[str, Vectors] = await self._stage.call(
             "embed_pictures", list(pictures), self._collections, deadline=deadline
         )
-        return found
+        return embedded
 
-    def _warm_here(self) -> None:
-        for projection in self._projections.values():  # the weights of spaces for a query are read out of them
+    def _warm_projections(self) -> None:
+        for projection in self._projections.values():  # a query's space weights are computed from them
             projection.warm_up()
 
 
 class RemoteGenerator(Generator):
-    """Meets `generators.base.Generator` by asking the deployment of one engine.
+    """Implements `generators.base.Generator` by calling the deployment of one engine.
 
     Args:
         stage: The deployment.
-        local: The same engine in this process, never warmed up; says what it can without its model.
-        describe: Ask at warm-up what the engine is. Not for one that may have no replica: asking would start one.
+        local: The same engine in this process, never warmed up; gives the facts that need no model.
+        describe: Ask for the engine's description at warm-up. False for a deployment that may have no replica: the call would
+            start one.
     """
 
     def __init__(self, stage: StageCall, local: Generator, *, describe: bool = True) -> None:
         self.name = local.name
         self.version = ""
         self.guides_a_call = local.guides_a_call
-        self.cacheable = False  # until its version is known: pictures are kept under it
+        self.cacheable = False  # until its version is known, because it is part of a cached guide's key
         self._stage = stage
         self._describe = describe
 
     async def warm_up(self) -> None:
-        """See `Generator.warm_up`; the model itself is loaded by the replica, before it is asked anything."""
+        """Fetch the engine's description. The replica loads the model itself before its first call."""
         if self._describe:
             self._take(await self._stage.call("describe"))
 
     async def generate(self, request: GuideRequest) -> list[Guide]:
-        """See `Generator.generate`."""
+        """Return guides drawn by a replica of the engine.
+
+        Raises:
+            DeadlineExceededError: the deadline passed before the replica answered.
+            OverloadedError: too many calls wait for the engine.
+        """
         if request.n < 1:
             return []
-        sent = replace(request, deadline=None)  # of this process's clock
+        sent = replace(request, deadline=None)  # it is on this process's clock
         try:
             description, guides = await self._stage.call("generate", sent, deadline=request.deadline)
         except TimeoutError as error:
-            late = DeadlineExceededError(f"no guides of {self.name!r} in time", hint="allow the query more time")
-            raise late from error
+            expired = DeadlineExceededError(f"no guides of {self.name!r} in time", hint="allow the query more time")
+            raise expired from error
         except OverloadedError as error:
-            error.details["charged"] = False  # it was never begun
+            error.details["charged"] = False  # the call never started
             raise
         self._take(description)
-        found: list[Guide] = guides
-        return found
+        drawn: list[Guide] = guides
+        return drawn
 
     def _take(self, description: Description) -> None:
         self.version = description.version

@@ -1,7 +1,7 @@
-"""How do the stages become one Serve application? `build` binds them, in the shape that the settings name.
+"""The Serve application: `build` binds the stages in the shape that the settings name.
 
 `app`: one deployment, everything in one process. `graph`: the ingress with the engine, `Encoders`, and a deployment for every
-guide engine that loads a model or asks another service. `from_arguments` is what serveConfigV2 names.
+guide engine that loads a model or calls another service. serveConfigV2 names `from_arguments`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class ApplicationArguments(BaseModel):
 
 
 def from_arguments(arguments: dict[str, Any]) -> serve.Application:
-    """The application that a cluster runs: `ApplicationArguments`; deployments' options come from the same file.
+    """Build the application for a cluster from `ApplicationArguments`; deployments' options come from the same file.
 
     Raises:
         ConfigurationError: a setting is wrong; the application's status shows it.
@@ -59,16 +59,16 @@ def build(
     failure_file: Path | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> serve.Application:
-    """The application for this machine alone.
+    """Build the application for this machine alone.
 
     Args:
-        settings: Of the home; sent to the replicas.
+        settings: The home's settings; sent to the replicas.
         token: Secret of the internal routes; a random one by default, so that nobody can use them.
-        failure_file: Where a replica that cannot start leaves the reason, as problem details.
+        failure_file: File in which a replica that cannot start leaves the reason, as problem details.
         options: Deployment -> its options; those of `deployment_options` by default.
 
     Raises:
-        ConfigurationError: the graph cannot be as the settings want it.
+        ConfigurationError: the graph cannot be built as the settings ask.
     """
     host = Host(known(as_served(settings)), on_loopback=True, failure_file=failure_file)
     return _bound(settings, host, token=token, options={**deployment_options(settings), **(options or {})})

@@ -1,7 +1,7 @@
-"""What happens to one call of another deployment? It ends by the deadline, is cancelled with its caller, and fails as ours do.
+"""Calls of other deployments: each has a deadline, is cancelled with its caller, and fails with our own errors.
 
-Serve carries no deadline and raises Ray's errors. Here every call has both: the time left bounds it, a caller that goes away
-takes its call along (also one that waits in a queue), and what comes back is a `LodestoneError` with a code of its own.
+Serve passes on no deadline and raises Ray's errors. Here the time left limits every call, a cancelled caller cancels its call
+(even one that waits in a queue), and every error is a `LodestoneError` with a code.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ray.serve.handle import DeploymentHandle, DeploymentResponse
 
 _log = logging.getLogger(__name__)
-# What a call meets when its replica dies, or is not there any more; the call may or may not have been carried out.
+# Errors of a call whose replica crashed or no longer exists; the call may or may not have been carried out.
 _GONE = (RayActorError, grpc.aio.AioRpcError, RequestCancelledError, RayServeException)
 
 
@@ -33,9 +33,9 @@ class StageCall:
     """A deployment, as its callers see it.
 
     Attributes:
-        name: Of the deployment.
-        handle: Asks it.
-        again: Whether a call whose replica died may be made once more: it costs nothing and changes nothing.
+        name: Name of the deployment.
+        handle: Serve handle that calls it.
+        again: Whether a call whose replica crashed may be repeated, because it costs nothing and changes nothing.
     """
 
     name: str
@@ -43,18 +43,18 @@ class StageCall:
     again: bool = False
 
     async def call(self, method: str, *arguments: Any, deadline: float | None = None, **named: Any) -> Any:  # noqa: ANN401
-        """What `method` of a replica returns; it is also given `until`, the deadline on the wall clock, and `trace`.
+        """Return the result of `method` of a replica; it also receives `until`, the deadline on the wall clock, and `trace`.
 
         Args:
             method: Name of the method.
-            arguments: Of the method; picklable.
+            arguments: Positional arguments of the method; picklable.
             deadline: Absolute, on this process's monotonic clock; None for none.
-            named: Of the method.
+            named: Keyword arguments of the method.
 
         Raises:
-            TimeoutError: the deadline passed, here or there.
+            TimeoutError: the deadline passed, here or in the replica.
             OverloadedError: too many calls wait for the stage.
-            ServiceUnavailableError: its replica died, and so did the next one where it was asked again; or there is none.
+            ServiceUnavailableError: its replica crashed, and so did the next one where the call was repeated; or there is none.
             LodestoneError: as the method raised it.
         """
         if remaining(deadline) <= 0:
@@ -89,8 +89,8 @@ class StageCall:
             if task is not None and task.cancelling():
                 _cancel(response)
                 raise
-            raise RequestCancelledError from None  # by the replica, which is being stopped
-        except RayTaskError as error:  # what the method raised; Ray has it derive from both
+            raise RequestCancelledError from None  # cancelled by the replica, which is being stopped
+        except RayTaskError as error:  # the method's own error; Ray derives it from both classes
             cause = error.cause
             if isinstance(cause, (TimeoutError, DeadlineExceededError)):
                 raise TimeoutError(str(cause)) from cause
@@ -103,8 +103,8 @@ class StageCall:
 
 
 def _trace() -> dict[str, Carrier]:
-    found = carrier()
-    return {"trace": found} if found else {}
+    context = carrier()
+    return {"trace": context} if context else {}
 
 
 def _cancel(response: DeploymentResponse[Any] | None) -> None:

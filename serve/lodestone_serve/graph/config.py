@@ -1,6 +1,6 @@
-"""What does a cluster need to run the service? serveConfigV2: one file of Ray's, made from Lodestone's settings.
+"""Configuration of a cluster: serveConfigV2, Ray's own file format, made from Lodestone's settings.
 
-`serve deploy` and a RayService take it. Whatever is in it is checked with Ray's own schema here, before any cluster sees it.
+`serve deploy` and a RayService take it. Its content is checked with Ray's own schema here, before any cluster sees it.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from lodestone_serve.traffic.request_guards import checked_exposure
 
 IMPORT_PATH: Final = "lodestone_serve.graph.application:from_arguments"
 LLM_IMPORT_PATH: Final = "lodestone_serve.graph.llm:from_arguments"
-# Of Ray's own processes and of the replicas; docs/graph.md has the figures.
+# For Ray's own processes and for the replicas; docs/graph.md has the figures.
 ENVIRONMENT: Final = {
     "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
     # Part of the above, but it opens a second port on every replica, around the proxy.
     "RAY_SERVE_ENABLE_DIRECT_INGRESS": "0",
-    # Ten seconds otherwise, before the autoscaler hears of a load.
+    # The autoscaler would learn of a load only after ten seconds.
     "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
     "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
-    # Of the controller, which looks three times before it starts a dead proxy again: half a minute without it.
+    # The controller checks three times before it restarts a crashed proxy: half a minute with Ray's default.
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
     **PROXY_ENVIRONMENT,
 }
@@ -41,14 +41,15 @@ _MAKE_ONE: Final = "make one with `lodestone serve build`"
 
 
 def serve_config(settings: Settings) -> dict[str, Any]:
-    """serveConfigV2 as plain JSON.
+    """Return serveConfigV2 as plain JSON.
 
     Args:
-        settings: Of the service. Secrets are left out: see `secrets.secret_variables`.
+        settings: Settings of the service. Secrets are left out: see `secrets.secret_variables`.
 
     Raises:
-        ConfigurationError: the graph cannot be as the settings want it, the service would listen to everybody and ask nobody,
-            or Ray's schema refuses the outcome.
+        ConfigurationError: the graph cannot be built as the settings ask, the service would listen on all interfaces without
+            asking for
+            a key, or Ray's schema refuses the result.
     """
     host = checked_exposure(settings.serve)
     http: dict[str, Any] = {"host": host, "port": settings.serve.port or 8000, **tls_options(settings.serve)}
@@ -80,7 +81,7 @@ def serve_config(settings: Settings) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ReadConfig:
-    """What a serveConfigV2 says of the service.
+    """Content of a serveConfigV2 that concerns the service.
 
     Attributes:
         flags: Settings, nested as in `lodestone.toml`.
@@ -92,7 +93,7 @@ class ReadConfig:
 
 
 def read_config(text: str) -> ReadConfig:
-    """The service out of a file that `as_yaml` wrote, edited or not; other applications in it are passed over.
+    """Return the service's part of a file that `as_yaml` wrote, edited or not; other applications in it are ignored.
 
     Raises:
         ConfigurationError: it is no serveConfigV2, or Lodestone is not in it.
@@ -104,18 +105,21 @@ def read_config(text: str) -> ReadConfig:
     if not isinstance(config, dict):
         raise ConfigurationError(f"the configuration is a {type(config).__name__}, not a mapping", hint=_MAKE_ONE)
     _check(config)
-    found = next((one for one in config["applications"] if one["import_path"] == IMPORT_PATH), None)
-    if found is None:
+    application = next((candidate for candidate in config["applications"] if candidate["import_path"] == IMPORT_PATH), None)
+    if application is None:
         raise ConfigurationError(f"no application of the configuration is {IMPORT_PATH}", hint=_MAKE_ONE)
     http = config.get("http_options", {})
-    flags = dict(found.get("args", {}).get("settings", {}))
+    flags = dict(application.get("args", {}).get("settings", {}))
     flags["serve"] = {**flags.get("serve", {}), **{_HTTP[name]: value for name, value in http.items() if name in _HTTP}}
-    options = {one["name"]: {key: value for key, value in one.items() if key != "name"} for one in found.get("deployments", [])}
+    options = {
+        candidate["name"]: {key: value for key, value in candidate.items() if key != "name"}
+        for candidate in application.get("deployments", [])
+    }
     return ReadConfig(flags, options)
 
 
 def as_yaml(config: dict[str, Any]) -> str:
-    """The file."""
+    """Return the configuration as the text of a YAML file."""
     return yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=120)
 
 

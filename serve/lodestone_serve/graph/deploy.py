@@ -1,4 +1,4 @@
-"""How does a configuration reach a running cluster? Through its dashboard, as `serve deploy` does."""
+"""Deployment of a configuration to a running cluster, through the cluster's dashboard as `serve deploy` does."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _INSTALL: Final = "pip install 'ray[default]'"
 
 
 def deploy(config: dict[str, Any], *, address: str, wait_s: float = 600.0) -> dict[str, str]:
-    """Give a cluster the configuration, and wait until everything in it runs.
+    """Send the configuration to a cluster, and wait until everything in it runs.
 
     Args:
         config: serveConfigV2.
-        address: Of the cluster's dashboard, http://HOST:8265. Its token is found where Ray finds it.
+        address: Address of the cluster's dashboard, http://HOST:8265. Its token is found where Ray finds it.
         wait_s: Seconds to wait; 0 does not wait.
 
     Returns:
@@ -38,12 +38,12 @@ def deploy(config: dict[str, Any], *, address: str, wait_s: float = 600.0) -> di
         ) from error
     until = time.monotonic() + wait_s
     while True:
-        found = client.get_serve_details().get("applications", {})
-        states = {name: str(found.get(name, {}).get("status", "NOT_STARTED")) for name in wanted}
+        applications = client.get_serve_details().get("applications", {})
+        states = {name: str(applications.get(name, {}).get("status", "NOT_STARTED")) for name in wanted}
         broken = next((name for name, state in states.items() if state in {"DEPLOY_FAILED", "UNHEALTHY"}), None)
         if broken is not None:
             raise ServiceUnavailableError(
-                f"the application {broken!r} is {states[broken]}: {found[broken].get('message', '')[:2000]}",
+                f"the application {broken!r} is {states[broken]}: {applications[broken].get('message', '')[:2000]}",
                 hint="`serve status` shows each deployment; the replicas' logs have the reason",
             )
         if set(states.values()) <= {"RUNNING"} or wait_s == 0:

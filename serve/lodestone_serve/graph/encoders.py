@@ -1,8 +1,8 @@
-"""What does the deployment `Encoders` do? It holds all models of a query, and shares their passes among concurrent calls.
+"""The deployment `Encoders`: it holds all models of a query, and concurrent calls share their passes.
 
 A call brings all texts, or all pictures, of one query, and names the collections that its vectors will be compared with. The
-versions in force are loaded before a replica is ready; others, while a model is being swapped, when the first call names them.
-Texts and pictures have a lane each, so that words never wait behind pictures.
+versions in force are loaded before a replica is ready. Others, while a model is being swapped, are loaded when the first call
+names them. Texts and pictures have separate lanes, so that texts never wait behind pictures.
 """
 
 from __future__ import annotations
@@ -29,17 +29,19 @@ if TYPE_CHECKING:
 
 Versions = frozenset[tuple[str, str]]  # space, collection
 
-KEPT: Final = 2  # sets of versions: those in force, and those that a swap brings or has just retired
-BATCH: Final = "batch"  # of `user_config`: items of one pass at most
+KEPT: Final = 2  # sets of versions: those in force, and those that a swap prepares or has just retired
+BATCH: Final = "batch"  # key of `user_config`: most items of one pass
 _log = structlog.get_logger("lodestone.serve")
 
 
 class Encoders:
-    """A replica. Every method's `until` is the deadline on the wall clock, its `trace` the caller's (tracing.py).
+    """A replica of the deployment.
+
+    Every method's `until` is the deadline on the wall clock, its `trace` the caller's (tracing.py).
 
     Args:
-        host: Where the settings are.
-        batch: Items of one pass at most, until `reconfigure` says otherwise.
+        host: Reads the settings.
+        batch: Most items of one pass, until `reconfigure` changes it.
     """
 
     def __init__(self, host: Host, *, batch: int = 16) -> None:
@@ -59,29 +61,29 @@ class Encoders:
             self._loaded[_key(_collections(projections))] = self._load(projections)
 
     def reconfigure(self, user_config: Mapping[str, Any]) -> None:
-        """Take over `batch`, without a restart."""
+        """Apply a new `batch` without a restart."""
         self._batch = int(user_config.get(BATCH, self._batch))
         for versions in self._loaded.values():
             versions.limit(self._batch)
 
     async def check_health(self) -> None:
-        """Fail when nothing can be answered any more."""
+        """Raise when the replica can no longer answer."""
         await threads_turn()
 
     async def load(
         self,
         collections: Mapping[str, str],
         *,
-        until: float | None = None,  # noqa: ARG002 - of all methods
+        until: float | None = None,  # noqa: ARG002 - every method has it
         trace: Carrier | None = None,  # noqa: ARG002 - as above
     ) -> None:
-        """Be ready for these versions: space -> collection."""
+        """Load these versions: space -> collection."""
         await self._versions(collections)
 
     async def encode_texts(
         self, texts: list[str], collections: Mapping[str, str], *, until: float | None = None, trace: Carrier | None = None
     ) -> EncodedTexts:
-        """See `Encoder.encode_texts`.
+        """Encode the texts of one query, as `Encoder.encode_texts` does.
 
         Raises:
             TimeoutError: no pass began in time.
@@ -99,34 +101,34 @@ class Encoders:
         until: float | None = None,
         trace: Carrier | None = None,
     ) -> Mapping[str, Vectors]:
-        """See `Encoder.embed_pictures`; raises as `encode_texts`."""
+        """Embed the pictures of one query, as `Encoder.embed_pictures` does; raises as `encode_texts`."""
         deadline = from_the_wire(until)
         with self._tracing.received(trace, "Encoders.embed_pictures"):
             return await (await self._versions(collections)).embed_pictures(pictures, deadline=deadline)
 
     async def _versions(self, collections: Mapping[str, str]) -> SharedEncoder:
         key = _key(collections)
-        found = self._loaded.get(key)
-        if found is not None:
+        shared = self._loaded.get(key)
+        if shared is not None:
             self._loaded.move_to_end(key)
-            return found
+            return shared
         loading = self._loading.get(key)
         if loading is None:
-            loading = asyncio.create_task(self._load_beside(key, dict(collections)), name="versions of spaces are loaded")
-            loading.add_done_callback(_looked_at)
+            loading = asyncio.create_task(self._load_more(key, dict(collections)), name="versions of spaces are loaded")
+            loading.add_done_callback(_retrieve_error)
             self._loading[key] = loading
-        # Not cancelled with who waits: a model that takes longer to load than a query may take would never be loaded.
+        # Not cancelled with its caller: a model that takes longer to load than a query may take would never be loaded.
         return await asyncio.shield(loading)
 
-    async def _load_beside(self, key: Versions, collections: Mapping[str, str]) -> SharedEncoder:
+    async def _load_more(self, key: Versions, collections: Mapping[str, str]) -> SharedEncoder:
         try:
             async with self._turn:  # one model's memory at a time
                 _log.info("other versions of spaces are loaded", collections=dict(collections))
-                found = await asyncio.to_thread(self._load_named, collections)
-            self._loaded[key] = found
+                shared = await asyncio.to_thread(self._load_named, collections)
+            self._loaded[key] = shared
             while len(self._loaded) > KEPT:
                 self._loaded.popitem(last=False)
-            return found
+            return shared
         finally:
             del self._loading[key]
 
@@ -165,8 +167,8 @@ def _key(collections: Mapping[str, str]) -> Versions:
     return frozenset(collections.items())
 
 
-def _looked_at(loading: asyncio.Task[SharedEncoder]) -> None:
-    """Whoever still waits is told why it failed; that nobody does is no error of its own."""
+def _retrieve_error(loading: asyncio.Task[SharedEncoder]) -> None:
+    """Retrieve the error of a failed load, so that asyncio does not log it; callers that still wait receive it."""
     if not loading.cancelled():
         loading.exception()
 

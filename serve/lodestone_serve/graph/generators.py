@@ -1,8 +1,8 @@
-"""What does the deployment of a guide engine do? It holds the engine's model and draws what it is asked for.
+"""Deployment of one guide engine: its replicas hold the engine's model and draw guides.
 
 Each engine is a deployment, `Generator-NAME`, with replicas, GPUs and limits of its own. Guides are drawn as the engine draws
 them in one process: guide i of a prompt and a seed is the same picture, whichever replica draws it, and so is never batched
-with others'. Turns, budget, breaker and cache stay with the hub, which asks.
+with others'. Semaphore, budget, breaker and cache stay with the calling hub.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class GeneratorReplica:
     """A replica of one engine.
 
     Args:
-        host: Where the settings are.
-        name: Of the engine's section in them.
+        host: Reads the settings.
+        name: Name of the engine's section in them.
     """
 
     async def __init__(self, host: Host, name: str) -> None:  # type: ignore[misc]  # Serve awaits it
@@ -36,16 +36,16 @@ class GeneratorReplica:
             await self._generator.warm_up()
 
     async def check_health(self) -> None:
-        """Fail when nothing can be answered any more."""
+        """Raise when the replica can no longer answer."""
         await threads_turn()
 
     async def describe(
         self,
         *,
-        until: float | None = None,  # noqa: ARG002 - of all methods
+        until: float | None = None,  # noqa: ARG002 - every method has it
         trace: Carrier | None = None,  # noqa: ARG002 - as above
     ) -> Description:
-        """What the engine is."""
+        """Return the engine's version, its guides per call, and whether its guides may be cached."""
         return Description(
             await asyncio.to_thread(lambda: self._generator.version),
             self._generator.guides_a_call,
@@ -55,7 +55,10 @@ class GeneratorReplica:
     async def generate(
         self, request: GuideRequest, *, until: float | None = None, trace: Carrier | None = None
     ) -> tuple[Description, list[Guide]]:
-        """Guides, and what drew them; raises as `Generator.generate`. `until`: the deadline on the wall clock."""
+        """Return the engine's description and the guides; raises as `Generator.generate`.
+
+        `until` is the deadline on the wall clock.
+        """
         with self._tracing.received(trace, f"Generator-{self._generator.name}.generate"):
             guides = await self._generator.generate(replace(request, deadline=from_the_wire(until)))
         return await self.describe(), guides

@@ -1,6 +1,6 @@
-"""How is a language model served beside the graph? By `ray.serve.llm` (vLLM), as an application of its own without a route.
+"""Language model beside the graph, served by `ray.serve.llm` (vLLM) as a separate application without a route.
 
-Nothing of it is reachable over HTTP: it asks nobody for a key. Deployments of the graph find it by its application's name.
+It is not reachable over HTTP, because it asks for no key. Deployments of the graph find it by its application's name.
 """
 
 from __future__ import annotations
@@ -19,17 +19,21 @@ if TYPE_CHECKING:
 
 LLM_APPLICATION: Final = "llm"
 MODEL_ID: Final = "lodestone-llm"
-"""Under which the model is asked for, whatever its weights are."""
+"""Name under which the model is called, whatever its weights are."""
 _INSTALL: Final = "pip install 'ray[llm]' in the image of the cluster's GPU workers"
 
 
-# Of the memory that a replica was given. vLLM takes nine tenths of the whole GPU otherwise, whatever Ray's share of it is.
+# Share of the memory that a replica was given. vLLM's default is nine tenths of the whole GPU, whatever Ray's share of it is.
 _MEMORY: Final = 0.9
 _COMPILED_APART: Final = {"VLLM_DISABLE_COMPILE_CACHE": "1"}  # replicas on one GPU would write to one cache (Ray's guide)
 
 
 class LlmArguments(BaseModel):
-    """`args` of the application in serveConfigV2."""
+    """`args` of the application in serveConfigV2.
+
+    Attributes:
+        llm: Settings of the language model.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -37,7 +41,7 @@ class LlmArguments(BaseModel):
 
 
 def from_arguments(arguments: dict[str, Any]) -> Application:
-    """The application that serveConfigV2 names: `LlmArguments`.
+    """Build the application that serveConfigV2 names, from `LlmArguments`.
 
     Raises:
         ConfigurationError: an argument is unknown or wrong; the application's status shows it.
@@ -51,11 +55,11 @@ def from_arguments(arguments: dict[str, Any]) -> Application:
 
 
 def build_llm(settings: LanguageModelSettings) -> Application:
-    """A language model behind handles.
+    """Build a language model that is called through handles.
 
     Raises:
         ModelUnavailableError: vLLM is not installed, or not usable.
-        ConfigurationError: this Ray or this vLLM does not take what `llm_options` says.
+        ConfigurationError: this Ray or this vLLM does not accept the result of `llm_options`.
     """
     options = llm_options(settings)
     import_library("vllm", install=_INSTALL, needed_by="serve.graph.llm")
@@ -64,7 +68,7 @@ def build_llm(settings: LanguageModelSettings) -> Application:
 
 
 def built(options: Mapping[str, Any], *, config: Callable[..., Any], deployment: Callable[[Any], Application]) -> Application:
-    """The application of these options.
+    """Build the application from these options.
 
     Args:
         options: See `llm_options`.
@@ -76,12 +80,12 @@ def built(options: Mapping[str, Any], *, config: Callable[..., Any], deployment:
     """
     try:
         return deployment(config(**options))
-    except ValueError as error:  # of which pydantic's is one
+    except ValueError as error:  # pydantic's ValidationError is one
         raise _refused(error, "the language model") from error
 
 
 def check_llm(settings: LanguageModelSettings) -> None:
-    """Refuse what no cluster could run.
+    """Refuse settings that no cluster could run.
 
     Raises:
         ConfigurationError: names the setting.
@@ -101,7 +105,7 @@ def check_llm(settings: LanguageModelSettings) -> None:
 
 
 def llm_options(settings: LanguageModelSettings) -> dict[str, Any]:
-    """What `ray.serve.llm.LLMConfig` is made of; JSON. Ray adds the replica's own CPU to the first bundle.
+    """Return the fields of `ray.serve.llm.LLMConfig` as JSON. Ray adds the replica's own CPU to the first bundle.
 
     Raises:
         ConfigurationError: see `check_llm`.
@@ -120,18 +124,18 @@ def llm_options(settings: LanguageModelSettings) -> dict[str, Any]:
         options["placement_group_config"] = {"bundles": [{"GPU": settings.gpus}]}
         options["runtime_env"] = {"env_vars": dict(_COMPILED_APART)}
         engine["gpu_memory_utilization"] = round(_MEMORY * settings.gpus, 3)
-    else:  # whole ones, shared by one model; a bundle with one GPU for each is Ray's default
+    else:  # one model on whole GPUs; a bundle with one GPU each is Ray's default
         engine["tensor_parallel_size"] = int(settings.gpus)
     return options
 
 
 def _refused(error: ValueError, what: str) -> ConfigurationError:
-    said = str(error)
+    reason = str(error)
     if isinstance(error, ValidationError):
         first = error.errors()[0]
-        said = f"{'.'.join(str(part) for part in first['loc']) or 'the whole'}: {first['msg']} (got {first['input']!r:.200})"
+        reason = f"{'.'.join(str(part) for part in first['loc']) or 'the whole'}: {first['msg']} (got {first['input']!r:.200})"
     return ConfigurationError(
-        f"{what} cannot be as configured: {said}",
+        f"{what} cannot be as configured: {reason}",
         hint="correct the section serve.graph.llm; docs/graph.md explains it",
         setting="serve.graph.llm",
     )

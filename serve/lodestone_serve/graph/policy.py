@@ -1,8 +1,8 @@
-"""How many replicas should the ingress have? As many as its busy queries ask for; streams that only wait count nothing.
+"""Autoscaling policy of the ingress: it scales by busy queries, and streams that only wait do not count.
 
-Serve counts requests, and a stream is one from its first to its last byte, also while its reader, a pause or a heartbeat is
-all that happens. Replicas report the queries that are worked on or wait for a slot (`record_autoscaling_stats`), and the
-ingress scales by those. This module is sent to Serve's controller by value: it imports Ray's types alone.
+Serve counts requests, and a stream is one from its first to its last byte, even while only its reader, a pause or a heartbeat
+keeps it open. Replicas report the queries that are worked on or wait for a slot (`record_autoscaling_stats`), and the ingress
+scales by those. This module is sent to Serve's controller by value: it imports only Ray's types.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ BUSY: Final = "busy_queries"
 
 
 def by_busy_queries(ctx: AutoscalingContext) -> tuple[float, dict[str, Any]]:
-    """Busy queries of all replicas / `target_ongoing_requests`, as an `AutoscalingConfig.policy`.
+    """Return the wanted number of replicas: busy queries of all replicas / `target_ongoing_requests`.
 
-    Serve keeps the result within the least and the most replicas and applies the delays. A replica that has not reported yet
-    counts nothing; while none has, the number stays as it is.
+    It is an `AutoscalingConfig.policy`. Serve keeps the result within the least and the most replicas and applies the delays. A
+    replica that has not reported yet counts as 0; while none has, the number stays as it is.
     """
     reported = (ctx.aggregated_metrics or {}).get(BUSY) or {}
     if not reported or ctx.config is None:

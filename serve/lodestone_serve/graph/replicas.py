@@ -1,4 +1,4 @@
-"""What do replicas of all stages have in common? Settings read where they run, a quiet start, a note of why they cannot."""
+"""Common start-up of all stages' replicas: settings are read where they run, logs are set up, and failures are noted."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _log = structlog.get_logger("lodestone.serve")
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Where a replica finds its settings, and what the service that starts it wants of it.
+    """Start-up parameters of a replica, above all its settings.
 
     Attributes:
-        read: The settings, as this process sees them: secrets come from its own environment.
-        on_loopback: The service is this machine's alone.
-        failure_file: Where a replica that cannot start leaves the reason, as problem details.
+        read: Returns the settings, as this process sees them: secrets come from its own environment.
+        on_loopback: The service is for this machine alone.
+        failure_file: File in which a replica that cannot start leaves the reason, as problem details.
     """
 
     read: Callable[[], Settings]
@@ -42,17 +42,19 @@ class Host:
     failure_file: Path | None = None
 
     def prepare(self) -> Settings:
-        """To be called first in a replica, before it is ready; returns the settings."""
+        """Set up loopback, warnings and logs, and return the settings. To be called first in a replica, before it is ready."""
         if self.on_loopback:
             keep_replica_on_loopback()
-        warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in pictures' metadata
+        warnings.filterwarnings(
+            "ignore", category=UserWarning, module=r"PIL\."
+        )  # warnings about minor faults in pictures' metadata
         settings = self.read()
         log_to(settings.home / "logs", settings.log_level, name=_log_name(), on_stderr=settings.serve.telemetry.json_logs)
         return settings
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Leave a note when the block fails: Serve passes on a traceback, and only to its own log."""
+        """Write a note when the block fails: Serve only passes on a traceback, and only to its own log."""
         try:
             yield
         except LodestoneError as error:
@@ -64,28 +66,31 @@ class Host:
             self._leave(problem(500, "internal_error", detail, hint=f"logs/{_log_name()} in the home has the details"))
             raise
 
-    def _leave(self, found: Problem) -> None:
+    def _leave(self, reason: Problem) -> None:
         if self.failure_file is not None:
-            self.failure_file.write_text(json.dumps(found.model_dump(), default=str), encoding="utf-8")
+            self.failure_file.write_text(json.dumps(reason.model_dump(), default=str), encoding="utf-8")
 
 
 def known(settings: Settings) -> Callable[[], Settings]:
-    """Settings that are sent to the replicas as they are; for one machine."""
+    """Return a reader of settings that are sent to the replicas unchanged; for one machine."""
     return partial(_same, settings)
 
 
 def read_anew(flags: dict[str, Any]) -> Callable[[], Settings]:
-    """Settings that each replica reads for itself: these values over its own environment."""
+    """Return a reader with which each replica loads its own settings: these values over its own environment."""
     return partial(_loaded, flags)
 
 
 async def threads_turn() -> None:
-    """Fail when threads no longer get their turn: then nothing is answered, and only a new replica helps."""
+    """Raise when threads no longer get to run: then nothing is answered, and only a new replica helps."""
     await asyncio.wait_for(asyncio.to_thread(_nothing), HEALTH_PATIENCE_S)
 
 
 def with_own_threads(settings: Settings) -> Settings:
-    """As many threads as the replica has CPUs, where the settings leave it open: the runtime would take the whole machine."""
+    """Return settings with as many threads as the replica has CPUs, unless they are set.
+
+    The runtime would otherwise use the whole machine.
+    """
     if settings.models.threads:
         return settings
     import ray

@@ -1,4 +1,4 @@
-"""Which settings may be written into a file that everybody reads? All but secrets, which replicas find in their environment."""
+"""Separation of secrets from settings that are written into a readable file; replicas find secrets in their environment."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pydantic import BaseModel, SecretStr
 from lodestone.config.settings import Settings, flatten
 from lodestone.errors import ConfigurationError
 
-# Stand in `deployments` of the file: changed there, no replica restarts.
+# These are in `deployments` of the file, where a change restarts no replica.
 _STAGES: Final = (("serve", "graph", "ingress"), ("serve", "graph", "encoders"))
 _SECRET_WORDS: Final = ("authorization", "api_key", "apikey", "password", "secret", "token")
 
 
 def public_settings(settings: Settings) -> dict[str, Any]:
-    """What differs from the defaults, nested as in `lodestone.toml`, JSON; without secrets and without stages' options.
+    """Return what differs from the defaults, nested as in `lodestone.toml`, as JSON; without secrets and stages' options.
 
     Raises:
         ConfigurationError: a guide engine's options hold what looks like a secret.
@@ -28,26 +28,26 @@ def public_settings(settings: Settings) -> dict[str, Any]:
     for path in (*_STAGES, ("serve", "graph", "llm"), *(tuple(name.split(".")) for name, _ in _secrets(settings))):
         _drop(plain, path)
     engines = plain.get("serve", {}).get("graph", {}).get("generators")
-    if engines:  # that an engine has a section says where it runs; one that may sleep is not asked before it is needed
+    if engines:  # a section means that the engine is deployed; `min_replicas` 0 means that it is not called early
         awake = {name: {"min_replicas": min(1, stage.get("min_replicas", 1))} for name, stage in engines.items()}
         plain["serve"]["graph"]["generators"] = awake
     return plain
 
 
 def secret_variables(settings: Settings) -> list[str]:
-    """Environment variables that every replica needs, because the settings here hold a secret."""
+    """Return the environment variables that every replica needs, because the settings here hold a secret."""
     engines = [engine.key_env for engine in settings.generators.values() if engine.key_env]
     named = ["LODESTONE_" + name.replace(".", "__").upper() for name, _ in _secrets(settings)]
     return sorted({*named, *engines})
 
 
 def _secrets(settings: Settings) -> Iterator[tuple[str, str]]:
-    """(dotted name, what) of settings that hold one."""
+    """Yield (dotted name, description) of settings that hold a secret."""
     for name, value in flatten(_as_mapping(settings)).items():
         values = value if isinstance(value, list | tuple) else (value,)
-        if any(isinstance(one, SecretStr) for one in values):
+        if any(isinstance(item, SecretStr) for item in values):
             yield name, "secret"
-        elif any(isinstance(one, str) and _holds_password(one) for one in values):
+        elif any(isinstance(item, str) and _holds_password(item) for item in values):
             yield name, "URL with a password"
 
 

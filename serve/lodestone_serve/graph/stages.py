@@ -1,7 +1,7 @@
-"""Which deployments does a service consist of, and with which limits, resources and scaling? All options, in one place.
+"""Deployments of a service, with all their limits, resources and scaling options in one place.
 
-`deployment_options` says them once: the application is built with them, and serveConfigV2 repeats them, so that they can be
-changed in a cluster without restarting a replica.
+`deployment_options` is the only definition: the application is built with it, and serveConfigV2 repeats it, so that options can
+be changed in a cluster without restarting a replica.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ ENCODERS: Final = "Encoders"
 APPLICATION: Final = "lodestone"
 # Engines that look something up in the collection or draw from a small file: a hop costs more than they do.
 AT_HOME: Final = frozenset({"exemplar", "prior"})
-# Engines that wait for somebody else's answer: a tenth of a CPU serves many calls.
+# Engines that wait for another service: a tenth of a CPU serves many calls.
 _WAITING: Final = frozenset({"openai", "imagen", "replicate", "http"})
-# Health checks, metrics and pictures need room beside the queries, whose own limits are kept inside (admission.py).
+# Requests for health, metrics and pictures, which are allowed beside the queries; admission.py limits the queries.
 _BESIDE_QUERIES: Final = 128
 _DRAIN_SLACK_S: Final = 10.0
-_LOOK_BACK_S: Final = (11.0, 30.0)  # Ray wants it longer than 10, its own interval of reports
+_LOOK_BACK_S: Final = (11.0, 30.0)  # Ray requires more than 10, its own interval of reports
 
 
 def generator_deployment(engine: str) -> str:
-    """Name of the deployment of a guide engine."""
+    """Return the name of a guide engine's deployment."""
     return f"Generator-{engine}"
 
 
 def remote_engines(settings: Settings) -> tuple[str, ...]:
-    """Guide engines that are deployments of their own: none in the shape `app`."""
+    """Return the guide engines that are deployments of their own: none in the shape `app`."""
     graph = settings.serve.graph
     if graph.shape == "app":
         return ()
@@ -49,7 +49,7 @@ def remote_engines(settings: Settings) -> tuple[str, ...]:
 
 
 def check_graph(settings: Settings) -> None:
-    """Refuse what cannot work, before anything is started.
+    """Refuse a graph that cannot work, before anything is started.
 
     Raises:
         ConfigurationError: names the setting.
@@ -84,19 +84,22 @@ def check_graph(settings: Settings) -> None:
 
 
 def is_shared_catalog(settings: Settings) -> bool:
-    """Whether several machines may use the catalog."""
+    """Return whether several machines may use the catalog."""
     return settings.catalog_url is not None and not settings.catalog_url.startswith("sqlite")
 
 
 def as_served(settings: Settings) -> Settings:
-    """Settings of replicas: where the ingress may have several, none of them watches directories or repairs what all share."""
+    """Return the settings of replicas.
+
+    If the ingress may have several, none of them watches directories or repairs what they share.
+    """
     if settings.serve.graph.ingress.max_replicas == 1 or not settings.serve.upkeep:
         return settings
     return settings.model_copy(update={"serve": settings.serve.model_copy(update={"upkeep": False})})
 
 
 def deployment_options(settings: Settings) -> dict[str, dict[str, Any]]:
-    """Deployment -> its options, under the names of Ray's schema and decorator alike; JSON.
+    """Return deployment -> its options, under the names of Ray's schema and decorator alike; JSON.
 
     Raises:
         ConfigurationError: see `check_graph`.
@@ -118,7 +121,7 @@ def deployment_options(settings: Settings) -> dict[str, dict[str, Any]]:
 
 
 def most_resources(options: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """Resource -> how much of it the replicas of all deployments need at most; `options` as `deployment_options` gives them."""
+    """Return resource -> the most that the replicas of all deployments need; `options` come from `deployment_options`."""
     needed: dict[str, float] = {}
     for deployment in options.values():
         actor = deployment["ray_actor_options"]
@@ -132,13 +135,13 @@ def most_resources(options: Mapping[str, Mapping[str, Any]]) -> dict[str, float]
 
 
 def _of_engine(settings: Settings, name: str, kind: str) -> StageSettings:
-    """The section of a guide engine, or what is good for engines of its kind."""
+    """Return a guide engine's section, or a default for engines of its kind."""
     return settings.serve.graph.generators.get(name) or StageSettings(cpus=0.1 if kind in _WAITING else 1.0)
 
 
 def _ingress(settings: Settings, stage: StageSettings) -> dict[str, Any]:
     limits = settings.serve
-    # Where somebody owns the store, or SQLite, the next replica starts when the former one is gone.
+    # An embedded store, or SQLite, has one owner: the next replica starts when the former one has stopped.
     surge = 100 if settings.store.kind != "edge" and is_shared_catalog(settings) and limits.graph.shape == "graph" else 0
     return {
         **_common(settings, stage),
@@ -152,7 +155,7 @@ def _stage(settings: Settings, stage: StageSettings, *, callers: int) -> dict[st
         **_common(settings, stage),
         **_replicas(stage),
         "max_ongoing_requests": stage.max_ongoing,
-        # Serve counts for each caller by itself, and knows no 0.
+        # Serve counts for each caller separately, and accepts no 0.
         "max_queued_requests": max(1, math.ceil(stage.max_queued / callers)),
         "max_surge_percent": 100,
     }
@@ -168,7 +171,7 @@ def _common(settings: Settings, stage: StageSettings) -> dict[str, Any]:
         "ray_actor_options": actor,
         "health_check_period_s": 5.0,
         "health_check_timeout_s": 30.0,
-        # A replica that is stopped gets no new work and ends what it has: as long as a query may take.
+        # A replica that is stopped gets no new work and finishes its queries, which takes at most a query's time.
         "graceful_shutdown_wait_loop_s": 0.2,
         "graceful_shutdown_timeout_s": settings.query.deadline_ms / 1000 + settings.serve.streams.grace_s + _DRAIN_SLACK_S,
     }
@@ -192,7 +195,7 @@ def _replicas(stage: StageSettings, *, policy: str | None = None) -> dict[str, A
 
 
 def _engine_kinds(settings: Settings, profile: Profile) -> Mapping[str, str]:
-    """Guide engine -> its kind: those of the settings and of the profile."""
+    """Return guide engine -> its kind, for those of the settings and of the profile."""
     names = [*profile.generators, *(settings.query.generators or ()), *profile.engines, *settings.generators]
     sections = {**profile.engines, **settings.generators}
     return {name: sections[name].kind if name in sections else name for name in dict.fromkeys(names)}
@@ -200,12 +203,12 @@ def _engine_kinds(settings: Settings, profile: Profile) -> Mapping[str, str]:
 
 def _check_stage(where: str, stage: StageSettings) -> None:
     if stage.max_replicas < stage.min_replicas:
-        said = f"is {stage.max_replicas}, less than min_replicas ({stage.min_replicas})"
-        raise _wrong(f"{where}.max_replicas", said, "raise it, or lower min_replicas")
+        problem = f"is {stage.max_replicas}, less than min_replicas ({stage.min_replicas})"
+        raise _wrong(f"{where}.max_replicas", problem, "raise it, or lower min_replicas")
     if stage.gpus > 1 and stage.gpus != int(stage.gpus):
         raise _wrong(f"{where}.gpus", f"is {stage.gpus:g}", "a share below 1, or whole GPUs")
 
 
-def _wrong(setting: str, said: str, hint: str) -> ConfigurationError:
+def _wrong(setting: str, problem: str, hint: str) -> ConfigurationError:
     setting = setting if setting.startswith("serve.") else f"serve.graph.{setting}"
-    return ConfigurationError(f"{setting} {said}", hint=hint, setting=setting)
+    return ConfigurationError(f"{setting} {problem}", hint=hint, setting=setting)

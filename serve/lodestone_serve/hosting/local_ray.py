@@ -1,4 +1,4 @@
-"""How does the service get a Ray of its own? One machine, loopback, no dashboard, quiet, its files gone afterwards.
+"""The service's own Ray cluster: one machine, loopback, no dashboard, quiet; its files are removed afterwards.
 
 Nothing here touches another Ray on the machine, and `RAY_ADDRESS` is ignored: the embedded store has one owner on one machine.
 """
@@ -19,17 +19,17 @@ from lodestone.processes import sweep_folders
 from lodestone_serve.traffic.proxy_middleware import PROXY_ENVIRONMENT
 
 _PREFIX = "lodestone-ray-"
-_OBJECT_STORE_BYTES = 100 * 2**20  # requests and answers pass through it in bytes; pictures never do
-# Read by Ray when it is imported, and handed down to the processes it starts. What the user has set wins.
+_OBJECT_STORE_BYTES = 100 * 2**20  # requests and answers pass through it as bytes; pictures never do
+# Read by Ray when it is imported, and inherited by the processes it starts. Values that the user has set win.
 _ENVIRONMENT = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_SERVE_THROUGHPUT_OPTIMIZED": "1",
     # Part of the above, but it opens a second port on the replica, around the proxy.
     "RAY_SERVE_ENABLE_DIRECT_INGRESS": "0",
-    # Ten seconds otherwise, before the autoscaler hears of a load.
+    # The autoscaler would learn of a load only after ten seconds.
     "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
     "RAY_SERVE_HANDLE_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "2",
-    # Ten seconds otherwise, three times, before a proxy that died is started again: half a minute without connections.
+    # Ray's default is ten seconds, three times, before a crashed proxy is restarted: half a minute without connections.
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
     **PROXY_ENVIRONMENT,
     # Ray rewrites 127.0.0.1 to the address of a network card unless this is off (as it is outside Linux). With any other
@@ -45,19 +45,19 @@ def local_ray(resources: Mapping[str, float] | None = None, *, environment: Mapp
     """Start a Ray cluster on this machine and stop it again. Yields its temporary folder (mode 0700), removed at the end.
 
     Args:
-        resources: What it offers: `CPU` (2 by default), and custom ones. GPUs are found.
-        environment: Of the processes of Ray alone, besides this one's.
+        resources: Resources that it offers: `CPU` (2 by default), and custom ones. GPUs are detected.
+        environment: Variables for Ray's processes alone, besides this process's.
     """
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     sweep_folders(_PREFIX)
-    # Short and outside the home: Unix sockets lie below it, and their paths end at 107 characters.
+    # Short and outside the home: it holds Unix sockets, whose paths have at most 107 characters.
     temporary = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     import ray
 
     offered = {name: amount for name, amount in (resources or {}).items() if name != "GPU"}
     try:
-        with _added(environment or {}):
+        with _with_environment(environment or {}):
             ray.init(
                 address="local",
                 num_cpus=int(offered.pop("CPU", 2)),
@@ -66,18 +66,20 @@ def local_ray(resources: Mapping[str, float] | None = None, *, environment: Mapp
                 log_to_driver=False,
                 logging_level=logging.ERROR,
                 object_store_memory=_OBJECT_STORE_BYTES,
-                _temp_dir=str(temporary / "ray"),  # Ray opens its own folder to everybody, so it lies inside one that is closed
+                _temp_dir=str(temporary / "ray"),  # Ray's folder is readable by everybody, so it is inside a private one
                 _node_ip_address="127.0.0.1",
             )
         yield temporary
     finally:
         ray.shutdown()
-        shutil.rmtree(temporary, ignore_errors=True)  # a dying process may still hold a file; swept next time
+        shutil.rmtree(
+            temporary, ignore_errors=True
+        )  # a process that is ending may still hold a file; the next start removes it
 
 
 @contextmanager
-def _added(environment: Mapping[str, str]) -> Iterator[None]:
-    """Ray's processes get this one's environment when they start."""
+def _with_environment(environment: Mapping[str, str]) -> Iterator[None]:
+    """Add variables to this process's environment for the block, because Ray's processes inherit it when they start."""
     before = {name: os.environ.get(name) for name in environment}
     os.environ.update(environment)
     try:
@@ -91,10 +93,11 @@ def _added(environment: Mapping[str, str]) -> Iterator[None]:
 
 
 def keep_replica_on_loopback() -> None:
-    """Have Serve open this replica's own gRPC port on loopback; to be called in the replica before it is ready.
+    """Make Serve open this replica's own gRPC port on loopback; to be called in the replica before it is ready.
 
-    Ray 2.60 opens that port on every network card, asks there for no token, and unpickles what comes in: whoever reaches it
-    runs code as this user. It has no setting. Where a later Ray has no such function, the replica fails instead of opening it.
+    Ray 2.60 opens that port on every network card, asks for no token there, and unpickles what comes in: anybody who reaches it
+    runs code as this user. There is no setting for it. If a later Ray has no such function, the replica fails instead of
+    opening it.
     """
     replica: Any = importlib.import_module("ray.serve._private.replica")
     add_port: Callable[[Any, str], int] = replica.add_port_to_grpc_server

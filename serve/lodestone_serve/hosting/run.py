@@ -1,4 +1,4 @@
-"""How does the service run, from start to signal? A local Ray of its own, Serve on loopback, service.json while it answers."""
+"""Lifecycle of the service, from start to signal: its own local Ray, Serve on loopback, service.json while it answers."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def serve_forever(
     """Serve the home of `settings` until SIGINT or SIGTERM.
 
     Args:
-        settings: Of the home, host, port and limits.
-        options: Deployment -> its options, as a serveConfigV2 has them; None for what the settings lead to.
+        settings: Settings of the home, with host, port and limits.
+        options: Deployment -> its options, as a serveConfigV2 has them; None for those of `deployment_options`.
         ready_callback: Called once with the URL, when queries are answered and service.json is published.
 
     Raises:
         ConfigurationError: the host is not this machine's own, or the port is taken.
         StoreLockedError: another process owns the home's store; names it.
         HomeVersionError, ModelUnavailableError, …: the home cannot be opened as it is.
-        ServiceUnavailableError: Ray Serve did not come up.
+        ServiceUnavailableError: Ray Serve did not start.
     """
     home = Home(settings.home)
     host = checked_exposure(settings.serve)
@@ -74,7 +74,7 @@ def serve_forever(
         stack.enter_context(_interruptible(stop))
         resources = _resources(options or deployment_options(settings))
         temporary = stack.enter_context(local_ray(resources, environment=proxy_variables(settings)))
-        stop.install()  # again: Ray has put a handler of its own in place
+        stop.install()  # again, because Ray has installed its own handler
         stack.callback(_shut_down)
         _start(settings, _http(settings, host, port), address.token, temporary / "failure.json", options=options)
         _wait_until_ready(address)
@@ -87,12 +87,12 @@ def serve_forever(
 
 
 class _Stop(threading.Event):
-    """Set by the first SIGINT or SIGTERM. While the service is starting, that signal also interrupts what is waited for."""
+    """Event set by the first SIGINT or SIGTERM. During start-up, that signal also interrupts the current wait."""
 
     starting = True
 
     def install(self) -> None:
-        """Take over both signals; they belong to the main thread, so elsewhere nothing is done."""
+        """Install the handler of both signals. Does nothing outside the main thread, which owns them."""
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
                 signal.signal(number, self._handle)
@@ -106,7 +106,7 @@ class _Stop(threading.Event):
 
 @contextlib.contextmanager
 def _handled(stop: _Stop) -> Iterator[None]:
-    """Signals go to `stop`, to the very end: a second Ctrl-C must not cut off what the first one began."""
+    """Send signals to `stop` until the very end: a second Ctrl-C must not interrupt the shutdown that the first one began."""
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     stop.install()
     try:
@@ -119,7 +119,7 @@ def _handled(stop: _Stop) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _interruptible(stop: _Stop) -> Iterator[None]:
-    """A signal while the service was starting ends it like one later: quietly."""
+    """End quietly on a signal during start-up, as on a later one."""
     try:
         yield
     except KeyboardInterrupt:
@@ -156,13 +156,13 @@ def _reason(failure_file: Path, otherwise: str) -> LodestoneError:
 def _shut_down() -> None:
     from ray import serve
 
-    # Ray prints to standard output that its own shutdown call was cut short by the shutdown.
+    # Ray prints to standard output that the shutdown interrupted its own shutdown call.
     with contextlib.redirect_stdout(io.StringIO()):
-        serve.shutdown()  # type: ignore[no-untyped-call]  # stops the replica gracefully: requests end, the store is flushed and let go
+        serve.shutdown()  # type: ignore[no-untyped-call]  # stops the replica gracefully: requests end, the store is flushed and released
 
 
 def _wait_until_ready(address: ServiceAddress) -> None:
-    """Return when /readyz says so; the app is deployed by now, so only the proxy's first look at it is waited for."""
+    """Return when /readyz reports ready; the app is deployed by now, so this waits only for the proxy's first check of it."""
     url, trust = address.url, address.trust
     deadline, last = time.monotonic() + _READY_S, "no answer"
     while time.monotonic() < deadline:
@@ -180,7 +180,7 @@ def _wait_until_ready(address: ServiceAddress) -> None:
 
 
 def _resources(options: Options) -> dict[str, float]:
-    """What a Ray of this machine's own must offer for all replicas at once; a CPU is a place here, not a core."""
+    """Return what this machine's own Ray must offer for all replicas at once; a CPU is a scheduling slot here, not a core."""
     needed = most_resources(options)
     return {**needed, "CPU": max(2.0, math.ceil(needed.get("CPU", 0.0)))}
 
@@ -196,10 +196,10 @@ def _url(settings: Settings, host: str, port: int) -> str:
 
 
 def _reserve(host: str, port: int) -> socket.socket:
-    """Bind `port`, or a free one for 0, and hold it: Ray needs seconds to start, and takes ports for itself meanwhile.
+    """Bind `port`, or a free one for 0, and hold it: Ray takes seconds to start, and uses ports meanwhile.
 
-    The socket never listens, so no connection reaches it. Serve's proxy binds with SO_REUSEPORT, and so may join it; those who
-    ask for a port that is their own alone can't.
+    The socket never listens, so no connection reaches it. Serve's proxy binds with SO_REUSEPORT, and so may share it; a process
+    that asks for exclusive use of the port cannot.
     """
     holder = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a port in TIME_WAIT is free; one being listened on is not
@@ -220,7 +220,11 @@ def _reserve(host: str, port: int) -> socket.socket:
 
 
 def _refuse_second_owner(home: Home, settings: Settings) -> None:
-    """Find out before Ray is started, and in this process, that somebody else owns the store."""
+    """Raise if another process owns the store, before Ray is started.
+
+    Raises:
+        StoreLockedError: another process owns it.
+    """
     running = find_service(home)
     if running is not None:
         raise StoreLockedError(

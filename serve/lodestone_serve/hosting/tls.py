@@ -1,4 +1,4 @@
-"""With which certificate does Serve's proxy answer? The files of the settings, and whether they can be used at all."""
+"""TLS of Serve's proxy: the certificate and key files of the settings, and a check that they can be used."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FILES = "serve.tls_certificate is a PEM file (the certificate first, then who s
 
 
 def tls_options(serve: ServeSettings) -> dict[str, str]:
-    """What Ray Serve's `http_options` say of TLS: nothing, or two absolute paths.
+    """Return the TLS part of Ray Serve's `http_options`: empty, or two absolute paths.
 
     Raises:
         ConfigurationError: one of the two files is named alone.
@@ -22,21 +22,21 @@ def tls_options(serve: ServeSettings) -> dict[str, str]:
     if certificate is None and key is None:
         return {}
     if certificate is None or key is None:
-        there, missing = ("key", "certificate") if certificate is None else ("certificate", "key")
+        present, missing = ("key", "certificate") if certificate is None else ("certificate", "key")
         raise ConfigurationError(
-            f"serve.tls_{there} is set, and serve.tls_{missing} is not",
+            f"serve.tls_{present} is set, and serve.tls_{missing} is not",
             hint=f"set both; {_FILES}",
             setting=f"serve.tls_{missing}",
         )
-    # A proxy is a process of Ray's, with a current folder of its own.
+    # A proxy is one of Ray's processes, with a different working directory.
     return {"ssl_certfile": str(certificate.absolute()), "ssl_keyfile": str(key.absolute())}
 
 
 def checked_certificate(serve: ServeSettings) -> str:
-    """The service's own certificate (PEM), by which its user's commands know it again; "" without TLS.
+    """Return the service's own certificate (PEM), by which its user's commands recognise it; "" without TLS.
 
     Raises:
-        ConfigurationError: a file cannot be read, the two do not belong together, or the key wants a passphrase.
+        ConfigurationError: a file cannot be read, the two do not belong together, or the key needs a passphrase.
     """
     options = tls_options(serve)
     if not options:

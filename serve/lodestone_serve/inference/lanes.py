@@ -1,8 +1,8 @@
-"""How do concurrent queries share the passes of one model? A lane runs one pass at a time, or a few, each of all that waits.
+"""Batching of concurrent queries: a lane runs a model's passes, one or a few at a time, each over the calls that wait.
 
-While passes run, calls that arrive wait; the next ones divide them up. A lone call never waits for company, and under load
-batches grow by themselves to what arrives during one pass (`@serve.batch` holds every call for its time-out).
-What nobody waits for any more, and what is too late, is dropped before a pass. One call's bad item spoils no other's answer.
+While passes run, calls that arrive wait; the next passes divide them up. A single call never waits for others, and under load
+batches grow by themselves to what arrives during one pass (`@serve.batch` holds every call for its time-out). Cancelled and
+late calls are dropped before a pass. An invalid item in one call does not affect the other calls' results.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class _Call(Generic[Item, Name]):
 
 
 class Lane(Generic[Item, Name]):
-    """One model's queue. Belongs to one event loop.
+    """Queue of one model. Belongs to one event loop.
 
     Args:
         run: Items -> name -> (n, d) float32, rows in the order of the items. Called in threads, `parallel` at once.
-        most: Items in one pass at most; a call that brings more is cut up, and its parts are calls like others.
-        parallel: Passes at once: 1 where one uses all of the hardware, as many as there are cores where one uses one.
-        observe: Told the number of items of every pass.
+        most: Most items in one pass; a call with more is split, and its parts are treated like separate calls.
+        parallel: Passes at once: 1 where one pass uses all of the hardware, the number of cores where one pass uses one core.
+        observe: Called with the number of items of every pass.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class Lane(Generic[Item, Name]):
 
     @property
     def waiting(self) -> int:
-        """Items that no pass has taken yet."""
+        """Return the number of items that no pass has taken yet."""
         return sum(len(call.items) for call in self._queue)
 
     async def ask(self, items: Sequence[Item], *, deadline: float | None = None) -> dict[Name, Vectors]:
-        """Name -> (n, d) float32 for n items, at least one; a cancelled call takes part in no later pass.
+        """Return name -> (n, d) float32 for n items, at least one. A cancelled call takes part in no later pass.
 
         Args:
-            items: What the model takes.
+            items: Inputs of the model.
             deadline: Absolute, on `time.monotonic()`'s clock.
 
         Raises:
@@ -82,7 +82,7 @@ class Lane(Generic[Item, Name]):
         try:
             rows = await asyncio.gather(*(call.rows for call in calls))
         finally:
-            for call in calls:  # of a call that failed or left, the rest is of no use
+            for call in calls:  # after a failure or a cancellation the other parts are not needed
                 call.rows.cancel()
         return {name: np.concatenate([part[name] for part in rows]) for name in rows[0]}
 
@@ -94,7 +94,7 @@ class Lane(Generic[Item, Name]):
             task.add_done_callback(self._tasks.discard)
 
     async def _work(self) -> None:
-        # Between the last look at the queue and the count nothing is awaited: who asks then finds this worker gone.
+        # Nothing is awaited between the last check of the queue and the count, so a call that comes then starts a new worker.
         try:
             while self._queue:
                 calls = self._next()
@@ -122,7 +122,10 @@ class Lane(Generic[Item, Name]):
                 call.rows.set_result(rows)
 
     def _next(self) -> list[_Call[Item, Name]]:
-        """Calls for one pass, in order: a fair share for each pass that could begin. The cancelled and the late leave here."""
+        """Return calls for one pass, in order: a fair share for each pass that could begin.
+
+        Cancelled and late calls are removed.
+        """
         calls: list[_Call[Item, Name]] = []
         taken = 0
         most = min(self.most, math.ceil(self.waiting / max(1, self._parallel - self._passing)))
@@ -131,8 +134,8 @@ class Lane(Generic[Item, Name]):
             if call.rows.done():  # cancelled
                 continue
             if call.deadline is not None and time.monotonic() >= call.deadline:
-                late = "the deadline passed while waiting for the models"
-                call.rows.set_exception(DeadlineExceededError(late, hint="allow more time: deadline_ms"))
+                message = "the deadline passed while waiting for the models"
+                call.rows.set_exception(DeadlineExceededError(message, hint="allow more time: deadline_ms"))
                 continue
             taken += len(call.items)
             calls.append(call)
@@ -144,7 +147,7 @@ class Lane(Generic[Item, Name]):
         rows = await asyncio.to_thread(self._run, items)
         ends = np.cumsum([len(call.items) for call in calls]).tolist()
         starts = [0, *ends[:-1]]
-        return [{name: found[a:b] for name, found in rows.items()} for a, b in zip(starts, ends, strict=True)]
+        return [{name: vectors[a:b] for name, vectors in rows.items()} for a, b in zip(starts, ends, strict=True)]
 
     async def _one_by_one(self, calls: Sequence[_Call[Item, Name]]) -> None:
         for call in calls:

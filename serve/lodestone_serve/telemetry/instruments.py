@@ -1,6 +1,6 @@
-"""What does code hold in its hands to count? Counters, gauges and histograms that write to one or two exporters.
+"""Metric instruments: counters, gauges and histograms that write to one or two exporters.
 
-The first is a Prometheus registry of this process, read at /metrics. The second, a `Mirror`, is there where processes cannot be
+The first is a Prometheus registry of this process, read at /metrics. The second, a `Mirror`, is used where processes cannot be
 scraped one by one: replicas on a Ray cluster report through Ray's own metrics.
 """
 
@@ -25,29 +25,29 @@ OTHER: Final = "other"
 
 
 class Mirror(Protocol):
-    """A second exporter. Must not wait, must not raise."""
+    """A second exporter of metrics. Its methods must not block and must not raise."""
 
     def add(self, definition: Definition, labels: Mapping[str, str], amount: float) -> None:
-        """A counter grew."""
+        """Add `amount` to a counter."""
 
     def put(self, definition: Definition, labels: Mapping[str, str], value: float) -> None:
-        """A gauge changed."""
+        """Set a gauge to `value`."""
 
     def observe(self, definition: Definition, labels: Mapping[str, str], value: float) -> None:
-        """A histogram saw a value."""
+        """Add one value to a histogram."""
 
 
 class _Instrument:
-    def __init__(self, definition: Definition, own: Any, mirror: Mirror | None, labels: tuple[str, ...]) -> None:  # noqa: ANN401
+    def __init__(self, definition: Definition, metric: Any, mirror: Mirror | None, labels: tuple[str, ...]) -> None:  # noqa: ANN401
         self._definition = definition
-        self._own = own
+        self._metric = metric
         self._mirror = mirror
         self._labels = dict(zip(definition.labels, labels, strict=False))
         self._children: dict[tuple[str, ...], Self] = {}
         self._lock = threading.Lock()
 
     def labels(self, *values: str) -> Self:
-        """The series of these label values, one for each label, in the order of the definition."""
+        """Return the series of these label values, one for each label, in the order of the definition."""
         child = self._children.get(values)
         if child is not None:
             return child
@@ -57,49 +57,49 @@ class _Instrument:
             if len(self._children) >= MOST_SERIES and values not in self._children:
                 values = (OTHER,) * len(values)
             if values not in self._children:
-                self._children[values] = type(self)(self._definition, self._own.labels(*values), self._mirror, values)
+                self._children[values] = type(self)(self._definition, self._metric.labels(*values), self._mirror, values)
             return self._children[values]
 
 
 class Counter(_Instrument):
-    """Only grows."""
+    """A metric that only grows."""
 
     def inc(self, amount: float = 1.0) -> None:
         """Grow by `amount`, at least 0."""
-        self._own.inc(amount)
+        self._metric.inc(amount)
         if self._mirror is not None and amount > 0:
             self._mirror.add(self._definition, self._labels, amount)
 
 
 class Gauge(_Instrument):
-    """Goes up and down."""
+    """A metric that goes up and down."""
 
-    def __init__(self, definition: Definition, own: Any, mirror: Mirror | None, labels: tuple[str, ...]) -> None:  # noqa: ANN401
-        super().__init__(definition, own, mirror, labels)
+    def __init__(self, definition: Definition, metric: Any, mirror: Mirror | None, labels: tuple[str, ...]) -> None:  # noqa: ANN401
+        super().__init__(definition, metric, mirror, labels)
         self._value = 0.0
 
     @property
     def value(self) -> float:
-        """As it was last set."""
+        """Return the value that was set last."""
         return self._value
 
     def set(self, value: float) -> None:
-        """Be `value` from now on."""
-        with self._lock:  # else of two changes the former may reach an exporter last, and stay
+        """Set the gauge to `value`."""
+        with self._lock:  # without it, the older of two changes could reach an exporter last, and stay
             self._put(value)
 
     def inc(self, amount: float = 1.0) -> None:
-        """Grow by `amount`."""
+        """Increase the gauge by `amount`."""
         with self._lock:
             self._put(self._value + amount)
 
     def dec(self, amount: float = 1.0) -> None:
-        """Shrink by `amount`."""
+        """Decrease the gauge by `amount`."""
         self.inc(-amount)
 
     @contextmanager
     def track_inprogress(self) -> Iterator[None]:
-        """One more while the block runs."""
+        """Count one more while the block runs."""
         self.inc()
         try:
             yield
@@ -107,35 +107,35 @@ class Gauge(_Instrument):
             self.dec()
 
     def forget(self, *, besides: Collection[tuple[str, ...]]) -> None:
-        """Let series go whose label values are not among `besides`: what they measured is not there any more."""
+        """Remove series whose label values are not among `besides`: what they measured no longer exists."""
         with self._lock:
-            for values in [one for one in self._children if one not in besides]:
+            for values in [key for key in self._children if key not in besides]:
                 child = self._children.pop(values)
                 child.set(0.0)  # Ray keeps the last value of a series for ever
-                self._own.remove(*values)
+                self._metric.remove(*values)
 
     def _put(self, value: float) -> None:
         self._value = value
-        self._own.set(value)
+        self._metric.set(value)
         if self._mirror is not None:
             self._mirror.put(self._definition, self._labels, value)
 
 
 class Histogram(_Instrument):
-    """How often values fell where."""
+    """A metric that counts how often values fall into each bucket."""
 
     def observe(self, value: float) -> None:
-        """One more value."""
-        self._own.observe(value)
+        """Add one value to the histogram."""
+        self._metric.observe(value)
         if self._mirror is not None:
             self._mirror.observe(self._definition, self._labels, value)
 
 
 class Maker:
-    """Makes instruments of definitions, each once.
+    """Makes each definition's instrument, once.
 
     Args:
-        registry: Takes them all.
+        registry: Prometheus registry for all of them.
         mirror: A second exporter; None for none.
     """
 
@@ -144,17 +144,17 @@ class Maker:
         self._mirror = mirror
 
     def counter(self, definition: Definition) -> Counter:
-        """A counter."""
+        """Make a counter of this definition."""
         own = PrometheusCounter(definition.name, definition.help, definition.labels, registry=self._registry)
         return Counter(definition, own, self._mirror, ())
 
     def gauge(self, definition: Definition) -> Gauge:
-        """A gauge."""
+        """Make a gauge of this definition."""
         own = PrometheusGauge(definition.name, definition.help, definition.labels, registry=self._registry)
         return Gauge(definition, own, self._mirror, ())
 
     def histogram(self, definition: Definition) -> Histogram:
-        """A histogram."""
+        """Make a histogram of this definition."""
         own = PrometheusHistogram(
             definition.name, definition.help, definition.labels, buckets=definition.buckets, registry=self._registry
         )

@@ -1,4 +1,4 @@
-"""Where does the service write what happens? JSON lines: in the home's logs folder, rotated, or on standard error."""
+"""Logs of the service: JSON lines, in rotated files of the home's logs folder or on standard error."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def log_to(folder: Path, level: str, *, name: str = LOG_NAME, on_stderr: bool = 
     """Send this process's Lodestone logs (structlog and `logging` alike) to a file in `folder`.
 
     Args:
-        folder: Made when missing.
+        folder: Folder of the file, made when missing.
         level: `debug`, `info`, `warning` or `error`.
-        name: Of the file. Processes that write to one file lose lines to each other when it is rotated.
+        name: Name of the file. Processes that write to one file lose lines to each other when it is rotated.
         on_stderr: Write to standard error instead, where containers' logs are collected; nothing is written to `folder`.
     """
     shared: list[Processor] = [
@@ -35,7 +35,7 @@ def log_to(folder: Path, level: str, *, name: str = LOG_NAME, on_stderr: bool = 
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _add_trace,
         structlog.processors.ExceptionRenderer(_traceback),
-        hide_secrets,  # last: exceptions are text by now
+        hide_secrets,  # last, when exceptions are text
     ]
     handler = logging.StreamHandler(sys.stderr) if on_stderr else _file(folder / name)
     handler.setFormatter(
@@ -61,11 +61,11 @@ def _file(path: Path) -> logging.Handler:
 
 
 def _add_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    if found := trace_id():
-        event["trace_id"] = found
+    if current_trace := trace_id():
+        event["trace_id"] = current_trace
     return event
 
 
 def _traceback(exc_info: structlog.typing.ExcInfo) -> str:
-    # Not structlog's own formatter: it goes through `print`, which Serve replaces in its replicas by one that garbles it.
+    # Not structlog's own formatter: it uses `print`, which Serve replaces in its replicas by one that garbles the text.
     return "".join(traceback.format_exception(*exc_info))

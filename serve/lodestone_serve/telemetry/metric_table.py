@@ -1,4 +1,4 @@
-"""Which metrics are there? One table of definitions, for the service's own registry and for Ray's alike.
+"""Definitions of all metrics, in one table for the service's own registry and for Ray's alike.
 
 Names are without the `_total` that counters end with when they are exported. Label values come from the code (route templates,
 stages, codes of errors) or from the settings (engines, spaces), never from users.
@@ -18,15 +18,15 @@ BATCHES: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """One metric.
+    """Definition of one metric.
 
     Attributes:
-        name: As exported, a counter's without `_total`.
+        name: Exported name, a counter's without `_total`.
         kind: Counter, gauge or histogram.
         help: One sentence for people.
         labels: Names of labels.
         buckets: Upper bounds of a histogram's buckets, all above 0.
-        shared: A fact of the whole home, which every replica reports alike: take the maximum, not the sum.
+        shared: True for a fact of the whole home, which every replica reports alike: take the maximum, not the sum.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Definition:
     shared: bool = False
 
     def series(self) -> tuple[str, ...]:
-        """Names under which Prometheus finds it."""
+        """Return the names under which Prometheus finds it."""
         if self.kind == "counter":
             return (f"{self.name}_total",)
         if self.kind == "histogram":
@@ -89,7 +89,7 @@ TEXT_BATCH = _histogram("text_batch_size", "Texts encoded in one pass.", buckets
 PICTURE_BATCH = _histogram("picture_batch_size", "Pictures embedded in one pass.", buckets=BATCHES)
 JUDGED = _counter("judged_hits", "Hits that people called right or wrong.", "judgement")
 
-# -- streams and what is done behind the answer ------------------------------------------------------------------------------
+# -- streams and work after the answer ---------------------------------------------------------------------------------------
 
 STREAMS_OPEN = _gauge("streams_open", "Streams that somebody reads.")
 STREAMS_RESUMED = _counter("streams_resumed", "Streams taken up again after a break.")
@@ -106,7 +106,7 @@ ENGINE_COST = _counter("generator_cost", "What engines charged.", "engine")
 ENGINE_BREAKER = _gauge("generator_breaker", "Breaker of an engine: 0 closed, 1 half open, 2 open.", "engine")
 GUIDE_CACHE = _counter("guide_cache", "Look-ups of the guide cache, by result.", "result")
 
-# -- the home, looked at from time to time -----------------------------------------------------------------------------------
+# -- the home, sampled from time to time -------------------------------------------------------------------------------------
 
 INFO = _gauge("service_info", "1; its labels say what runs.", "version", "profile")
 PART_UP = _gauge("part_up", "Whether a part (models, store, catalog) answers.", "part")
@@ -137,4 +137,4 @@ TABLE: Final[tuple[Definition, ...]] = (
     INFO, PART_UP, IMAGES, POINTS, UNLOADED, OUTBOX, LAST_SYNC, FAILURES, TRUST, TRUST_TOPICS, RUNS, RUN_HEARTBEAT,
     JOBS, JOB_PROGRESS, JOB_FAILURES, DISK_FREE, DISK_SIZE, SAMPLED, SAMPLING_FAILURES,
 )  # fmt: skip
-"""All of them."""
+"""All definitions of this module."""

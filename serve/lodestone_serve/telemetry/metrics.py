@@ -1,6 +1,6 @@
-"""What does the service count? The instruments of one process, under the names by which the rest of the service knows them.
+"""Metrics of one service process: its instruments, under the names by which the rest of the service uses them.
 
-What each means is in metric_table.py. `Metrics` is made once a process; a replica on Ray gives it a mirror (ray_metrics.py).
+Their meanings are in metric_table.py. `Metrics` is made once per process; a replica on Ray gives it a mirror (ray_metrics.py).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lodestone_serve.telemetry.instruments import OTHER, Maker, Mirror
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _BREAKER: Final = {"closed": 0, "half_open": 1, "open": 2}
-_OUT_OF_TIME: Final = "out of time"  # so ends whatever an answer says to have left out for want of time
+_OUT_OF_TIME: Final = "out of time"  # ending of every entry that an answer left out for lack of time
 _STABLE: Final = "more guides: stable"
 
 
@@ -26,7 +26,7 @@ class Metrics:
 
     Args:
         mirror: A second exporter; None for none.
-        registry: Read at /metrics; a new one by default, with what Python and the operating system say of the process.
+        registry: Read at /metrics; a new one by default, with the process metrics of Python and the operating system.
     """
 
     def __init__(self, mirror: Mirror | None = None, *, registry: CollectorRegistry | None = None) -> None:
@@ -70,21 +70,21 @@ class Metrics:
         self.request_seconds.labels(route).observe(seconds)
 
     def observe_error(self, code: str, status: int) -> None:
-        """Count a problem that a client was told, as an answer or inside a stream."""
+        """Count a problem that was sent to a client, as an answer or inside a stream."""
         self.errors.labels(code, str(status)).inc()
 
     def observe_stages(self, timings_ms: Mapping[str, float]) -> None:
-        """Record the milliseconds of a query's stages."""
+        """Record the durations (milliseconds) of a query's stages."""
         for stage, milliseconds in timings_ms.items():
             self.stage_seconds.labels(stage).observe(milliseconds / 1000)
 
     def observe_answer(self, response: SearchResponse) -> None:
-        """Record an answered query: its stages, the gate's verdict, what became of its guides, and what it lacks."""
+        """Record an answered query: its stages, the gate's verdict, the status of its guides, and what it lacks."""
         self.observe_stages(response.timings_ms)
         self.answers.labels(response.stage).inc()
         if not response.hits:
             self.answers_empty.inc()
-        if any(what.endswith(_OUT_OF_TIME) for what in response.dropped):
+        if any(omission.endswith(_OUT_OF_TIME) for omission in response.dropped):
             self.answers_late.inc()
         if response.gate is not None:
             self.verdicts.labels(response.gate.verdict).inc()
@@ -92,17 +92,17 @@ class Metrics:
             self.guides.labels(guide.status).inc()
 
     def observe_saved(self, response: SearchResponse, *, guides: int) -> None:
-        """Record guides that an answer needed fewer of than the `guides` it was allowed."""
+        """Record how many fewer guides an answer needed than the `guides` it was allowed."""
         saved = float(guides - len(response.guides))
         if saved <= 0:
             return
         if response.gate is not None and response.gate.verdict == "simple":
             self.guides_saved.labels("gate").inc(saved)
-        elif any(what.startswith(_STABLE) for what in response.dropped):
+        elif any(omission.startswith(_STABLE) for omission in response.dropped):
             self.guides_saved.labels("stable").inc(saved)
 
     def _begin(self) -> None:
-        """Make the series whose growth alerts look for: a rate does not see the growth from nothing to 1."""
+        """Create the series whose growth alerts watch: a rate does not see the growth from nothing to 1."""
         for code, status in sorted(_codes(LodestoneError)):
             self.errors.labels(code, str(status))
         known = {
@@ -118,12 +118,12 @@ class Metrics:
                 counter.labels(value)
 
     def exposition(self) -> bytes:
-        """All metrics in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)
 
 
 class EngineMetrics:
-    """Meets `generators.request_context.HubObserver`. Engine names come from the settings of the service, never from queries."""
+    """Implements `generators.request_context.HubObserver`. Engine names come from the settings of the service, never from queries."""
 
     def __init__(self, make: Maker) -> None:
         self._calls = make.counter(table.ENGINE_CALLS)
@@ -134,24 +134,24 @@ class EngineMetrics:
         self._cache = make.counter(table.GUIDE_CACHE)
 
     def asked(self, engine: str, outcome: str, seconds: float, guides: int, cost: float) -> None:
-        """One call ended."""
+        """Count one call, its guides, its cost and its duration."""
         self._calls.labels(engine, outcome).inc()
         self._guides.labels(engine).inc(guides)
         self._cost.labels(engine).inc(cost)
-        if outcome not in {"refused", "unpaid"}:  # these never began
+        if outcome not in {"refused", "unpaid"}:  # these calls never started
             self._seconds.labels(engine).observe(seconds)
 
     def breaker(self, engine: str, state: str) -> None:
-        """A breaker changed."""
+        """Set the gauge of the engine's breaker."""
         self._breaker.labels(engine).set(_BREAKER[state])
 
     def cache(self, kind: str) -> None:
-        """A guide was looked for."""
+        """Count one lookup of a guide in the cache."""
         self._cache.labels(kind).inc()
 
 
 class HomeMetrics:
-    """What sampling.py sets: facts of the home, looked at from time to time."""
+    """Gauges of the home's state, which sampling.py sets from time to time."""
 
     def __init__(self, make: Maker) -> None:
         self.info = make.gauge(table.INFO)
@@ -176,7 +176,7 @@ class HomeMetrics:
 
 
 def _codes(error: type[LodestoneError]) -> set[tuple[str, int]]:
-    """(code, HTTP status) of a class of errors and of those below it."""
+    """Return (code, HTTP status) of a class of errors and of its subclasses."""
     return {(error.code, error.status)}.union(*(_codes(below) for below in error.__subclasses__()))
 
 

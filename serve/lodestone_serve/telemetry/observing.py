@@ -1,4 +1,4 @@
-"""What becomes of what the engine tells while it works on a request? Metrics, spans, and the query's id in every log line."""
+"""Observer of the query engine: it turns the engine's events into metrics and spans, and puts the query's id into log lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NOTHING: Final[AbstractContextManager[None]] = nullcontext()
 
 
 class RequestObserver:
-    """Meets `lodestone.observe.Observer` for the queries of one request."""
+    """Implements `lodestone.observe.Observer` for the queries of one request."""
 
     def __init__(self, metrics: Metrics, tracing: Tracing) -> None:
         self._metrics = metrics
@@ -28,32 +28,32 @@ class RequestObserver:
         self._queries: list[_QueryObserver] = []
 
     def query(self) -> _QueryObserver:
-        """A query begins."""
-        begun = _QueryObserver(self._metrics, self._tracing)
+        """Return the observer of a query that begins."""
+        query_observer = _QueryObserver(self._metrics, self._tracing)
         if self._tracing.on:
-            self._queries.append(begun)
-        return begun
+            self._queries.append(query_observer)
+        return query_observer
 
     def judged(self, *, relevant: int, irrelevant: int) -> None:
-        """Hits were called right and wrong."""
+        """Count hits that were called right and wrong."""
         self._metrics.judged.labels("relevant").inc(relevant)
         self._metrics.judged.labels("irrelevant").inc(irrelevant)
 
     def close(self) -> None:
-        """End the spans of queries that did not end themselves: they failed, or were given up."""
+        """End the spans of queries that did not end themselves, because they failed or were cancelled."""
         for query in self._queries:
             query.end()
 
 
 class _QueryObserver:
-    """Meets `lodestone.observe.QueryObserver`."""
+    """Implements `lodestone.observe.QueryObserver`."""
 
     def __init__(self, metrics: Metrics, tracing: Tracing) -> None:
         self._metrics = metrics
         self._tracing = tracing
         self._span = tracing.begin("query")
-        # The query's own span is in force nowhere, since a query is worked on between two `yield`s of its events; so what is in
-        # force at its beginning tells whether a stage is the query's own or lies inside another stage.
+        # The query's own span is never the current one, since a query runs between two `yield`s of its events. So the span that
+        # is current at its beginning tells whether a stage is the query's own or lies inside another stage.
         self._outside = _current() if self._span is not None else None
 
     def about(self, query_id: str) -> None:

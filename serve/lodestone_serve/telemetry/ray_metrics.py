@@ -1,7 +1,7 @@
-"""How do metrics leave a replica that nobody can scrape? Through Ray's own, under the same names with Ray's prefix `ray_`.
+"""Export of metrics through Ray, for replicas that cannot be scraped; names get Ray's prefix `ray_`.
 
-Ray's agent on each node exports what its processes record; the Pod monitors of deploy/k8s take the prefix away again. Ray keeps
-the last value of a gauge, and adds up nothing over replicas: that is done in the rules.
+Ray's agent on each node exports what its processes record; the Pod monitors of deploy/k8s remove the prefix again. Ray keeps
+the last value of a gauge, and does not sum over replicas: the monitoring rules do that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DEPLOYMENT: Final = "deployment"
 
 
 class RayMirror:
-    """Meets `instruments.Mirror`.
+    """Implements `instruments.Mirror` with Ray's metrics.
 
     Args:
         deployment: Label of everything that this process records.
@@ -28,32 +28,32 @@ class RayMirror:
         self._made: dict[str, Any] = {}
 
     def add(self, definition: Definition, labels: Mapping[str, str], amount: float) -> None:
-        """A counter grew."""
+        """Add `amount` to Ray's counter."""
         self._of(definition).inc(amount, {**self._deployment, **labels})
 
     def put(self, definition: Definition, labels: Mapping[str, str], value: float) -> None:
-        """A gauge changed."""
+        """Set Ray's gauge to `value`."""
         self._of(definition).set(value, {**self._deployment, **labels})
 
     def observe(self, definition: Definition, labels: Mapping[str, str], value: float) -> None:
-        """A histogram saw a value."""
+        """Add one value to Ray's histogram."""
         self._of(definition).observe(value, {**self._deployment, **labels})
 
     def _of(self, definition: Definition) -> Any:  # noqa: ANN401 - Ray's metrics have no common type that can be used
-        found = self._made.get(definition.name)
-        if found is None:  # two threads may make it twice: Ray takes both for the same
-            found = self._made[definition.name] = _make(definition)
-        return found
+        metric = self._made.get(definition.name)
+        if metric is None:  # two threads may make it twice, which Ray treats as one metric
+            metric = self._made[definition.name] = _make(definition)
+        return metric
 
 
 def mirror_of_replica() -> Mirror | None:
-    """Ray's metrics where this process is a replica of a Serve deployment; None elsewhere."""
+    """Return a mirror if this process is a replica of a Serve deployment; None elsewhere."""
     deployment = deployment_of_replica()
     return None if deployment is None else RayMirror(deployment)
 
 
 def deployment_of_replica() -> str | None:
-    """The Serve deployment that this process is a replica of; None elsewhere."""
+    """Return the Serve deployment that this process is a replica of; None elsewhere."""
     if "ray" not in sys.modules:
         return None
     from ray import serve

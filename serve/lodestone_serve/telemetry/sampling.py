@@ -1,7 +1,7 @@
-"""How does the home fare, seen from monitoring? Looked at every few seconds, in a thread, and set as gauges.
+"""Sampling of the home's state for monitoring: every few seconds a thread reads it and sets gauges.
 
-A look that fails is counted and logged; the gauges then keep their last values, and `lodestone_sampled_timestamp_seconds` tells
-how old these are. However slow the catalog is, looking takes at most a tenth of the time.
+A failed sample is counted and logged; the gauges then keep their last values, and `lodestone_sampled_timestamp_seconds` tells
+how old these are. However slow the catalog is, sampling takes at most a tenth of the time.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lodestone.home.runtime import Runtime
 
 EVERY_S: Final = 15.0
-_REST: Final = 9.0  # rest at least this many times as long as the last look took
+_REST: Final = 9.0  # pause at least this many times as long as the last sample took
 _RUNS: Final = 1_000
 _REMEMBERED_JOBS: Final = 1_000
 _log = structlog.get_logger("lodestone.serve")
@@ -36,7 +36,7 @@ _log = structlog.get_logger("lodestone.serve")
 
 @dataclass(frozen=True, slots=True)
 class RunningRuns:
-    """Runs of one kind that count as running: how many, and when the quietest gave its last sign of life (Unix seconds)."""
+    """Runs of one kind that count as running: their number, and the oldest of their latest heartbeats (Unix seconds)."""
 
     count: int
     oldest_heartbeat: float
@@ -44,7 +44,7 @@ class RunningRuns:
 
 @dataclass(frozen=True, slots=True)
 class HomeFacts:
-    """What one look at a home found.
+    """State of a home at one moment.
 
     Attributes:
         images: State -> number of pictures.
@@ -52,13 +52,13 @@ class HomeFacts:
         unloaded: Space -> slices that are embedded and not in that collection.
         outbox: Pictures whose tags wait for delivery.
         failures: Files that could not be used.
-        trust: Space -> learnt trust, 1 being neutral: the mean over topics, each counting by its queries.
-        topics: How many topics trust was learnt for.
-        runs: Kind -> those that count as running.
+        trust: Space -> learned trust, 1 being neutral: the mean over topics, each weighted by its queries.
+        topics: Number of topics with learned trust.
+        runs: Kind -> runs that count as running.
         jobs: Background jobs of this process.
-        disk_free: Bytes, where the home lies.
-        disk_size: Bytes.
-        synced_at: When this process last brought the collections in line, Unix seconds; None if it did not yet.
+        disk_free: Free bytes on the home's disk.
+        disk_size: Size of the home's disk, bytes.
+        synced_at: Unix seconds of this process's last synchronisation of the collections; None before the first.
     """
 
     images: Mapping[str, int]
@@ -77,36 +77,36 @@ class HomeFacts:
 
 @runtime_checkable
 class Measurable(Protocol):
-    """Services whose home can be looked at."""
+    """Services whose home can be sampled."""
 
     async def measured(self) -> HomeFacts:
-        """Look at the home."""
+        """Return the home's present state."""
 
     async def status(self) -> ServiceStatus:
-        """What answers right now."""
+        """Return which parts answer right now."""
 
 
 def look_at(
     runtime: Runtime, *, collections: Mapping[str, str], jobs: Sequence[JobInfo], synced_at: float | None = None
 ) -> HomeFacts:
-    """Look at an opened home. Blocking.
+    """Read the state of an opened home. Blocks.
 
     Args:
         runtime: The home.
         collections: Space -> the collection that it is searched in.
-        jobs: Of the process.
-        synced_at: As `HomeFacts` has it.
+        jobs: Background jobs of the process.
+        synced_at: As in `HomeFacts`.
 
     Raises:
-        CatalogError, StoreError: it cannot be read.
+        CatalogError, StoreError: the state cannot be read.
     """
     catalog, store = runtime.catalog, runtime.store
-    there = set(store.collections())
+    existing = set(store.collections())
     topics = runtime.trust.show().topics
     disk = shutil.disk_usage(runtime.home.path)
     return HomeFacts(
         images={state.value: catalog.count_images(None, state) for state in ImageState},
-        points={space: store.count(name) if name in there else 0 for space, name in collections.items()},
+        points={space: store.count(name) if name in existing else 0 for space, name in collections.items()},
         unloaded={space: catalog.count_unloaded(name)[0] for space, name in collections.items()},
         outbox=catalog.count_tag_outbox(),
         failures=catalog.count_failures(),
@@ -121,12 +121,12 @@ def look_at(
 
 
 class Sampler:
-    """Looks at a home from `start` to `close` and sets its gauges.
+    """Samples a home from `start` to `close` and sets its gauges.
 
     Args:
-        services: The home; services that are not `Measurable` are left alone.
-        metrics: What is set.
-        every_s: Seconds between two looks, at least.
+        services: The home's services; ones that are not `Measurable` are ignored.
+        metrics: The gauges to set.
+        every_s: Least number of seconds between two samples.
     """
 
     def __init__(self, services: object, metrics: HomeMetrics, *, every_s: float = EVERY_S) -> None:
@@ -138,17 +138,17 @@ class Sampler:
         self._failed: deque[str] = deque(maxlen=_REMEMBERED_JOBS)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start sampling in the background; returns at once."""
         if self._services is not None and self._task is None:
             self._task = asyncio.create_task(self._run(), name="sample the home")
 
     async def close(self) -> None:
-        """Stop. Idempotent."""
+        """Stop sampling the home. Idempotent."""
         task, self._task = self._task, None
         await stop(task)
 
     async def look(self) -> None:
-        """Look once."""
+        """Take one sample now."""
         if self._services is None:
             return
         try:
@@ -157,7 +157,7 @@ class Sampler:
         except LodestoneError as error:
             self._metrics.sampling_failures.inc()
             _log.warning("the home cannot be looked at", code=error.code, detail=error.message)
-        except Exception:  # noqa: BLE001 - monitoring must outlast whatever it meets; counted, and the log has everything
+        except Exception:  # noqa: BLE001 - monitoring must survive every error; it is counted and logged
             self._metrics.sampling_failures.inc()
             _log.exception("the home cannot be looked at")
 
@@ -223,9 +223,9 @@ def _mean_trust(topics: Sequence[TrustInfo]) -> dict[str, float]:
 
 
 def _running(runtime: Runtime) -> dict[str, RunningRuns]:
-    found: dict[str, RunningRuns] = {}
+    by_kind: dict[str, RunningRuns] = {}
     for run in runtime.catalog.runs(_RUNS, state=RunState.RUNNING):
         alive = (run.heartbeat_at or run.started_at).timestamp()
-        before = found.get(run.kind, RunningRuns(0, alive))
-        found[run.kind] = RunningRuns(before.count + 1, min(before.oldest_heartbeat, alive))
-    return found
+        before = by_kind.get(run.kind, RunningRuns(0, alive))
+        by_kind[run.kind] = RunningRuns(before.count + 1, min(before.oldest_heartbeat, alive))
+    return by_kind

@@ -1,7 +1,8 @@
-"""Where did a request's time go, across processes? OpenTelemetry spans: request, query, its stages, calls of other deployments.
+"""Tracing of requests across processes with OpenTelemetry: spans for request, query, its stages and calls of deployments.
 
-Off (no `serve.telemetry.otlp_endpoint`), it costs a look at an attribute. A trace crosses a handle as an explicit argument:
-`carrier()` on the caller's side, `attached(carrier)` on the other. Words of queries and names of files never get into a span.
+When it is off (no `serve.telemetry.otlp_endpoint`), it costs one attribute check. A trace crosses a handle as an explicit
+argument: `carrier()` on the caller's side, `attached(carrier)` on the other. Words of queries and names of files never get into
+a span.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, Tracer
 
 Carrier = dict[str, str]
-"""W3C trace context: `traceparent`, perhaps `tracestate`. Empty where nothing is traced."""
+"""W3C trace context: `traceparent`, perhaps `tracestate`. It is empty where nothing is traced."""
 
 QUERY_ID: Final = "lodestone.query_id"
 _NOTHING: Final[AbstractContextManager[None]] = nullcontext()
@@ -36,7 +37,7 @@ class Tracing:
     """Makes the spans of one process.
 
     Args:
-        settings: Where spans go, and the share of requests that are traced when whoever asked had not decided it.
+        settings: The collector, and the share of requests to trace if the client has not decided it.
         service: `service.name` of the spans.
         exporter: Takes the spans instead of the collector named by the settings.
 
@@ -57,20 +58,21 @@ class Tracing:
 
     @property
     def on(self) -> bool:
-        """Whether anything is traced."""
+        """Return whether anything is traced."""
         return self._provider is not None
 
     def close(self) -> None:
-        """Send what is left. Blocking, for a few seconds at most; idempotent."""
+        """Send the remaining spans. Blocks for a few seconds at most; idempotent."""
         provider, self._provider = self._provider, None
         if provider is not None:
             provider.force_flush(_FLUSH_MS)
             provider.shutdown()
 
     def request(self, name: str, headers: Mapping[str, str]) -> AbstractContextManager[Span | None]:
-        """Surrounds the handling of a request; what happens in the block is part of its trace.
+        """Return a context that surrounds the handling of a request; everything in the block is part of its trace.
 
-        The parent is what runs already (Serve's own span, where its tracing is on), else what the client's `traceparent` names.
+        The parent is the current span (Serve's own, where its tracing is on), else the one that the client's `traceparent`
+        names.
         """
         if self._provider is None:
             return _NOTHING
@@ -80,14 +82,14 @@ class Tracing:
         return self._tracer.start_as_current_span(name, context=context, kind=trace.SpanKind.SERVER)
 
     def span(self, name: str, **attributes: str | float | bool) -> AbstractContextManager[Span | None]:
-        """Surrounds a piece of work in one task; a child of what surrounds that."""
+        """Return a context that surrounds a piece of work in one task; its span is a child of the current one."""
         if self._provider is None:
             return _NOTHING
         return self._tracer.start_as_current_span(name, attributes=attributes)
 
     @contextmanager
     def received(self, carrier: Mapping[str, str] | None, name: str) -> Iterator[None]:
-        """Surrounds what this process does for a call from another one, which passed its `carrier()`."""
+        """Surround the work for a call from another process, which passed its `carrier()`."""
         if self._provider is None or not carrier:
             yield
             return
@@ -95,9 +97,9 @@ class Tracing:
             yield
 
     def begin(self, name: str) -> Span | None:
-        """A child of what surrounds this, which is not in force for what follows: give it to `under`, and end it.
+        """Start a child of the current span that does not become the current one: pass it to `under`, and end it.
 
-        None where nothing is recorded: off, or a request that is not sampled.
+        Returns None where nothing is recorded: tracing is off, or the request is not sampled.
         """
         if self._provider is None:
             return None
@@ -105,7 +107,7 @@ class Tracing:
         return span if span.is_recording() else None
 
     def under(self, parent: Span, name: str) -> AbstractContextManager[Span | None]:
-        """Surrounds a piece of work that belongs to `parent`."""
+        """Return a context that surrounds a piece of work that belongs to `parent`."""
         if self._provider is None:
             return _NOTHING
         from opentelemetry.trace import set_span_in_context
@@ -113,7 +115,7 @@ class Tracing:
         return self._tracer.start_as_current_span(name, context=set_span_in_context(parent))
 
     def past(self, parent: Span, name: str, seconds: float) -> None:
-        """Record a piece of work of `parent` that ends now."""
+        """Record a piece of work of `parent` that ends now and took `seconds`."""
         if self._provider is None:
             return
         from opentelemetry.trace import set_span_in_context
@@ -124,7 +126,7 @@ class Tracing:
 
 
 def carrier() -> Carrier:
-    """The trace that this task is part of, to be passed to another process; empty where nothing is traced."""
+    """Return the trace that this task is part of, for another process; empty where nothing is traced."""
     api = _api()
     if api is None or not api.get_current_span().get_span_context().is_valid:
         return {}
@@ -135,7 +137,7 @@ def carrier() -> Carrier:
 
 @contextmanager
 def attached(carrier: Mapping[str, str]) -> Iterator[None]:
-    """What the block does belongs to the trace that `carrier` names; one that is empty or makes no sense changes nothing."""
+    """Make the block part of the trace that `carrier` names; an empty or invalid one changes nothing."""
     if not carrier or _api() is None:
         yield
         return
@@ -149,14 +151,14 @@ def attached(carrier: Mapping[str, str]) -> Iterator[None]:
 
 
 def trace_id() -> str:
-    """Of the trace that this task is part of, 32 hexadecimal digits; empty where nothing is traced."""
+    """Return the id of the trace that this task is part of, 32 hexadecimal digits; empty where nothing is traced."""
     api = _api()
-    found = None if api is None else api.get_current_span().get_span_context()
-    return format(found.trace_id, "032x") if found is not None and found.is_valid else ""
+    context = None if api is None else api.get_current_span().get_span_context()
+    return format(context.trace_id, "032x") if context is not None and context.is_valid else ""
 
 
 def span_processors() -> list[SpanProcessor]:
-    """For Ray Serve's own tracing of proxies and handles, with the same collector.
+    """Return span processors for Ray Serve's own tracing of proxies and handles, with the same collector.
 
     Set `RAY_SERVE_TRACING_EXPORTER_IMPORT_PATH=lodestone_serve.telemetry.tracing:span_processors`; Serve passes no arguments, so the
     collector is taken from Lodestone's settings.

@@ -1,11 +1,11 @@
-"""Which query is worked on next, which waits, and which is refused? A bounded queue with deadlines and two priorities.
+"""Bounded admission queue with deadlines and two priorities: it decides which query runs next, waits or is refused.
 
 Serve's own limits are per caller and answer in plain text, and nothing can be refused once a stream has begun. So queries are
-admitted here, in the replica that does the work, and Serve's queue is set wider than this one.
+admitted here, in the replica that does the work, and Serve's queue is larger than this one.
 
 A query takes a place before its body is read, and a slot when its deadline is known. It is refused at once when all places are
-taken, or when it would get its slot too late to be answered in time: a queue that is as long as the clients' patience would
-hand out nothing but queries that are past saving. From a share of the queue on, queries are answered by their words alone.
+taken, or when it would get its slot too late to be answered in time: if the queue were as long as the clients' patience, every
+query would get its slot too late. From a certain queue length on, queries are answered by text search alone, without guides.
 """
 
 from __future__ import annotations
@@ -26,24 +26,27 @@ from lodestone_serve.traffic.tickets import Priority, State, Ticket
 BUSY: Final = "the service is busy"
 DEADLINE_MS: Final = 10_000
 MOST_RETRY_AFTER_S: Final = 60
-_PRESSED_S: Final = 1.0  # after a refusal
-_FEW: Final = 8  # answers say nothing yet: the first ones load models
-_ON_THE_WAY: Final = 0.1  # of the time that a query allows: what proxies and networks take is not seen here
-_ON_THE_WAY_S: Final = 0.25  # of that, at most
-_MOST_ON_THE_WAY: Final = 0.25  # of that time, with what is seen
+_PRESSED_S: Final = 1.0  # seconds after a refusal during which queries get no guides
+_FEW: Final = 8  # so many first answers do not count, because they load models
+_ON_THE_WAY: Final = 0.1  # share of a query's time for proxies and networks, which cannot be measured here
+_ON_THE_WAY_S: Final = 0.25  # most seconds of that share
+_MOST_ON_THE_WAY: Final = 0.25  # largest share of a query's time, with the measured part
 
 
 class Admission:
-    """At most `max_ongoing` slots, fewer where more would only slow each other down (pace.py), and `max_queued` places beside.
+    """Admits at most `max_ongoing` running queries and `max_queued` waiting ones.
+
+    Fewer run where more would slow each other down (pace.py).
 
     Interactive queries go before those of batches, of which at most `batch_ongoing` run at once; among equals, first come,
-    first served. A full queue lets a waiting query of a batch go for an interactive one. For one event loop.
+    first served. When the queue is full, a waiting query of a batch is refused in favour of an interactive one. For one event
+    loop.
 
     Args:
-        limits: Slots, places and what happens under pressure.
-        metrics: Counts who runs, waits and is refused.
-        deadline_ms: Of queries that name none.
-        clock: Seconds; for tests.
+        limits: Slots, places and behaviour under load.
+        metrics: Counts running, waiting and refused queries.
+        deadline_ms: Deadline of queries that name none, milliseconds.
+        clock: Returns seconds; for tests.
     """
 
     def __init__(
@@ -58,38 +61,38 @@ class Admission:
         self._limits = limits
         self._metrics = metrics
         self.clock = clock
-        self._waiting: dict[Priority, deque[Ticket]] = {one: deque() for one in Priority}
+        self._waiting: dict[Priority, deque[Ticket]] = {priority: deque() for priority in Priority}
         self._running: dict[Priority, int] = dict.fromkeys(Priority, 0)
         self._places = 0
         self._refused_at = -math.inf
         self._pace = ConcurrencyLimiter(limits.max_ongoing, adaptive=limits.load.adaptive)
         metrics.slots.set(self._pace.slots)
         self.held_s = RunningMean()  # seconds that a slot is held
-        self.words_s = RunningMean(_FEW)  # of that, what the text pass takes: an answer needs it at least
-        self.sending_s = RunningMean(_FEW)  # from the answer to its last byte
+        self.words_s = RunningMean(_FEW)  # of that, seconds of the text pass, which every answer needs
+        self.sending_s = RunningMean(_FEW)  # seconds from the answer to its last byte
 
     @property
     def slots(self) -> int:
-        """Queries that may run at once, now."""
+        """Return how many queries may run at once now."""
         return self._pace.slots
 
     @property
     def running(self) -> int:
-        """Slots in use."""
+        """Return the number of slots in use."""
         return sum(self._running.values())
 
     @property
     def waiting(self) -> int:
-        """Queries that wait for a slot."""
+        """Return the number of queries that wait for a slot."""
         return sum(len(queue) for queue in self._waiting.values())
 
     @property
     def places(self) -> int:
-        """Queries that run, wait or are being read."""
+        """Return the number of queries that run, wait or are being read."""
         return self._places
 
     def enter(self, priority: Priority = Priority.INTERACTIVE) -> Ticket:
-        """Take a place, to be given back by `Ticket.release`.
+        """Take a place, to be returned by `Ticket.release`.
 
         Raises:
             OverloadedError: all places are taken.
@@ -101,11 +104,11 @@ class Admission:
 
     @asynccontextmanager
     async def slot(self, *, deadline: float, priority: Priority = Priority.INTERACTIVE) -> AsyncIterator[Ticket]:
-        """Hold a slot; `deadline` is absolute, on the clock's time.
+        """Hold a slot; `deadline` is absolute, on the admission's clock.
 
         Raises:
             OverloadedError: as `enter` and `Ticket.start`.
-            DeadlineExceededError: it passed before a slot was free.
+            DeadlineExceededError: the deadline passed before a slot was free.
         """
         ticket = self.enter(priority)
         ticket.kept = True
@@ -116,24 +119,24 @@ class Admission:
             ticket.release()
 
     def refusal(self, why: str) -> OverloadedError:
-        """The counted error of a query that is refused, with the seconds to wait in its details."""
+        """Count a refused query and return its error, with the seconds to wait in its details."""
         self._metrics.shed.labels("overloaded").inc()
         self._refused_at = self.clock()
         retry_after = self.retry_after()
         return OverloadedError(why, hint=f"try again in {retry_after} s", retry_after=retry_after)
 
     def retry_after(self) -> int:
-        """Seconds until who comes then finds the queue worked off, if nobody else comes."""
+        """Return the seconds after which the queue will be empty, if no other query comes."""
         seconds = max(self._limits.load.retry_after_s, self._wait_s(self.waiting))
         return min(MOST_RETRY_AFTER_S, max(1, math.ceil(seconds)))
 
     # -- for tickets -----------------------------------------------------------------------------------------------------------
 
     def queue(self, ticket: Ticket) -> None:
-        """Give the ticket a slot, or line it up.
+        """Give the ticket a slot, or put it into the queue.
 
         Raises:
-            OverloadedError: its turn would come too late.
+            OverloadedError: its slot would come too late.
         """
         ahead = len(self._waiting[Priority.INTERACTIVE])
         if ticket.priority is Priority.BATCH:
@@ -148,7 +151,7 @@ class Admission:
         self._metrics.waiting.inc()
 
     def leave(self, ticket: Ticket, state: State, held_s: float) -> None:
-        """Take back what the ticket has."""
+        """Take back the ticket's place or slot."""
         self._places -= 1
         if state is State.WAITING:
             self._unqueue(ticket)
@@ -199,7 +202,7 @@ class Admission:
         ticket.run(now, beside=self.running)
 
     def _is_pressed(self, ticket: Ticket, now: float) -> bool:
-        """Whether the queue is as long as it may be: for this query, or for others who were refused a moment ago."""
+        """Return whether the queue is too long for guides: for this query, or for others that were refused a moment ago."""
         if now - self._refused_at < _PRESSED_S:
             return True
         could_wait = ticket.due - ticket.arrived - self.words_s.bound
@@ -207,7 +210,7 @@ class Admission:
         return waited > 0 and waited >= self._limits.load.text_only_from * could_wait
 
     def expired(self) -> DeadlineExceededError:
-        """The counted error of a query whose deadline passed while it waited."""
+        """Count a query whose deadline passed while it waited, and return its error."""
         self._metrics.shed.labels("deadline").inc()
         return DeadlineExceededError(
             "the deadline passed while the query waited for its turn",
@@ -226,14 +229,14 @@ class Admission:
         self._metrics.waiting.dec()
 
     def way_back_s(self, allowed_s: float) -> float:
-        """Seconds between an answer and the client that has it, of a query that allows so many."""
+        """Return the seconds to reserve for sending an answer to the client, for a query that allows `allowed_s` seconds."""
         return min(min(_ON_THE_WAY * allowed_s, _ON_THE_WAY_S) + self.sending_s.bound, _MOST_ON_THE_WAY * allowed_s)
 
     def _text_only_from(self) -> float:
         return max(1, math.ceil(self._limits.load.text_only_from * self._limits.max_queued))
 
     def _wait_s(self, ahead: int, priority: Priority = Priority.INTERACTIVE) -> float:
-        """How long the one behind `ahead` others waits: slots come free one after another."""
+        """Return the seconds that the query behind `ahead` others waits: slots become free one after another."""
         slots = self.slots
         if priority is Priority.BATCH:
             slots = min(slots, self._limits.load.batch_ongoing)

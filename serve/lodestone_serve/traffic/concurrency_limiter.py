@@ -1,8 +1,8 @@
-"""How many queries can be worked on at once before they only slow each other down? Found out while they are.
+"""Adaptive concurrency limit: it finds out in operation how many queries can run at once before they slow each other down.
 
-A query alone takes so long; with too many at once, each takes many times that, all of them near their deadlines, and not one
-more is answered a second. What is compared is the time of the text pass: it is this service's own work, while guides may wait
-for others without using anything here. (The idea is that of TCP Vegas, and of Netflix's concurrency-limits.)
+A query alone takes a certain time; with too many at once, each takes many times that, all come near their deadlines, and
+throughput does not rise. The limit compares the time of the text pass, which is this service's own work, while guides may wait
+for other services without using anything here. (The idea is that of TCP Vegas, and of Netflix's concurrency-limits.)
 """
 
 from __future__ import annotations
@@ -11,21 +11,23 @@ from typing import Final
 
 from lodestone.models.hardware import cores as machine_cores
 
-SLOWER: Final = 4.0  # times as long as alone: what others may cost a query
-OF_DEADLINE: Final = 0.25  # of the time that queries allow, at most: the rest is for waiting, guides and bad luck
+SLOWER: Final = 4.0  # most by which concurrent queries may slow a query down, as a multiple of its time alone
+OF_DEADLINE: Final = (
+    0.25  # most of a query's deadline that its text pass may take: the rest is for waiting, guides and variance
+)
 LEAST_PER_CPU: Final = 1
 START_PER_CPU: Final = 2
-_ALONE: Final = 2  # queries at work, the one included, beside which it counts as alone
+_ALONE: Final = 2  # up to so many queries at work, itself included, a query counts as alone
 _BACK: Final = 0.97
-_NEW_SHARE: Final = 0.1  # of the newest value in a running mean
-_SPREADS: Final = 2.0  # above the mean: what nearly all values stay below
+_NEW_SHARE: Final = 0.1  # weight of the newest value in a running mean
+_SPREADS: Final = 2.0  # spreads above the mean that nearly all values stay below
 
 
 class RunningMean:
-    """A mean that follows what happens now, and how far values stray from it (as TCP estimates round trips, RFC 6298).
+    """A mean that follows recent values, with their spread (as TCP estimates round trips, RFC 6298).
 
     Args:
-        least: Values before anything is said: 0 until then.
+        least: Number of values before the results are other than 0.
     """
 
     def __init__(self, least: int = 1) -> None:
@@ -36,16 +38,16 @@ class RunningMean:
 
     @property
     def mean(self) -> float:
-        """About the last ten values count."""
+        """Return the mean, to which about the last ten values contribute."""
         return 0.0 if self._left else self._mean
 
     @property
     def bound(self) -> float:
-        """What nearly all values stay below."""
+        """Return a bound that nearly all values stay below."""
         return 0.0 if self._left else self._mean + _SPREADS * self._spread
 
     def add(self, value: float) -> None:
-        """One more value."""
+        """Add one value to the mean and the spread."""
         self._left = max(0, self._left - 1)
         if self._first:
             self._mean, self._spread, self._first = value, value / 2, False
@@ -55,15 +57,15 @@ class RunningMean:
 
 
 class ConcurrencyLimiter:
-    """Queries that may be worked on at once.
+    """Limit of queries that run at once.
 
-    More while their text passes take a small part of the time that they allow, and less than `SLOWER` times as long as alone;
-    else fewer.
+    It rises while their text passes take a small part of their deadlines, and less than `SLOWER` times as long as alone;
+    otherwise it falls.
 
     Args:
-        most: Never more.
-        adaptive: Else always `most`.
-        cpus: Of this machine, if not all.
+        most: Upper bound of the limit.
+        adaptive: False for a constant limit of `most`.
+        cpus: CPUs that may be used; None for all of this machine.
     """
 
     def __init__(self, most: int, *, adaptive: bool = True, cpus: int | None = None) -> None:
@@ -77,22 +79,22 @@ class ConcurrencyLimiter:
 
     @property
     def slots(self) -> int:
-        """How many."""
+        """Return the present limit."""
         return int(self._limit)
 
     def took(self, seconds: float, *, beside: int, allowed_s: float) -> None:
-        """A query's text pass took so long.
+        """Record the time of a query's text pass, and adapt the limit.
 
         Args:
-            seconds: Its time.
+            seconds: Duration of the text pass.
             beside: Queries at work when it began, itself included.
-            allowed_s: From the query's arrival to its deadline.
+            allowed_s: Seconds from the query's arrival to its deadline.
         """
         self._now.add(seconds)
         self._allowed.add(allowed_s)
         if beside <= _ALONE:
             self._alone.add(seconds)
-        if beside < self.slots:  # the limit was not what held others back
+        if beside < self.slots:  # the limit was not reached, so it held no query back
             return
         most = OF_DEADLINE * self._allowed.mean
         if self._alone.mean:

@@ -1,8 +1,8 @@
-"""What does a client get while nobody behind Serve's proxy answers? A problem, at its deadline; never silence or plain text.
+"""Middleware around Serve's proxies: it answers with a problem, within the deadline, when no replica does.
 
-Every proxy of Ray Serve runs this around itself (`PROXY_ENVIRONMENT` names it; Ray calls `middlewares` when a proxy starts). A
-request whose replica is dead, or not there yet, never reaches the service that would keep its deadline, so the proxy keeps it:
-counted from the end of the body, until the answer begins. What streams is not cut, however long it takes.
+Every proxy of Ray Serve runs it (`PROXY_ENVIRONMENT` names it; Ray calls `middlewares` when a proxy starts). A request whose
+replica has crashed, or is not ready yet, never reaches the service that would keep its deadline, so the proxy keeps it: counted
+from the end of the body until the answer begins. Streams are not cut, however long they take.
 """
 
 from __future__ import annotations
@@ -34,40 +34,43 @@ if TYPE_CHECKING:
     from lodestone.config.settings import Settings
 
 PROXY_ENVIRONMENT: Final = {"RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "lodestone_serve.traffic.proxy_middleware:middlewares"}
-"""Environment variable of Ray's processes that puts this into the proxies."""
+"""Environment variable of Ray's processes that adds this middleware to the proxies."""
 
 GRACE_S: Final = 1.0
-"""Seconds beyond a deadline: the service itself should be the one that says so."""
+"""Seconds beyond a deadline, so that normally the service itself reports that it passed."""
 
 _DEADLINE: Final = "LODESTONE_QUERY__DEADLINE_MS"
 _PATIENCE: Final = "LODESTONE_SERVE__PATIENCE_S"
-_LONGEST_S: Final = 600.0  # that a query may be allowed, and that the line of a batch waits for its turn
+_LONGEST_S: Final = 600.0  # longest deadline of a query, and longest wait of a batch's line
 _PATIENCE_S: Final = 60.0
 _NAME: Final = b'"deadline_ms"'
 _NAMED: Final = re.compile(rb'"deadline_ms"\s*:\s*"?(\d{1,6})(?![\d.eE])')
 _IN_QUERY: Final = re.compile(rb"(?:^|&)deadline_ms=(\d{1,6})(?:&|$)")
-_TAIL: Final = 64  # bytes of a chunk in which a name may have begun
-_PROXYS: Final = frozenset((b"x-request-id", b"x-request-timeout-seconds", b"traceparent"))
-"""Headers that Ray's proxy reads as UTF-8. What is none ends there as a 500, an error of ours in every count of them."""
-_NOBODYS: Final = frozenset((b"x-session-id", b"serve-multiplexed-model-id", b"x-request-disconnect-disabled"))
-"""Headers that Ray's proxy obeys, and no client needs: the last one would let work go on when its client has left."""
-_NOT_OURS: Final = "/-/"  # the proxy's own routes
+_TAIL: Final = 64  # bytes at the end of a chunk that may hold the beginning of a name
+_UTF8_HEADERS: Final = frozenset((b"x-request-id", b"x-request-timeout-seconds", b"traceparent"))
+"""Headers that Ray's proxy decodes as UTF-8.
+
+An invalid one ends there as a 500, which every count of errors attributes to us.
+"""
+_REMOVED_HEADERS: Final = frozenset((b"x-session-id", b"serve-multiplexed-model-id", b"x-request-disconnect-disabled"))
+"""Headers that Ray's proxy obeys and no client needs. The last one would let work go on after its client has disconnected."""
+_PROXY_ROUTES: Final = "/-/"  # the proxy's own routes
 _BATCH: Final = "/v1/search/batch"
 LARGE: Final = frozenset({"/v1/search/image", "/v1/embeddings"})
 """Routes whose bodies may be large: pictures, and many texts."""
-_ENDLESS: Final = re.compile(r"DELETE /v1/(?:corpora|directories)/.+|POST /v1/internal/shadow")
+_UNLIMITED: Final = re.compile(r"DELETE /v1/(?:corpora|directories)/.+|POST /v1/internal/shadow")
 _DRAWN_OR_REPLAYED: Final = re.compile(r"POST /v1/(?:images/generations|queries/[^/]+/replay)")
 _SEARCH: Final = re.compile(r"\w+ /v1/(?:search(?:/.*)?|images/[^/]+/similar)")
-_AGAIN: Final = "send it again; what reads or searches may always be repeated, a write with its Idempotency-Key"
+_RETRY_HINT: Final = "send it again; what reads or searches may always be repeated, a write with its Idempotency-Key"
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """How long an answer may take to begin, in seconds.
+    """Seconds that an answer may take to begin.
 
     Attributes:
-        deadline_s: Of a query that names no deadline.
-        patience_s: Where no deadline counts.
+        deadline_s: For a query that names no deadline.
+        patience_s: For requests without a deadline.
     """
 
     deadline_s: float
@@ -75,7 +78,7 @@ class Waits:
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str]) -> Waits:
-        """As `proxy_variables` wrote it; where it did not, the longest deadline that there may be.
+        """Read the values that `proxy_variables` wrote; where they are missing, use the longest possible deadline.
 
         Raises:
             ConfigurationError: a variable is no number.
@@ -84,31 +87,31 @@ class Waits:
         return cls(deadline_ms / 1000, _number(environment, _PATIENCE, _PATIENCE_S))
 
     def allowed(self, method: str, path: str, named_ms: int | None) -> float | None:
-        """Seconds for a request; None: any time.
+        """Return the seconds for a request; None for no limit.
 
         Args:
-            method: Of the request.
-            path: Of the request.
-            named_ms: The (longest) deadline that it names.
+            method: Method of the request.
+            path: Path of the request.
+            named_ms: The (longest) deadline that it names, milliseconds.
         """
-        asked = f"{method} {path}"
-        if _ENDLESS.fullmatch(asked):
+        request_line = f"{method} {path}"
+        if _UNLIMITED.fullmatch(request_line):
             return None
-        if _DRAWN_OR_REPLAYED.fullmatch(asked):
+        if _DRAWN_OR_REPLAYED.fullmatch(request_line):
             usual = _LONGEST_S
         else:
-            usual = self.deadline_s if _SEARCH.fullmatch(asked) else self.patience_s
+            usual = self.deadline_s if _SEARCH.fullmatch(request_line) else self.patience_s
         seconds = usual if named_ms is None else named_ms / 1000
         return seconds + GRACE_S + (_LONGEST_S if path == _BATCH else 0.0)
 
 
 def proxy_variables(settings: Settings) -> dict[str, str]:
-    """What the processes of Ray must find in their environment for the proxies to know the service's limits."""
+    """Return the environment variables that tell the proxies the service's limits."""
     return {_DEADLINE: str(settings.query.deadline_ms), _PATIENCE: f"{settings.serve.patience_s:g}"}
 
 
 def middlewares() -> list[Middleware]:
-    """Called by Ray Serve in each proxy."""
+    """Return the middlewares of a proxy; Ray Serve calls this in each of them."""
     return [Middleware(Front, waits=Waits.of_environment(os.environ))]
 
 
@@ -117,7 +120,7 @@ class Front:
 
     Args:
         app: The proxy.
-        waits: How long it may be silent.
+        waits: How long the proxy may stay without an answer.
     """
 
     def __init__(self, app: ASGIApp, *, waits: Waits) -> None:
@@ -125,12 +128,14 @@ class Front:
         self._waits = waits
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the proxy answer; answer in its place where it does not."""
+        """Let the proxy answer, or answer in its place where it does not."""
         path: str = scope.get("path", "")
-        if scope["type"] != "http" or path.startswith(_NOT_OURS):
+        if scope["type"] != "http" or path.startswith(_PROXY_ROUTES):
             await self._app(scope, receive, send)
             return
-        scope["headers"] = [one for one in scope["headers"] if one[0].lower().replace(b"_", b"-") not in _NOBODYS]
+        scope["headers"] = [
+            header for header in scope["headers"] if header[0].lower().replace(b"_", b"-") not in _REMOVED_HEADERS
+        ]
         if (unreadable := _unreadable(scope)) is not None:
             await refusal_response(unreadable, path)(scope, receive, _protected(scope, send))
             return
@@ -157,11 +162,11 @@ class Front:
 
 
 class _Exchange:
-    """One request and its answer on their way through.
+    """A request and its answer while they pass through the proxy.
 
     Attributes:
-        waiting: Whether the time counts.
-        begun: Whether the client has the beginning of an answer.
+        waiting: Whether the time limit still applies.
+        begun: Whether the client has received the beginning of an answer.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, *, waits: Waits, late: asyncio.Timeout) -> None:
@@ -174,13 +179,13 @@ class _Exchange:
         self._late = late
         self._refused: int | None = None
         self._tail = b""
-        self._named = max((int(one) for one in _IN_QUERY.findall(scope.get("query_string", b""))), default=None)
+        self._named = max((int(value) for value in _IN_QUERY.findall(scope.get("query_string", b""))), default=None)
 
     async def receive(self) -> Message:
-        """The client's next message; the time counts from its last one."""
+        """Return the client's next message; after the last one the time limit starts."""
         message = await self._receive()
         if self._counting and message["type"] == "http.request":
-            self._look(message.get("body", b""))
+            self._find_deadlines(message.get("body", b""))
             if not message.get("more_body", False):
                 seconds = self._waits.allowed(self._scope["method"], self._scope["path"], self._named)
                 if seconds is not None:
@@ -188,7 +193,7 @@ class _Exchange:
         return message
 
     async def send(self, message: Message) -> None:
-        """Pass on what the service sent; keep back the plain text by which Ray Serve says that nobody answers."""
+        """Pass on the service's message, but not the plain text by which Ray Serve reports that no replica answered."""
         if message["type"] == "http.response.start":
             if self._counting:
                 self._late.reschedule(None)
@@ -202,63 +207,68 @@ class _Exchange:
             await self._send(message)
 
     def failure(self) -> LodestoneError:
-        """Why there is no answer."""
+        """Return the error that says why there is no answer."""
         if self._refused == 408 or self._late.expired():
             return DeadlineExceededError(
                 "nobody answered in time: the service is starting again, or too busy",
-                hint=f"{_AGAIN}; /readyz tells when the service is back",
+                hint=f"{_RETRY_HINT}; /readyz tells when the service is back",
             )
         if self._refused == 429:
             return OverloadedError("more requests wait for the service than may", hint="ask again after Retry-After")
-        return ServiceUnavailableError("who worked on this request has gone, before there was an answer", hint=_AGAIN)
+        return ServiceUnavailableError("who worked on this request has gone, before there was an answer", hint=_RETRY_HINT)
 
     @property
     def _counting(self) -> bool:
         return self.waiting and not self._late.expired()
 
-    def _look(self, chunk: bytes) -> None:
-        """Find the deadlines that the body names. Quotes within a string of JSON are escaped, so no query's words count."""
+    def _find_deadlines(self, chunk: bytes) -> None:
+        """Find the deadlines that the body names.
+
+        Quotes within a JSON string are escaped, so no query's words match.
+        """
         seen = self._tail + chunk
-        named = [int(one) for one in _NAMED.findall(seen)] if _NAME in seen else []  # pictures pass through here
+        named = (
+            [int(value) for value in _NAMED.findall(seen)] if _NAME in seen else []
+        )  # skips the search in pictures, which pass through here too
         if named:
             self._named = max(named) if self._named is None else max(self._named, *named)
         self._tail = seen[-_TAIL:]
 
 
 async def _body_first(scope: Scope, receive: Receive) -> Receive | None:
-    """`receive`, once a body of the size of a message is here: what dawdles waits in the proxy, and takes no replica's place.
+    """Return `receive` once a body of normal size has arrived: slow bodies wait in the proxy and occupy no replica.
 
-    None when the client has left. What says itself that it is too large is not asked for: the service refuses it.
+    None when the client has disconnected. A body that is declared too large is not awaited: the service refuses it.
 
     Raises:
-        Refusal: it did not come in time.
+        Refusal: the body did not arrive in time.
     """
     path = scope["path"]
     headers = Headers(scope=scope)
     if path == _BATCH or (is_large(headers) and (path in LARGE or "content-length" in headers)):
         return receive
-    came: deque[Message] = deque()
+    messages: deque[Message] = deque()
     size = 0
     try:
         async with asyncio.timeout(BODY_S):
             while size <= MAX_JSON_BYTES:
-                came.append(await receive())
-                if came[-1]["type"] == "http.disconnect":
+                messages.append(await receive())
+                if messages[-1]["type"] == "http.disconnect":
                     return None
-                size += len(came[-1].get("body", b""))
-                if not came[-1].get("more_body", False):
+                size += len(messages[-1].get("body", b""))
+                if not messages[-1].get("more_body", False):
                     break
     except TimeoutError:
         raise dawdled(BODY_S) from None
 
-    async def again() -> Message:
-        return came.popleft() if came else await receive()
+    async def replay() -> Message:
+        return messages.popleft() if messages else await receive()
 
-    return again
+    return replay
 
 
 def _protected(scope: Scope, send: Send) -> Send:
-    """`send`, with the headers that every answer of the service carries."""
+    """Return `send` with the headers that every answer of the service carries."""
 
     async def protected(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -273,18 +283,18 @@ def _protected(scope: Scope, send: Send) -> Send:
 def _unreadable(scope: Scope) -> Refusal | None:
     for name, value in scope["headers"]:
         try:
-            _ = value.decode() if name.lower() in _PROXYS else ""
+            _ = value.decode() if name.lower() in _UTF8_HEADERS else ""
         except UnicodeDecodeError:
             return Refusal(400, f"the header {name.decode('latin-1')!r} is no UTF-8 text", hint="send letters and digits in it")
     return None
 
 
 def _number(environment: Mapping[str, str], name: str, otherwise: float) -> float:
-    given = environment.get(name, "")
+    text = environment.get(name, "")
     try:
-        number = float(given) if given else otherwise
+        number = float(text) if text else otherwise
     except ValueError:
         number = -1.0
     if not 0 < number < float("inf"):
-        raise ConfigurationError(f"{name} is {given!r}", hint="give a number above 0, in the environment of every container")
+        raise ConfigurationError(f"{name} is {text!r}", hint="give a number above 0, in the environment of every container")
     return number

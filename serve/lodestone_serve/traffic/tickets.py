@@ -1,4 +1,4 @@
-"""What does one query hold while it is read, waits and is worked on? Its ticket: a place, then a slot, until it is released."""
+"""Ticket of one admitted query: it holds a place while the query is read and waits, then a slot, until it is released."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class Priority(StrEnum):
-    """Who goes first."""
+    """Order in which queries get slots: interactive before batch."""
 
     INTERACTIVE = "interactive"
     BATCH = "batch"
 
 
 class State(Enum):
-    """Of a ticket."""
+    """States of a ticket."""
 
     PLACED = "has a place, is being read"
     WAITING = "waits for a slot"
@@ -31,18 +31,19 @@ class State(Enum):
 
 
 class Ticket:
-    """One query's place, then slot. `release` gives back whatever it has, at any moment and more than once.
+    """Place, and later slot, of one query. `release` returns whatever it holds, at any moment and more than once.
 
     Attributes:
-        priority: Of the query.
+        priority: Priority of the query.
         arrived: When it took its place, on the admission's clock; may be set to an earlier time before `start`.
+        queued_at: When `start` was called, on the admission's clock.
         deadline: Absolute, from `start` on: when the client wants the answer.
-        way_back: Seconds before that when it must be ready.
+        way_back: Seconds before the deadline at which the answer must be ready.
         text_only: Why it must do without guides; "" while it may have them.
-        words_s: What its text pass took; None while nobody has said (see `answered`).
-        sending_s: What sending its answer took; None while that is not known.
+        words_s: Seconds of its text pass; None until known (see `answered`).
+        sending_s: Seconds that sending its answer took; None until known.
         beside: Queries at work when it began, itself included.
-        kept: Whether somebody else than the request's own guard releases it.
+        kept: Whether another owner than the request's own guard releases it.
     """
 
     def __init__(self, admission: Admission, priority: Priority) -> None:
@@ -62,20 +63,23 @@ class Ticket:
         self.kept = False
 
     def deadline_after(self, deadline_ms: int | None) -> float:
-        """The absolute deadline of a query that allows so many milliseconds from its arrival; None: the service's own."""
+        """Return the absolute deadline of a query that allows this many milliseconds from its arrival.
+
+        None stands for the service's own deadline.
+        """
         allowed = self._admission.deadline_ms if deadline_ms is None else deadline_ms
         return self.arrived + allowed / 1000
 
     @property
     def due(self) -> float:
-        """Absolute: when the answer must be ready, to be with the client at the deadline."""
+        """Return the absolute time at which the answer must be ready, to reach the client at the deadline."""
         return self.deadline - self.way_back
 
     async def start(self, deadline: float) -> None:
         """Wait for a slot.
 
         Raises:
-            OverloadedError: the turn would come too late, or went to others.
+            OverloadedError: the slot would come too late, or went to others.
             DeadlineExceededError: the deadline passed while waiting; nothing has been done.
         """
         self.deadline = deadline
@@ -101,38 +105,38 @@ class Ticket:
         try:
             self._admission.queue(self)
         except OverloadedError:
-            self._state = State.PLACED  # it never stood in the queue
+            self._state = State.PLACED  # it was never in the queue
             raise
 
     def answered(self, response: SearchResponse) -> None:
-        """Learn from the answer what the text pass took: the time that it did not wait, nor spend on guides."""
+        """Record the time of the text pass from the answer: the time without waiting and guides."""
         if self._state is not State.RUNNING:
             return
         self._answered = self._admission.clock()
         if response.stage == "picture":
-            return  # its search takes another time
+            return  # the duration of its search is not comparable
         spent = response.timings_ms
         guides_ms = spent.get("generate", 0.0) + spent.get("guides", 0.0)
         self.words_s = max(0.0, (spent.get("total", 0.0) - guides_ms) / 1000 - (self._started - self.arrived))
 
     def run(self, now: float, *, beside: int) -> None:
-        """It has its slot."""
+        """Give the ticket its slot and wake `start`."""
         self._state, self._started, self.beside = State.RUNNING, now, beside
         if self._turn is not None and not self._turn.done():
             self._turn.set_result(None)
 
     def turn_away(self, error: Exception) -> None:
-        """It gets no slot; whoever waits in `start` is told why."""
+        """Refuse the slot and raise `error` in `start`."""
         self.release()
         if self._turn is not None and not self._turn.done():
             self._turn.set_exception(error)
 
     def release(self) -> None:
-        """Give back what it has."""
+        """Return the place or the slot that the ticket holds. Idempotent."""
         state, self._state = self._state, State.DONE
         if state is State.DONE:
             return
         now = self._admission.clock()
-        if self._answered is not None and not self.kept:  # a stream has sent its answer before
+        if self._answered is not None and not self.kept:  # a stream sends its answer earlier
             self.sending_s = now - self._answered
         self._admission.leave(self, state, now - self._started)

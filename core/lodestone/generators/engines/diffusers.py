@@ -1,9 +1,9 @@
-"""How are guides drawn on this machine? By a pipeline of diffusers: SD-Turbo, SDXL-Turbo, FLUX-schnell, or any other.
+"""Guide engine on this machine: a pipeline of diffusers (SD-Turbo, SDXL-Turbo, FLUX-schnell, or any other).
 
 `model` is a preset, a repository of the hub, or a local directory. Guide number i has a seed of its own, made of the request's
-seed and i, and is drawn alone: it is the same picture in whatever round it comes. Drawing runs in a thread, one picture at a
-time; it stops within a denoising step once the deadline has passed or nobody waits any more. With `init_image` every guide
-starts from that picture. What a pipeline's own safety checker withholds, and a picture of one colour, is no guide.
+seed and i, and is drawn alone: it is the same picture in every round. Drawing runs in a thread, one picture at a time; it stops
+within a denoising step once the deadline has passed or the request was cancelled. With `init_image` every guide starts from
+that picture. A picture that the pipeline's safety checker withholds, or of a single colour, is not returned.
 
 Options: `steps`, `guidance`, `variant` (of the weights, e.g. `fp16`), `device` (`cpu`, `cuda`, `cuda:1`), `init_image` (a
 file), `strength` (how far from it, in (0, 1]).
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
 ADAPTER_VERSION: Final = "1"  # raise it when the same model, prompt and seed would give other pictures
 DEFAULT_MODEL: Final = "sd-turbo"
 _INSTALL: Final = "pip install 'lodestone-search[diffusers]'"
-_MULTIPLE: Final = 16  # of pixels: what latents of every family divide by
-_START_PX: Final = 1024  # of an init picture: no preset draws larger ones
-_MAX_DECODED_BYTES: Final = 128 << 20  # of an init picture
+_MULTIPLE: Final = 16  # pixels; sides must be multiples of it for the latents of every family
+_START_PX: Final = 1024  # side of an init picture: no preset draws larger ones
+_MAX_DECODED_BYTES: Final = 128 << 20  # limit for an init picture
 
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A model by a short name, with what its makers recommend for few steps.
+    """A model under a short name, with the settings that its authors recommend for few steps.
 
     Attributes:
-        repository: On the Hugging Face hub.
+        repository: Repository on the Hugging Face hub.
         steps: Denoising steps.
         guidance: Classifier-free guidance; distilled models were trained without.
-        variant: Of the weights on a GPU.
-        bfloat16: Half precision is bfloat16: in float16 the model overflows.
+        variant: Variant of the weights on a GPU.
+        bfloat16: True when half precision must be bfloat16, because the model overflows in float16.
     """
 
     repository: str
@@ -73,7 +73,7 @@ PRESETS: Final[Mapping[str, Preset]] = {
 
 
 class DiffusersOptions(BaseModel):
-    """What `options` of a diffusers engine may hold; None stands for the preset's, or the pipeline's own."""
+    """`options` of a diffusers engine; None stands for the preset's value, or the pipeline's own."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -86,11 +86,11 @@ class DiffusersOptions(BaseModel):
 
 
 class Diffusers(Generator):
-    """A pipeline of diffusers.
+    """A generator that runs a pipeline of diffusers.
 
     Args:
         settings: `model` (default `sd-turbo`) and `options`, see the module's docstring.
-        name: Of the engine; its guides are `name/0`, `name/1`, …
+        name: Name of the engine; its guides are `name/0`, `name/1`, …
 
     Raises:
         ConfigurationError: an option is unknown or out of range.
@@ -119,12 +119,12 @@ class Diffusers(Generator):
 
     @property
     def model(self) -> str:
-        """The hub's repository or the directory."""
+        """Return the hub's repository or the directory."""
         return self._preset.repository if self._preset else self._source
 
     @property
     def version(self) -> str:  # type: ignore[override]  # read from the model's files
-        """Changes whenever the same prompt and seed would give other pictures; loads nothing."""
+        """Return a version that changes whenever the same prompt and seed would give other pictures. Loads nothing."""
         options = self._options
         picture = options.init_image.expanduser() if options.init_image else None
         start = (hash_file(picture), str(options.strength)) if picture and picture.is_file() else ()
@@ -142,17 +142,19 @@ class Diffusers(Generator):
         return self._preset.guidance if self._preset else None
 
     async def warm_up(self) -> None:
-        """Load the pipeline onto the GPU where there is one (seconds; fetches it from the hub where the machine has no copy).
+        """Load the pipeline, onto the GPU where there is one.
+
+        Takes seconds; fetches the model from the hub if there is no local copy.
 
         Raises:
-            ModelUnavailableError: diffusers is not installed, or the model is not to be had.
+            ModelUnavailableError: diffusers is not installed, or the model is not available.
             ConfigurationError: there is no such device.
             ImageError: the init picture cannot be read.
         """
         await asyncio.to_thread(self._load)
 
     async def generate(self, request: GuideRequest) -> list[Guide]:
-        """See `Generator.generate`; pictures that the safety checker withheld are missing among the numbers.
+        """Draw one picture after the other; numbers of pictures that the safety checker withheld are missing.
 
         Raises:
             DeadlineExceededError: the deadline passed before the first guide.
@@ -177,24 +179,24 @@ class Diffusers(Generator):
 
     def _draw_each(self, request: GuideRequest, given_up: threading.Event) -> list[Guide]:
         guides: list[Guide] = []
-        looked, longest = 0, 0.0
+        attempted, longest = 0, 0.0
         for number in range(request.first, request.first + request.n):
-            if given_up.is_set() or remaining(request.deadline) <= longest:  # it would not be finished in time
+            if given_up.is_set() or remaining(request.deadline) <= longest:  # another picture would not be finished in time
                 break
             started = time.monotonic()
             try:
                 pixels = self._draw(request, number, given_up)
             except _Stopped:
                 break
-            looked, longest = looked + 1, max(longest, time.monotonic() - started)
+            attempted, longest = attempted + 1, max(longest, time.monotonic() - started)
             if pixels is not None:
                 guides.append(self._guide(request, number, pixels))
-        if request.n > 0 and not looked and not given_up.is_set():
+        if request.n > 0 and not attempted and not given_up.is_set():
             raise DeadlineExceededError(f"{self.name} could not finish a picture in time", hint="allow the query more time")
         return guides
 
     def _draw(self, request: GuideRequest, number: int, given_up: threading.Event) -> NDArray[np.uint8] | None:
-        """One picture; None when the pipeline's safety checker withheld it."""
+        """Return one picture; None when it is of a single colour or the pipeline's safety checker withheld it."""
         import torch
 
         def stop_in_time(_pipe: Any, _step: int, _timestep: Any, tensors: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
@@ -206,7 +208,7 @@ class Diffusers(Generator):
         steps, guidance = self._steps, self._guidance
         arguments: dict[str, Any] = {
             "prompt": request.prompt,
-            # a generator of the CPU: the same numbers on every device
+            # A CPU generator gives the same numbers on every device.
             "generator": torch.Generator("cpu").manual_seed(_seed(request.seed, number)),
             "width": side,
             "height": side,
@@ -217,7 +219,7 @@ class Diffusers(Generator):
         if self._start is not None:
             strength = self._options.strength
             arguments |= {"image": self._start.resize((side, side)), "strength": strength}
-            # a share of the steps is taken, and it must be one at least
+            # Only this share of the steps is taken, and it must be at least one.
             arguments["num_inference_steps"] = max(steps or 1, math.ceil(1 / strength)) if steps else None
         arguments = {key: value for key, value in arguments.items() if value is not None and key in self._takes}
         with torch.inference_mode():
@@ -250,7 +252,7 @@ class Diffusers(Generator):
         return decode(self._options.init_image.expanduser(), min_side=_START_PX, max_decoded_bytes=_MAX_DECODED_BYTES).image
 
     def _revision(self) -> str:
-        """Of the files that are (or would be) used: a directory's names, sizes and times, or the hub's commit."""
+        """Return the revision of the model files: a directory's names, sizes and times, or the hub's commit."""
         if is_directory(self.model):
             folder = Path(self.model).expanduser()
             files = sorted(path for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else []
@@ -260,8 +262,8 @@ class Diffusers(Generator):
             return ""
         from huggingface_hub import try_to_load_from_cache
 
-        found = try_to_load_from_cache(self.model, "model_index.json")
-        return Path(found).parent.name if isinstance(found, str) else ""
+        config_file = try_to_load_from_cache(self.model, "model_index.json")
+        return Path(config_file).parent.name if isinstance(config_file, str) else ""
 
     def _load(self) -> None:
         with self._lock:
@@ -290,7 +292,7 @@ class Diffusers(Generator):
 
         from lodestone.models.torch_device import half_precision
 
-        for library in (diffusers, transformers):  # their bars would be drawn into the service's log
+        for library in (diffusers, transformers):  # their progress bars would fill the service's log
             library.utils.logging.disable_progress_bar()
         preset, on_gpu = self._preset, device != "cpu"
         dtype = half_precision(torch.device(device))
@@ -299,7 +301,7 @@ class Diffusers(Generator):
         variant = self._options.variant or (preset.variant if preset and on_gpu else None)
         kind = diffusers.AutoPipelineForText2Image if self._start is None else diffusers.AutoPipelineForImage2Image
         problem: Exception | None = None
-        for local in (True,) if is_directory(self.model) else (True, False):  # what is here already wins
+        for local in (True,) if is_directory(self.model) else (True, False):  # a local copy wins
             for wanted in dict.fromkeys((variant, None)):  # not every copy has the variant
                 try:
                     return _from_pretrained(kind, self.model, dtype=dtype, variant=wanted, local=local)
@@ -313,12 +315,12 @@ class Diffusers(Generator):
         ) from problem
 
 
-class _Stopped(Exception):  # noqa: N818 - no error: the way out of a pipeline
-    """The deadline passed, or nobody waits any more."""
+class _Stopped(Exception):  # noqa: N818 - not an error, but the only way to leave a pipeline
+    """Raised to leave a pipeline when the deadline has passed or the request was cancelled."""
 
 
 def _from_pretrained(kind: Any, model: str, *, dtype: Any, variant: str | None, local: bool) -> Any:  # noqa: ANN401
-    """The pipeline: by its task, and where diffusers knows no such task for it, as what it says it is."""
+    """Load the pipeline for its task; if diffusers knows no such task for it, as the class that the model names."""
     import diffusers
 
     where = str(Path(model).expanduser()) if is_directory(model) else model
@@ -335,5 +337,5 @@ def _from_pretrained(kind: Any, model: str, *, dtype: Any, variant: str | None, 
 
 
 def _seed(seed: int, number: int) -> int:
-    """Of one guide: the same whatever round it is drawn in; neighbours have nothing in common."""
+    """Return the seed of one guide: the same in every round, and unrelated to those of its neighbours."""
     return int(fingerprint(str(seed), str(number)), 16) % 2**63

@@ -1,11 +1,11 @@
-"""Which pictures of the collection look like the query? Those whose captions or tags say it.
+"""Guide engine `exemplar`: pictures of the collection whose captions or tags match the query become guides.
 
-The cheapest guides there are: nothing is drawn, no image model runs. The query's text vector is compared with the captions of
-the collection, its words with the tags learnt in use; the pictures behind the nearest ones become guides, with the vectors that
-they already have in each space. Without captions and tags there are no guides, and it costs nothing.
+These are the cheapest guides: nothing is drawn and no image model runs. The query's text vector is compared with the captions
+of the collection, and its words with the tags learned in use. The pictures of the nearest ones become guides, with the vectors
+that they already have in each space. Without captions and tags there are no guides, and it costs nothing.
 
-Guides raise what looks like them: that helps a picture only if it looks like the described one, so exemplars count little and
-only near-identical captions count at all. What a caption says about its own picture is another matter (query/captions.py).
+Guides raise similar pictures: that helps a picture only if it looks like the described one, so exemplars have small weights and
+only near-identical captions count at all. What a caption says about its own picture is used elsewhere (query/captions.py).
 """
 
 from __future__ import annotations
@@ -28,34 +28,34 @@ from lodestone.store.base import VectorQuery, VectorStore
 CAPTIONS: Final = "captions"  # key of `GuideRequest.collections` for the collection of captions
 TAGS: Final = "tags"  # the same for tags
 LEAST_SIMILARITY: Final = 0.6  # benchmarks/exemplars.py
-TAG_WEIGHT: Final = 0.5  # of a tag that says all that the query says: as a caption of similarity .8
-_CAPTIONS_A_PICTURE: Final = 5  # captions fetched a picture at first
+TAG_WEIGHT: Final = 0.5  # weight of a tag that matches the whole query: as that of a caption with similarity .8
+_CAPTIONS_A_PICTURE: Final = 5  # captions fetched per picture at first
 
 
 @dataclass(frozen=True, slots=True)
 class _Match:
     image_id: str
     weight: float
-    caption: str = ""  # id
+    caption: str = ""  # id of the caption
     similarity: float = 0.0
     tag_score: float | None = None
 
-    def said(self, words: Mapping[str, str]) -> dict[str, Any]:
-        """For the guide's provenance."""
+    def provenance(self, words: Mapping[str, str]) -> dict[str, Any]:
+        """Return the entry for the guide's provenance."""
         if self.tag_score is not None:
             return {"tag_score": round(self.tag_score, 4)}
         return {"caption": words.get(self.caption, ""), "similarity": round(self.similarity, 4)}
 
 
 class Exemplar(Generator):
-    """`exemplar`: guides are captioned and tagged pictures of the collection.
+    """Generator `exemplar`: its guides are captioned and tagged pictures of the collection.
 
     Args:
-        store: Holds captions and pictures.
+        store: Vector store with captions and pictures.
         catalog: Knows the captions' words.
         text_encoder: The encoder whose vectors the captions have.
-        least_similarity: Captions less like the query (cosine) make no guide; in [-1, 1).
-        tags: Searches the tags; None: captions alone.
+        least_similarity: Captions less similar to the query (cosine) make no guide; in [-1, 1).
+        tags: Searches the tags; None to use captions alone.
     """
 
     name = "exemplar"
@@ -77,13 +77,13 @@ class Exemplar(Generator):
         self._tags = tags
 
     async def warm_up(self) -> None:
-        """Nothing to load: the query's vector comes with the request."""
+        """Do nothing: the query's vector comes with the request."""
 
     async def generate(self, request: GuideRequest) -> list[Guide]:
-        """See `Generator.generate`. Guides come by falling weight.
+        """Return guides by falling weight.
 
-        A caption weighs where its similarity lies between the least (0) and 1, tags weigh their score times `TAG_WEIGHT`; a
-        picture with both makes one guide of the larger weight.
+        A caption's weight is where its similarity lies between the least (0) and 1; a tag's weight is its score times
+        `TAG_WEIGHT`. A picture with both makes one guide of the larger weight.
 
         Raises:
             DeadlineExceededError: the store did not answer in time.
@@ -111,7 +111,7 @@ class Exemplar(Generator):
                 guide_id=f"{self.name}/{number}",
                 engine=self.name,
                 weight=match.weight,
-                provenance={"version": self.version, "image_id": match.image_id, **match.said(words)},
+                provenance={"version": self.version, "image_id": match.image_id, **match.provenance(words)},
                 vectors=vectors[match.image_id],
             )
             for number, match in enumerate(matches, request.first)
@@ -119,39 +119,39 @@ class Exemplar(Generator):
         ]
 
     def _captioned(self, request: GuideRequest, wanted: int) -> list[_Match]:
-        """The `wanted` pictures with the nearest captions, best first, each by its best caption."""
+        """Return the `wanted` pictures with the nearest captions, best first, each with its best caption."""
         collection, vector = request.collections.get(CAPTIONS), request.text_vectors.get(self._text_encoder)
         if collection is None or vector is None:
             return []
         limit = wanted * _CAPTIONS_A_PICTURE
         while True:
             query = VectorQuery(vector, limit=limit, filter=request.filter, with_payload=True)
-            (found,) = self._store.search(collection, [query])
+            (hits,) = self._store.search(collection, [query])
             best: dict[str, _Match] = {}
-            for key, score, payload in zip(found.ids, found.scores.tolist(), found.payloads, strict=True):
+            for key, score, payload in zip(hits.ids, hits.scores.tolist(), hits.payloads, strict=True):
                 weight = min(1.0, (score - self._least) / (1 - self._least))
                 if weight > 0:
                     image_id = str(payload["image"])
                     best.setdefault(image_id, _Match(image_id, weight, caption=key, similarity=score))
-            # a picture with many captions must not cost a guide, or rounds of one would differ from one round
-            if len(best) >= wanted or len(found) < limit or found.scores[-1] <= self._least:
+            # A picture with many captions must not displace another guide, or several rounds would differ from one.
+            if len(best) >= wanted or len(hits) < limit or hits.scores[-1] <= self._least:
                 return list(best.values())[:wanted]
             limit *= 2
 
     def _tagged(self, request: GuideRequest, wanted: int) -> list[_Match]:
-        """The `wanted` pictures with the nearest tags, best first."""
+        """Return the `wanted` pictures with the nearest tags, best first."""
         collection = request.collections.get(TAGS)
         if collection is None or self._tags is None:
             return []
-        found = self._tags.search(request.query, collection, filter_=request.filter, limit=wanted)
+        hits = self._tags.search(request.query, collection, filter_=request.filter, limit=wanted)
         return [
             _Match(image_id, TAG_WEIGHT * min(score, 1.0), tag_score=score)
-            for image_id, score in zip(found.ids, found.scores.tolist(), strict=True)
+            for image_id, score in zip(hits.ids, hits.scores.tolist(), strict=True)
             if score > 0
         ]
 
     def _vectors(self, image_ids: list[str], collections: Mapping[str, str]) -> dict[str, dict[str, NDArray[np.float32]]]:
-        """Picture -> collection -> its vector there."""
+        """Return picture -> collection -> the picture's vector there."""
         vectors: dict[str, dict[str, NDArray[np.float32]]] = {}
         for space, collection in collections.items():
             if space not in (CAPTIONS, TAGS):
@@ -161,7 +161,7 @@ class Exemplar(Generator):
         return vectors
 
     def _words(self, image_ids: list[str]) -> dict[str, str]:
-        """Caption id -> its text."""
+        """Return caption id -> the caption's text."""
         return {
             caption_id(image_id, caption.source, caption.text): caption.text
             for image_id, captions in self._catalog.captions(image_ids).items()
@@ -170,11 +170,11 @@ class Exemplar(Generator):
 
 
 def _merged(captioned: list[_Match], tagged: list[_Match]) -> list[_Match]:
-    """One match a picture, the heavier, by falling weight; equal ones captions first, then as they were found.
+    """Return one match per picture, the heavier one, by falling weight; equal ones captions first, then in the order given.
 
-    The first n of it depend on the first n of each list alone, so that rounds give what one round gives.
+    The first n depend on the first n of each list alone, so that several rounds give the same guides as one.
     """
     merged: dict[str, _Match] = {}
-    for match in sorted([*captioned, *tagged], key=lambda one: -one.weight):  # stable
+    for match in sorted([*captioned, *tagged], key=lambda match_: -match_.weight):  # stable
         merged.setdefault(match.image_id, match)
     return list(merged.values())

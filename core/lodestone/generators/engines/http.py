@@ -1,7 +1,7 @@
-"""What have engines over HTTP in common? One asks, they answer with pictures in base64 or with addresses of pictures.
+"""Base class of engines over HTTP, which answer with pictures in base64 or with addresses of pictures.
 
-`HttpGenerator` does all but the asking: it fetches, checks and decodes. Each service's module says what is asked and where in
-the reply the pictures are. `CustomHttp` is the plainest of them, for servers of one's own (docs/generators.md).
+`HttpGenerator` fetches, checks and decodes. Each service's module says what to send and where in the reply the pictures are.
+`CustomHttp` is the simplest of them, for a user's own server (docs/generators.md).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from lodestone.generators.pictures import Received, from_base64, read_picture
 
 _log = logging.getLogger(__name__)
 
-SEEDS: Final = 2**31  # services take seeds below it
+SEEDS: Final = 2**31  # services accept seeds below this
 
 
 class HttpOptions(BaseModel):
-    """`options` of every engine over HTTP."""
+    """`options` that every engine over HTTP has."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -44,11 +44,11 @@ class HttpOptions(BaseModel):
 
 
 class HttpGenerator(Generator):
-    """An engine somewhere else. Light; nothing is connected before the first guide.
+    """A generator behind an HTTP service. Light; nothing is connected before the first guide.
 
     Args:
-        name: Under which it is configured.
-        settings: Its section.
+        name: Name under which it is configured.
+        settings: Its section of the settings.
 
     Raises:
         ConfigurationError: the settings cannot be used.
@@ -71,19 +71,19 @@ class HttpGenerator(Generator):
         self._http = HttpClient(self._access(), verdict=self._declined)
 
     async def warm_up(self) -> None:
-        """Look whether the key is there; the engine is not asked.
+        """Check that the key exists; the service is not called.
 
         Raises:
-            ModelUnavailableError: it is not.
+            ModelUnavailableError: the key is missing or unusable.
         """
         await asyncio.to_thread(self._credential.read)
 
     async def generate(self, request: GuideRequest) -> list[Guide]:
-        """See `Generator.generate`. Of several pictures, spoilt ones are left out; when all are, that is an error.
+        """Ask the service and decode its pictures. Broken pictures are left out; when all are broken, that is an error.
 
         Raises:
-            ServiceUnavailableError: the engine fails, or sends what is no answer.
-            ImageError: what it sends is no usable picture.
+            ServiceUnavailableError: the service fails, or its reply is not as documented.
+            ImageError: no picture that it sent is usable.
         """
         if request.n < 1:
             return []
@@ -91,31 +91,33 @@ class HttpGenerator(Generator):
         sent = (await self._ask(request, deadline))[: request.n]
         if not sent:
             raise ServiceUnavailableError(f"generator {self.name!r} sent no picture", hint="look at the engine's own log")
-        received = await asyncio.gather(*(self._received(one, request, deadline) for one in sent), return_exceptions=True)
-        guides, spoilt = [], []
-        for number, one in enumerate(received, request.first):
-            if isinstance(one, Received):
-                guides.append(self._guide(number, one, request))
-            elif isinstance(one, LodestoneError):
-                spoilt.append(one)
+        received = await asyncio.gather(
+            *(self._received(picture, request, deadline) for picture in sent), return_exceptions=True
+        )
+        guides, broken = [], []
+        for number, picture in enumerate(received, request.first):
+            if isinstance(picture, Received):
+                guides.append(self._guide(number, picture, request))
+            elif isinstance(picture, LodestoneError):
+                broken.append(picture)
             else:
-                raise one
-        for error in spoilt if guides else ():
+                raise picture
+        for error in broken if guides else ():
             _log.warning("generator %s: one picture is left out: %s", self.name, error.message)
         if not guides:
-            raise spoilt[0]
+            raise broken[0]
         return guides
 
     async def close(self) -> None:
-        """See `Generator.close`."""
+        """Close the HTTP connections. Idempotent."""
         await self._http.close()
 
     @abstractmethod
     async def _ask(self, request: GuideRequest, deadline: float) -> Sequence[str]:
-        """The pictures of a reply: each an http(s) address, a `data:` URL or base64."""
+        """Return the pictures of a reply: each an http(s) address, a `data:` URL or base64."""
 
     def _key_header(self) -> tuple[str, str]:
-        """Which header carries the key, and what stands before it, unless the options say otherwise."""
+        """Return the header that carries the key and the text before the key, unless the options say otherwise."""
         return "Authorization", "Bearer "
 
     def _access(self) -> Access:
@@ -130,12 +132,12 @@ class HttpGenerator(Generator):
             allow_hosts=tuple(self._options.allow_hosts),
         )
 
-    def _declined(self, status: int, body: Any) -> bool:  # noqa: ANN401, ARG002  (JSON; others look)
-        """Whether an error means that the service will not draw these words, being well itself."""
+    def _declined(self, status: int, body: Any) -> bool:  # noqa: ANN401, ARG002  (JSON; subclasses read it)
+        """Return whether an error means that the service works but refuses to draw these words."""
         return False
 
     def _seed(self, request: GuideRequest) -> int:
-        """Of the first picture of a request; each following one has the next."""
+        """Return the seed of the first picture of a request; each following picture has the next one."""
         return (request.seed + request.first) % SEEDS
 
     async def _received(self, sent: str, request: GuideRequest, deadline: float) -> Received:
@@ -158,7 +160,7 @@ class HttpGenerator(Generator):
 
 
 class CustomHttp(HttpGenerator):
-    """`http`: POST `{prompt, n, seed, size}`, answered with `{images: [base64 or address]}`; picture i comes of seed + i."""
+    """Generator `http`: POST `{prompt, n, seed, size}`, reply `{images: [base64 or address]}`; picture i has seed + i."""
 
     async def _ask(self, request: GuideRequest, deadline: float) -> Sequence[str]:
         body = {"prompt": request.prompt, "n": request.n, "seed": self._seed(request), "size": request.size}
@@ -168,21 +170,21 @@ class CustomHttp(HttpGenerator):
 
 
 def texts_of(reply: Any, *path: str) -> list[str]:  # noqa: ANN401
-    """The texts in a list of a JSON reply.
+    """Return the texts in a list of a JSON reply.
 
     Raises:
-        ServiceUnavailableError: it is not there, or not such a list.
+        ServiceUnavailableError: the list is missing, or is not a list of texts.
     """
-    found = reply
+    value = reply
     for name in path:
-        found = found.get(name) if isinstance(found, Mapping) else None
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
+        value = value.get(name) if isinstance(value, Mapping) else None
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise unexpected(f"a list of texts at {'.'.join(path)!r}", reply)
-    return found
+    return value
 
 
 def unexpected(wanted: str, reply: Any) -> ServiceUnavailableError:  # noqa: ANN401
-    """The error for a reply that is JSON, and not what the service documents. Names its keys, not its values."""
+    """Return the error for a JSON reply that is not what the service documents. It names the reply's keys, not its values."""
     have = (
         f"an object with {[name[:40] for name in sorted(map(str, reply))[:8]]}"
         if isinstance(reply, Mapping)

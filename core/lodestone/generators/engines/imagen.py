@@ -1,4 +1,4 @@
-"""How is Google's Imagen asked for pictures? `…:predict`, at the Gemini API with a key or at Vertex AI with a token."""
+"""Guide engine for Google's Imagen: `…:predict`, at the Gemini API with a key or at Vertex AI with a token."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ class ImagenOptions(HttpOptions):
 
 
 class Imagen(HttpGenerator):
-    """`imagen`. `url` is the service, or the whole address up to `:predict`; `model` e.g. `imagen-4.0-fast-generate-001`."""
+    """Generator `imagen`, which calls Google's service.
+
+    `url` is the service, or the whole address up to `:predict`; `model` is e.g. `imagen-4.0-fast-generate-001`.
+    """
 
     options_type = ImagenOptions
     default_url = "https://generativelanguage.googleapis.com"
@@ -45,7 +48,7 @@ class Imagen(HttpGenerator):
         if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
             raise unexpected("a list at 'predictions'", reply)
         pictures = [row["bytesBase64Encoded"] for row in rows if isinstance(row.get("bytesBase64Encoded"), str)]
-        if not pictures:  # what its filters withhold is left out, or replaced by a reason
+        if not pictures:  # pictures that its filters withhold are left out, or replaced by a reason
             reasons = [str(row["raiFilteredReason"]) for row in rows if row.get("raiFilteredReason")]
             raise ServiceUnavailableError(
                 f"generator {self.name!r} withheld its pictures{f': {reasons[0][:200]}' if reasons else ''}",

@@ -1,4 +1,4 @@
-"""How is an OpenAI-compatible service asked for pictures? `POST /v1/images/generations`, as many servers understand it."""
+"""Guide engine for OpenAI-compatible services: `POST /v1/images/generations`, which many servers support."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ class OpenAIOptions(HttpOptions):
 
 
 class OpenAIImages(HttpGenerator):
-    """`openai`. Without `send_seed` a guide can be repeated only through the guide cache."""
+    """Generator `openai`, which calls an OpenAI-compatible service.
+
+    Without `send_seed` a guide can be repeated only through the guide cache.
+    """
 
     options_type = OpenAIOptions
     default_url = "https://api.openai.com"
@@ -42,7 +45,7 @@ class OpenAIImages(HttpGenerator):
         if not isinstance(rows, list):
             raise unexpected("a list at 'data'", reply)
         pictures = [row.get("b64_json") or row.get("url") for row in rows if isinstance(row, Mapping)]
-        texts = [one for one in pictures if isinstance(one, str)]
+        texts = [picture for picture in pictures if isinstance(picture, str)]
         if len(texts) != len(rows):
             raise unexpected("'b64_json' or 'url' in every row of 'data'", reply)
         return texts
@@ -53,7 +56,7 @@ class OpenAIImages(HttpGenerator):
 
 
 def endpoint(url: httpx.URL) -> httpx.URL:
-    """Where to POST to: `url` may be the server, its `/v1`, or the whole address."""
+    """Return the address to POST to: `url` may be the server, its `/v1`, or the whole address."""
     path = url.path.rstrip("/")
     if path.endswith("/images/generations"):
         return url

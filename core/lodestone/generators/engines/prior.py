@@ -1,8 +1,8 @@
-"""What might a picture of these words look like, as a vector? Draws from a learnt distribution over each space.
+"""Guide engine `prior`: guide vectors are drawn from a learned distribution over each space.
 
-No picture is drawn and no model is run: the query's text vector goes through a ridge map into each space, and seeded noise
+No picture is drawn and no model is run. The query's text vector goes through a ridge map into each space, and seeded noise
 along the directions that words leave open makes several different guides (training/prior.py). A prior belongs to the versions of
-the spaces that it was fitted for; in a space whose version it does not know it draws nothing, and says so once.
+the spaces that it was fitted for; in a space of another version it draws nothing, and logs that once.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from lodestone.training.prior import PriorWeights, SpacePrior
 if TYPE_CHECKING:
     from lodestone.generators.registry import GeneratorContext
 
-KIND: Final = "prior"  # of the artefact
+KIND: Final = "prior"  # kind of the learned artifact
 WEIGHT: Final = (
-    0.02  # of a guide: ten count .1 of the words, the most that cost nothing on validation (benchmarks/exemplars.py)
+    0.02  # per guide: ten count .1 of the words, the largest weight without loss on validation (benchmarks/exemplars.py)
 )
 _NO_SPACES: Final = frozenset({"captions", "tags"})  # collections that hold no pictures' vectors
 _log = logging.getLogger(__name__)
 
 
 class Prior(Generator):
-    """`prior`: guides are vectors drawn for the query, the same for the same words, seed and number in every process.
+    """Generator `prior`: its guides are vectors, the same for the same words, seed and number in every process.
 
     Args:
         source: A file written by `PriorWeights.save`, or the weights themselves; None for those that ship with the package.
-            Spaces that the file does not know are looked for among those that ship.
-        name: Under which the engine is configured.
-        weight: What a guide weighs, in (0, 1].
+            Spaces that the file does not have are taken from those that ship.
+        name: Name under which the engine is configured.
+        weight: Weight of a guide, in (0, 1].
     """
 
     version = "1"
@@ -49,17 +49,17 @@ class Prior(Generator):
         self.name = name
         self._source = source
         self._weight = weight
-        self._said: set[str] = set()
+        self._reported: set[str] = set()
 
     @classmethod
     def from_context(cls, context: GeneratorContext) -> Self:
-        """With the prior that is in force in this home."""
+        """Make the engine with the prior that is in force in this home."""
         learnt = None if context.models is None else context.models.artifacts.get(KIND)
         return cls(learnt, name=context.name or KIND)
 
     @cached_property
     def weights(self) -> PriorWeights:
-        """The weights, read from their file at the first use.
+        """Return the weights, read from their file at the first use.
 
         Raises:
             ConfigurationError: the file is missing or damaged.
@@ -75,7 +75,7 @@ class Prior(Generator):
         await asyncio.to_thread(lambda: self.weights)
 
     async def generate(self, request: GuideRequest) -> list[Guide]:
-        """See `Generator.generate`.
+        """Draw one vector per guide in each known space.
 
         Raises:
             ModelUnavailableError: the prior was fitted for none of the versions that are searched, or for another text encoder.
@@ -102,8 +102,8 @@ class Prior(Generator):
                 hint="fit it with the bridge on captions of your own: lodestone train bridge",
             )
         for name in missing:
-            if name not in self._said:
-                self._said.add(name)
+            if name not in self._reported:
+                self._reported.add(name)
                 _log.warning("the prior was not fitted for %s and draws nothing there: lodestone train bridge", name)
         return known
 
@@ -121,6 +121,6 @@ class Prior(Generator):
 
 
 def _seed(request: GuideRequest, number: int, collection: str) -> int:
-    """One for each (query, seed, number, space), the same in every process."""
+    """Return a seed for each (query, seed, number, space) that is the same in every process."""
     what = "\0".join([request.query, str(request.seed), str(number), collection])
     return int.from_bytes(hashlib.blake2b(what.encode("utf8", "surrogatepass"), digest_size=8).digest(), "big")

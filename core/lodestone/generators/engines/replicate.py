@@ -1,7 +1,7 @@
-"""How is Replicate asked for pictures? A prediction is made, waited for, polled if that was too short, and its files fetched.
+"""Guide engine for Replicate: it creates a prediction, waits, polls if the wait was too short, and fetches its files.
 
-A prediction that outlives the call is cancelled by the service itself (`Cancel-After`): nothing is left running, or paid for,
-because a query ended.
+A prediction that outlives the call is cancelled by the service itself (`Cancel-After`): nothing goes on running, or is paid
+for, after a query ended.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lodestone.generators.base import GuideRequest
 from lodestone.generators.engines.http import HttpGenerator, HttpOptions, unexpected
 
 _POLL_S: Final = 0.5
-_LONGEST_WAIT_S: Final = 60  # of one request, by the service's rules
+_LONGEST_WAIT_S: Final = 60  # seconds of one request, by the service's rules
 _SHORTEST_CANCEL_S: Final = 5
 _ID: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OWNED: Final = re.compile(r"[\w.-]+/[\w.-]+")  # owner/name: its newest version
@@ -37,7 +37,7 @@ class ReplicateOptions(HttpOptions):
 
 
 class Replicate(HttpGenerator):
-    """`replicate`. `model` is `owner/name`, `owner/name:version` or a version."""
+    """Generator `replicate`, which runs predictions. `model` is `owner/name`, `owner/name:version` or a version."""
 
     options_type = ReplicateOptions
     default_url = "https://api.replicate.com"
@@ -81,11 +81,11 @@ class Replicate(HttpGenerator):
         if not isinstance(status, str):
             return unexpected("a 'status'", reply)
         why = reply.get("error")
-        told = f": {' '.join(self._credential.scrubbed(why).split())[:200]}" if isinstance(why, str) else ""
+        detail = f": {' '.join(self._credential.scrubbed(why).split())[:200]}" if isinstance(why, str) else ""
         return ServiceUnavailableError(
-            f"the prediction of generator {self.name!r} ended as {status[:40]!r}{told}",
+            f"the prediction of generator {self.name!r} ended as {status[:40]!r}{detail}",
             hint="look at the prediction on the service's own pages",
-            declined="nsfw" in told.lower(),
+            declined="nsfw" in detail.lower(),
             charged=status != "aborted",
         )
 
@@ -93,6 +93,6 @@ class Replicate(HttpGenerator):
 def _outputs(reply: Mapping[str, Any]) -> list[str]:
     output = reply.get("output")
     outputs = [output] if isinstance(output, str) else output
-    if not isinstance(outputs, list) or not all(isinstance(one, str) for one in outputs):
+    if not isinstance(outputs, list) or not all(isinstance(address, str) for address in outputs):
         raise unexpected("addresses at 'output'", reply)
     return outputs

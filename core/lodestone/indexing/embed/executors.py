@@ -1,4 +1,4 @@
-"""Who runs the embedding tasks? The contract of executors, and the one that needs no cluster."""
+"""Contract of executors, which run the embedding tasks, and the inline executor, which needs no other process."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from lodestone.models.hardware import cores, gpus
 if TYPE_CHECKING:
     from lodestone.indexing.embed.slice_embedder import EmbedSlice
 
-POOL_PAYS_SLICES: Final = 2  # below, starting workers takes longer than they save
+POOL_PAYS_SLICES: Final = 2  # with fewer slices, starting workers takes longer than they save
 
 
 class EmbedExecutor(Protocol):
-    """Runs tasks and yields one receipt for each, in any order. Used for the waves of one run, then closed.
+    """Runs tasks and yields one receipt for each, in any order. Used for all waves of one run, then closed.
 
-    A worker that died (killed, out of memory, its node lost) answers too:
-    `SliceReceipt(slice_id, (), error=WorkerDiedError(…))`. The run tries the slice again.
+    A worker that crashes (killed, out of memory, its node lost) also gives a receipt: `SliceReceipt(slice_id, (),
+    error=WorkerDiedError(…))`. The run then retries the slice.
     """
 
     def start(self) -> None:
-        """Begin to get ready in the background, if that takes long. May be left out."""
+        """Start to get ready in the background, if that takes long. Calling it is optional."""
 
     def run(self, tasks: Iterable[SliceTask]) -> Iterator[SliceReceipt]:
-        """Yield receipts as tasks finish. `tasks` is read lazily. Called once a wave.
+        """Yield receipts as tasks finish. `tasks` is read lazily. Called once for each wave.
 
         Raises:
-            RunFailedError: workers died again and again; finished slices stay finished.
+            RunFailedError: workers crashed again and again; finished slices stay finished.
         """
 
     def close(self) -> None:
-        """Stop the workers. Idempotent."""
+        """Stop the executor's workers. Idempotent."""
 
 
 ExecutorFactory = Callable[[EmbedSettings, int], EmbedExecutor]
-"""Makes an executor for some settings and a number of workers."""
+"""Function that makes an executor for some settings and a number of workers."""
 
 
 class InlineExecutor:
     """Embeds in this process, one slice after the other; the models may use all cores.
 
     Args:
-        settings: What workers need to know.
+        settings: Everything that a worker needs to know.
     """
 
     def __init__(self, settings: EmbedSettings) -> None:
@@ -58,10 +58,10 @@ class InlineExecutor:
         self._embed: EmbedSlice | None = None
 
     def start(self) -> None:
-        """See `EmbedExecutor.start`: nothing takes long here."""
+        """Do nothing: this process needs no time to start."""
 
     def run(self, tasks: Iterable[SliceTask]) -> Iterator[SliceReceipt]:
-        """See `EmbedExecutor.run`."""
+        """Embed the tasks one after the other; the models are loaded at the first."""
         from lodestone.indexing.embed.slice_embedder import EmbedSlice
 
         for task in tasks:
@@ -71,21 +71,22 @@ class InlineExecutor:
             yield self._embed(task)
 
     def close(self) -> None:
-        """See `EmbedExecutor.close`."""
+        """Stop the decoding threads. Idempotent."""
         if self._embed is not None:
             self._embed.close()
             self._embed = None
 
 
 def worker_count(settings: Settings) -> int:
-    """How many workers share the embedding: `index.workers`, or one a core."""
+    """Return how many workers share the embedding: `index.workers`, or one per core."""
     return settings.index.workers or cores()
 
 
 def choose_executor(settings: Settings, slices: int) -> str:
-    """Who embeds so many slices: `inline`, `processes` or `ray`, as `index.executor` says; `auto` looks at the machine.
+    """Return the executor for this many slices: `inline`, `processes` or `ray`, as `index.executor` says.
 
-    With GPUs, Ray deals them out to the workers. Without, processes of our own start in a tenth of the time.
+    `auto` depends on the machine. With GPUs, Ray assigns them to the workers. Without, our own processes start in a tenth of
+    the time.
     """
     wanted = settings.index.executor
     if wanted != "auto":
@@ -102,13 +103,13 @@ def choose_executor(settings: Settings, slices: int) -> str:
 def make_executor(
     kind: str, settings: Settings, embed: EmbedSettings, pool: ExecutorFactory | None
 ) -> tuple[str, EmbedExecutor]:
-    """The executor that `choose_executor` names, not started, and what it is in the end.
+    """Make the executor that `choose_executor` named, without starting it; return its kind and the executor.
 
     Args:
         kind: `inline`, `processes` or `ray`.
-        settings: The home's.
-        embed: What a worker needs to know, with one thread a model pass; alone, this process uses `models.threads`.
-        pool: Makes the executor for `ray`; None: processes take its place.
+        settings: The home's settings.
+        embed: What a worker needs to know, with one thread per model pass; the inline executor uses `models.threads` instead.
+        pool: Makes the executor for `ray`; None to use processes instead.
     """
     if kind == "inline":
         return kind, InlineExecutor(replace(embed, model_threads=settings.models.threads))
@@ -129,13 +130,13 @@ def embed_settings(
     decode_threads: int,
     extra: Sequence[str] = (),
 ) -> EmbedSettings:
-    """What a worker needs to know, out of a home's settings.
+    """Return what a worker needs to know, taken from a home's settings.
 
     Args:
-        settings: The home's.
+        settings: The home's settings.
         profile: Names the models.
-        embeddings: Where the slices go.
-        thumbnails: Where the thumbnails go.
+        embeddings: Area for the slices' files.
+        thumbnails: Store for the thumbnails.
         model_threads: Threads of one model pass; 0 for the runtime's choice.
         decode_threads: Pictures decoded at once.
         extra: Backbones besides the profile's, for a model swap.

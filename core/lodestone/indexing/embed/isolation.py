@@ -1,8 +1,8 @@
-"""How are pictures decoded that may kill the process that decodes them? One at a time, in a child process that may die.
+"""Decoding in a child process, for pictures that may crash the process that decodes them.
 
-Broken files can crash a decoder (there is no exception for that) or make the system kill whoever asked for so much memory.
-Where a worker died, the pictures of its slice are prepared here. The one that kills the child time and again becomes a
-failure row, `kills_worker`; the worker and the other pictures go on.
+Broken files can crash a decoder (there is no exception for that) or make the system kill the process that asked for so much
+memory. After a worker crashed, the pictures of its slice are prepared here, one at a time. A picture that crashes the child
+repeatedly becomes a failure row, `kills_worker`; the worker and the other pictures go on.
 
 The child runs `python -P -m lodestone.indexing.embed.isolation HANDLE`.
 """
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from lodestone.indexing.tasks import EmbedSettings, SliceRow
 
 KILLS_WORKER: Final = "kills_worker"
-_DEATHS: Final = 2  # of a child at one picture; the worker's own death came before
+_DEATHS: Final = 2  # crashes of the child at one picture; the worker's own crash came before
 _STOP_SECONDS: Final = 5.0
 _FIRST_VICTIM: Final = "1000"  # oom_score_adj: when memory runs out the system kills the child, not the worker
 
 
 class IsolatedPictures:
-    """Prepares pictures in a child process. Thread-safe; one picture at a time.
+    """Prepares pictures in a child process, one picture at a time. Thread-safe.
 
     Args:
-        settings: Of the worker.
-        backbones: Names of those whose inputs are wanted.
+        settings: The worker's settings.
+        backbones: Names of the backbones whose inputs are wanted.
     """
 
     def __init__(self, settings: EmbedSettings, backbones: tuple[str, ...]) -> None:
@@ -49,7 +49,7 @@ class IsolatedPictures:
         self._channel: Connection | None = None
 
     def prepare(self, row: SliceRow) -> PreparedPicture | RowFailure:
-        """As `prepare_picture`, and a failure when the picture kills whoever looks at it.
+        """Prepare a picture as `prepare_picture` does; return a failure when the picture crashes the child repeatedly.
 
         Raises:
             LodestoneError: as `prepare_picture`.
@@ -59,7 +59,7 @@ class IsolatedPictures:
                 try:
                     return self._ask(row)
                 except (EOFError, OSError):
-                    how = self._buried()
+                    how = self._reap()
                     if death == _DEATHS:
                         return RowFailure(
                             row.image_id, row.uri, KILLS_WORKER, f"decoding it {how}, {_DEATHS} times out of {_DEATHS}"
@@ -67,7 +67,7 @@ class IsolatedPictures:
         raise AssertionError("unreachable")
 
     def close(self) -> None:
-        """End the child. Idempotent."""
+        """End the child process. Idempotent."""
         with self._lock:
             if self._channel is not None:
                 self._channel.close()
@@ -99,8 +99,8 @@ class IsolatedPictures:
         ours.send((self._settings, self._backbones))
         return ours
 
-    def _buried(self) -> str:
-        """Take leave of the dead child; says how it ended."""
+    def _reap(self) -> str:
+        """Clean up after a crashed child; return how it ended, in words."""
         if self._channel is not None:
             self._channel.close()
         code = 0 if self._child is None else self._child.wait()
@@ -123,10 +123,10 @@ def _serve(channel: Connection) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The child's side."""
+    """Run the child: prepare pictures until the parent closes the pipe. Returns the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
-    with suppress(OSError):  # there is no such thing outside Linux
+    with suppress(OSError):  # the file exists on Linux only
         Path(f"/proc/{os.getpid()}/oom_score_adj").write_text(_FIRST_VICTIM)
     with Connection(int(arguments[0])) as channel, suppress(EOFError):
         _serve(channel)

@@ -1,7 +1,7 @@
-"""How does one file become model inputs, a thumbnail and what is known about it? Read once, decoded once, in a thread.
+"""Preparation of one picture: its file is read once and decoded once into model inputs, a thumbnail and metadata.
 
-Everything that can be wrong with one picture ends as a `RowFailure`; what ends the run is a full disk, or a source that has
-changed or refuses as a whole.
+Every problem with a single picture ends as a `RowFailure`. A full disk ends the run, and so does a source that has changed or
+refuses every read.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from lodestone.sources.trouble import Trouble
 
 @dataclass(frozen=True, slots=True)
 class PreparedPicture:
-    """One picture, ready for the models.
+    """A picture that is decoded and prepared for the models.
 
     Attributes:
-        row: What was planned.
+        row: The planned row.
         inputs: Backbone name -> (side, side, 3) uint8.
-        width: Of the original, upright, pixels.
-        height: Of the original, upright, pixels.
-        format: What the content is, e.g. "JPEG".
-        metadata: Time, place and camera, where the file says so.
+        width: Width of the original, upright, in pixels.
+        height: Height of the original, upright, in pixels.
+        format: Format of the content, e.g. "JPEG".
+        metadata: Time, place and camera, where the file holds them.
         captions: (source, text) pairs: those known before, and those inside the file.
     """
 
@@ -55,9 +55,9 @@ def prepare_picture(
     """Read, check, decode and prepare one picture.
 
     Raises:
-        SourceError: the store that it is in refuses everything (expired credentials), or does not answer.
-        ManifestChangedError: the archive or table that it is in was changed since it was listed.
-        OutOfSpaceError: no space left for its thumbnail.
+        SourceError: the object store that holds it refuses everything (expired credentials), or does not answer.
+        ManifestChangedError: the archive or table that holds it was changed since it was listed.
+        OutOfSpaceError: there is no space left for its thumbnail.
         ConfigurationError: the folder of thumbnails cannot be written to.
     """
     try:
@@ -73,7 +73,7 @@ def prepare_picture(
             hint="make the home's folders writable for this user",
         ) from error
     known = tuple(pair for pair in row.captions if pair[0] not in EMBEDDED_SOURCES)
-    found = tuple((caption.source, caption.text) for caption in embedded_captions(decoded.embedded))
+    inside = tuple((caption.source, caption.text) for caption in embedded_captions(decoded.embedded))
     return PreparedPicture(
         row=row,
         inputs=inputs,
@@ -81,12 +81,12 @@ def prepare_picture(
         height=decoded.height,
         format=decoded.format,
         metadata=read_metadata(decoded.embedded),
-        captions=tuple(dict.fromkeys((*known, *found))),
+        captions=tuple(dict.fromkeys((*known, *inside))),
     )
 
 
 def require_some_readable(failures: Sequence[RowFailure], rows: int, reader: Reader) -> None:
-    """Where nothing could be read yet, denied reads are about the rights, not about the pictures: none of them is given up.
+    """Raise when every read was denied and none has succeeded: the rights are wrong then, and no picture is recorded as failed.
 
     Raises:
         SourceError: every read was denied.

@@ -1,7 +1,10 @@
-"""How does a finished slice enter the catalog? From its own `meta` file, so that fresh and adopted slices take the same path.
+"""Recording of a finished slice in the catalog.
 
-Pictures first; then the receipts and the end of the try, at once: killed in between, the slice still counts as unfinished, its
-files are adopted, and the same rows are written again. So the tries of a run tell what it finished, however it ended.
+It reads the slice's `meta` file, so that fresh and adopted slices take the same path.
+
+Pictures are written first; then the receipts and the end of the attempt, in one transaction. After a crash in between, the
+slice still counts as unfinished, its files are adopted, and the same rows are written again. So the attempts of a run tell what
+it finished, however it ended.
 """
 
 from __future__ import annotations
@@ -25,21 +28,21 @@ _READ = (
 
 @dataclass(frozen=True, slots=True)
 class RecordedSlice:
-    """What one slice brought: pictures that can be found now, and pictures that cannot be used."""
+    """Counts of one slice: `active` pictures that can be found now, and `failed` ones that cannot be used."""
 
     active: int = 0
     failed: int = 0
 
 
 def record_slice(catalog: Catalog, embeddings: FileArea, receipt: SliceReceipt, *, run_id: str, attempt: int) -> RecordedSlice:
-    """Write what a worker brought back from a try at a slice to the catalog. Doing it twice changes nothing.
+    """Write the result of an attempt at a slice to the catalog. Idempotent.
 
     Args:
         catalog: Written.
-        embeddings: Where the worker left its files.
-        receipt: What it brought.
-        run_id: The run that tried.
-        attempt: The try's number.
+        embeddings: Area where the worker left its files.
+        receipt: The worker's receipt.
+        run_id: The run of the attempt.
+        attempt: Number of the attempt.
     """
     meta = next((part for part in receipt.receipts if part.part == META_PART), None)
     recorded = RecordedSlice() if meta is None else _record_meta(catalog, embeddings, meta, run_id)
@@ -86,8 +89,8 @@ def _record_meta(catalog: Catalog, embeddings: FileArea, meta: Receipt, run_id: 
 def _updated(image: ImageRecord, row: dict[str, Any]) -> ImageRecord:
     if row["error_code"] is not None:
         return replace(image, state=ImageState.FAILED)
-    found = {name: row[name] for name in ("width", "height", "format", "taken_at", "latitude", "longitude")}
-    return replace(image, state=ImageState.ACTIVE, **found)
+    fields = {name: row[name] for name in ("width", "height", "format", "taken_at", "latitude", "longitude")}
+    return replace(image, state=ImageState.ACTIVE, **fields)
 
 
 def _state(error: LodestoneError | None) -> AttemptState:

@@ -1,9 +1,9 @@
-"""How are a corpus's unfinished slices embedded? In waves, each slice tried again when its worker fails, every try on record.
+"""Embedding of a corpus's unfinished slices in batches ("waves"); failed slices are retried, and every attempt is recorded.
 
-A wave bounds what the driver holds at a time (slices are streamed from the catalog, tasks are made when a worker is free), and
-its end is where pictures become searchable while later ones are still being embedded. A slice that failed goes into the next
-wave. One whose worker died is tried with its pictures isolated (see isolate.py), so that the picture that kills becomes
-a failure row and the others are embedded.
+A wave limits what the driver holds at a time (slices are streamed from the catalog, tasks are made when a worker is free). At
+its end its pictures become searchable while later ones are still being embedded. A slice that failed goes into the next wave.
+If its worker crashed, the slice is retried with its pictures isolated (see isolate.py), so that the picture that crashes
+workers becomes a failure row and the others are embedded.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# What may be otherwise the next time. Everything else (no space, no model, wrong settings) ends the run at once.
+# Errors that may pass. Everything else (no space, no model, wrong settings) ends the run at once.
 _PASSING: Final = (RunFailedError, SourceError, ServiceUnavailableError, CatalogError, EmbeddingsDamagedError)
 _LONGEST_BACKOFF_S: Final = 30.0
-_DENIED_TRIES: Final = 2  # another worker may have been let in meanwhile
-_ABANDONED: Final = 2  # drivers that died one after the other at a slice: it is no accident
+_DENIED_TRIES: Final = 2  # another worker may have been given the rights meanwhile
+_ABANDONED: Final = 2  # consecutive drivers that crashed at a slice: no coincidence
 
 
 @dataclass(frozen=True, slots=True)
 class SliceBatchLimits:
-    """How much one wave holds, and how often a slice is tried.
+    """Limits of a wave's size and of the attempts at a slice.
 
     Attributes:
         slices: Most slices of a wave.
-        seconds: A wave hands out no further slice after so long.
-        attempts: Tries of a slice in one run.
-        backoff: Seconds before the second try, doubled for each further one.
+        seconds: Seconds after which a wave gives out no further slice.
+        attempts: Most attempts at a slice in one run.
+        backoff: Seconds before the second attempt, doubled for each further one.
     """
 
     slices: int = 400
@@ -73,24 +73,24 @@ class _Try:
 
 @dataclass(slots=True)
 class SliceBatches:
-    """Embeds what is unfinished.
+    """Embeds the unfinished slices of a corpus.
 
     Attributes:
         catalog: Read and written.
-        embeddings: Where workers leave their files.
-        corpus_id: Whose slices.
-        run_id: On whose behalf.
-        parts: That a finished slice has.
-        pulse: Looked at before every task.
-        progress: Told of every slice.
+        embeddings: Area where workers leave their files.
+        corpus_id: Corpus of the slices.
+        run_id: Run that the attempts belong to.
+        parts: Parts that a finished slice has.
+        pulse: Checked before every task.
+        progress: Called for every slice.
         limits: See `SliceBatchLimits`.
         embedded: Pictures that went through the models.
         failed: Pictures that could not be used.
         completed: Pictures that went through the models, now or before their worker was killed.
         adopted: Parts that were found on disk.
-        deaths: Workers that died.
-        retries: Slices that were tried again.
-        given_up: The last error of each slice that failed to the end, by slice id.
+        deaths: Workers that crashed.
+        retries: Slices that were retried.
+        given_up: The last error of each slice that failed in every attempt, by slice id.
     """
 
     catalog: Catalog
@@ -114,82 +114,84 @@ class SliceBatches:
     _meter: Meter | None = None
 
     def run(self, executor: EmbedExecutor, *, rows: int, after_wave: Callable[[], None]) -> None:
-        """Embed until nothing is left that can be.
+        """Embed until no unfinished slice is left that can be embedded.
 
         Args:
-            executor: Whose workers do it.
+            executor: Runs the tasks.
             rows: Pictures in all the slices that are unfinished now.
             after_wave: Called between two waves.
 
         Raises:
-            LodestoneError: what ended the work as a whole; what is finished is recorded.
+            LodestoneError: the work as a whole failed; what is finished is recorded.
         """
         self._roots = {root.root_id: root for root in self.catalog.roots(self.corpus_id)}
         fresh = (_Try(record) for record in self.catalog.unfinished_slices(self.parts.names(), self.corpus_id))
-        self._meter = Meter(self.progress, RunStage.EMBED, total=rows)  # from now on: the first slices take their time, too
+        self._meter = Meter(
+            self.progress, RunStage.EMBED, total=rows
+        )  # started here, so that the rate includes the first slices
         following = next(fresh, None)
         while following is not None or self._again:
             if following is None:  # nothing else to do meanwhile
-                self.heartbeat.wait(self._backoff(max(one.number for one in self._again)))
+                self.heartbeat.wait(self._backoff(max(retry.number for retry in self._again)))
             again, self._again = self._again, deque()
             ready = chain(again, () if following is None else (following,), fresh)
             for receipt in executor.run(self._wave(ready)):
                 self._receive(receipt)
-            following = next(ready, None)  # a wave that ended by its limits left some
+            following = next(ready, None)  # a wave that reached its limits left some
             if following is not None or self._again:
                 after_wave()
 
     def _wave(self, tries: Iterator[_Try]) -> Iterator[SliceTask]:
         ends = time.monotonic() + self.limits.seconds
-        for count, one in enumerate(tries, start=1):
+        for count, attempt in enumerate(tries, start=1):
             self.heartbeat.check()
-            yield self._task(one)
+            yield self._task(attempt)
             if count >= self.limits.slices or time.monotonic() > ends:
                 return
 
-    def _task(self, one: _Try) -> SliceTask:
-        earlier = _since_done(list(self.catalog.attempts(slice_id=one.record.slice_id)))
+    def _task(self, current: _Try) -> SliceTask:
+        earlier = _since_done(list(self.catalog.attempts(slice_id=current.record.slice_id)))
         states = Counter(attempt.state for attempt in earlier)
-        isolate = one.died or bool(states[AttemptState.DIED]) or states[AttemptState.RUNNING] >= _ABANDONED
-        attempt = self.catalog.start_attempt(one.record.slice_id, self.run_id)
-        self._begun[one.record.slice_id] = one, attempt
-        task = task_of(self.catalog, one.record, self._roots, self.parts)
-        return replace(task, attempt=one.number, isolate=isolate)
+        isolate = current.died or bool(states[AttemptState.DIED]) or states[AttemptState.RUNNING] >= _ABANDONED
+        attempt = self.catalog.start_attempt(current.record.slice_id, self.run_id)
+        self._begun[current.record.slice_id] = current, attempt
+        task = task_of(self.catalog, current.record, self._roots, self.parts)
+        return replace(task, attempt=current.number, isolate=isolate)
 
     def _receive(self, receipt: SliceReceipt) -> None:
-        one, attempt = self._begun.pop(receipt.slice_id)
+        current, attempt = self._begun.pop(receipt.slice_id)
         recorded = record_slice(self.catalog, self.embeddings, receipt, run_id=self.run_id, attempt=attempt.attempt)
         self.embedded += receipt.embedded
         self.failed += recorded.failed
         self.completed += max(receipt.embedded, recorded.active)
         self.adopted += len(receipt.adopted)
         if receipt.error is None:
-            self._count(one.record, failures=recorded.failed)
+            self._count(current.record, failures=recorded.failed)
             return
-        self._retry_or_give_up(one, receipt.error)
+        self._retry_or_give_up(current, receipt.error)
 
-    def _retry_or_give_up(self, one: _Try, error: LodestoneError) -> None:
+    def _retry_or_give_up(self, current: _Try, error: LodestoneError) -> None:
         died = isinstance(error, WorkerDiedError)
         self.deaths += died
         refused = error.details.get("reason") if isinstance(error, SourceError) else None
         if not isinstance(error, _PASSING) or refused == "expired":
             raise error
-        if one.number < (self.limits.attempts if refused != "denied" else min(self.limits.attempts, _DENIED_TRIES)):
-            _log.info("slice %s failed and is tried again: %s", one.record.slice_id, error)
+        if current.number < (self.limits.attempts if refused != "denied" else min(self.limits.attempts, _DENIED_TRIES)):
+            _log.info("slice %s failed and is tried again: %s", current.record.slice_id, error)
             self.retries += 1
-            self._again.append(_Try(one.record, one.number + 1, died=one.died or died))
+            self._again.append(_Try(current.record, current.number + 1, died=current.died or died))
             return
-        if not died:  # the bucket stays away: the next slice would fare no better
+        if not died:  # the bucket stays unreachable: the next slice would fail as well
             raise error
-        self.given_up[one.record.slice_id] = error
-        self._count(one.record, failures=one.record.rows)
+        self.given_up[current.record.slice_id] = error
+        self._count(current.record, failures=current.record.rows)
 
     def _count(self, record: SliceRecord, *, failures: int) -> None:
         if self._meter is not None:
             self._meter.add(record.rows, failures=failures)
 
     def _backoff(self, number: int) -> float:
-        """Seconds before try `number`, spread so that many drivers do not come back at one moment."""
+        """Return the seconds before attempt `number`, spread so that many drivers do not come back at one moment."""
         longest = min(self.limits.backoff * 2 ** (number - 2), _LONGEST_BACKOFF_S)
         return random.uniform(longest / 2, longest)  # noqa: S311 - no secret
 

@@ -1,8 +1,8 @@
-"""How is one slice embedded? `EmbedSlice`: plain Python, the same object inline and inside a Ray actor.
+"""Embedding of one slice: `EmbedSlice` is plain Python, and the same object runs inline and inside a Ray actor.
 
-A pool of threads reads and decodes ahead while the models run over the batch before (double buffering). Each part of the
-slice becomes one Parquet file, `meta` last. Parts that a killed run left on disk, complete but without a receipt, are
-adopted, not computed again.
+A pool of threads reads and decodes ahead while the models run over the batch before (double buffering). Each part of the slice
+becomes one Parquet file, `meta` last. Parts that a killed run left on disk, complete but without a receipt, are adopted and not
+computed again.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ Prepare = Callable[[SliceRow], PreparedPicture | RowFailure]
 
 
 @dataclass(slots=True)
-class _Looked:
-    """What looking at a slice's pixels gave."""
+class _SliceResults:
+    """Result of decoding and embedding a slice's pictures."""
 
     prepared: list[PreparedPicture] = field(default_factory=list)  # without their inputs, once embedded
     failures: list[RowFailure] = field(default_factory=list)
@@ -57,7 +57,7 @@ class _Looked:
 
 
 class EmbedSlice:
-    """Embeds slices, one call each. Light to construct; `warm_up` loads the models once.
+    """Embeds one slice per call. Light to construct; `warm_up` loads the models once.
 
     Args:
         settings: Models, folders and sizes.
@@ -75,7 +75,7 @@ class EmbedSlice:
         self._reader = Reader()
 
     def warm_up(self) -> None:
-        """Load the image models. The text encoder waits for the first caption.
+        """Load the image models. The text encoder is loaded at the first caption.
 
         Raises:
             ModelUnavailableError: a model's package is not installed.
@@ -90,7 +90,7 @@ class EmbedSlice:
             self._pool = None
 
     def prepare(self, task: SliceTask) -> list[PreparedPicture | RowFailure] | None:
-        """Read and decode the task's pictures and no more, for models elsewhere; None where no pixel is needed.
+        """Only read and decode the task's pictures, for models in another process; return None where no pixel is needed.
 
         Needs no loaded model.
         """
@@ -101,16 +101,18 @@ class EmbedSlice:
             return None
         rows = self._files.usable(task, adopted[META_PART])[0] if META_PART in adopted else task.rows
         pictures = list(self._prepared(rows, backbones, isolate=task.isolate))
-        require_some_readable([one for one in pictures if isinstance(one, RowFailure)], len(rows), self._reader)
+        require_some_readable([picture for picture in pictures if isinstance(picture, RowFailure)], len(rows), self._reader)
         return pictures
 
     def __call__(self, task: SliceTask, prepared: Sequence[PreparedPicture | RowFailure] | None = None) -> SliceReceipt:
         """Write every part that the task asks for.
 
-        `prepared` is what `prepare` gave for the task, here or in another process; without it pictures are read here.
-
-        An error that ends the work as a whole (no space left, say) comes back inside the receipt, beside what was finished
+        An error that ends the work as a whole (no space left, say) is returned inside the receipt, with what was finished
         before it.
+
+        Args:
+            task: The slice and its missing parts.
+            prepared: What `prepare` returned for the task, here or in another process; None to read the pictures here.
         """
         started = time.perf_counter()
         progress = _Written()
@@ -141,58 +143,58 @@ class EmbedSlice:
             rows, failures = self._files.usable(task, adopted[META_PART])
             written.failures.extend(failures)
         captions: Captions = [(row.image_id, source, text) for row in rows for source, text in row.captions]
-        looked = _Looked()
+        results = _SliceResults()
         if backbones or META_PART in missing:
-            given = prepared if prepared is not None and _fits(prepared, rows, backbones) else None
-            pictures = self._prepared(rows, backbones, isolate=task.isolate) if given is None else iter(given)
-            looked = self._look(pictures, backbones)
-            if given is None:
-                require_some_readable(looked.failures, len(rows), self._reader)
-            written.failures.extend(looked.failures)
-            written.embedded = len(looked.prepared) if backbones else 0
+            usable = prepared if prepared is not None and _fits(prepared, rows, backbones) else None
+            pictures = self._prepared(rows, backbones, isolate=task.isolate) if usable is None else iter(usable)
+            results = self._embed_all(pictures, backbones)
+            if usable is None:
+                require_some_readable(results.failures, len(rows), self._reader)
+            written.failures.extend(results.failures)
+            written.embedded = len(results.prepared) if backbones else 0
         if META_PART in missing:
-            captions = [(p.row.image_id, *pair) for p in looked.prepared for pair in p.captions]
+            captions = [(p.row.image_id, *pair) for p in results.prepared for pair in p.captions]
         for backbone in backbones:
-            outputs = _joined(looked.outputs[backbone.name], backbone)
-            embedded = [p.row for p in looked.prepared]
-            self._keep(written, self._files.write_outputs(task, self.parts.backbones[backbone.name], embedded, outputs))
+            outputs = _concatenated(results.outputs[backbone.name], backbone)
+            embedded = [p.row for p in results.prepared]
+            self._add_receipt(written, self._files.write_outputs(task, self.parts.backbones[backbone.name], embedded, outputs))
         if self.parts.captions in missing:
             vectors = self._encode([text for _, _, text in captions])
-            self._keep(written, self._files.write_captions(task, self.parts.captions, captions, vectors))
+            self._add_receipt(written, self._files.write_captions(task, self.parts.captions, captions, vectors))
         if META_PART in missing:
-            self._keep(written, self._files.write_meta(task, looked.prepared, looked.failures))
+            self._add_receipt(written, self._files.write_meta(task, results.prepared, results.failures))
 
-    def _keep(self, written: _Written, receipt: Receipt) -> None:
+    def _add_receipt(self, written: _Written, receipt: Receipt) -> None:
         self._faults.reach("after-rename")
         written.receipts.append(receipt)
 
-    def _look(self, pictures: Iterator[PreparedPicture | RowFailure], backbones: Sequence[Backbone]) -> _Looked:
-        looked = _Looked(outputs={backbone.name: [] for backbone in backbones})
+    def _embed_all(self, pictures: Iterator[PreparedPicture | RowFailure], backbones: Sequence[Backbone]) -> _SliceResults:
+        results = _SliceResults(outputs={backbone.name: [] for backbone in backbones})
         batch: list[PreparedPicture] = []
         for result in pictures:
             if isinstance(result, RowFailure):
-                looked.failures.append(result)
+                results.failures.append(result)
                 continue
             batch.append(result)
             if len(batch) == self._settings.batch_size:
-                self._embed(batch, backbones, looked)
+                self._embed(batch, backbones, results)
                 batch = []
         if batch:
-            self._embed(batch, backbones, looked)
-        return looked
+            self._embed(batch, backbones, results)
+        return results
 
-    def _embed(self, batch: list[PreparedPicture], backbones: Sequence[Backbone], looked: _Looked) -> None:
+    def _embed(self, batch: list[PreparedPicture], backbones: Sequence[Backbone], results: _SliceResults) -> None:
         for backbone in backbones:
-            looked.outputs[backbone.name].append(backbone.embed(np.stack([p.inputs[backbone.name] for p in batch])))
+            results.outputs[backbone.name].append(backbone.embed(np.stack([p.inputs[backbone.name] for p in batch])))
         for picture in batch:
-            picture.inputs.clear()  # the pixels are done with; what was learnt about the picture is kept
-        looked.prepared.extend(batch)
+            picture.inputs.clear()  # the pixels are no longer needed; the picture's metadata is kept
+        results.prepared.extend(batch)
         self._faults.reach("embedding")
 
     def _prepared(
         self, rows: Sequence[SliceRow], backbones: Sequence[Backbone], *, isolate: bool
     ) -> Iterator[PreparedPicture | RowFailure]:
-        """Prepared pictures in the order of `rows`, at most two batches ahead of the models."""
+        """Yield prepared pictures in the order of `rows`, at most two batches ahead of the models."""
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self._settings.decode_threads, thread_name_prefix="decode")
         names = tuple(backbone.name for backbone in backbones)
@@ -229,14 +231,17 @@ class _Written:
 
 
 def _fits(prepared: Sequence[PreparedPicture | RowFailure], rows: Sequence[SliceRow], backbones: Sequence[Backbone]) -> bool:
-    """Whether pictures prepared elsewhere are these rows, with inputs for these backbones: files may have come since."""
-    ids = [one.image_id if isinstance(one, RowFailure) else one.row.image_id for one in prepared]
+    """Return whether pictures prepared elsewhere match these rows and have inputs for these backbones.
+
+    They may not: other parts may have been written since.
+    """
+    ids = [picture.image_id if isinstance(picture, RowFailure) else picture.row.image_id for picture in prepared]
     names = {backbone.name for backbone in backbones}
-    complete = all(isinstance(one, RowFailure) or names <= one.inputs.keys() for one in prepared)
+    complete = all(isinstance(picture, RowFailure) or names <= picture.inputs.keys() for picture in prepared)
     return complete and ids == [row.image_id for row in rows]
 
 
-def _joined(batches: list[Outputs], backbone: Backbone) -> dict[str, NDArray[Any]]:
+def _concatenated(batches: list[Outputs], backbone: Backbone) -> dict[str, NDArray[Any]]:
     if not batches:
         return {spec.name: np.empty((0, spec.dim), np.float16) for spec in backbone.outputs}
     return {spec.name: np.concatenate([batch[spec.name] for batch in batches]) for spec in backbone.outputs}
@@ -245,13 +250,13 @@ def _joined(batches: list[Outputs], backbone: Backbone) -> dict[str, NDArray[Any
 def preparer(
     settings: EmbedSettings, names: Sequence[str], made: Sequence[Backbone] | None = None, reader: Reader | None = None
 ) -> Prepare:
-    """`prepare_picture` with a worker's settings.
+    """Return `prepare_picture` with a worker's settings bound.
 
     Args:
-        settings: The worker's.
+        settings: The worker's settings.
         names: Backbones whose inputs are wanted.
         made: All the worker's backbones; None to make them, which loads nothing.
-        reader: Reads the pictures; None: one of its own.
+        reader: Reads the pictures; None for a new one.
     """
     if made is None:
         context = ModelContext(ModelCache(settings.models), threads=settings.model_threads)

@@ -1,4 +1,4 @@
-"""How do a slice's results become its Parquet files, and which files of a killed run can be kept?
+"""Parquet files of a slice: they are written from a worker's results, and those of a killed run are adopted.
 
 A file under its final name is complete (it was renamed there). It is adopted when it can be read and holds the rows that the
 task expects; otherwise it is made again.
@@ -26,7 +26,7 @@ CAPTIONS_PREFIX = "captions-"
 
 
 class PartFiles:
-    """The Parquet files of slices in one area.
+    """Reads and writes the Parquet files of slices in one area.
 
     Args:
         area: Where the embeddings are.
@@ -36,33 +36,33 @@ class PartFiles:
         self._area = area
 
     def adopt(self, task: SliceTask) -> dict[str, Receipt]:
-        """Receipts of the task's parts that lie on disk already and fit it, by part.
+        """Return receipts of the task's parts that are on disk already and fit the task, by part.
 
-        Outputs fit when they have a row for each picture that they must have: all of the task, or where `meta` is there too,
-        those that it calls fine. Captions fit by their file's name, which depends on the texts.
+        Outputs fit when they have a row for each picture that they must have: all of the task, or, where `meta` exists too,
+        those that `meta` lists without an error. Captions fit by their file's name, which depends on the texts.
         """
-        found: dict[str, Receipt] = {}
+        receipts: dict[str, Receipt] = {}
         for part in task.parts:
             receipt = find_part(self._area, task.corpus_id, self._name(task, part), part, slice_id=task.slice_id)
             if receipt is not None:
-                found[part] = receipt
+                receipts[part] = receipt
         planned = {row.image_id: row.hash for row in task.rows}
         needed = planned
-        if META_PART in found:
-            hashes, failures = self._looked_at(found[META_PART])
+        if META_PART in receipts:
+            hashes, failures = self._meta_rows(receipts[META_PART])
             if all(hashes.get(image_id) == content for image_id, content in planned.items()):
                 needed = {image_id: content for image_id, content in planned.items() if image_id not in failures}
             else:
-                del found[META_PART]
-        for part in [part for part in found if part != META_PART and not part.startswith(CAPTIONS_PREFIX)]:
-            table = self._read(found[part], ("image_id", "hash"))
+                del receipts[META_PART]
+        for part in [part for part in receipts if part != META_PART and not part.startswith(CAPTIONS_PREFIX)]:
+            table = self._read(receipts[part], ("image_id", "hash"))
             rows = dict(zip(table.column("image_id").to_pylist(), table.column("hash").to_pylist(), strict=True))
             if any(rows.get(image_id) != content for image_id, content in needed.items()):
-                del found[part]
-        return found
+                del receipts[part]
+        return receipts
 
     def usable(self, task: SliceTask, meta: Receipt) -> tuple[tuple[SliceRow, ...], tuple[RowFailure, ...]]:
-        """The task's pictures that an adopted `meta` calls fine, with the captions it found, and its failures."""
+        """Return the task's pictures that an adopted `meta` lists without an error, with their captions, and its failures."""
         table = self._read(meta, ("image_id", "uri", "captions", "error_code", "error_message"))
         inside: dict[str, tuple[tuple[str, str], ...]] = {}
         failures: list[RowFailure] = []
@@ -90,18 +90,18 @@ class PartFiles:
     def write_outputs(
         self, task: SliceTask, part: str, rows: Sequence[SliceRow], outputs: Mapping[str, NDArray[np.float16]]
     ) -> Receipt:
-        """One backbone's outputs for `rows`."""
+        """Write one backbone's outputs for `rows`."""
         table = outputs_table([row.image_id for row in rows], [row.hash for row in rows], outputs, metadata={"part": part})
         return self._write(task, part, table)
 
     def write_captions(
         self, task: SliceTask, part: str, captions: Sequence[tuple[str, str, str]], vectors: NDArray[np.float32]
     ) -> Receipt:
-        """(image id, source, text) rows with their vectors."""
+        """Write (image id, source, text) rows with their vectors."""
         return self._write(task, part, captions_table(captions, vectors, metadata={"part": part}))
 
     def write_meta(self, task: SliceTask, pictures: Sequence[PreparedPicture], failures: Sequence[RowFailure]) -> Receipt:
-        """What was found out about each picture of the task, in its order."""
+        """Write the metadata or the failure of each picture of the task, in the task's order."""
         fine = {picture.row.image_id: _meta(picture) for picture in pictures}
         failed = {f.image_id: {"error_code": f.code, "error_message": f.message} for f in failures}
         rows = [_planned(row) | (fine.get(row.image_id) or failed[row.image_id]) for row in task.rows]
@@ -121,7 +121,10 @@ class PartFiles:
         )
 
     def _name(self, task: SliceTask, part: str) -> str:
-        """The fingerprint in the file's name: the slice's; for captions, which may change alone, one of their texts as well."""
+        """Return the fingerprint in the file's name.
+
+        It is the slice's; for captions, which may change alone, it also depends on their texts.
+        """
         if not part.startswith(CAPTIONS_PREFIX):
             return task.fingerprint
         pixels = META_PART in task.parts
@@ -131,7 +134,7 @@ class PartFiles:
         ]
         return fingerprint(texts, f"{task.fingerprint}{'' if pixels else '+'}")
 
-    def _looked_at(self, meta: Receipt) -> tuple[dict[str, str], set[str]]:
+    def _meta_rows(self, meta: Receipt) -> tuple[dict[str, str], set[str]]:
         table = self._read(meta, ("image_id", "hash", "error_code"))
         ids = table.column("image_id").to_pylist()
         hashes = dict(zip(ids, table.column("hash").to_pylist(), strict=True))
@@ -143,7 +146,7 @@ class PartFiles:
 
 
 def known_captions(row: SliceRow) -> tuple[tuple[str, str], ...]:
-    """Captions that do not come from inside the picture's own file."""
+    """Return the captions that do not come from inside the picture's own file."""
     return tuple(pair for pair in row.captions if pair[0] not in EMBEDDED_SOURCES)
 
 

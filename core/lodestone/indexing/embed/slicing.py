@@ -1,7 +1,7 @@
-"""How is embedding work cut into slices, and which tasks are left of a corpus?
+"""Planning of embedding work: it cuts pictures into slices and makes the task of each unfinished slice.
 
-New slices are of `slice_size` pictures, the last few smaller and even, so that workers finish together. What is unfinished,
-of this run or of one that was killed, is whatever live slices lack a receipt: the catalog streams them.
+New slices hold `slice_size` pictures; the last few are smaller and even, so that workers finish together. A slice of this or of
+a killed run is unfinished while it lacks a receipt: the catalog streams such slices.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from lodestone.imaging.decode import DECODER_VERSION
 from lodestone.indexing.tasks import META_PART, SliceParts, SliceRow, SliceTask
 from lodestone.sources.locators import locator_of_image
 
-_TAIL_SLICES: Final = 2  # slices a worker whose work is dealt out evenly at the end
+_TAIL_SLICES: Final = 2  # slices per worker that are distributed evenly at the end
 _SLICES_A_WRITE: Final = 16
 
 
 def cut(images: Iterable[ImageRecord], *, size: int, workers: int) -> Iterator[list[ImageRecord]]:
-    """Cut pictures into slices of at most `size`, holding back the last few to deal them out evenly over `workers`."""
+    """Cut pictures into slices of at most `size`; the last few are distributed evenly over `workers`."""
     held: list[ImageRecord] = []
     tail = size * workers * _TAIL_SLICES
     for image in images:
@@ -50,22 +50,22 @@ def _evenly(images: Sequence[ImageRecord], count: int) -> Iterator[list[ImageRec
 
 
 def plan_slices(catalog: Catalog, corpus_id: str, *, size: int, workers: int, again: Container[str], run_id: str) -> int:
-    """Put every pending picture of the corpus that is in no slice into a new one; returns the number of new slices.
+    """Put every pending picture of the corpus that is in no slice into a new one; return the number of new slices.
 
     Args:
         catalog: Read and written.
         corpus_id: The corpus.
-        size: Pictures a slice at most.
-        workers: How many will share the work.
-        again: Pictures tried again with the same content: their slices get names of their own, or the files of the first,
+        size: Most pictures of a slice.
+        workers: Number of workers that will share the work.
+        again: Pictures that are retried with the same content: their slices get different names, or the files of the first,
             failed attempt would be adopted.
         run_id: Makes those names different.
     """
     added = 0
     slices = cut(catalog.images_without_slice(corpus_id), size=size, workers=workers)
-    while some := list(islice(slices, _SLICES_A_WRITE)):
-        catalog.add_slices([_planned(corpus_id, images, run_id if _any_of(images, again) else "") for images in some])
-        added += len(some)
+    while chunk := list(islice(slices, _SLICES_A_WRITE)):
+        catalog.add_slices([_planned(corpus_id, images, run_id if _any_of(images, again) else "") for images in chunk])
+        added += len(chunk)
     return added
 
 
@@ -86,10 +86,13 @@ def _planned(corpus_id: str, images: Sequence[ImageRecord], salt: str) -> tuple[
 
 
 def task_of(catalog: Catalog, record: SliceRecord, roots: dict[str, Root], parts: SliceParts) -> SliceTask:
-    """What is left to do of one slice; made when a worker is free for it, because pictures may leave the slice meanwhile."""
+    """Return the unfinished work of one slice.
+
+    Made when a worker is free for it, because pictures may leave the slice meanwhile.
+    """
     done = catalog.receipts(record.slice_id)
     missing = parts.missing(done)
-    # once a slice has been looked at, pictures that are still pending in it cannot be embedded by finishing it
+    # Once a slice has its `meta` part, finishing it cannot embed the pictures that are still pending in it.
     states = (ImageState.ACTIVE,) if META_PART in done else (ImageState.PENDING, ImageState.ACTIVE)
     images = catalog.slice_images(record.slice_id, states=states)
     captions = catalog.captions([image.image_id for image in images])

@@ -1,8 +1,8 @@
-"""How do the cores of one machine share the embedding? Worker processes, each with its models, one thread a model pass.
+"""Executor that embeds in worker processes of this machine; each has its own models and uses one thread per model pass.
 
-Nothing is started but Python itself, so the first picture is decoded a second or two after `start`, which the run calls as
-soon as discovery shows that there is enough to do. A worker holds one slice at a time; the next one waits in the driver,
-ready to be sent. A worker that dies costs the slice it held (a receipt with a `WorkerDiedError`) and is replaced.
+Only Python itself is started, so the first picture is decoded a second or two after `start`, which the run calls as soon as
+discovery shows that there is enough work. A worker holds one slice at a time; the next one waits in the driver, ready to be
+sent. A crashed worker costs the slice that it held (a receipt with a `WorkerDiedError`) and is replaced.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import IO, Final
 from lodestone.errors import RunFailedError, WorkerDiedError
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
 
-_START_ATTEMPTS: Final = 3  # workers that die one after the other before any of them has answered
+_START_ATTEMPTS: Final = 3  # workers that crash before any of them has answered
 _COMPLAINT_BYTES: Final = 4000
 
 
@@ -37,10 +37,10 @@ class _Worker:
         try:
             self.channel.send(task)
         except OSError:
-            return  # it died: reading from it will say so
+            return  # it crashed: reading from it reports that
 
     def take(self) -> SliceReceipt:
-        """Its answer, or the news of its death."""
+        """Return the worker's receipt, or one with a `WorkerDiedError` if it crashed."""
         task, self.task = self.task, None
         try:
             receipt: SliceReceipt = self.channel.recv()
@@ -55,7 +55,7 @@ class _Worker:
         return f"{socket.gethostname()}:{self.process.pid}"
 
     def stop(self) -> None:
-        """End it at once: what it has finished is on disk, and what it is at nobody waits for."""
+        """Kill the worker: what it has finished is on disk, and its current work is not wanted."""
         self.process.kill()
         self.process.wait()
         self.channel.close()
@@ -65,20 +65,20 @@ class _Worker:
         code = self.process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
         self.complaints.seek(max(self.complaints.seek(0, os.SEEK_END) - _COMPLAINT_BYTES, 0))
-        said = self.complaints.read().decode(errors="replace").strip().splitlines()[-1:]
+        last_line = self.complaints.read().decode(errors="replace").strip().splitlines()[-1:]
         where = "while it started" if task is None else f"at {_named(task)}"
         return WorkerDiedError(
-            f"worker {self.name} {how} {where}" + (f": {said[0]}" if said else ""),
+            f"worker {self.name} {how} {where}" + (f": {last_line[0]}" if last_line else ""),
             hint="the slice is tried again; `dmesg` says whether the system was short of memory",
         )
 
 
 class ProcessExecutor:
-    """Embeds slices in processes on this machine. See `EmbedExecutor`.
+    """Embeds slices in processes on this machine, as an `EmbedExecutor`.
 
     Args:
         settings: What workers need to know.
-        workers: How many work at once.
+        workers: Number of workers.
     """
 
     def __init__(self, settings: EmbedSettings, workers: int) -> None:
@@ -94,7 +94,11 @@ class ProcessExecutor:
             self._workers.append(self._spawn())
 
     def run(self, tasks: Iterable[SliceTask]) -> Iterator[SliceReceipt]:
-        """See `EmbedExecutor.run`."""
+        """Give the tasks to the workers and yield their receipts as they finish.
+
+        Raises:
+            RunFailedError: several workers crashed before any of them had answered.
+        """
         waiting = iter(tasks)
         following = next(waiting, None)
         finished = False
@@ -111,24 +115,24 @@ class ProcessExecutor:
                 busy = {worker.channel: worker for worker in self._workers if worker.task is not None}
                 if not busy:
                     break
-                receipts = [self._heard(busy[channel]) for channel in wait(list(busy)) if isinstance(channel, Connection)]
-                for worker in self._workers:  # before the receipts are handed out: recording them takes a while
+                receipts = [self._receive(busy[channel]) for channel in wait(list(busy)) if isinstance(channel, Connection)]
+                for worker in self._workers:  # before the receipts are yielded, because recording them takes a while
                     if worker.task is None and following is not None:
                         worker.give(following)
                         following = next(waiting, None)
                 yield from receipts
             finished = True
         finally:
-            if not finished:  # what they are at is not wanted any more
+            if not finished:  # the workers' current work is not wanted any more
                 self.close()
 
     def close(self) -> None:
-        """Stop the workers. Idempotent."""
+        """Stop all worker processes. Idempotent."""
         for worker in self._workers:
             worker.stop()
         self._workers.clear()
 
-    def _heard(self, worker: _Worker) -> SliceReceipt:
+    def _receive(self, worker: _Worker) -> SliceReceipt:
         receipt = worker.take()
         if not worker.channel.closed:
             self._answered = True
@@ -159,7 +163,7 @@ class ProcessExecutor:
             env={**os.environ, **self._environment()},
         )
         theirs.close()
-        with suppress(OSError):  # it died already: reading from it will say so
+        with suppress(OSError):  # it crashed already: reading from it reports that
             ours.send(self._settings)
         return _Worker(process, ours, complaints)
 

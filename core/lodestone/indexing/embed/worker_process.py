@@ -1,7 +1,7 @@
-"""What does an embedding worker process do? Load the models, embed the slices it is sent, answer each with a receipt.
+"""Embedding worker process: it loads the models, embeds the slices it is sent, and answers each with a receipt.
 
-Run as `python -P -m lodestone.indexing.embed.worker_process HANDLE` by the `processes` executor, HANDLE being the descriptor of a pipe. It
-ends when told to, and at once when the process at the other end is gone: nobody would read what it goes on to do.
+Run as `python -P -m lodestone.indexing.embed.worker_process HANDLE` by the `processes` executor, where HANDLE is the descriptor of a pipe. It
+ends on request, and at once when the process at the other end has ended, because nobody would read its further results.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _ABANDONED: Final = 3
 
 
 def serve(channel: Connection) -> None:
-    """Take settings, then tasks, until there is a None; answer each task with its receipt."""
+    """Receive settings, then tasks until there is a None; answer each task with its receipt."""
     inbox: queue.SimpleQueue[SliceTask | None] = queue.SimpleQueue()
     settings: EmbedSettings = channel.recv()
     threading.Thread(target=_listen, args=(channel, inbox), name="listen", daemon=True).start()
-    embed, broken = _ready(settings)
+    embed, broken = _load_models(settings)
     while (task := inbox.get()) is not None:
-        channel.send(_refused(task, broken) if broken is not None or embed is None else _embedded(embed, task))
+        channel.send(_failed_receipt(task, broken) if broken is not None or embed is None else _embed_safely(embed, task))
     if embed is not None:
         embed.close()
 
@@ -41,26 +41,26 @@ def _listen(channel: Connection, inbox: queue.SimpleQueue[SliceTask | None]) -> 
         while (task := channel.recv()) is not None:
             inbox.put(task)
     except (EOFError, OSError):
-        os._exit(_ABANDONED)  # the driver is gone: whatever lies on disk by now is adopted by the next run
+        os._exit(_ABANDONED)  # the driver is gone: the next run adopts what is on disk by now
     inbox.put(None)
 
 
-def _ready(settings: EmbedSettings) -> tuple[EmbedSlice | None, LodestoneError | None]:
+def _load_models(settings: EmbedSettings) -> tuple[EmbedSlice | None, LodestoneError | None]:
     from lodestone.indexing.embed.slice_embedder import EmbedSlice
 
     try:
         embed = EmbedSlice(settings)
         embed.warm_up()
-    except LodestoneError as error:  # told with the first receipt: a worker that does not start is started again
+    except LodestoneError as error:  # reported with the first receipt: a worker that does not start would be started again
         return None, error
     return embed, None
 
 
-def _embedded(embed: EmbedSlice, task: SliceTask) -> SliceReceipt:
+def _embed_safely(embed: EmbedSlice, task: SliceTask) -> SliceReceipt:
     try:
         return embed(task)
     except Exception as error:  # noqa: BLE001 - it crosses to the driver, which tries again and then raises it
-        return _refused(
+        return _failed_receipt(
             task,
             RunFailedError(
                 f"embedding the slice from {task.rows[0].uri!r} failed: {type(error).__name__}: {error}"
@@ -71,14 +71,14 @@ def _embedded(embed: EmbedSlice, task: SliceTask) -> SliceReceipt:
         )
 
 
-def _refused(task: SliceTask, error: LodestoneError | None) -> SliceReceipt:
+def _failed_receipt(task: SliceTask, error: LodestoneError | None) -> SliceReceipt:
     from lodestone.indexing.tasks import SliceReceipt, this_worker
 
     return SliceReceipt(task.slice_id, (), error=error, worker=this_worker())
 
 
 class _NoPandas:
-    """Finds no pandas."""
+    """Import finder that reports pandas as missing."""
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
@@ -87,7 +87,7 @@ class _NoPandas:
 
 
 def _keep_arrow_from_pandas() -> None:
-    """Spare every worker the 0.3 s and 50 MB of pandas, which pyarrow looks for once, at its first array, to no use here."""
+    """Stop pyarrow from importing pandas at its first array, which costs each worker 0.3 s and 50 MB and has no use here."""
     import pyarrow as pa
 
     finder: Any = _NoPandas
@@ -99,9 +99,9 @@ def _keep_arrow_from_pandas() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """The child's side of `ProcessExecutor`."""
+    """Run the worker's side of `ProcessExecutor`; returns the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the driver decides what it means
-    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # of blemishes in metadata
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")  # warnings about minor faults in metadata
     _keep_arrow_from_pandas()
     with Connection(int(arguments[0])) as channel:
         serve(channel)

@@ -1,4 +1,4 @@
-"""How is a corpus's compaction run? Under the corpus's lock, recorded as a run of its own."""
+"""Compaction of a corpus's slices: it runs under the corpus's lock and is recorded as a run of its own."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from lodestone.indexing.sync.collections import SyncResources
 def compact_corpus(
     resources: SyncResources, name: str, *, dry_run: bool = False, progress: Progress = silent
 ) -> CompactionReport:
-    """Compact the slices of the corpus `name`; see `embeddings.compaction`. The store is not opened.
+    """Compact the slices of the corpus `name` (see `embeddings.compaction`). The store is not opened.
 
     Raises:
         UnknownNameError: there is no such corpus.
         StoreLockedError: the corpus is being indexed or removed.
-        OutOfSpaceError: no space for the new files; what is finished is kept.
+        OutOfSpaceError: there is no space for the new files; what is finished is kept.
     """
     catalog = resources.catalog
     corpus = catalog.corpus(name)
 
-    def told(done: int, total: int) -> None:
+    def report_step(done: int, total: int) -> None:
         progress(ProgressEvent(RunStage.DISCOVER, done=done, total=total, detail=f"compacting {name}"))
 
-    compactor = Compactor(catalog, resources.embeddings, slice_size=resources.settings.index.slice_size, told=told)
+    compactor = Compactor(catalog, resources.embeddings, slice_size=resources.settings.index.slice_size, told=report_step)
     if dry_run:
         return compactor.run(corpus.corpus_id, dry_run=True)
     with corpus_lock(resources.home, corpus, catalog=catalog):

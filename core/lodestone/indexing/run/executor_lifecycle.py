@@ -1,4 +1,4 @@
-"""Who embeds a run's slices, and from when on? One executor at a time, chosen anew for every amount of work."""
+"""Lifecycle of a run's executors: one at a time, chosen anew for each amount of work."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 
 
 class IndexResources(SyncResources, Protocol):
-    """What an index run works on; a `Runtime` has it all."""
+    """Resources that an index run works on; a `Runtime` provides all of them."""
 
     @property
     def profile(self) -> Profile:
-        """Names the models."""
+        """Return the profile, which names the models."""
 
 
 class ExecutorLifecycle:
-    """The executors of one run.
+    """Starts, reuses and stops the executors of one run.
 
     Args:
         resources: The opened home.
-        pool: Makes the executor where `index.executor` comes to `ray`; None: this machine's processes instead.
+        pool: Makes the executor for `ray`; None to use processes of this machine instead.
 
     Attributes:
-        kind: `inline`, `processes` or `ray`: the last that was started; `none` before.
+        kind: `inline`, `processes` or `ray`: the executor started last; `none` before the first.
     """
 
     def __init__(self, resources: IndexResources, pool: ExecutorFactory | None) -> None:
@@ -44,7 +44,7 @@ class ExecutorLifecycle:
         self._started: EmbedExecutor | None = None
 
     def expect(self, pictures: int) -> None:
-        """Have the workers get ready in the background once it is clear that there is work for them."""
+        """Start workers in the background as soon as enough pictures are known to keep them busy."""
         settings = self._resources.settings
         slices = pictures // settings.index.slice_size
         chosen = choose_executor(settings, slices) if slices >= POOL_PAYS_SLICES else "inline"
@@ -52,14 +52,14 @@ class ExecutorLifecycle:
             self._start(chosen).start()
 
     def executor(self, slices: int) -> EmbedExecutor:
-        """The executor for so many slices; what was started already is used where there is enough to do."""
+        """Return an executor for this many slices; one that is started already is reused where there is enough work."""
         chosen = choose_executor(self._resources.settings, slices)
         if self._started is None or chosen == "inline":
             return self._start(chosen)
         return self._started
 
     def close(self) -> None:
-        """Stop the workers. Idempotent."""
+        """Stop the workers of the run. Idempotent."""
         if self._started is not None:
             self._started.close()
 

@@ -1,4 +1,4 @@
-"""Which run is meant, and what is left of it to do?"""
+"""Lookup of earlier index runs: which run is to be resumed, and what is left of it to do."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
 
 KIND: Final = "index"
-_LOOKED_THROUGH: Final = 10_000  # runs, latest first, among which the beginning of an id is looked for
-_IN_A_ROW: Final = 1000  # runs that were cut short one after the other
-_SHORTEST: Final = 4  # characters of an id
+_LOOKED_THROUGH: Final = 10_000  # latest runs that are searched for the beginning of an id
+_IN_A_ROW: Final = 1000  # most consecutive interrupted runs that are considered
+_SHORTEST: Final = 4  # fewest characters that identify a run
 _BEFORE_PLANNING: Final = frozenset({"", RunStage.DISCOVER.value})
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequestRecord:
-    """What a run has to do.
+    """Work that a run has to do, for a new run or for one that is resumed.
 
     Attributes:
         request: What was asked for.
-        discover: Whether files must be looked for.
-        corpus: Of the run that is resumed; None for a new run.
-        run_id: The run that is resumed, "" for none.
+        discover: Whether files must be searched for.
+        corpus: Corpus of the run that is resumed; None for a new run.
+        run_id: Id of the run that is resumed, "" for a new run.
     """
 
     request: IndexRequest
@@ -39,14 +39,15 @@ class RunRequestRecord:
 
     @property
     def planned(self) -> bool:
-        """Whether every picture is in a slice already."""
+        """Return whether every picture is in a slice already."""
         return not self.discover
 
 
 def cut_short_since(catalog: Catalog, run_id: str) -> datetime | None:
-    """When the first of the runs began that were cut short one after the other, looking for files, just before this one.
+    """Return when the first of the interrupted runs started that directly precede this one.
 
-    None: the one before it had looked at all its files.
+    Interrupted means that the run ended while it searched for files. None means that the previous run had scanned all its
+    files.
     """
     since = None
     corpora = [corpus_id] if (corpus_id := catalog.run(run_id).corpus_id) else []
@@ -60,60 +61,61 @@ def cut_short_since(catalog: Catalog, run_id: str) -> datetime | None:
 
 
 class Everything:
-    """A container that holds whatever it is asked for."""
+    """Container that contains every value."""
 
     def __contains__(self, _: object) -> bool:
         return True
 
 
 def recall(catalog: Catalog, run_id: str, *, corpus: str) -> RunRequestRecord:
-    """What is left of a run, or of the last one of a corpus (`run_id` is "").
+    """Return what is left of a run; with `run_id` "", of the last run of the corpus.
 
-    One that was cut short while it looked for files looks again; a later one has nothing to look for.
+    A run that was interrupted while it searched for files searches again; a run that got further has nothing to search for.
 
     Raises:
         NotFoundError: there is no such run.
         UnknownNameError: there is no such corpus.
-        InvalidRequestError: it was no index run, or it was cut short before it had found its files and does not say which.
+        InvalidRequestError: it was no index run, or it ended before it had found its files and has no record of where it
+            looked.
     """
     if run_id:
         run = find_run(catalog, run_id)
-        found = next((c for c in catalog.corpora(limit=_LOOKED_THROUGH) if c.corpus_id == run.corpus_id), None)
+        corpus_record = next((c for c in catalog.corpora(limit=_LOOKED_THROUGH) if c.corpus_id == run.corpus_id), None)
     else:
-        found = catalog.corpus(corpus)
-        last = catalog.last_run(KIND, found.corpus_id)
+        corpus_record = catalog.corpus(corpus)
+        last = catalog.last_run(KIND, corpus_record.corpus_id)
         if last is None:
             raise NotFoundError(f"the corpus {corpus!r} was never indexed", hint="lodestone index FOLDER")
         run = last
-    if run.kind != KIND or found is None:
+    if run.kind != KIND or corpus_record is None:
         raise InvalidRequestError(
             f"run {run.run_id} is a run of {run.kind!r} and cannot be resumed", hint="`lodestone runs list` shows index runs"
         )
-    request = IndexRequest.remembered({**run.request, "corpus": found.name})
+    request = IndexRequest.remembered({**run.request, "corpus": corpus_record.name})
     discover = run.stage in _BEFORE_PLANNING
     if discover and not request.paths:
         raise InvalidRequestError(
             f"run {run.run_id} ended before it had found its files, and does not say where it looked",
             hint="name the folders: lodestone index FOLDER",
         )
-    return RunRequestRecord(request, discover, found, run.run_id)
+    return RunRequestRecord(request, discover, corpus_record, run.run_id)
 
 
 def find_run(catalog: Catalog, text: str) -> Run:
-    """A run by its id or the beginning of it.
+    """Return a run by its id or the beginning of its id.
 
     Raises:
-        NotFoundError: there is none.
-        InvalidRequestError: several begin so.
+        NotFoundError: no run matches.
+        InvalidRequestError: several runs match.
     """
     try:
         return catalog.run(text)
     except NotFoundError:
-        among = catalog.runs(_LOOKED_THROUGH) if len(text) >= _SHORTEST else []
-    found = [run for run in among if run.run_id.startswith(text)]
-    if len(found) > 1:
-        raise InvalidRequestError(f"{len(found)} runs begin with {text!r}", hint="give more of the id")
-    if not found:
+        recent_runs = catalog.runs(_LOOKED_THROUGH) if len(text) >= _SHORTEST else []
+    matches = [run for run in recent_runs if run.run_id.startswith(text)]
+    if len(matches) > 1:
+        raise InvalidRequestError(f"{len(matches)} runs begin with {text!r}", hint="give more of the id")
+    if not matches:
         short = len(text) < _SHORTEST
         raise NotFoundError(
             f"there is no run {text!r}",
@@ -121,4 +123,4 @@ def find_run(catalog: Catalog, text: str) -> Run:
             if short
             else "`lodestone runs list` shows them with their ids",
         )
-    return found[0]
+    return matches[0]

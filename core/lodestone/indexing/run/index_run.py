@@ -1,8 +1,8 @@
-"""How does one index run go? discover -> embed -> load -> verify -> promote, resumable at every point.
+"""An index run from request to report: discover -> embed -> load -> verify -> promote, resumable at every point.
 
-Each stage leaves its results in the catalog or on disk as it goes; a run that is killed, cancelled, interrupted or out of space
-is continued by the next run of the same corpus, which does only what is unfinished (`IndexRequest.resume`: without looking for
-files again). Runs of one corpus exclude each other.
+Each stage leaves its results in the catalog or on disk. A run that is killed, cancelled, interrupted or out of space is
+continued by the next run of the same corpus, which does only what is unfinished (with `IndexRequest.resume`, without searching
+for files again). Runs of one corpus exclude each other.
 """
 
 from __future__ import annotations
@@ -58,16 +58,16 @@ def index_paths(
     Args:
         resources: An opened home.
         request: What to index.
-        pool: Makes the executor where `index.executor` comes to `ray`; None: this machine's processes instead.
-        synchronise: Who brings the collections in line; None: this process.
-        progress: Told of every step.
+        pool: Makes the executor for `ray`; None to use processes of this machine instead.
+        synchronise: Called to synchronise the collections; None to do it in this process.
+        progress: Called at every step.
 
     Raises:
         NotFoundError: none of the paths exists.
         InvalidRequestError: none of the paths holds a picture, or the table of captions cannot be read.
         StoreLockedError: the corpus is being indexed already, or another process owns the store.
         OutOfSpaceError: the disk is full; what is finished is kept, and the next run goes on from there.
-        RunCancelledError: somebody cancelled the run.
+        RunCancelledError: the run was cancelled.
         RunFailedError: slices failed again and again. The others are embedded and can be found.
     """
     started = time.perf_counter()
@@ -84,7 +84,7 @@ def index_paths(
         table = CaptionTable.load(request.captions) if request.captions else None
     corpus = left.corpus or catalog.ensure_corpus(request.corpus)
     with corpus_lock(resources.home, corpus, catalog=catalog):
-        catalog.interrupt_runs(KIND, corpus.corpus_id)  # whoever held the lock before is dead
+        catalog.interrupt_runs(KIND, corpus.corpus_id)  # their processes have ended, or they would hold the lock
         remove_leftovers(resources.embeddings, corpus.corpus_id)
         run = catalog.start_run(KIND, corpus.corpus_id, request=request.as_dict(), worker=this_worker())
         with Heartbeat(catalog, run.run_id) as heartbeat:
@@ -111,7 +111,7 @@ def index_paths(
             except KeyboardInterrupt:
                 _finish(resources, run, RunState.INTERRUPTED, "interrupted by the user")
                 raise
-            except SystemExit as error:  # a signal
+            except SystemExit as error:  # raised by a signal
                 _finish(resources, run, RunState.INTERRUPTED, f"stopped with exit code {error.code}")
                 raise
             except RunCancelledError as error:
@@ -147,6 +147,8 @@ def index_paths(
 
 @dataclass(slots=True)
 class _Job:
+    """State of one run: its resources, its counts and what it has to report."""
+
     resources: IndexResources
     request: IndexRequest
     corpus: Corpus
@@ -166,13 +168,18 @@ class _Job:
 
     @property
     def parts(self) -> SliceParts:
+        """Return the names of the parts that a complete slice has."""
         if self._parts is None:
             resources = self.resources
             self._parts = SliceParts.of(resources.backbones(), resources.text_encoder, extra=resources.extra_backbones())
         return self._parts
 
     def discover(self, candidates: list[Candidate | SourceCandidate], table: CaptionTable | None) -> list[LodestoneError]:
-        """Returns what is wrong with roots inside the candidates; they keep what was indexed from them."""
+        """Update the catalog from the files and captions of the candidates.
+
+        Returns:
+            Errors of roots inside the candidates; these roots keep what was indexed from them.
+        """
         catalog, index = self.resources.catalog, self.resources.settings.index
         self._stage(RunStage.DISCOVER)
         recaptioner = Recaptioner(catalog, self.parts.captions)
@@ -189,8 +196,8 @@ class _Job:
         scopes: list[ScanScope] = []
         problems: list[LodestoneError] = []
         for candidate in candidates:
-            found, wrong = scopes_of(candidate, catalog, self.corpus, follow_symlinks=index.follow_symlinks)
-            scopes += found
+            inner_scopes, wrong = scopes_of(candidate, catalog, self.corpus, follow_symlinks=index.follow_symlinks)
+            scopes += inner_scopes
             problems += wrong
         finder.update(scopes, meter, self.lifecycle.expect)
         if table is not None:
@@ -210,6 +217,7 @@ class _Job:
         return problems
 
     def _apply(self, table: CaptionTable, scopes: list[ScanScope], recaptioner: Recaptioner) -> None:
+        """Set the table's captions, and add a warning about files of the table that were not found."""
         catalog = self.resources.catalog
         unique = table.with_unique_names(uris_of(catalog, scopes))
         for scope in {scope.root.root_id: scope for scope in scopes}.values():
@@ -222,7 +230,7 @@ class _Job:
             self.warnings.append(f"the table of captions names files that were not found: {shown}{more}")
 
     def embed(self, *, planned: bool) -> None:
-        """Embed every slice that is unfinished; `planned` says that no picture can be waiting outside of them."""
+        """Embed every unfinished slice; `planned` says that every picture is in a slice already."""
         catalog, index = self.resources.catalog, self.resources.settings.index
         corpus_id = self.corpus.corpus_id
         if not planned:
@@ -264,12 +272,12 @@ class _Job:
         self.catching_up.begin()
 
     def synchronise(self) -> SyncReport | None:
-        """Bring the collections in line, once and for all of this run; what turns out to be damaged is embedded again."""
+        """Synchronise the collections for this run; stored files that turn out to be damaged are embedded again."""
         for remaining in reversed(range(_HEALINGS)):
             try:
                 self._stage(RunStage.LOAD)
                 return self.catching_up.finish(self.progress)
-            except EmbeddingsDamagedError as error:  # its receipt is forgotten by now
+            except EmbeddingsDamagedError as error:  # its receipt is removed already
                 if not remaining:
                     raise
                 _log.warning("%s: it is embedded again", error.message)
@@ -278,7 +286,11 @@ class _Job:
         return None
 
     def complain(self) -> None:
-        """Say so if slices failed to the end; everything else is done by now."""
+        """Raise an error if slices failed in every attempt. Called last, when everything else is done.
+
+        Raises:
+            RunFailedError: at least one slice could not be embedded.
+        """
         given_up = self._given_up
         if given_up:
             last = next(iter(given_up.values()))
@@ -289,11 +301,12 @@ class _Job:
             ) from last
 
     def discard(self) -> None:
-        """Remove the thumbnails of contents that this run found gone or changed, where no picture has them any more."""
+        """Remove the thumbnails of contents that this run found gone or changed, where no picture needs them."""
         resources = self.resources
         discard_thumbnails(resources.catalog, resources.thumbnails, self._left)
 
     def close(self) -> None:
+        """Stop the workers and the background load."""
         self.lifecycle.close()
         self.catching_up.close()
 
@@ -302,7 +315,10 @@ class _Job:
 
 
 def _finish(resources: IndexResources, run: Run, state: RunState, why: str) -> None:
-    """End the run's row. What ended the run is about to be raised; that the row cannot be written must not hide it."""
+    """End the run's row.
+
+    The error that ended the run is about to be raised; a failure to write the row must not hide it.
+    """
     try:
         resources.catalog.finish_run(run.run_id, state, why)
     except LodestoneError as error:

@@ -1,7 +1,7 @@
-"""How is a corpus removed everywhere? Points, Parquet files, thumbnails, and the catalog's rows last.
+"""Removal of a corpus: its points, Parquet files and thumbnails, and the catalog's rows last.
 
-The catalog is what the rest is found by, so it goes last: killed at any point, the same command finishes the work. The pictures
-themselves are never touched.
+The rest is found through the catalog, so the catalog goes last: after a crash at any point, the same command finishes the work.
+The pictures themselves are never touched.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from lodestone.store.base import Filter, MatchAny
 
 @dataclass(frozen=True, slots=True)
 class RemovalReport:
-    """What was removed: `images` were known to the catalog, in whatever state; `thumbnails` also of earlier contents."""
+    """Counts of what was removed.
+
+    Attributes:
+        corpus: Name of the corpus.
+        images: Pictures that the catalog knew, in whatever state.
+        thumbnails: Thumbnails, also those of earlier contents.
+    """
 
     corpus: str
     images: int
@@ -38,7 +44,7 @@ def remove_corpus(resources: SyncResources, name: str) -> RemovalReport:
         of_corpus = Filter(must=(MatchAny("corpus", (corpus.corpus_id,)),))
         for collection in resources.store.collections():
             resources.store.delete_matching(collection, of_corpus)
-        # all that are there, because the catalog forgets which contents its pictures had before they were changed
+        # All stored ones are checked, because the catalog forgets which contents its pictures had before they changed.
         removed = sweep_thumbnails(catalog, resources.thumbnails, except_corpus=corpus.corpus_id)
         remove_corpus_files(resources.embeddings, corpus.corpus_id)
         catalog.remove_corpus(corpus.corpus_id)

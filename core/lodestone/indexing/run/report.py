@@ -1,4 +1,4 @@
-"""What does an index run ask for, and what does it answer?"""
+"""Request and report of an index run."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from lodestone.indexing.sync.collections import SyncReport
 
 @dataclass(frozen=True, slots=True)
 class IndexRequest:
-    """What to index.
+    """Request for an index run.
 
     Attributes:
         paths: Folders, single files, tables, archives, patterns of these; URLs (as text).
         corpus: Name that the pictures are indexed under; made when new.
         captions: Table of captions (see `CaptionTable.load`).
-        retry_failed: Try unchanged pictures again that failed before.
-        resume: Finish what a run of the corpus left instead, as it was asked for: the run's id, or "" for the last one.
+        retry_failed: Also retry unchanged pictures that failed before.
+        resume: Finish an earlier run of the corpus instead, with that run's request: its id, or "" for the last one.
     """
 
     paths: tuple[Path | str, ...] = ()
@@ -32,7 +32,10 @@ class IndexRequest:
     resume: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """What a run's row remembers of it, JSON-serialisable. Paths are absolute: it may be asked again from elsewhere."""
+        """Return what a run's row stores of the request, JSON-serialisable.
+
+        Paths are absolute, because it may be resumed from elsewhere.
+        """
         return {
             "paths": [_absolute(path) for path in self.paths],
             "corpus": self.corpus,
@@ -42,7 +45,7 @@ class IndexRequest:
 
     @classmethod
     def remembered(cls, row: Mapping[str, Any]) -> Self:
-        """The request out of a run's row."""
+        """Return the request that a run's row stores."""
         captions = row.get("captions")
         return cls(
             paths=tuple(path if is_url(path) else Path(path) for path in row.get("paths", ())),
@@ -54,24 +57,24 @@ class IndexRequest:
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """What an index run did.
+    """Report of a finished index run.
 
     Attributes:
-        run_id: Its row in the catalog.
+        run_id: Id of its row in the catalog.
         corpus: Name of the corpus.
-        counts: Files by what became of them: found, new, changed, moved, touched, back, unchanged, retried, unreadable, gone,
+        counts: Numbers of files by outcome: found, new, changed, moved, touched, back, unchanged, retried, unreadable, gone,
             recaptioned; embedded (pictures that went through the models), failed (pictures that could not be used).
         images: Pictures of the corpus that can be found now.
-        seconds: Of the whole run.
-        embed_seconds: Of the embedding stage, start-up of workers included.
-        executor: Who embedded: inline, processes, ray, or none.
+        seconds: Duration of the whole run.
+        embed_seconds: Duration of the embedding stage, start-up of workers included.
+        executor: Executor that embedded: inline, processes, ray, or none.
         adopted: Parts that a killed run had left on disk and that were kept.
         completed: Pictures that it embedded, or whose files a killed run had left complete on disk.
-        resumed: The run that this one finished, "" for none.
-        retries: Slices that were tried again.
-        deaths: Workers that died.
-        problems: Paths that could not be indexed at all; the others were.
-        warnings: Things that the user should know.
+        resumed: Id of the run that this one finished, "" for none.
+        retries: Slices that were retried.
+        deaths: Workers that crashed.
+        problems: Errors of paths that could not be indexed at all; the others were.
+        warnings: Sentences for the user.
         sync: What happened to the collections; None when the service did it.
     """
 
@@ -93,11 +96,11 @@ class IndexReport:
 
     @property
     def rate(self) -> float:
-        """Pictures embedded a second, over the whole run."""
+        """Return the pictures embedded per second, over the whole run."""
         return self.counts.get("embedded", 0) / self.seconds if self.seconds > 0 else 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-serialisable."""
+        """Return the report as a JSON-serialisable dictionary."""
         return {
             "run_id": self.run_id,
             "corpus": self.corpus,

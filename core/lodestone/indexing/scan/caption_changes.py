@@ -1,7 +1,7 @@
-"""Which pictures have other captions than the catalog says? Sidecar files and tables, compared without reading a pixel.
+"""Comparison of sidecar and table captions with the catalog, without reading a pixel.
 
-A picture that is embedded and whose captions changed has its slice's captions part declared unfinished: texts alone are
-encoded again. (Captions inside a picture's own file change with its content, so they are read when its pixels are.)
+When the captions of an embedded picture changed, its slice's captions part is declared unfinished: only the texts are encoded
+again. (Captions inside a picture's own file change with its content, so they are read when its pixels are.)
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SIDECAR_SUFFIX: Final = ".txt"
 
 @dataclass(slots=True)
 class Recaptioner:
-    """Brings the catalog's sidecar and table captions up to date.
+    """Updates the catalog's sidecar and table captions.
 
     Attributes:
         catalog: Read and written.
         part: Name of the captions part.
-        changed: Pictures whose captions were changed by this run.
+        changed: Number of pictures whose captions this run changed.
     """
 
     catalog: Catalog
@@ -37,29 +37,31 @@ class Recaptioner:
     _folders: dict[str, bool] = field(default_factory=dict)
 
     def compare(self, files: Sequence[tuple[ImageRecord, FoundFile]]) -> None:
-        """Compare a batch of files with their sidecars."""
-        found = {image.image_id: self._beside(file) for image, file in files}
-        self._set({image.image_id: image for image, _ in files}, found, CaptionSource.SIDECAR)
+        """Compare a batch of files with their sidecars, and update the catalog."""
+        captions = {image.image_id: self._beside(file) for image, file in files}
+        self._set({image.image_id: image for image, _ in files}, captions, CaptionSource.SIDECAR)
 
     def apply(self, table: CaptionTable, images: Iterable[ImageRecord]) -> None:
-        """Set the captions that the table has for these pictures; the others keep what they had from earlier tables."""
+        """Set the captions that the table has for these pictures; the others keep those of earlier tables."""
         remaining = iter(images)
         while batch := list(islice(remaining, _BATCH)):
-            found = {image.image_id: table.for_uri(image.uri) for image in batch}
-            matched = {image_id: captions for image_id, captions in found.items() if captions}
+            by_image = {image.image_id: table.for_uri(image.uri) for image in batch}
+            matched = {image_id: captions for image_id, captions in by_image.items() if captions}
             self._set({image.image_id: image for image in batch if image.image_id in matched}, matched, CaptionSource.TABLE)
 
-    def _set(self, images: dict[str, ImageRecord], found: dict[str, tuple[Caption, ...]], source: CaptionSource) -> None:
+    def _set(
+        self, images: dict[str, ImageRecord], captions_by_image: dict[str, tuple[Caption, ...]], source: CaptionSource
+    ) -> None:
         known = self.catalog.captions(images)
         changed: dict[str, list[CaptionRecord]] = {}
-        for image_id, captions in found.items():
+        for image_id, captions in captions_by_image.items():
             before = [record.text for record in known.get(image_id, ()) if record.source == source.value]
             after = [caption.text for caption in captions]
             if before != after:
                 changed[image_id] = [CaptionRecord(image_id, source.value, text) for text in after]
         if not changed:
             return
-        # first the receipts: killed in between, the next run finds the same difference again
+        # Receipts first: after a crash in between, the next run finds the same difference again.
         for slice_id in {images[image_id].slice_id for image_id in changed} - {None}:
             self.catalog.forget_receipts(str(slice_id), [self.part])
         self.catalog.set_captions(changed, sources=[source.value])
@@ -71,9 +73,12 @@ class Recaptioner:
         return read_sidecars(file.locator) if self._has_texts(os.path.dirname(file.locator)) else ()  # noqa: PTH120
 
     def _has_texts(self, folder: str) -> bool:
-        """Whether the folder holds any text file at all: most hold none, and looking for two beside each picture costs more."""
+        """Return whether the folder holds any text file.
+
+        Most hold none, and a listing is cheaper than two lookups per picture.
+        """
         if folder not in self._folders:
-            self._folders.clear()  # files come folder by folder: one answer is enough
+            self._folders.clear()  # files come folder by folder: one entry is enough
             try:
                 with os.scandir(folder) as listing:
                     self._folders[folder] = any(entry.name.endswith(_SIDECAR_SUFFIX) for entry in listing)

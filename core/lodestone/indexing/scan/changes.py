@@ -1,9 +1,9 @@
-"""What changed below a folder since the catalog last looked, and what becomes of each file's picture?
+"""Comparison of the files below a root with the catalog: it decides which pictures are new, changed, moved or gone.
 
-Files with the size and time of an embedded picture are left alone; others are hashed. The same content at the same place only
-gets its new time; content that a vanished picture had is that picture, moved: it keeps its id; so does one that changed places
-with others (exchanges.py); any other content makes the picture pending again. New files get ids. All decisions are written to
-the catalog batch by batch, so a killed run loses nothing but its place.
+Files that have the size and time of an embedded picture are left alone; others are hashed. The same content at the same place
+only updates the stored time. Content of a picture that vanished means that the picture moved: it keeps its id. The same holds
+for pictures that changed places with each other (exchanges.py). Any other content makes the picture pending again. New files
+get ids. All decisions are written to the catalog batch by batch, so a killed run loses nothing but its position.
 """
 
 from __future__ import annotations
@@ -38,18 +38,19 @@ BATCH: Final = 1000  # files that are compared with the catalog at a time
 
 @dataclass(slots=True)
 class ChangeFinder:
-    """Brings the catalog's pictures of a scope in line with the disk.
+    """Updates the catalog's pictures of some scopes to match the files.
 
     Attributes:
         catalog: Read and written.
-        run_id: Named in failure rows.
+        run_id: Stored in failure rows.
         recaptioner: Compares captions beside the pictures with the catalog's.
-        faults: Testing aid.
-        retry_failed: Also try pictures again that failed and have not changed.
+        faults: Testing aid that kills the process at named points.
+        retry_failed: Also retry pictures that failed and have not changed.
         follow_symlinks: As in `discover`.
-        threads: Files hashed at once.
-        reader: Asks object stores.
+        threads: Number of files hashed at once.
+        reader: Reads the files, also from object stores.
         mounts: Disks that were seen inside directories.
+        changes: Counts of what was found, filled by `update`.
     """
 
     catalog: Catalog
@@ -70,17 +71,17 @@ class ChangeFinder:
         self._exchanges = Exchanges(self.catalog, since=cut_short_since(self.catalog, self.run_id))
 
     def update(self, scopes: Sequence[ScanScope], meter: Meter, expect: Callable[[int], None]) -> None:
-        """Bring the catalog in line with all scopes of a run: list them, mark what vanished, enter what is there.
+        """Update the catalog for all scopes of a run: list them, mark what vanished, enter what was listed.
 
-        Where a listing breaks off, what was listed is entered and nothing of that scope is called gone.
+        If a listing breaks off, the files listed so far are entered and no picture of that scope is marked as gone.
 
         Args:
-            scopes: Parts of roots; of those that overlap, the outer ones are looked at.
-            meter: Told of every batch.
-            expect: Told after every batch how many pictures of this run will have to be embedded.
+            scopes: Parts of roots; of overlapping ones only the outer ones are scanned.
+            meter: Counts each batch.
+            expect: Called after each batch with the number of pictures that this run will have to embed.
 
         Raises:
-            SourceError: a source cannot be listed to its end, or every read of one is denied.
+            SourceError: a source cannot be listed to its end, or every read from one is denied.
             ManifestChangedError: a table or archive changed while it was read.
         """
         scopes = distinct(scopes)
@@ -89,16 +90,16 @@ class ChangeFinder:
             surveys: list[tuple[ScanScope, Survey, bool]] = []
             for scope in scopes:
                 survey = stack.enter_context(Survey())
-                whole = True
+                complete = True
                 try:
                     around = next((other.path for other in scopes if scope.path in other.others), Path(scope.root.path))
                     survey.take(self.walk(scope, around=around), scope.uri, step=lambda _: meter.add(0))
                 except (SourceError, ManifestChangedError) as error:
                     broken.append(error)
-                    whole = False
-                surveys.append((scope, survey, whole))
-            for scope, survey, whole in surveys:
-                if whole:
+                    complete = False
+                surveys.append((scope, survey, complete))
+            for scope, survey, complete in surveys:
+                if complete:
                     self.bury(scope, survey)
             for scope, survey, _ in surveys:
                 self._denied = self._readable = 0
@@ -108,13 +109,14 @@ class ChangeFinder:
         if self._exchanges.waiting:
             self._exchange(scopes[0].root.corpus_id)
             expect(self._expected())
-        for scope in (scope for scope, _, whole in surveys if whole):  # last: what a killed run left is looked at again
+        # Last, because what a killed run leaves unsettled is scanned again.
+        for scope in (scope for scope, _, complete in surveys if complete):
             meter.add(self._settle(scope))
         if broken:
             raise broken[0]
 
     def scan(self, scope: ScanScope, survey: Survey, meter: Meter, expect: Callable[[int], None]) -> None:
-        """Enter the scope's files in the catalog, after `bury` of all the run's scopes: so moved files are recognised."""
+        """Enter the scope's files in the catalog, after `bury` of all scopes of the run, so that moves are recognised."""
         for batch in survey.batches(BATCH):
             failures = self._enter(scope, batch)
             self.faults.reach("discovering")
@@ -125,25 +127,25 @@ class ChangeFinder:
         return sum(self.changes.counts[kind] for kind in ("new", "changed", "retried")) + len(self._exchanges.waiting)
 
     def walk(self, scope: ScanScope, *, around: Path) -> Iterator[FoundFile]:
-        """The scope's files; folders that cannot be read become failure rows. `around` is the directory that it lies in."""
+        """Yield the scope's files; unreadable folders become failure rows. `around` is the directory around the scope."""
         if scope.vanished:
             return iter(())
         if scope.source is not None:
             return scope.source.items(
-                lambda found: self._fail(scope.root, found.uri, found.code, found.message), reread=self.retry_failed
+                lambda found: self._record_failure(scope.root, found.uri, found.code, found.message), reread=self.retry_failed
             )
 
         def report(unreadable: UnreadablePath) -> None:
             relative = relative_path_of(unreadable.uri)
             uri = uri_of(f"{scope.prefix}/{relative}" if scope.prefix else relative)
-            self._fail(scope.root, uri, "unreadable", unreadable.message)
+            self._record_failure(scope.root, uri, "unreadable", unreadable.message)
 
         skip = [inode for other in scope.others if (inode := _inode(other)) is not None]
         found = discover(scope.path, follow_symlinks=self.follow_symlinks, on_unreadable=report, skip=skip)
         return self.mounts.watching(found, scope.path, around=around)
 
     def bury(self, scope: ScanScope, survey: Survey) -> None:
-        """Mark the scope's pictures that vanished, or that belong to another root by now."""
+        """Mark the scope's pictures as gone that vanished or now belong to another root."""
         if scope.is_file:
             return
         images = self.catalog.images_of_root(scope.root.root_id)
@@ -151,10 +153,10 @@ class ChangeFinder:
             covered = [image for image in batch if image.state is not ImageState.GONE and scope.covers(image.uri)]
             seen = survey.saw([image.uri for image in covered])
             unseen = [image for image, listed in zip(covered, seen, strict=True) if not listed]
-            self._bury_some(scope, [image for image in unseen if self._is_gone(scope, image.uri)])
+            self._mark_gone(scope, [image for image in unseen if self._is_gone(scope, image.uri)])
 
     def _is_gone(self, scope: ScanScope, uri: str) -> bool:
-        """Whether a picture that was not listed is not there. On disk it may be hidden behind a folder that cannot be read."""
+        """Return whether a picture that was not listed is gone. On disk, an unreadable folder may merely hide it."""
         if scope.source is not None:
             return not scope.source.settled.keeps(uri)
         path = path_of(Path(scope.root.path), uri)
@@ -169,10 +171,7 @@ class ChangeFinder:
         return True
 
     def _settle(self, scope: ScanScope) -> int:
-        """Remember the archives and tables that were listed completely, forget those that are gone.
-
-        Returns how many pictures are in those that were not listed again.
-        """
+        """Store listed archives and tables, remove vanished ones; return the number of pictures in the unchanged ones."""
         source, root_id = scope.source, scope.root.root_id
         if source is None:
             return 0
@@ -183,7 +182,7 @@ class ChangeFinder:
         self.changes.counts["unchanged"] += unchanged
         return unchanged
 
-    def _bury_some(self, scope: ScanScope, gone: Sequence[ImageRecord]) -> None:
+    def _mark_gone(self, scope: ScanScope, gone: Sequence[ImageRecord]) -> None:
         if not gone:
             return
         self.catalog.mark_gone([image.image_id for image in gone])
@@ -216,7 +215,9 @@ class ChangeFinder:
                 failed += 1
                 self._denied += result.details.get("reason") == "denied"
                 self.changes.counts["unreadable"] += 1
-                self._fail(scope.root, uri, str(result.details.get("reason", result.code)), result.message, known.get(uri))
+                self._record_failure(
+                    scope.root, uri, str(result.details.get("reason", result.code)), result.message, known.get(uri)
+                )
             else:
                 self._readable += 1
                 hashed.append((uri, found, result))
@@ -227,7 +228,7 @@ class ChangeFinder:
         self.catalog.update_images(list(updates.values()), edited=edited)
         self.catalog.add_images(new)
         living = {image.uri: image for image in (*known.values(), *updates.values(), *new)}
-        waiting = {one.uri for one in self._exchanges.waiting[waited:]}
+        waiting = {altered.uri for altered in self._exchanges.waiting[waited:]}
         self.recaptioner.compare(
             [(living[uri], found) for uri, found in zip(uris, batch, strict=True) if uri in living and uri not in waiting]
         )
@@ -240,7 +241,7 @@ class ChangeFinder:
         known: dict[str, ImageRecord],
         updates: dict[str, ImageRecord],
     ) -> list[ImageRecord]:
-        """Fill `updates` with known pictures' new rows; returns the rows of new ones."""
+        """Write the new rows of known pictures to `updates`; return the rows of new pictures."""
         root, counts = scope.root, self.changes.counts
         unknown = [h for uri, _, h in hashed if uri not in known or known[uri].state is ImageState.GONE]
         movable = self.catalog.gone_by_hash(root.corpus_id, unknown) if unknown else {}
@@ -249,10 +250,10 @@ class ChangeFinder:
         for uri, found, content in hashed:
             image = known.get(uri)
             if image is not None and image.hash == content:
-                if image.image_id in updates:  # it moved elsewhere a moment ago, and a copy stands in its old place
+                if image.image_id in updates:  # this run moved it elsewhere, and a copy is in its old place
                     fresh.append((uri, found, content))
                     continue
-                kept = replace(image, size=found.size, mtime_ns=found.mtime_ns, position=found.position)
+                updated = replace(image, size=found.size, mtime_ns=found.mtime_ns, position=found.position)
                 candidate = moved_over(image, just_gone.get(content, ()), updates, found)
                 if candidate is not None:
                     counts["moved"] += 1
@@ -260,33 +261,33 @@ class ChangeFinder:
                     continue
                 if image.state is ImageState.GONE:
                     counts["back"] += 1
-                    kept = revived(kept)
+                    updated = revived(updated)
                 else:
                     counts["touched"] += 1
-                updates[image.image_id] = kept
+                updates[image.image_id] = updated
                 continue
             if image is not None and image.state is not ImageState.GONE:
-                self._alter(ChangedFile(root, uri, found, content, image), updates)
+                self._queue_altered(ChangedFile(root, uri, found, content, image), updates)
                 continue
             candidates = [c for c in movable.get(content, ()) if c.image_id not in updates]
             if (candidate := likeliest(candidates, uri, found)) is not None:
                 counts["moved"] += 1
                 updates[candidate.image_id] = put(candidate, root.root_id, uri, found)
-            elif image is not None and image.image_id not in updates:  # other content where a vanished picture was
-                self._alter(ChangedFile(root, uri, found, content, image), updates)
+            elif image is not None and image.image_id not in updates:  # other content at a vanished picture's place
+                self._queue_altered(ChangedFile(root, uri, found, content, image), updates)
             else:
                 fresh.append((uri, found, content))
         return self._mint(root, fresh)
 
-    def _alter(self, here: ChangedFile, updates: dict[str, ImageRecord]) -> None:
-        """Let a file wait that has other content than its picture; where too many do, the picture was edited."""
-        if not self._exchanges.take(here):
+    def _queue_altered(self, altered: ChangedFile, updates: dict[str, ImageRecord]) -> None:
+        """Queue a file whose content differs from its picture's; when the queue is full, treat the picture as edited."""
+        if not self._exchanges.take(altered):
             self.changes.counts["changed"] += 1
-            self.changes.left.add(here.image.hash)
-            updates[here.image.image_id] = edited_picture(here.image, here.found, here.content)
+            self.changes.left.add(altered.image.hash)
+            updates[altered.image.image_id] = edited_picture(altered.image, altered.found, altered.content)
 
     def _mint(self, root: Root, fresh: Sequence[tuple[str, FoundFile, str]]) -> list[ImageRecord]:
-        """Rows for files that no picture is known of."""
+        """Return rows for files that have no picture yet."""
         self.changes.counts["new"] += len(fresh)
         minted = self.catalog.mint_image_ids(root.corpus_id, root.name, [uri for uri, _, _ in fresh])
         self._exchanges.entered(minted.values())
@@ -306,26 +307,28 @@ class ChangeFinder:
         ]
 
     def _exchange(self, corpus_id: str) -> None:
-        """Write what became of the files whose content is another one."""
-        done = self._exchanges.settle(corpus_id)
+        """Decide about the queued files, whose content differs from their pictures', and write the result."""
+        outcome = self._exchanges.settle(corpus_id)
         counts = self.changes.counts
-        self.catalog.update_images(done.updates, gone=[image.image_id for image in done.lost], edited=done.edited)
-        files = list(done.files)
-        for root in {here.root.root_id: here.root for here in done.fresh}.values():
-            fresh = {here.uri: (here.uri, here.found, here.content) for here in done.fresh if here.root.root_id == root.root_id}
-            made = self._mint(root, list(fresh.values()))
-            self.catalog.add_images(made)
-            files += [(image, fresh[image.uri][1]) for image in made]
+        self.catalog.update_images(outcome.updates, gone=[image.image_id for image in outcome.lost], edited=outcome.edited)
+        files = list(outcome.files)
+        for root in {file.root.root_id: file.root for file in outcome.fresh}.values():
+            fresh = {
+                file.uri: (file.uri, file.found, file.content) for file in outcome.fresh if file.root.root_id == root.root_id
+            }
+            minted = self._mint(root, list(fresh.values()))
+            self.catalog.add_images(minted)
+            files += [(image, fresh[image.uri][1]) for image in minted]
         for start in range(0, len(files), BATCH):
             self.recaptioner.compare(files[start : start + BATCH])
-        counts["moved"] += done.moved
-        counts["changed"] += len(done.edited)
-        counts["new"] -= done.unmade
-        counts["unchanged"] -= done.recognised
-        counts["gone"] += len(done.lost) - done.unmade - done.recognised
-        self.changes.left.update(done.left)
+        counts["moved"] += outcome.moved
+        counts["changed"] += len(outcome.edited)
+        counts["new"] -= outcome.unmade
+        counts["unchanged"] -= outcome.recognised
+        counts["gone"] += len(outcome.lost) - outcome.unmade - outcome.recognised
+        self.changes.left.update(outcome.left)
 
-    def _fail(self, root: Root, uri: str, code: str, message: str, image: ImageRecord | None = None) -> None:
+    def _record_failure(self, root: Root, uri: str, code: str, message: str, image: ImageRecord | None = None) -> None:
         self.catalog.add_failures(
             [Failure(self.run_id, root.root_id, uri, code, message, image_id=image.image_id if image else None)]
         )

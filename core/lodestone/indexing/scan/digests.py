@@ -1,4 +1,4 @@
-"""Was a name among millions? A set that keeps eight bytes of each, where Python's own takes a hundred."""
+"""Compact set of names: it keeps eight bytes for each, where a Python set takes a hundred."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class Digests:
-    """Digests of names, of this process alone. Two names share one once in 2^64 pairs."""
+    """Set of 64-bit digests of names, valid in this process alone. Two names share a digest once in 2^64 pairs."""
 
     def __init__(self) -> None:
         self._kept = array("q")
@@ -20,17 +20,17 @@ class Digests:
         return len(self._kept)
 
     def add(self, names: Iterable[str]) -> None:
-        """Remember names; one that is added twice counts twice."""
+        """Add names; a name that is added twice counts twice in `len`."""
         self._sorted = None
         self._kept.extend(hash(name) for name in names)
 
     def hold(self, names: Sequence[str]) -> NDArray[np.bool_]:
-        """Which of the names were added: (n,) bool."""
+        """Return which of the names were added: (n,) bool."""
         if self._sorted is None:
             self._sorted = np.sort(np.frombuffer(self._kept, np.int64)) if self._kept else np.empty(0, np.int64)
         if not len(self._sorted):
             return np.zeros(len(names), np.bool_)
         wanted = np.fromiter((hash(name) for name in names), np.int64, len(names))
         at = np.minimum(np.searchsorted(self._sorted, wanted), len(self._sorted) - 1)
-        found: NDArray[np.bool_] = self._sorted[at] == wanted
-        return found
+        is_known: NDArray[np.bool_] = self._sorted[at] == wanted
+        return is_known

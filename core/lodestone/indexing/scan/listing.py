@@ -1,7 +1,7 @@
-"""What was listed, before anything is decided? Kept on disk in the listing's order, with a digest of every name in memory.
+"""Listing of one scope's files, kept on disk in listing order, with a digest of every name in memory.
 
-A picture may only be called gone once everything was listed, and a moved one only be recognised once the gone ones are known:
-so a listing is gone through twice, and a bucket is listed once. A name takes eight bytes of memory.
+A picture may only be marked as gone once everything was listed, and a moved one is only recognised once the gone ones are
+known. So a listing is read twice, while a bucket is listed once. Each name takes eight bytes of memory.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from lodestone.sources.base import FoundFile
 
 _BATCH: Final = 1000
 _IN_MEMORY_BYTES: Final = 4 << 20
-_LENGTH: Final = Struct("<Q")  # before each batch: marshal itself would read a file field by field
+_LENGTH: Final = Struct("<Q")  # length of a batch, written before it: marshal itself would read a file field by field
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class Survey:
-    """The files of one scope. A context manager: its file, which has no name on disk, is gone at the end."""
+    """The listed files of one scope. A context manager: its file, which has no name on disk, is removed at the end."""
 
     def __init__(self) -> None:
         self._file = SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - closed in __exit__
@@ -45,15 +45,15 @@ class Survey:
         return len(self._names)
 
     def take(self, files: Iterable[FoundFile], uri: Callable[[FoundFile], str], *, step: Callable[[int], None]) -> None:
-        """Add files.
+        """Add files to the survey, batch by batch.
 
         Args:
-            files: As they are listed; an error of the listing passes, what came before it stays.
-            uri: Their names inside the root.
-            step: Told after every batch how many it had.
+            files: The listing; an error in it is raised here, and the files before it are kept.
+            uri: Returns a file's name inside the root.
+            step: Called after every batch with the batch's size.
 
         Raises:
-            OutOfSpaceError: no space for temporary files.
+            OutOfSpaceError: there is no space for temporary files.
         """
         batch: list[FoundFile] = []
         try:
@@ -74,13 +74,13 @@ class Survey:
                 yield FoundFile(*row)
 
     def batches(self, size: int) -> Iterator[list[FoundFile]]:
-        """The files, `size` at a time."""
+        """Yield the files in lists of `size`."""
         files = iter(self)
         while batch := list(islice(files, size)):
             yield batch
 
     def saw(self, uris: Sequence[str]) -> NDArray[np.bool_]:
-        """Which of the names were listed: (n,) bool. Two names share a digest once in 2^64 pairs."""
+        """Return which of the names were listed: (n,) bool. Two names share a digest once in 2^64 pairs."""
         return self._names.hold(uris)
 
     def _keep(self, batch: Sequence[FoundFile], uri: Callable[[FoundFile], str]) -> None:

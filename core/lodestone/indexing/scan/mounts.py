@@ -1,11 +1,11 @@
-"""Is a picture gone, or is the disk away that it lies on? Other disks inside a directory are remembered when they are seen.
+"""Record of disks mounted inside indexed directories: it tells a deleted picture from one whose disk is not mounted.
 
-An unmounted disk leaves an empty folder, or none. What lay on it must not be called gone then: a disk that was seen below a
-directory (mounted there, or linked to) and is not mounted now keeps its pictures. The record is the machine's, not the
-catalog's: another machine mounts other disks.
+An unmounted disk leaves an empty folder, or none. Its pictures must not be marked as gone then: a disk that was seen below a
+directory (mounted there, or linked to) and is not mounted now keeps its pictures. The record belongs to the machine, not to the
+catalog: another machine mounts other disks.
 
-What is mounted, Linux tells (binds are mounts, subvolumes are none); elsewhere a disk begins where the number of the device
-changes.
+On Linux the mount table says what is mounted (bind mounts are in it, subvolumes are not). Elsewhere a disk begins where the
+device number changes.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from lodestone.store.files import write_atomically
 
 NAME: Final = "mounts.json"
 _TABLE: Final = Path("/proc/self/mountinfo")
-_TABLE_SECONDS: Final = 1.0  # for which a look at the table holds
+_TABLE_SECONDS: Final = 1.0  # for which a reading of the table stays valid
 _LOCK_SECONDS: Final = 10.0
 _log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class Mounts:
-    """Folders of indexed directories that lie on disks of their own.
+    """Folders of indexed directories that lie on separate disks.
 
     Attributes:
-        record: File that remembers them; None: this object alone does.
+        record: File that stores them; None to keep them in memory only.
     """
 
     record: Path | None = None
     _points: dict[str, str] = field(default_factory=dict)  # folder -> where its disk is mounted
     _table: frozenset[str] | None = None
-    _looked: float | None = None
+    _table_read_at: float | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -50,18 +50,18 @@ class Mounts:
             _log.warning("which disks were seen below directories could not be read from %s: %s", self.record, error)
 
     def watching(self, files: Iterable[FoundFile], top: Path, *, around: Path) -> Iterator[FoundFile]:
-        """The files below `top`, noting the disks that they lie on; written down at the end.
+        """Yield the files below `top` and note the disks that they lie on; at the end the record is written.
 
         Args:
-            files: As `discover` finds them.
+            files: Files as `discover` yields them.
             top: A directory, or a part of one.
-            around: The directory that `top` lies in; itself, where there is none.
+            around: The directory that contains `top`, or `top` itself.
         """
         before = dict(self._points)
-        self._looked = None
+        self._table_read_at = None
         real = os.path.realpath(top)
         own = self._point_of(real)
-        # Where all of `top` goes with its disk, the run is refused: no need to note it, but for a directory inside another.
+        # If all of `top` lies on the missing disk, the run is refused, so it is noted only for a directory inside another.
         if own == real or own != self._point_of(os.path.realpath(around)):
             self._note(str(top), own)
         last = str(top)
@@ -69,14 +69,14 @@ class Mounts:
             folder = os.path.dirname(file.locator)  # noqa: PTH120 - many files
             if folder != last and file.locator != str(top):
                 last = folder
-                self._look_at(folder, own)
+                self._note_disk_of(folder, own)
             yield file
         noted = {folder: point for folder, point in self._points.items() if before.get(folder) != point}
         if noted:
             self._change(lambda points: points.update(noted))
 
     def missing(self, path: Path) -> str | None:
-        """Where the disk is to be mounted that `path` lay on, if it is not mounted now."""
+        """Return the mount point of the disk that `path` lay on, if that disk is not mounted now."""
         if not self._points:
             return None
         for folder in (str(path), *map(str, path.parents)):
@@ -86,7 +86,7 @@ class Mounts:
         return None
 
     def forget(self, top: Path, *, others: Iterable[Path] = ()) -> None:
-        """Forget the disks below a directory that is removed, but for those that other directories lie around, on or below."""
+        """Forget the disks below a removed directory, except those at, above or below one of the `others`."""
         kept = list(others)
 
         def change(points: dict[str, str]) -> None:
@@ -98,8 +98,8 @@ class Mounts:
             change(self._points)
             self._change(change)
 
-    def _look_at(self, folder: str, own: str) -> None:
-        """Note the outermost folder around one that is on the same disk, where that is not the directory's own."""
+    def _note_disk_of(self, folder: str, own: str) -> None:
+        """Note the outermost folder above `folder` that is on the same disk, if that is not the directory's own disk."""
         point = self._point_of(os.path.realpath(folder))
         if point == own:
             return
@@ -112,18 +112,18 @@ class Mounts:
         self._note(folder, point)
 
     def _note(self, folder: str, point: str) -> None:
-        if os.path.dirname(point) != point:  # noqa: PTH120 - the root of all is always mounted
+        if os.path.dirname(point) != point:  # noqa: PTH120 - the root directory is always mounted
             self._points[folder] = point
 
     def _mounted(self) -> frozenset[str] | None:
-        """What is mounted now, or was a second ago; None where the system does not tell."""
-        if self._looked is None or time.monotonic() - self._looked > _TABLE_SECONDS:
+        """Return the mount points, read at most a second ago; None where the system does not tell."""
+        if self._table_read_at is None or time.monotonic() - self._table_read_at > _TABLE_SECONDS:
             self._table = _mount_points()
-            self._looked = time.monotonic()
+            self._table_read_at = time.monotonic()
         return self._table
 
     def _point_of(self, real: str) -> str:
-        """Where the disk is mounted that a path without links lies on."""
+        """Return the mount point of the disk that a path without links lies on."""
         table = self._mounted()
         device = _device(real) if table is None else None
         if table is None and device is None:
@@ -142,7 +142,7 @@ class Mounts:
         return device is not None and device != _device(os.path.dirname(point))  # noqa: PTH120
 
     def _recorded(self) -> dict[str, str]:
-        """What the file says; nothing where there is none, or none that can be used."""
+        """Return the content of the record file; empty where there is none or it is unusable."""
         if self.record is None:
             return {}
         try:
@@ -155,7 +155,7 @@ class Mounts:
             return {}
 
     def _change(self, change: Callable[[dict[str, str]], None]) -> None:
-        """Change what the file says now: another run may have written it meanwhile."""
+        """Apply a change to the record file as it is now: another run may have written it meanwhile."""
         if self.record is None:
             return
         from filelock import FileLock
@@ -170,7 +170,10 @@ class Mounts:
 
 
 def vanished(path: Path) -> bool:
-    """Whether nothing is there any more. What merely cannot be looked at (permissions, a sleeping disk) has not vanished."""
+    """Return whether nothing exists at the path.
+
+    A path that cannot be examined (permissions, a sleeping disk) has not vanished.
+    """
     try:
         path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -185,15 +188,18 @@ def _is_around(folder: Path, path: Path) -> bool:
 
 
 def _mount_points() -> frozenset[str] | None:
-    """Where something is mounted, as Linux tells it (man 5 proc); None elsewhere. What waits to be mounted on demand is not."""
+    """Return the mount points as Linux lists them (man 5 proc); None elsewhere.
+
+    Mounts that wait to be used first are left out.
+    """
     try:
         lines = _TABLE.read_bytes().splitlines()
     except OSError:
         return None
     points = set[str]()
     for line in lines:
-        mount, _, kind = line.partition(b" - ")
-        if not kind.startswith(b"autofs "):
+        mount, _, remainder = line.partition(b" - ")
+        if not remainder.startswith(b"autofs "):
             point = re.sub(rb"\\([0-7]{3})", lambda code: bytes([int(code[1], 8)]), mount.split(b" ")[4])
             points.add(os.fsdecode(point))
     return frozenset(points)

@@ -1,10 +1,10 @@
-"""Which pictures changed places? Two names swapped, a series numbered anew, one file moved over another: ids follow contents.
+"""Recognition of pictures that changed places: two names swapped, a series renumbered, one file moved over another.
 
-A file with other content than its picture had was edited, unless the content is one that another picture lost in the same run:
-then that picture lies here now. This can only be told once all files were looked at, so such files wait here until then. Files
-where a vanished picture was wait too: a series may be numbered anew over a gap.
+A picture's id follows its content. A file whose content differs from its picture's was edited, unless another picture lost that
+content in the same run: then that picture has moved here. This is only known once all files were scanned, so such files are
+queued until then. Files where a vanished picture was are queued too: a series may be renumbered over a gap.
 
-Nothing of this is written before all of it is decided, so a run that is killed leaves what the next one decides alike.
+Nothing is written before everything is decided, so after a killed run the next run comes to the same decisions.
 """
 
 from __future__ import annotations
@@ -21,12 +21,20 @@ from lodestone.indexing.scan.digests import Digests
 from lodestone.sources.base import FoundFile
 from lodestone.sources.uris import name_of
 
-MOST: Final = 50_000  # files that may wait at once, a kilobyte each; more are taken for edited
+MOST: Final = 50_000  # files that may be queued at once, a kilobyte each; further ones count as edited
 
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
-    """A file with other content than its picture has in the catalog."""
+    """A file with other content than its picture has in the catalog.
+
+    Attributes:
+        root: Root that the file belongs to.
+        uri: Name of the file inside the root.
+        found: The file as it was listed.
+        content: BLAKE3 hex of the file's content.
+        image: The picture that the catalog has at this place.
+    """
 
     root: Root
     uri: str
@@ -37,18 +45,18 @@ class ChangedFile:
 
 @dataclass(frozen=True, slots=True)
 class Exchanged:
-    """What became of the files that waited, in the order in which it has to be written.
+    """Decisions about the queued files, in the order in which they have to be written.
 
     Attributes:
-        lost: Pictures whose files were overwritten, and new ones that turned out to be moved.
+        lost: Pictures whose files were overwritten, and new pictures that turned out to be moved ones.
         updates: Moved and edited pictures.
-        fresh: Files that need a picture of their own: theirs moved away.
-        files: Files with the pictures that they have now, but for those of `fresh`.
+        fresh: Files that need a new picture, because theirs moved away.
+        files: Files with the pictures that they have now, except those of `fresh`.
         left: Content hashes that overwritten and edited pictures had.
         edited: Ids of pictures with other content.
-        moved: How many pictures changed places.
-        unmade: How many pictures that counted as new are moved ones.
-        recognised: Likewise of those that counted as unchanged: a run that was cut short had entered them.
+        moved: Number of pictures that changed places.
+        unmade: Number of pictures that were counted as new and are moved ones.
+        recognised: Number of moved pictures that were counted as unchanged, because an interrupted run had entered them.
     """
 
     lost: tuple[ImageRecord, ...] = ()
@@ -64,11 +72,12 @@ class Exchanged:
 
 @dataclass(slots=True)
 class Exchanges:
-    """The files of one run that wait, and what it entered as new and found gone.
+    """Queue of one run's files with other content, with the ids of pictures that the run entered as new or found gone.
 
     Attributes:
-        catalog: Asked for other pictures of the same contents.
-        since: When the first of the runs began that were cut short before this one; None: the last one was not.
+        catalog: Searched for other pictures with the same contents.
+        since: Start of the first of the interrupted runs directly before this one; None when the previous run completed.
+        waiting: The queued files.
     """
 
     catalog: Catalog
@@ -78,87 +87,89 @@ class Exchanges:
     _gone: Digests = field(default_factory=Digests)
 
     def take(self, altered: ChangedFile) -> bool:
-        """Let a file wait; false: there are too many already."""
+        """Queue a file; return False when the queue is full."""
         if len(self.waiting) >= MOST:
             return False
         self.waiting.append(altered)
         return True
 
     def entered(self, image_ids: Iterable[str]) -> None:
-        """Remember pictures that are new in this run."""
+        """Remember the ids of pictures that are new in this run."""
         self._new.add(image_ids)
 
     def vanished(self, image_ids: Iterable[str]) -> None:
-        """Remember pictures that were found gone in this run: an altered file may be one of them."""
+        """Remember the ids of pictures that were found gone in this run: a queued file may be one of them."""
         self._gone.add(image_ids)
 
     def settle(self, corpus_id: str) -> Exchanged:
-        """Decide about all that wait; changes nothing. To be called once everything was looked at."""
+        """Decide about all queued files, once every file was scanned. Writes nothing to the catalog."""
         waiting, self.waiting = self.waiting, []
         if not waiting:
             return Exchanged()
         away = self._revived(waiting)
         moves, edited = self._moves(corpus_id, waiting)
-        taken = away | {picture.image_id for _, picture in moves}
-        overwritten = [here.image for here, _ in moves if here.image.image_id not in taken]
-        remote_stages = self._remote_stages(corpus_id, overwritten, except_for={here.image.image_id for here in waiting})
-        made = self._new.hold([place.image_id for place in remote_stages.values()]).sum()
-        updates = [(put(picture, here.root.root_id, here.uri, here.found), here.found) for here, picture in moves]
-        changed = [here for here in edited if here.image.image_id not in taken]
-        updates += [(edited_picture(here.image, here.found, here.content), here.found) for here in changed]
-        for picture in overwritten:
-            if (place := remote_stages.get(picture.image_id)) is not None:
+        taken = away | {image.image_id for _, image in moves}
+        overwritten = [altered.image for altered, _ in moves if altered.image.image_id not in taken]
+        remote_stages = self._remote_stages(corpus_id, overwritten, except_for={altered.image.image_id for altered in waiting})
+        entered_now = self._new.hold([place.image_id for place in remote_stages.values()]).sum()
+        updates = [(put(image, altered.root.root_id, altered.uri, altered.found), altered.found) for altered, image in moves]
+        changed = [altered for altered in edited if altered.image.image_id not in taken]
+        updates += [(edited_picture(altered.image, altered.found, altered.content), altered.found) for altered in changed]
+        for image in overwritten:
+            if (place := remote_stages.get(image.image_id)) is not None:
                 found = FoundFile(place.uri, "", place.size, place.mtime_ns, position=place.position, captions=())
-                updates.append((put(picture, place.root_id, place.uri, found), found))
-        lost = [picture for picture in overwritten if picture.image_id not in remote_stages]
+                updates.append((put(image, place.root_id, place.uri, found), found))
+        lost = [image for image in overwritten if image.image_id not in remote_stages]
         return Exchanged(
-            lost=(*(picture for picture in lost if picture.state is not ImageState.GONE), *remote_stages.values()),
-            updates=tuple(picture for picture, _ in updates),
-            fresh=tuple(here for here in edited if here.image.image_id in taken),
-            files=tuple((picture, found) for picture, found in updates if found.locator),
-            left=frozenset([*(picture.hash for picture in lost), *(here.image.hash for here in changed)]),
+            lost=(*(image for image in lost if image.state is not ImageState.GONE), *remote_stages.values()),
+            updates=tuple(image for image, _ in updates),
+            fresh=tuple(altered for altered in edited if altered.image.image_id in taken),
+            files=tuple((image, found) for image, found in updates if found.locator),
+            left=frozenset([*(image.hash for image in lost), *(altered.image.hash for altered in changed)]),
             moved=len(moves) + len(remote_stages),
-            edited=tuple(here.image.image_id for here in changed),
-            unmade=int(made),
-            recognised=len(remote_stages) - int(made),
+            edited=tuple(altered.image.image_id for altered in changed),
+            unmade=int(entered_now),
+            recognised=len(remote_stages) - int(entered_now),
         )
 
     def _revived(self, waiting: Sequence[ChangedFile]) -> set[str]:
-        """Vanished pictures in whose places files wait, and that were found elsewhere meanwhile."""
-        places = {here.image.image_id: here for here in waiting if here.image.state is ImageState.GONE}
-        now = self.catalog.images(places)
-        return {image_id for image_id in places if image_id not in now or now[image_id].state is not ImageState.GONE}
+        """Return the ids of vanished pictures whose places have queued files and that were found elsewhere in the meantime."""
+        places = {altered.image.image_id: altered for altered in waiting if altered.image.state is ImageState.GONE}
+        current = self.catalog.images(places)
+        return {image_id for image_id in places if image_id not in current or current[image_id].state is not ImageState.GONE}
 
     def _moves(
         self, corpus_id: str, waiting: Sequence[ChangedFile]
     ) -> tuple[list[tuple[ChangedFile, ImageRecord]], list[ChangedFile]]:
-        """Files with the pictures that moved there, and those that no other picture's content is in."""
+        """Return queued files with the pictures that moved there, and the files whose content no other picture lost."""
         lost: dict[str, list[ImageRecord]] = defaultdict(list)
-        gone = self.catalog.gone_by_hash(corpus_id, {here.content for here in waiting})
+        gone = self.catalog.gone_by_hash(corpus_id, {altered.content for altered in waiting})
         for content, pictures in self.just_gone(corpus_id, gone).items():
             lost[content] += pictures
-        for here in waiting:
-            if here.image.state not in (ImageState.FAILED, ImageState.GONE):
-                lost[here.image.hash].append(here.image)
+        for altered in waiting:
+            if altered.image.state not in (ImageState.FAILED, ImageState.GONE):
+                lost[altered.image.hash].append(altered.image)
         moves: list[tuple[ChangedFile, ImageRecord]] = []
         rest: list[ChangedFile] = []
-        for here in waiting:
-            picture = likeliest(lost[here.content], here.uri, here.found)
+        for altered in waiting:
+            picture = likeliest(lost[altered.content], altered.uri, altered.found)
             if picture is None:
-                rest.append(here)
+                rest.append(altered)
             else:
-                lost[here.content].remove(picture)
-                moves.append((here, picture))
+                lost[altered.content].remove(picture)
+                moves.append((altered, picture))
         return moves, rest
 
     def just_gone(self, corpus_id: str, found: Mapping[str, Sequence[ImageRecord]]) -> dict[str, list[ImageRecord]]:
-        """Of gone pictures by content (`gone_by_hash`), those that vanished in this run, or in one that was cut short.
+        """Return those gone pictures (by content, from `gone_by_hash`) that vanished in this run or in an interrupted one.
 
-        One that had been gone for long has not moved: that its content is there again is an edit.
+        A picture that has been gone for longer did not move: its content in another file is an edit of that file.
         """
         gone = [picture for pictures in found.values() for picture in pictures]
         recent = {
-            picture.image_id for picture, now in zip(gone, self._gone.hold([p.image_id for p in gone]), strict=True) if now
+            picture.image_id
+            for picture, is_recent in zip(gone, self._gone.hold([p.image_id for p in gone]), strict=True)
+            if is_recent
         }
         if self.since is not None:
             cut_short = self.catalog.gone_by_hash(corpus_id, found, since=self.since)
@@ -168,38 +179,38 @@ class Exchanges:
     def _remote_stages(
         self, corpus_id: str, overwritten: Sequence[ImageRecord], *, except_for: Collection[str]
     ) -> dict[str, ImageRecord]:
-        """Overwritten pictures whose content lies at a new place: id -> the picture that was made for it there.
+        """Map the ids of overwritten pictures to the pictures that were entered for the same content at a new place.
 
-        By this run, or by one that was cut short: only these have entered pictures that are in no slice.
+        Only this run, or an interrupted one before it, can have entered pictures that are in no slice.
         """
         wanted: dict[str, list[ImageRecord]] = defaultdict(list)
         for picture in overwritten:
             wanted[picture.hash].append(picture)
-        found: dict[str, ImageRecord] = {}
+        replacements: dict[str, ImageRecord] = {}
         for content, places in self.catalog.entered_by_hash(corpus_id, wanted).items():
             free = [place for place in places if place.image_id not in except_for]
-            found.update((picture.image_id, place) for picture, place in zip(wanted[content], free, strict=False))
-        return found
+            replacements.update((picture.image_id, place) for picture, place in zip(wanted[content], free, strict=False))
+        return replacements
 
 
 def likeliest(candidates: Sequence[ImageRecord], uri: str, found: FoundFile) -> ImageRecord | None:
-    """Which of several lost pictures of equal content a file is: one of its name first, then one of its time."""
+    """Return the lost picture that a file most likely is, among those of equal content: same name first, then same time."""
     if not candidates:
         return None
-    return min(candidates, key=lambda one: (name_of(one.uri) != name_of(uri), one.mtime_ns != found.mtime_ns))
+    return min(candidates, key=lambda candidate: (name_of(candidate.uri) != name_of(uri), candidate.mtime_ns != found.mtime_ns))
 
 
 def moved_over(
     image: ImageRecord, just_gone: Sequence[ImageRecord], taken: Collection[str], found: FoundFile
 ) -> ImageRecord | None:
-    """Where a picture was deleted long ago and its content lies again: the one of that content that moved there now, if any."""
-    if image.state is not ImageState.GONE or any(one.image_id == image.image_id for one in just_gone):
+    """Return the picture of the same content that moved in this run to where a picture was deleted long ago, if any."""
+    if image.state is not ImageState.GONE or any(candidate.image_id == image.image_id for candidate in just_gone):
         return None
-    return likeliest([one for one in just_gone if one.image_id not in taken], image.uri, found)
+    return likeliest([candidate for candidate in just_gone if candidate.image_id not in taken], image.uri, found)
 
 
 def edited_picture(image: ImageRecord, found: FoundFile, content: str) -> ImageRecord:
-    """A picture with other content than before: to be looked at again."""
+    """Return the picture's row with other content, to be embedded again."""
     return replace(
         image,
         hash=content,
@@ -214,12 +225,12 @@ def edited_picture(image: ImageRecord, found: FoundFile, content: str) -> ImageR
 
 
 def revived(image: ImageRecord) -> ImageRecord:
-    """A vanished picture that is there again: embedded as it was, where that was finished."""
+    """Return the row of a vanished picture that exists again: active if it had been embedded, else pending."""
     finished = image.slice_id is not None and image.width > 0
     return replace(image, state=ImageState.ACTIVE) if finished else replace(image, state=ImageState.PENDING, slice_id=None)
 
 
 def put(picture: ImageRecord, root_id: str, uri: str, found: FoundFile) -> ImageRecord:
-    """The picture at another place."""
-    put = replace(picture, root_id=root_id, uri=uri, size=found.size, mtime_ns=found.mtime_ns, position=found.position)
-    return revived(put) if picture.state is ImageState.GONE else put
+    """Return the picture's row at another place."""
+    moved = replace(picture, root_id=root_id, uri=uri, size=found.size, mtime_ns=found.mtime_ns, position=found.position)
+    return revived(moved) if picture.state is ImageState.GONE else moved

@@ -1,8 +1,8 @@
-"""Which root does a path that is to be indexed belong to?
+"""Assignment of paths that are to be indexed to roots.
 
-A folder becomes a root, unless it lies inside a root of the corpus already: then only that part of the root is looked at. A
-single file belongs to the root that holds it, else to its folder. Roots of the corpus that lie inside the folder keep their
-pictures: they are looked at in the same run, each as a scope of its own.
+A folder becomes a root, unless it lies inside a root of the corpus already: then only that part of the root is scanned. A
+single file belongs to the root that contains it, else to its folder. Roots of the corpus that lie inside the folder keep their
+pictures: they are scanned in the same run, each as a scope of its own.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from lodestone.sources.locators import FOLDER
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A path with at least one picture file below it. The root is made only when it is really indexed."""
+    """A path with at least one picture file below it. Its root is created only when it is really indexed."""
 
     path: Path
     is_file: bool
 
     @property
     def folder(self) -> Path:
-        """The root that it would be."""
+        """Return the folder that would become the root."""
         return self.path.parent if self.is_file else self.path
 
     def scope(self, catalog: Catalog, corpus: Corpus) -> ScanScope:
-        """The part of a root that this is; makes the root where there is none."""
+        """Return the candidate as a part of a root; creates the root if there is none."""
         folders = [root for root in catalog.roots(corpus.corpus_id) if root.kind == FOLDER]
         path = self._known_path(folders)
         root = _holder(folders, path) or catalog.ensure_root(corpus.corpus_id, str(self.folder))
@@ -52,14 +52,14 @@ class Candidate:
         )
 
     def _known_path(self, roots: Sequence[Root]) -> Path:
-        """The path by which a root leads there, where another one was given: no picture is indexed twice."""
+        """Return the path that leads there from an existing root, if a link was given: no picture is indexed twice."""
         if _holder(roots, self.path) is not None:
             return self.path
         real = Path(os.path.realpath(self.folder))
         for root in sorted(roots, key=lambda root: -len(root.path)):
-            there = Path(os.path.realpath(root.path))
-            if there == real or there in real.parents:
-                inside = Path(root.path) / real.relative_to(there)
+            real_root = Path(os.path.realpath(root.path))
+            if real_root == real or real_root in real.parents:
+                inside = Path(root.path) / real.relative_to(real_root)
                 return inside / self.path.name if self.is_file else inside
         return self.path
 
@@ -67,9 +67,9 @@ class Candidate:
 def examine(
     paths: Sequence[Path | str], *, follow_symlinks: bool
 ) -> tuple[list[Candidate | SourceCandidate], list[LodestoneError]]:
-    """Split paths, URLs and patterns into those that hold pictures, outer folders first, and what is wrong with the others.
+    """Split paths, URLs and patterns into those that hold pictures, outer folders first, and the errors of the others.
 
-    Nothing is changed: a folder that is empty today (an unmounted disk, say) does not cost what was indexed from it.
+    Changes nothing: a folder that is empty today (an unmounted disk, say) keeps what was indexed from it.
     """
     folders: list[Path] = []
     named: list[Named] = []
@@ -77,30 +77,30 @@ def examine(
     filesystems = FileSystems()
     for path in paths:
         try:
-            found = locate(path, filesystems=filesystems)
+            located = locate(path, filesystems=filesystems)
         except LodestoneError as error:
             problems.append(error)
             continue
-        if found.kind == FOLDER:
-            folders.append(Path(found.base))
+        if located.kind == FOLDER:
+            folders.append(Path(located.base))
         else:
-            named.append(found)
+            named.append(located)
     candidates, wrong = _examine_folders(folders, follow_symlinks=follow_symlinks)
     others: list[SourceCandidate] = []
-    for one in together(named):
+    for located_group in together(named):
         try:
-            require_pictures(one, filesystems)
+            require_pictures(located_group, filesystems)
         except LodestoneError as error:
             problems.append(error)
         else:
-            others.append(SourceCandidate(one, filesystems))
+            others.append(SourceCandidate(located_group, filesystems))
     return [*candidates, *others], [*problems, *wrong]
 
 
 def scopes_of(
     candidate: Candidate | SourceCandidate, catalog: Catalog, corpus: Corpus, *, follow_symlinks: bool
 ) -> tuple[list[ScanScope], list[LodestoneError]]:
-    """The parts of roots that a candidate is, roots inside it included, and what is wrong with those that are left."""
+    """Return a candidate's scopes, with those of roots inside it, and the errors of inner roots that are left alone."""
     if isinstance(candidate, SourceCandidate):
         return candidate.scopes(catalog, corpus), []
     scope = candidate.scope(catalog, corpus)
@@ -109,9 +109,9 @@ def scopes_of(
 
 
 def distinct(scopes: Sequence[ScanScope]) -> list[ScanScope]:
-    """The scopes without those that others hold: several paths (links, say) may lead to one part of a root.
+    """Return the scopes without those that others contain: several paths (links, say) may lead to one part of a root.
 
-    Each file is then looked at once, as all that a run decides takes for granted.
+    The decisions of a run rely on each file being scanned once.
     """
     kept: list[ScanScope] = []
     for scope in scopes:
@@ -131,7 +131,7 @@ def _examine_folders(paths: Sequence[Path], *, follow_symlinks: bool) -> tuple[l
             problems.append(error)
             continue
         if any(_is_inside(path, outer.path) for outer in candidates if not outer.is_file):
-            continue  # covered already
+            continue  # the outer folder covers it
         candidate = Candidate(path, is_file=path.is_file())
         if not _is_text(str(candidate.folder)):
             problems.append(
@@ -146,8 +146,8 @@ def _examine_folders(paths: Sequence[Path], *, follow_symlinks: bool) -> tuple[l
 
 
 def inner_scopes(catalog: Catalog, scope: ScanScope, *, follow_symlinks: bool) -> tuple[list[ScanScope], list[LodestoneError]]:
-    """The roots of the same corpus that lie inside a scope, and what is wrong with those that are left as they were."""
-    found: list[ScanScope] = []
+    """Return scopes for the roots of the same corpus inside a scope, and the errors of those that are left alone."""
+    scopes: list[ScanScope] = []
     problems: list[LodestoneError] = []
     roots = {Path(root.path): root for root in catalog.roots(scope.root.corpus_id)}
     for path in scope.others:
@@ -156,14 +156,14 @@ def inner_scopes(catalog: Catalog, scope: ScanScope, *, follow_symlinks: bool) -
         try:
             _require_pictures(path, follow_symlinks=follow_symlinks)
         except NotFoundError:
-            found.append(
+            scopes.append(
                 ScanScope(root, path, others=others, vanished=True)
-            )  # the folder around it is there: this one is deleted
+            )  # the folder around it exists, so this one was deleted
         except LodestoneError as error:
             problems.append(error)
         else:
-            found.append(ScanScope(root, path, others=others))
-    return found, problems
+            scopes.append(ScanScope(root, path, others=others))
+    return scopes, problems
 
 
 def _require_pictures(path: Path, *, follow_symlinks: bool) -> None:
@@ -174,7 +174,7 @@ def _require_pictures(path: Path, *, follow_symlinks: bool) -> None:
             hint="give a folder with pictures; what was indexed from there before is kept",
             path=str(path),
         )
-    if first.path == path and not is_picture_name(path.name):  # a file that was named itself: its extension says nothing
+    if first.path == path and not is_picture_name(path.name):  # a file that was given by name may have any extension
         _require_picture(path)
 
 
@@ -198,7 +198,7 @@ def _roots_inside(catalog: Catalog, corpus_id: str, path: Path) -> list[Root]:
 
 
 def _holds(outer: ScanScope, inner: ScanScope) -> bool:
-    """Whether one scope of a folder on disk is another one, or around it."""
+    """Return whether one scope of a folder on disk equals another one or contains it."""
     if outer.root.root_id != inner.root.root_id or outer.source is not None or inner.source is not None:
         return False
     if outer.is_file or outer.prefix == inner.prefix:
@@ -224,7 +224,7 @@ def _is_inside(path: Path, folder: Path) -> bool:
 
 
 def uris_of(catalog: Catalog, scopes: Sequence[ScanScope]) -> Iterator[str]:
-    """Uris of all pictures of the scopes' roots."""
+    """Yield the uris of all pictures of the scopes' roots."""
     for root_id in dict.fromkeys(scope.root.root_id for scope in scopes):
         for image in catalog.images_of_root(root_id):
             yield image.uri

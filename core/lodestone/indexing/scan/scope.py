@@ -1,4 +1,4 @@
-"""Which part of a root does a run look at, and which uris does it answer for?"""
+"""Scan scope: the part of a root that a run scans, and the uris that belong to it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from lodestone.sources.uris import relative_path_of, uri_of
 
 @dataclass(frozen=True, slots=True)
 class ScanScope:
-    """One path of a run: a root, or a part of one.
+    """A path that a run scans: a root, or a part of one.
 
     Attributes:
         root: The root.
-        path: What was asked for, absolute.
+        path: The path that was asked for, absolute.
         prefix: `path` relative to the root, "" for the root itself.
-        is_file: Whether it is one file.
-        others: Paths below `path` that are roots of their own: left to these.
-        vanished: Nothing is there any more; its pictures are gone.
-        source: Lists it, where it is no folder on disk; then `prefix` is "" for all of the root, else whatever says which part.
+        is_file: True for a single file.
+        others: Paths below `path` that are roots of their own; their scopes cover them.
+        vanished: True when nothing exists there any more; its pictures are gone.
+        source: Lists the scope when it is no folder on disk; then `prefix` is "" for the whole root, else text that names the
+            part.
     """
 
     root: Root
@@ -35,11 +36,11 @@ class ScanScope:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of its root."""
+        """Return whether the scope covers its whole root."""
         return not self.prefix and not self.is_file
 
     def uri(self, found: FoundFile) -> str:
-        """The file's uri inside the root."""
+        """Return the file's uri inside the root."""
         if self.source is not None:
             return found.uri
         if self.is_file:
@@ -47,11 +48,11 @@ class ScanScope:
         return uri_of(f"{self.prefix}/{relative_path_of(found.uri)}") if self.prefix else found.uri
 
     def covers(self, uri: str) -> bool:
-        """Whether the uri lies under the path."""
+        """Return whether the uri lies under the scope's path."""
         if self.source is not None:
             return self.source.covers(uri)
         return not self.prefix or relative_path_of(uri).startswith(self.prefix + os.sep)
 
     def leaves(self, path: Path) -> bool:
-        """Whether a file at this path belongs to another root."""
+        """Return whether a file at this path belongs to another root."""
         return any(other in path.parents for other in self.others)

@@ -1,7 +1,7 @@
-"""Which root does a bucket's prefix, a table or an archive that is to be indexed belong to, and what lists it?
+"""Assignment of buckets, tables and archives that are to be indexed to roots.
 
-As with folders: it becomes a root, unless it lies inside one of the same kind; roots of the same kind that lie inside a prefix
-keep their pictures and are looked at in the same run. Archives (and tables) of one folder share a root, however many there are.
+As with folders, each becomes a root, unless it lies inside one of the same kind. Roots of the same kind inside a prefix keep
+their pictures and are scanned in the same run. Archives (and tables) of one folder share a root, however many there are.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from lodestone.sources.patterns import Pattern
 
 @dataclass(frozen=True, slots=True)
 class SourceCandidate:
-    """Something that is no folder on disk and has at least one picture. The root is made only when it is really indexed."""
+    """A bucket's prefix, table or archive with at least one picture. Its root is created only when it is really indexed."""
 
     named: Named
     filesystems: FileSystems = field(default_factory=FileSystems, repr=False)
 
     def scopes(self, catalog: Catalog, corpus: Corpus) -> list[ScanScope]:
-        """The parts of roots that this is; makes the root where there is none."""
+        """Return the candidate as parts of roots; creates the root if there is none."""
         same = [root for root in catalog.roots(corpus.corpus_id) if root.kind == self.named.kind]
         holder = max(
             (root for root in same if below(self.named.base, base_of(root)) is not None),
@@ -46,12 +46,15 @@ class SourceCandidate:
         inner = [other for other in same if other != root and below(base_of(other), self.named.base)]
         scopes = [self._of_objects(root, prefix, self.named.pattern, inner)]
         if not self.named.names:
-            scopes += [self._of_objects(one, "", Pattern(""), [o for o in inner if o != one]) for one in inner]
+            scopes += [
+                self._of_objects(inner_root, "", Pattern(""), [other_root for other_root in inner if other_root != inner_root])
+                for inner_root in inner
+            ]
         return scopes
 
     def _of_objects(self, root: Root, prefix: str, pattern: Pattern, inner: Sequence[Root]) -> ScanScope:
         base = base_of(root)
-        others = [found for other in inner if (found := below(base_of(other), base))]
+        others = [relative for other in inner if (relative := below(base_of(other), base))]
         if pattern.text and prefix:
             pattern = replace(pattern, text="\n".join(f"{prefix}/{line}" for line in pattern.text.split("\n")))
         source = ObjectSource(Url.stored(base), self.filesystems, prefix=prefix, pattern=pattern, others=others)
@@ -69,7 +72,7 @@ class SourceCandidate:
 
 
 def require_pictures(named: Named, filesystems: FileSystems) -> None:
-    """Return at the first picture.
+    """Check that there is a picture; returns at the first.
 
     Raises:
         SourceError: it cannot be listed or read.
@@ -91,7 +94,7 @@ def require_pictures(named: Named, filesystems: FileSystems) -> None:
 
 
 def below(place: str, around: str) -> str | None:
-    """A folder or prefix relative to another, "" for itself; None where it lies elsewhere."""
+    """Return a folder or prefix relative to another, "" for itself; None where it lies elsewhere."""
     if is_url(place) != is_url(around):
         return None
     if is_url(place):

@@ -1,4 +1,4 @@
-"""What did a run meet when it compared files with the catalog?"""
+"""Counts of what a run found when it compared files with the catalog."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from lodestone.indexing.scan.scope import ScanScope
 
 @dataclass(slots=True)
 class Changes:
-    """What one run met. Each file is counted once: unchanged, touched, changed, moved, new, back, retried or unreadable.
+    """Result of one run's comparison.
+
+    Each file is counted once: unchanged, touched, changed, moved, new, back, retried or unreadable.
 
     Attributes:
-        counts: By kind.
+        counts: Counts by kind.
         fresh: Ids of pictures that are embedded again although their content is the same (retried failures).
         left: Content hashes that gone and changed pictures had.
-        away: Where disks are not mounted -> how many pictures are kept that lay there.
+        away: Mount point of an unmounted disk -> number of pictures on it that are kept.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
@@ -27,7 +29,7 @@ class Changes:
 
 
 def all_denied(scope: ScanScope, count: int) -> SourceError:
-    """Where no new picture of a scope can be read, that is about the rights, not about the pictures."""
+    """Return the error for a scope in which every read of a new picture was denied: the rights are wrong, not the pictures."""
     return SourceError(
         f"reading is denied for all {count:,} pictures that are new in {scope.root.path}",
         hint="grant these credentials the right to read objects, not to list alone, and run the same command again",

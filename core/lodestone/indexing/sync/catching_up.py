@@ -1,4 +1,4 @@
-"""How do a run's pictures become searchable while it still embeds others? The collections catch up in a thread."""
+"""Loading of vectors in the background: pictures of a run become searchable while the run still embeds others."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _log = logging.getLogger(__name__)
 
 
 class SyncCall(Protocol):
-    """Brings the collections in line for a run, here or in the service."""
+    """Function that synchronises the collections for a run, in this process or in the service."""
 
     def __call__(self, run_id: str, progress: Progress, /, *, build: bool = True) -> SyncReport | None:
-        """See `sync`; None when somebody else did it."""
+        """Synchronise as `sync` does; return None when another process did the work."""
 
 
 class CatchingUp:
-    """Brings the collections in line for one run.
+    """Synchronises the collections for one run, in a background thread while the run embeds.
 
     Args:
         resources: The opened home.
         run_id: The run.
-        through: Who does it; None: this process.
-        pulse: Looked at by what goes on in the background.
+        through: Called to synchronise; None to do it in this process.
+        pulse: Checked for cancellation by the background thread.
     """
 
     def __init__(self, resources: SyncResources, run_id: str, through: SyncCall | None, heartbeat: Heartbeat) -> None:
@@ -42,13 +42,13 @@ class CatchingUp:
         self._going_on: Future[SyncReport | None] | None = None
 
     def begin(self) -> None:
-        """Have what is embedded so far loaded in the background, without graphs: more is on its way.
+        """Start loading what is embedded so far in the background, without building graphs, because more vectors will follow.
 
-        Left out while the last time still goes on, and where it would switch a space to a new version before everything is
-        embedded in that.
+        Does nothing while the previous load is still running, and where loading would switch a space to a new version before
+        everything is embedded in that version.
 
         Raises:
-            LodestoneError: what the last time failed with.
+            LodestoneError: the previous load failed.
         """
         if (self._going_on is not None and not self._going_on.done()) or self._would_switch():
             return
@@ -57,12 +57,12 @@ class CatchingUp:
         self._going_on = self._pool.submit(self._sync, self._heartbeat.watching(silent), build=False)
 
     def finish(self, progress: Progress) -> SyncReport | None:
-        """Bring everything in line, now; None when somebody else did it."""
+        """Synchronise everything in this thread; return None when another process did the work."""
         self._wait()
         return self._sync(progress, build=True)
 
     def close(self) -> None:
-        """Have what goes on in the background stop where it can. Idempotent."""
+        """Stop the background load at its next check, and wait for it. Idempotent."""
         if self._pool is not None:
             self._heartbeat.abandon()
             self._pool.shutdown(wait=True)

@@ -1,9 +1,8 @@
-"""How do the vector collections come in line with catalog and Parquet files?
+"""Synchronisation of the vector collections with catalog and Parquet files.
 
-create -> delete what is gone -> load -> verify -> build -> promote, for every space and for the captions, then the tags, in any
-state that a killed run, a retrained projection or a lost store left behind. Nothing here runs a model or reads a picture:
-vectors are projected from the stored outputs. Doing it twice changes nothing. Run by whoever owns the store: the index command,
-or the service.
+create -> delete what is gone -> load -> verify -> build -> promote, for every space and for the captions, then the tags. It
+starts from any state that a killed run, a retrained projection or a lost store left. No model runs and no picture is read:
+vectors are projected from the stored outputs. Idempotent. The owner of the store runs it: the index command, or the service.
 """
 
 from __future__ import annotations
@@ -40,40 +39,40 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _UNINDEXED_SHARE: Final = 0.2  # a graph is made again when more of the points than this lie outside it
 _DELETE_BATCH: Final = 1000
-_ROUNDS: Final = 10  # of catching up with other runs; each is as long as what they recorded during the last
+_ROUNDS: Final = 10  # most rounds of catching up with other runs; each loads what they recorded during the last one
 
 
 class SyncResources(StoredHome, Protocol):
-    """What a sync works on; a `Runtime` has it all."""
+    """Resources that a sync works on; a `Runtime` provides all of them."""
 
     @property
     def profile(self) -> Profile:
-        """Graph parameters where the settings name none."""
+        """Return the profile, whose graph parameters apply where the settings name none."""
 
     @property
     def store(self) -> VectorStore:
-        """The collections, owned by this process."""
+        """Return the vector store, owned by this process."""
 
     @property
     def text_encoder(self) -> TextEncoder:
-        """Whose vectors captions have; is not loaded."""
+        """Return the encoder of the captions' vectors; it is not loaded."""
 
     def backbones(self) -> list[Backbone]:
-        """Whose outputs are stored; are not loaded."""
+        """Return the backbones whose outputs are stored; they are not loaded."""
 
     def extra_backbones(self) -> list[Backbone]:
-        """Of `standby_projections` alone; are not loaded."""
+        """Return the backbones that only `standby_projections` needs; they are not loaded."""
 
     def projections(self) -> dict[str, Projection]:
-        """Space -> projection, in the versions in force now."""
+        """Return space -> projection, in the versions in force now."""
 
     def standby_projections(self) -> dict[str, Projection]:
-        """Collection -> projection of what model swaps keep beside them: loaded, and not promoted."""
+        """Return collection -> projection of the collections that model swaps keep loaded and do not promote."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionReport:
-    """What happened to one collection."""
+    """Report on one collection: counts of points, and whether its graph was built and its alias moved."""
 
     alias: str
     collection: str
@@ -87,7 +86,7 @@ class CollectionReport:
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """What a sync did. `dropped` are retired collections that were removed."""
+    """Report of a sync. `dropped` names retired collections that were removed."""
 
     collections: tuple[CollectionReport, ...] = ()
     dropped: tuple[str, ...] = ()
@@ -95,20 +94,20 @@ class SyncReport:
 
 
 def sync(resources: SyncResources, *, progress: Progress = silent, build: bool = True) -> SyncReport:
-    """Bring every collection in line; see the module's docstring.
+    """Synchronise every collection, as the module's docstring describes.
 
     A collection that this sync retires stays until the next one, for queries that resolved its alias before.
 
     Args:
         resources: The opened home.
-        progress: Told of every step.
-        build: Make the graphs of large collections. False while many more points are on their way: what is loaded is found
+        progress: Called at every step.
+        build: Build the graphs of large collections. False while many more points will follow: what is loaded is found
             all the same, more slowly.
 
     Raises:
         StoreError: the store failed, or differs from the catalog even after one repair.
         EmbeddingsDamagedError: a stored file is missing or damaged; the next index run makes it again.
-        OutOfSpaceError: no space left for the store.
+        OutOfSpaceError: there is no space left for the store.
     """
     with resources.store.patient():
         return _sync(resources, progress, build=build)
@@ -128,12 +127,12 @@ def _sync(resources: SyncResources, progress: Progress, *, build: bool) -> SyncR
             ready.append(target)
     except EmbeddingsDamagedError as error:
         slice_id, part = error.details.get("slice_id"), error.details.get("part")
-        if slice_id and part:  # so that the next index run makes it again
+        if slice_id and part:  # the next index run then makes it again
             resources.catalog.forget_receipts(str(slice_id), [str(part)])
         raise
     faults.reach("before-promotion")
     dropped: list[str] = []
-    if _chosen(resources.catalog) == chosen:  # else whoever chose other versions of spaces meanwhile promotes those
+    if _chosen(resources.catalog) == chosen:  # if versions were changed meanwhile, the process that changed them promotes
         for target in ready:
             progress(ProgressEvent(RunStage.PROMOTE, detail=target.collection))
             if target.promoted and before.get(target.alias) != target.collection:
@@ -145,12 +144,12 @@ def _sync(resources: SyncResources, progress: Progress, *, build: bool) -> SyncR
 
 
 def _chosen(catalog: Catalog) -> tuple[object, ...]:
-    """What says which versions of spaces are in force."""
+    """Return the rows that say which versions of spaces are in force."""
     return catalog.overrides(), catalog.active_artifact(BRIDGE)
 
 
 def make_targets(resources: SyncResources) -> list[Target]:
-    """All collections that the home should have now, and how their points are made."""
+    """Return all collections that the home should have now, as targets that make their points."""
     standby_projections = resources.standby_projections()
     extra = resources.extra_backbones() if standby_projections else []
     parts = SliceParts.of([*resources.backbones(), *extra], resources.text_encoder)
@@ -198,10 +197,13 @@ def _bring_in_line(
 def _catch_up(
     resources: SyncResources, target: Target, progress: Progress, faults: Faults
 ) -> tuple[int, int, StoreError | None]:
-    """Carry out what the catalog asks for until the collection holds it: (points loaded, pictures deleted, what is wrong).
+    """Carry out what the catalog asks for until the collection holds it.
 
     Runs of other corpora go on writing to the catalog. What they record between loading and verifying looks like a loss and is
     none: as long as there is something new to carry out, it is carried out and compared again.
+
+    Returns:
+        Points loaded, pictures deleted, and the remaining difference or None.
     """
     loaded = deleted = 0
     problem: StoreError | None = None
@@ -231,7 +233,7 @@ def _batches(ids: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _repair(resources: SyncResources, target: Target) -> None:
-    """Have everything loaded again, and delete what the catalog does not know: a lost disk, or hands in the store's folder."""
+    """Mark everything as not loaded and delete points that the catalog does not know, after a lost disk or manual changes."""
     resources.catalog.forget_loads(target.collection)
     delete_orphan_points(resources.store, target)
 
@@ -248,16 +250,16 @@ def _build_if_large(store: VectorStore, target: Target, settings: StoreSettings,
 
 
 def _drop_dangling(store: VectorStore) -> None:
-    """Forget aliases of collections that are not there: by now every space in use has its own."""
-    there = set(store.collections())
+    """Drop aliases of collections that do not exist: by now every space in use has its collection."""
+    existing = set(store.collections())
     for alias, collection in store.aliases().items():
-        if collection not in there:
+        if collection not in existing:
             _log.warning("alias %s pointed at collection %s, which is not there; forgotten", alias, collection)
             store.drop_alias(alias)
 
 
 def _drop_retired(resources: SyncResources, targets: Iterable[Target], *, keep: set[str]) -> list[str]:
-    """Drop other versions of the targets' collections, but for those that had an alias when the sync began."""
+    """Drop other versions of the targets' collections, except those that had an alias when the sync began."""
     current = {target.alias: target.collection for target in targets if target.promoted}
     dropped: list[str] = []
     for name in resources.store.collections():

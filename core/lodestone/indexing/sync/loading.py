@@ -1,8 +1,8 @@
-"""How do stored outputs get into a collection? In groups of slices: read, projected, upserted, and then marked as loaded.
+"""Loading of stored outputs into a collection, group by group: read, project, upsert, mark as loaded.
 
-While one group is upserted the next is read and projected. Memory holds these two whatever the collection's size: a store that
-is slow makes the reading wait. A group counts as loaded once the store has it durably; killed in between, it is upserted again,
-which changes nothing. Neither does a slice count whose pictures another run changed meanwhile.
+While one group is upserted the next is read and projected. Memory holds these two whatever the collection's size: a slow store
+makes the reading wait. A group counts as loaded once the store has it durably. After a crash in between it is upserted again,
+which changes nothing. A slice does not count as loaded if another run changed its pictures meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _R = TypeVar("_R")
 
 
 def load(store: VectorStore, target: Target, *, progress: Progress, faults: Faults) -> int:
-    """Upsert every slice that the collection does not hold; returns the number of points."""
+    """Upsert every slice that the collection does not hold; return the number of points."""
     catalog, collection = target.catalog, target.collection
     slices, rows = catalog.count_unloaded(collection, parts=target.required)
     if not slices:
@@ -37,13 +37,13 @@ def load(store: VectorStore, target: Target, *, progress: Progress, faults: Faul
     meter = Meter(progress, RunStage.LOAD, total=rows, detail=collection)
 
     def read(group: Sequence[SliceRecord]) -> PointBatch:
-        catalog.begin_loading(collection, [record.slice_id for record in group])  # before anything of the pictures is read
+        catalog.begin_loading(collection, [record.slice_id for record in group])  # before any of the pictures' rows is read
         return target.points(group)
 
     loaded = 0
     waiting = catalog.unloaded_slices(collection, parts=target.required)
     with closing(_read_ahead(groups(waiting), read)) as ready:
-        # Written in the order in which they were read: what a picture became meanwhile comes after what it was.
+        # Written in the order in which they were read, so that a picture's newer state overwrites the older one.
         for group, points in ready:
             target.write(store, group, points, fresh=fresh)
             loaded += len(points)
@@ -54,7 +54,7 @@ def load(store: VectorStore, target: Target, *, progress: Progress, faults: Faul
 
 
 def groups(slices: Iterable[SliceRecord]) -> Iterator[list[SliceRecord]]:
-    """Slices in groups of about 2048 pictures; the first ones are smaller, so that the store soon has something to do."""
+    """Yield slices in groups of about 2048 pictures; the first groups are smaller, so that the store starts early."""
     group: list[SliceRecord] = []
     rows, most = 0, _FIRST_ROWS
     for record in slices:
@@ -68,7 +68,7 @@ def groups(slices: Iterable[SliceRecord]) -> Iterator[list[SliceRecord]]:
 
 
 def _read_ahead(items: Iterable[_T], read: Callable[[_T], _R]) -> Generator[tuple[_T, _R]]:
-    """Each item with what `read` makes of it, in their order; the next is read while the caller works on one."""
+    """Yield each item with the result of `read`, in order; the next item is read while the caller works on one."""
     pool = ThreadPoolExecutor(1, thread_name_prefix="lodestone-load")
     running: deque[tuple[_T, Future[_R]]] = deque()
     try:

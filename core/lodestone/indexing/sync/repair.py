@@ -1,8 +1,8 @@
-"""Do files, catalog, embeddings and store still tell the same story, and what brings them back together?
+"""Consistency check of files, catalog, embeddings and store, with the remedy for each difference.
 
-Looked at when the service starts and by `lodestone doctor`. Looking changes nothing. What is wrong has one of two remedies:
-a sync, which loads stored outputs and runs no model, or an index run, which embeds what has no stored outputs. Folders that
-cannot be reached (an unplugged disk) are reported and left alone.
+It runs when the service starts and in `lodestone doctor`, and changes nothing. A problem has one of two remedies: a sync, which
+loads stored outputs and runs no model, or an index run, which embeds what has no stored outputs. Folders that cannot be reached
+(an unplugged disk) are reported and left alone.
 """
 
 from __future__ import annotations
@@ -31,25 +31,29 @@ if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
 
 FOLDER: Final = "folder"
-_STATS_A_ROOT: Final = 20_000  # pictures of one directory whose files are looked at; of more, those of some slices
+_STATS_A_ROOT: Final = 20_000  # pictures of one directory whose files are checked; in a larger one, those of some slices
 _SLICES_SAMPLED: Final = 80
-_REMOTE_SLICES: Final = 200  # slices whose files are looked for where that takes a request each
+_REMOTE_SLICES: Final = 200  # slices whose files are checked where each takes a request
 _SHOWN: Final = 3
 
 Remedy = Literal["sync", "resume", "index", "none"]
-"""A sync; an index run that finishes what is planned; one that looks for files as well; nothing but the user."""
+"""What puts a problem right.
+
+The values are `sync`; `resume`, an index run that finishes what is planned; `index`, one that also searches for files; and
+`none`, where only the user can help.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that does not fit.
+    """A difference that the check found.
 
     Attributes:
-        part: Where: files, work, embeddings or store.
-        what: In a sentence.
+        part: Where it is: files, work, embeddings or store.
+        what: Description in a sentence.
         remedy: What puts it right.
-        corpus_id: Of the pictures concerned, where there is one corpus.
-        root_id: Of the directory concerned, where there is one.
+        corpus_id: Corpus of the pictures concerned, where there is one.
+        root_id: Directory concerned, where there is one.
     """
 
     part: Literal["files", "work", "embeddings", "store"]
@@ -61,65 +65,73 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Consistency:
-    """What was found, and in how many seconds."""
+    """Result of a check.
+
+    Attributes:
+        findings: The differences.
+        damaged: (slice id, part) pairs whose files are missing or truncated.
+        seconds: Duration of the check.
+    """
 
     findings: tuple[Finding, ...] = ()
-    damaged: tuple[tuple[str, str], ...] = field(default=(), repr=False)  # (slice id, part) whose files are missing or cut
+    damaged: tuple[tuple[str, str], ...] = field(
+        default=(), repr=False
+    )  # (slice id, part) whose files are missing or truncated
     seconds: float = 0.0
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Return whether nothing is wrong."""
         return not self.findings
 
     def needs(self, remedy: Remedy) -> bool:
-        """Whether anything has this remedy."""
+        """Return whether any finding has this remedy."""
         return any(finding.remedy == remedy for finding in self.findings)
 
 
 def examine_home(
     resources: SyncResources, *, files: bool = True, store: bool = True, stopped: Callable[[], bool] = lambda: False
 ) -> Consistency:
-    """Compare everything with everything, without changing anything.
+    """Compare files, catalog, embeddings and store with each other, without changing anything.
 
     Args:
         resources: An opened home.
-        files: Also look at the pictures' own files.
-        store: Also look at the collections; takes the store.
-        stopped: Asked again and again; once it is true, what was found so far is returned.
+        files: Also check the pictures' own files.
+        store: Also check the collections; this opens the store.
+        stopped: Polled; once it returns True, the findings so far are returned.
 
     Raises:
-        CatalogError: what all is compared with cannot be read.
+        CatalogError: the catalog cannot be read.
         StoreLockedError: another process owns the store.
     """
     started = time.perf_counter()
     findings: list[Finding] = []
     damaged: list[tuple[str, str]] = []
-    for slice_id, part, finding in _embeddings(resources, stopped):
+    for slice_id, part, finding in _damaged_files(resources, stopped):
         damaged.append((slice_id, part))
         if len(damaged) <= _SHOWN:
             findings.append(finding)
     if len(damaged) > _SHOWN:
         findings.append(Finding("embeddings", f"and {len(damaged) - _SHOWN} more stored files are missing or cut", "index"))
-    findings += _unfinished(resources)
+    findings += _unfinished_work(resources)
     if files:
         for root in resources.catalog.roots(None):
-            findings += _files(resources, root, stopped)
+            findings += _check_files(resources, root, stopped)
     if store and not stopped():
         for target in make_targets(resources):
-            findings += [] if stopped() else _collection(resources, target)
+            findings += [] if stopped() else _check_collection(resources, target)
     return Consistency(tuple(findings), tuple(damaged), time.perf_counter() - started)
 
 
 def make_missing_collections(resources: SyncResources) -> list[str]:
-    """Make collections again, empty, that an alias promises and the store lost; returns their names.
+    """Create empty collections in place of those that an alias names and the store lost; return their names.
 
-    So that queries find less for a while, instead of failing, until a sync has loaded them.
+    Queries then find less until a sync has loaded them, instead of failing.
     """
     aliases = resources.catalog.alias_table().all() if resources.settings.store.kind == "edge" else resources.store.aliases()
-    there, lost = set(resources.store.collections()), []
+    existing, lost = set(resources.store.collections()), []
     for target in make_targets(resources):
-        if aliases.get(target.alias) == target.collection and target.collection not in there:
+        if aliases.get(target.alias) == target.collection and target.collection not in existing:
             resources.catalog.forget_loads(target.collection)
             wanted = resources.settings.store.specify(
                 target.collection, dim=target.dim, fields=target.fields, profile=resources.profile
@@ -129,15 +141,15 @@ def make_missing_collections(resources: SyncResources) -> list[str]:
     return lost
 
 
-def forget_damaged(resources: SyncResources, found: Consistency) -> int:
-    """Have the next index run make again what the catalog believes is on disk and is not; returns how many files."""
-    for slice_id, part in found.damaged:
+def forget_damaged(resources: SyncResources, consistency: Consistency) -> int:
+    """Forget the receipts of damaged files, so that the next index run makes the files again; return their number."""
+    for slice_id, part in consistency.damaged:
         resources.catalog.forget_receipts(slice_id, [part])
-    return len(found.damaged)
+    return len(consistency.damaged)
 
 
-def _embeddings(resources: SyncResources, stopped: Callable[[], bool]) -> Iterator[tuple[str, str, Finding]]:
-    """Receipts of slices in use whose file is not there, or is of another size."""
+def _damaged_files(resources: SyncResources, stopped: Callable[[], bool]) -> Iterator[tuple[str, str, Finding]]:
+    """Yield receipts of slices in use whose file is missing or has another size."""
     catalog, area = resources.catalog, resources.embeddings
     parts = set(SliceParts.of(resources.backbones(), resources.text_encoder).names())
     for number, record in enumerate(catalog.slices()):
@@ -145,13 +157,13 @@ def _embeddings(resources: SyncResources, stopped: Callable[[], bool]) -> Iterat
             return
         receipts = [receipt for part, receipt in catalog.receipts(record.slice_id).items() if part in parts]
         wrong = [receipt for receipt in receipts if area.size(receipt.path) != receipt.size]
-        if wrong and catalog.slice_images(record.slice_id):  # superseded slices are never read again
+        if wrong and catalog.slice_images(record.slice_id):  # slices without living pictures are never read again
             for receipt in wrong:
-                what = f"the stored file {receipt.path!r} of {receipt.rows} rows is missing or cut"
-                yield record.slice_id, receipt.part, Finding("embeddings", what, "index", corpus_id=record.corpus_id)
+                description = f"the stored file {receipt.path!r} of {receipt.rows} rows is missing or cut"
+                yield record.slice_id, receipt.part, Finding("embeddings", description, "index", corpus_id=record.corpus_id)
 
 
-def _unfinished(resources: SyncResources) -> Iterator[Finding]:
+def _unfinished_work(resources: SyncResources) -> Iterator[Finding]:
     catalog = resources.catalog
     parts = SliceParts.of(resources.backbones(), resources.text_encoder).names()
     offset = 0
@@ -161,55 +173,59 @@ def _unfinished(resources: SyncResources) -> Iterator[Finding]:
             waiting = catalog.count_images(corpus.corpus_id, ImageState.PENDING)
             slices, rows = catalog.count_unfinished(parts, corpus.corpus_id)
             if waiting or slices:
-                what = f"{max(waiting, rows):,} pictures of the corpus {corpus.name!r} are not embedded yet"
-                planned = waiting <= rows  # a run that was cut short before it had planned all leaves pictures without a slice
-                yield Finding("work", what, "resume" if planned else "index", corpus_id=corpus.corpus_id)
+                description = f"{max(waiting, rows):,} pictures of the corpus {corpus.name!r} are not embedded yet"
+                planned = waiting <= rows  # an interrupted run may leave pictures without a slice
+                yield Finding("work", description, "resume" if planned else "index", corpus_id=corpus.corpus_id)
             if misnoted := len(catalog.misnoted_slices(corpus.corpus_id)):
-                what = f"what {misnoted:,} slices of the corpus {corpus.name!r} have is noted otherwise than their receipts say"
-                yield Finding("work", what, "index", corpus_id=corpus.corpus_id)
+                description = (
+                    f"what {misnoted:,} slices of the corpus {corpus.name!r} have is noted otherwise than their receipts say"
+                )
+                yield Finding("work", description, "index", corpus_id=corpus.corpus_id)
 
 
-def _files(resources: SyncResources, root: Root, stopped: Callable[[], bool]) -> Iterator[Finding]:
+def _check_files(resources: SyncResources, root: Root, stopped: Callable[[], bool]) -> Iterator[Finding]:
     if root.kind != FOLDER:
-        return  # looking at each object would cost a request each: `lodestone index` lists them
+        return  # checking each object costs a request: `lodestone index` lists them
     folder = Path(root.path)
     if not folder.is_dir():
-        what = f"the directory {root.name!r} is not there: {root.path!r}"
-        yield Finding("files", what, "none", root.corpus_id, root.root_id)
+        description = f"the directory {root.name!r} is not there: {root.path!r}"
+        yield Finding("files", description, "none", root.corpus_id, root.root_id)
         return
     sampled = sum(resources.catalog.count_of_root(root.root_id).values()) > _STATS_A_ROOT
     images = _sample(resources.catalog, root) if sampled else resources.catalog.images_of_root(root.root_id)
     living = (image for image in images if image.state is not ImageState.GONE)
     disks = Mounts(resources.home.path / mounts.NAME)
-    states = Counter(_state_of(folder, image, disks) for image in takewhile(lambda _: not stopped(), living))
-    looked, vanished, changed = states.total(), states["vanished"], states["changed"]
+    states = Counter(_file_state(folder, image, disks) for image in takewhile(lambda _: not stopped(), living))
+    examined, vanished, changed = states.total(), states["vanished"], states["changed"]
     if stopped():
         return
     if states["away"]:
-        what = f"{states['away']:,} of {looked:,} files looked at below {root.path!r} lie on a disk that is not mounted"
-        yield Finding("files", what, "none", root.corpus_id, root.root_id)
-    if looked and vanished == looked:
-        what = f"none of the {looked:,} files looked at below {root.path!r} is there: is a disk missing?"
-        yield Finding("files", what, "none", root.corpus_id, root.root_id)
+        description = (
+            f"{states['away']:,} of {examined:,} files looked at below {root.path!r} lie on a disk that is not mounted"
+        )
+        yield Finding("files", description, "none", root.corpus_id, root.root_id)
+    if examined and vanished == examined:
+        description = f"none of the {examined:,} files looked at below {root.path!r} is there: is a disk missing?"
+        yield Finding("files", description, "none", root.corpus_id, root.root_id)
     elif vanished or changed:
-        of = f"of {looked:,} files looked at" if sampled else f"of {looked:,} files"
-        what = f"{vanished:,} {of} of the directory {root.name!r} are gone, {changed:,} have changed"
-        yield Finding("files", what, "index", root.corpus_id, root.root_id)
+        share = f"of {examined:,} files looked at" if sampled else f"of {examined:,} files"
+        description = f"{vanished:,} {share} of the directory {root.name!r} are gone, {changed:,} have changed"
+        yield Finding("files", description, "index", root.corpus_id, root.root_id)
 
 
-def _state_of(folder: Path, image: ImageRecord, disks: Mounts) -> str:
+def _file_state(folder: Path, image: ImageRecord, disks: Mounts) -> str:
     path = path_of(folder, image.uri)
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         return "vanished" if disks.missing(path) is None else "away"
     except OSError:
-        return "unknown"  # what cannot be looked at has neither vanished nor changed
+        return "unknown"  # a file that cannot be examined has neither vanished nor changed
     return "same" if (status.st_size, status.st_mtime_ns) == (image.size, image.mtime_ns) else "changed"
 
 
 def _sample(catalog: Catalog, root: Root) -> Iterator[ImageRecord]:
-    """Pictures of a few slices, chosen evenly by one pass over their records: a large directory has too many rows to read."""
+    """Yield the pictures of a few slices, drawn uniformly in one pass: a large directory has too many rows to read."""
     draw = random.Random(root.root_id)  # noqa: S311 - a sample, not a secret
     chosen: list[SliceRecord] = []
     for number, record in enumerate(catalog.slices(root.corpus_id)):
@@ -221,11 +237,11 @@ def _sample(catalog: Catalog, root: Root) -> Iterator[ImageRecord]:
         yield from (image for image in catalog.slice_images(record.slice_id) if image.root_id == root.root_id)
 
 
-def _collection(resources: SyncResources, target: Target) -> Iterator[Finding]:
+def _check_collection(resources: SyncResources, target: Target) -> Iterator[Finding]:
     store = resources.store
     if target.collection not in store.collections():
         count, rows = resources.catalog.count_unloaded(f"{target.collection} (lost)", parts=target.required)
-        if count:  # nothing indexed yet is nothing lost
+        if count:  # an empty catalog needs no collection
             yield Finding("store", f"the collection {target.collection!r} is not there: {rows:,} pictures to load", "sync")
         return
     _, rows = resources.catalog.count_unloaded(target.collection, parts=target.required)

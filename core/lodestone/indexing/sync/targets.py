@@ -1,7 +1,7 @@
-"""Which collections are there, and how do their points come out of catalog and Parquet files?
+"""Target collections of a home, and how their points are made from catalog and Parquet files.
 
-One for each (space, version), of one point a picture, and one of captions. Making points runs no model: they are projected from
-stored outputs.
+There is one collection for each (space, version), with one point per picture, and one of captions. Making points runs no model:
+they are projected from stored outputs.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ _PAGE: Final = 2048
 
 
 class Target(ABC):
-    """One collection, and how its points come out of catalog and Parquet files."""
+    """A collection whose points are made from catalog and Parquet files."""
 
     fields: ClassVar[tuple[tuple[str, FieldKind], ...]]
-    promoted = True  # its alias shall point at it
+    promoted = True  # whether its alias shall point at it
 
     def __init__(
         self, *, catalog: Catalog, embeddings: FileArea, alias: str, collection: str, dim: int, required: tuple[str, ...]
@@ -51,7 +51,7 @@ class Target(ABC):
 
     @abstractmethod
     def points(self, slices: Sequence[SliceRecord]) -> PointBatch:
-        """The points of the slices' pictures that can be found now."""
+        """Return the points of those pictures of the slices that can be found now."""
 
     @abstractmethod
     def delete(self, store: VectorStore, image_ids: Sequence[str]) -> None:
@@ -59,34 +59,34 @@ class Target(ABC):
 
     @abstractmethod
     def orphan_points(self, points: PointBatch) -> list[str]:
-        """Ids of those points that the catalog does not know."""
+        """Return the ids of those points that the catalog does not know."""
 
     @abstractmethod
     def expected(self) -> tuple[int, int]:
-        """How many points there must be at least and may be at most; they differ while pictures wait to be embedded again."""
+        """Return the least and the largest valid number of points; they differ while pictures wait to be embedded again."""
 
     @abstractmethod
     def point_ids(self, record: SliceRecord) -> list[str]:
-        """Ids of the points that the collection should have of a slice, by the catalog alone."""
+        """Return the ids of the points that the collection should have of a slice, read from the catalog alone."""
 
     def warm_up(self) -> None:  # noqa: B027 - most need nothing
-        """Load what `points` needs. Once, before several threads call it."""
+        """Load what `points` needs. To be called once, before several threads call `points`."""
 
     def write(
         self,
         store: VectorStore,
-        slices: Sequence[SliceRecord],  # noqa: ARG002 - for those that have more than one point a picture
+        slices: Sequence[SliceRecord],  # noqa: ARG002 - used by targets with several points per picture
         points: PointBatch,
         *,
         fresh: bool = False,  # noqa: ARG002
     ) -> None:
-        """Have the collection hold these points of the slices, durably.
+        """Store these points of the slices in the collection, durably.
 
         Args:
-            store: Where the collection is.
-            slices: Whose points they are.
-            points: What `points` made of the slices.
-            fresh: The collection has no older points of these slices.
+            store: Vector store that holds the collection.
+            slices: Slices that the points belong to.
+            points: Result of `points` for the slices.
+            fresh: True when the collection has no older points of these slices.
         """
         if len(points):
             store.upsert(self.collection, points)
@@ -96,10 +96,10 @@ class SpaceTarget(Target):
     """The collection of one (space, version).
 
     Args:
-        catalog: Which pictures there are.
-        embeddings: Where their outputs are.
+        catalog: Knows the pictures.
+        embeddings: Area of the stored outputs.
         parts: Names of the parts that hold them.
-        projection: Makes vectors of them.
+        projection: Turns outputs into vectors.
         promoted: False for a version that a model swap keeps beside the one that is searched.
     """
 
@@ -122,7 +122,7 @@ class SpaceTarget(Target):
         self._projection = projection
 
     def points(self, slices: Sequence[SliceRecord]) -> PointBatch:
-        """See `Target.points`."""
+        """Read the slices' stored outputs and project them; one point per active picture."""
         images: list[ImageRecord] = []
         columns: dict[OutputKey, list[NDArray[np.float16]]] = {key: [] for key in self._projection.requires}
         for record in slices:
@@ -137,38 +137,41 @@ class SpaceTarget(Target):
         return PointBatch([image.image_id for image in images], self._projection.project(joined), payloads(images))
 
     def point_ids(self, record: SliceRecord) -> list[str]:
-        """See `Target.point_ids`."""
+        """Return the ids of the slice's active pictures."""
         return [image.image_id for image in self.catalog.slice_images(record.slice_id, states=(ImageState.ACTIVE,))]
 
     def warm_up(self) -> None:
-        """See `Target.warm_up`."""
+        """Load the projection's weights."""
         self._projection.warm_up()
 
     def delete(self, store: VectorStore, image_ids: Sequence[str]) -> None:
-        """See `Target.delete`."""
+        """Delete the pictures' points, which have the pictures' ids."""
         store.delete(self.collection, image_ids)
 
     def orphan_points(self, points: PointBatch) -> list[str]:
-        """See `Target.orphan_points`."""
+        """Return the ids of points whose picture is neither active nor pending."""
         known = self.catalog.images(points.ids)
         living = {image_id for image_id, image in known.items() if image.state in {ImageState.ACTIVE, ImageState.PENDING}}
         return [image_id for image_id in points.ids if image_id not in living]
 
     def expected(self) -> tuple[int, int]:
-        """See `Target.expected`."""
+        """Return the bounds of the number of points.
+
+        They are active pictures without those of unfinished slices, and active plus pending pictures.
+        """
         active = self.catalog.count_images(state=ImageState.ACTIVE)
         waiting = sum(len(self.point_ids(record)) for record in self.catalog.unfinished_slices(self.required))
         return active - waiting, active + self.catalog.count_images(state=ImageState.PENDING)
 
 
 class CaptionTarget(Target):
-    """The collection of captions in one version of the text encoder: one point a caption.
+    """The collection of captions in one version of the text encoder: one point per caption.
 
     Args:
-        catalog: Which captions there are.
-        embeddings: Where their vectors are.
+        catalog: Knows the captions.
+        embeddings: Area of their vectors.
         parts: Names of the parts that hold them.
-        encoder: Whose vectors they are; is not loaded.
+        encoder: Encoder of the vectors; it is not loaded.
     """
 
     fields = CAPTION_FIELDS
@@ -191,15 +194,15 @@ class CaptionTarget(Target):
         super().write(store, slices, points)
 
     def point_ids(self, record: SliceRecord) -> list[str]:
-        """See `Target.point_ids`."""
+        """Return the ids of the captions of the slice's active pictures, sorted."""
         images = self.catalog.slice_images(record.slice_id, states=(ImageState.ACTIVE,))
         return sorted(_caption_ids(self.catalog, [image.image_id for image in images]))
 
     def points(self, slices: Sequence[SliceRecord]) -> PointBatch:
-        """See `Target.points`."""
+        """Read the slices' caption vectors; captions that the catalog no longer has are left out."""
         ids: list[str] = []
         vectors: list[NDArray[np.float32]] = []
-        found: list[Mapping[str, Any]] = []
+        caption_payloads: list[Mapping[str, Any]] = []
         for record in slices:
             receipt = self.catalog.receipts(record.slice_id)[self._part]
             if receipt.rows == 0:
@@ -208,29 +211,32 @@ class CaptionTarget(Target):
             current = _caption_ids(self.catalog, images)
             table = read_part(self.embeddings, receipt)
             captions: list[str] = table.column("caption_id").to_pylist()
-            of: list[str] = table.column("image_id").to_pylist()
+            owners: list[str] = table.column("image_id").to_pylist()
             sources: list[str] = table.column("source").to_pylist()
-            rows = [row for row, key in enumerate(captions) if key in current and of[row] in images]
+            rows = [row for row, key in enumerate(captions) if key in current and owners[row] in images]
             fields = dict(zip(images, payloads(list(images.values())), strict=True))
             ids += [captions[row] for row in rows]
-            found += [{**fields[of[row]], "image": of[row], "source": sources[row]} for row in rows]
+            caption_payloads += [{**fields[owners[row]], "image": owners[row], "source": sources[row]} for row in rows]
             vectors.append(_unit(matrix_of(table, "vector")[rows].astype(np.float32)))
         if not ids:
             return PointBatch([], np.empty((0, self.dim), np.float32), [])
-        return PointBatch(ids, np.concatenate(vectors), found)
+        return PointBatch(ids, np.concatenate(vectors), caption_payloads)
 
     def delete(self, store: VectorStore, image_ids: Sequence[str]) -> None:
-        """See `Target.delete`."""
+        """Delete all caption points of the pictures."""
         if image_ids:
             store.delete_matching(self.collection, Filter(must=(MatchAny("image", tuple(image_ids)),)))
 
     def orphan_points(self, points: PointBatch) -> list[str]:
-        """See `Target.orphan_points`."""
+        """Return the ids of points whose caption the catalog does not have."""
         known = _caption_ids(self.catalog, {str(payload["image"]) for payload in points.payloads})
         return [key for key in points.ids if key not in known]
 
     def expected(self) -> tuple[int, int]:
-        """See `Target.expected`."""
+        """Return the bounds of the number of points: captions of active pictures, and those of active and pending pictures.
+
+        The lower bound is 0 while any slice is unfinished.
+        """
         active, pending = 0, 0
         captioned = (image_id for image_id, _ in self.catalog.captioned_images())
         while ids := list(islice(captioned, _PAGE)):
@@ -246,7 +252,7 @@ class CaptionTarget(Target):
 
 
 def payloads(images: Sequence[ImageRecord]) -> list[dict[str, Any]]:
-    """Filter fields of pictures (`PAYLOAD_FIELDS`)."""
+    """Return the filter fields (`PAYLOAD_FIELDS`) of the pictures, one dictionary each."""
     return [
         {"corpus": image.corpus_id, "root": image.root_id, "folders": list(folders_of(image.uri))}
         | ({} if image.taken_at is None else {"taken_at": image.taken_at})
@@ -263,6 +269,6 @@ def _caption_ids(catalog: Catalog, image_ids: Collection[str]) -> set[str]:
 
 
 def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Half floats are not quite of length 1 any more."""
+    """Return the rows with length 1 again: stored as half floats they no longer have it exactly."""
     unit: NDArray[np.float32] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
     return unit

@@ -1,4 +1,7 @@
-"""Which thumbnails does no picture need any more? They go by content: one may serve several pictures, of several corpora."""
+"""Removal of thumbnails that no picture needs any more.
+
+A thumbnail is keyed by content, so pictures and corpora may share it.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ _log = logging.getLogger(__name__)
 
 
 def discard_thumbnails(catalog: Catalog, thumbnails: ThumbnailStore, hashes: Iterable[str], *, except_corpus: str = "") -> int:
-    """Remove the thumbnails of those contents that no living picture has; returns how many there were.
+    """Remove the thumbnails of those contents that no living picture has; return how many were removed.
 
-    One that is wanted after all (a copy of the picture is entered at this very moment) is made again when it is asked for.
+    If one is needed after all (a copy of the picture is entered at this moment), it is made again on request.
 
     Args:
         catalog: Knows the living pictures.
-        thumbnails: Where they lie.
-        hashes: Contents that pictures had.
+        thumbnails: Where the thumbnails are stored.
+        hashes: Content hashes that pictures had.
         except_corpus: Id of a corpus that is being removed: its pictures do not count as living.
     """
     removed = 0
@@ -34,13 +37,13 @@ def discard_thumbnails(catalog: Catalog, thumbnails: ThumbnailStore, hashes: Ite
 
 
 def sweep_thumbnails(catalog: Catalog, thumbnails: ThumbnailStore, *, except_corpus: str = "") -> int:
-    """`discard_thumbnails` for every thumbnail there is, holding a batch of names at a time."""
+    """Apply `discard_thumbnails` to every stored thumbnail, with one batch of names in memory at a time."""
     return discard_thumbnails(catalog, thumbnails, thumbnails.contents(), except_corpus=except_corpus)
 
 
 def _removed(thumbnails: ThumbnailStore, content: str) -> bool:
     try:
         return thumbnails.discard(content)
-    except OSError as error:  # what the caller did stays done for the sake of a small file
+    except OSError as error:  # a small file that stays is no reason to fail what the caller did
         _log.warning("the thumbnail %s could not be removed: %s", thumbnails.key(content), error.strerror or error)
         return False

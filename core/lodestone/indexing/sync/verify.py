@@ -1,7 +1,7 @@
-"""Does a collection hold what catalog and Parquet files say? By count, by slice, and by vectors projected once more.
+"""Verification that a collection holds what catalog and Parquet files say: by count, by slice, and by projecting vectors again.
 
-`verify` is the quick look after each load: the count, the points of some slices, and a few vectors. `examine` looks at every
-slice, so that as many surplus points as missing ones do not hide each other; `repair_collection` loads again what it found wrong.
+`verify` is the quick check after each load: the count, the points of some slices, and a few vectors. `examine` checks every
+slice, so that equal numbers of surplus and missing points do not hide each other; `repair_collection` loads again what it found wrong.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from lodestone.indexing.sync.loading import groups
 from lodestone.indexing.sync.targets import Target
 from lodestone.store.base import Filter, HasId, VectorStore
 
-# Of two vectors of length 1 this is a cosine of 0.99999. One that was only made longer would rank first for ever.
+# For two unit vectors this distance is a cosine of 0.99999. A distance, because a lengthened vector would always rank first.
 MOST_DISTANCE: Final = 0.0045
-_COUNTED: Final = 16  # slices whose points the quick look counts
+_COUNTED: Final = 16  # slices whose points the quick check counts
 _COMPARED: Final = 3  # slices of which it compares vectors
-_ROWS: Final = 8  # vectors compared of a slice, at least: reading its files is what takes time
-_SHOWN: Final = 10  # ids told of each kind of difference
+_ROWS: Final = 8  # fewest vectors compared per slice, because reading its files takes most of the time
+_SHOWN: Final = 10  # ids shown of each kind of difference
 _PAGE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionVerification:
-    """What `examine` found in one collection.
+    """Result of `examine` for one collection.
 
     Attributes:
-        alias: Space, or `captions`.
+        alias: Name of the space, or `captions`.
         collection: Name of the collection.
-        exists: Whether there is one.
-        standing_by: It is of a model swap, and not searched: it may be anywhere between new and complete.
-        promoted: Whether the alias points at it, where it should.
-        points: In the store.
-        expected: By the catalog: of slices that are embedded.
+        exists: True when the collection exists.
+        standing_by: True when it belongs to a model swap and is not searched: it may be anywhere between new and complete.
+        promoted: True when the alias points at it, or need not.
+        points: Number of points in the store.
+        expected: Number of points of embedded slices in the catalog.
         unloaded: Pictures embedded and not loaded yet; `lodestone index` loads them.
         missing: Points of loaded slices that the store lacks.
         surplus: Points that the catalog does not know.
         compared: Points compared with their Parquet rows.
-        looked_into: Slices that these are of.
-        differing: Of these, vectors that are others.
-        stale: Of these, filter fields that are others.
-        damaged: Stored files that are missing or cut.
+        looked_into: Number of slices that the compared points belong to.
+        differing: Compared points whose vector differs.
+        stale: Compared points whose filter fields differ.
+        damaged: Messages about stored files that are missing or truncated.
         examples: Ids of some points that are wrong.
-        slices: Which slices have wrong points.
+        slices: Slices with wrong points.
     """
 
     alias: str
@@ -73,13 +73,13 @@ class CollectionVerification:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong; what waits to be loaded is not."""
+        """Return whether nothing is wrong; pictures that wait to be loaded are not an error."""
         wrong = self.missing or self.surplus or self.differing or self.stale or self.damaged
         return (self.exists or self.standby_projections) and self.promoted and not wrong
 
 
 def verify(store: VectorStore, target: Target, *, progress: Progress) -> StoreError | None:
-    """Compare the collection with the truth; returns what is wrong as the error to raise, or None.
+    """Compare the collection with the catalog; return the difference as the error to raise, or None.
 
     Raises:
         EmbeddingsDamagedError: a sampled slice's file is missing or damaged.
@@ -89,67 +89,67 @@ def verify(store: VectorStore, target: Target, *, progress: Progress) -> StoreEr
     points = store.count(target.collection)
     if not least <= points <= most:
         wanted = str(least) if least == most else f"{least} to {most}"
-        return _differs(target, f"holds {points} points; the catalog has {wanted}")
+        return _difference_error(target, f"holds {points} points; the catalog has {wanted}")
     chosen = _sample(target, _COUNTED)
     for record in chosen:
-        if lacking := _lacking(store, target, target.point_ids(record)):
-            return _differs(target, f"lacks {len(lacking)} of a slice's points, and holds as many that nobody knows")
+        if lacking := _missing_points(store, target, target.point_ids(record)):
+            return _difference_error(target, f"lacks {len(lacking)} of a slice's points, and holds as many that nobody knows")
     for record in chosen[:_COMPARED]:
         _, wrong, _, worst = _compare(store, target, record, rows=_ROWS)
         if wrong:
-            return _differs(target, f"holds a vector that differs from its projection (distance {worst:.5f})")
+            return _difference_error(target, f"holds a vector that differs from its projection (distance {worst:.5f})")
     return None
 
 
 def examine(
     store: VectorStore, target: Target, *, progress: Progress, sample: int | None = 1000, draw: random.Random | None = None
 ) -> CollectionVerification:
-    """Compare every slice of the collection with the truth, without changing anything. Memory holds one slice.
+    """Compare every slice of the collection with the catalog, without changing anything. Memory holds one slice.
 
     Args:
-        store: Where the collection is.
+        store: Vector store that holds the collection.
         target: The collection.
-        progress: Is told of each slice.
-        sample: About how many points' vectors and filter fields are compared with their Parquet rows, spread evenly; None for
-            all.
-        draw: Which ones.
+        progress: Called for each slice.
+        sample: Approximate number of points whose vectors and filter fields are compared with their Parquet rows, spread
+            evenly; None for all.
+        draw: Random generator that chooses them; None for a new one.
     """
-    found = CollectionVerification(target.alias, target.collection, standby_projections=not target.promoted)
+    result = CollectionVerification(target.alias, target.collection, standby_projections=not target.promoted)
     _, unloaded = target.catalog.count_unloaded(target.collection, parts=target.required)
     if target.collection not in store.collections():
-        nothing = not any(target.catalog.slices())  # was indexed: there need be no collection
-        return replace(found, exists=nothing, promoted=nothing or not target.promoted, unloaded=unloaded)
+        nothing = not any(target.catalog.slices())  # was indexed, so no collection is needed
+        return replace(result, exists=nothing, promoted=nothing or not target.promoted, unloaded=unloaded)
     promoted = not target.promoted or store.aliases().get(target.alias) == target.collection
     points = store.count(target.collection)
-    look = _Look(store, target, sample, draw or random.Random())  # noqa: S311 - a sample, not a secret
-    meter = Meter(progress, RunStage.VERIFY, total=look.total, detail=target.collection)
+    checker = _SliceChecker(store, target, sample, draw or random.Random())  # noqa: S311 - a sample, not a secret
+    meter = Meter(progress, RunStage.VERIFY, total=checker.total, detail=target.collection)
     for record in target.catalog.slices():
-        look.at(record)
+        checker.at(record)
         meter.add(1)
     orphan_points: list[str] = []
-    if points != look.expected - look.lost:  # points of pictures that wait to be embedded again are no strangers
+    if points != checker.expected - checker.lost:  # points of pictures that wait to be embedded again are known to the catalog
         for batch in store.scroll(target.collection, batch_size=_PAGE):
             orphan_points += target.orphan_points(batch)
     return replace(
-        found,
+        result,
         promoted=promoted,
         points=points,
-        expected=look.expected,
+        expected=checker.expected,
         unloaded=unloaded,
-        missing=look.missing,
+        missing=checker.missing,
         surplus=len(orphan_points),
-        compared=look.compared,
-        looked_into=look.looked_into,
-        differing=look.differing,
-        stale=look.stale,
-        damaged=tuple(look.damaged),
-        examples=(*look.examples[:_SHOWN], *orphan_points[:_SHOWN]),
-        slices=tuple(look.wrong),
+        compared=checker.compared,
+        looked_into=checker.looked_into,
+        differing=checker.differing,
+        stale=checker.stale,
+        damaged=tuple(checker.damaged),
+        examples=(*checker.examples[:_SHOWN], *orphan_points[:_SHOWN]),
+        slices=tuple(checker.wrong),
     )
 
 
-class _Look:
-    """Goes through slices and counts what is wrong; see `CollectionVerification`."""
+class _SliceChecker:
+    """Checks slices one after the other and counts what is wrong, for `CollectionVerification`."""
 
     def __init__(self, store: VectorStore, target: Target, sample: int | None, draw: random.Random) -> None:
         self._store, self._target, self._sample, self._draw = store, target, sample, draw
@@ -173,7 +173,7 @@ class _Look:
         self.wrong: list[SliceRecord] = []
 
     def at(self, record: SliceRecord) -> None:
-        """Look at one slice."""
+        """Check one slice and add what is wrong to the counts."""
         target = self._target
         chosen = self._sample != 0 and self._number % self._every == self._turn
         self._number += 1
@@ -182,7 +182,7 @@ class _Look:
         if not ids or not set(target.required) <= target.catalog.receipts(record.slice_id).keys():
             return
         self.expected += len(ids)
-        lacking = _lacking(self._store, target, ids)
+        lacking = _missing_points(self._store, target, ids)
         self.lost += len(lacking)
         if record.slice_id in self._waiting:
             return
@@ -195,7 +195,10 @@ class _Look:
             self.wrong.append(record)
 
     def _rows(self) -> int | None:
-        """How many vectors of this slice: what is left of the sample, in equal parts; small slices leave theirs to the next."""
+        """Return how many vectors of this slice to compare: an equal part of the rest of the sample.
+
+        Small slices leave the rest of their part to later ones.
+        """
         if self._sample is None:
             return None
         rows = -(-(self._sample - self.compared) // max(self._visits, 1))
@@ -216,9 +219,9 @@ class _Look:
 
 
 def repair_collection(store: VectorStore, target: Target, found: CollectionVerification) -> int:
-    """Load the wrong slices again and delete points that the catalog does not know; returns how many points were written.
+    """Load the wrong slices again and delete points that the catalog does not know; return the number of points written.
 
-    A collection that is not there, and one without its alias, is `sync`'s to make.
+    A missing collection, or one without its alias, is left to `sync`.
 
     Raises:
         EmbeddingsDamagedError: a slice's file is missing or damaged; the next index run makes it again.
@@ -234,7 +237,7 @@ def repair_collection(store: VectorStore, target: Target, found: CollectionVerif
 
 
 def delete_orphan_points(store: VectorStore, target: Target) -> int:
-    """Delete the points that the catalog does not know; returns how many."""
+    """Delete the points that the catalog does not know; return their number."""
     deleted = 0
     for batch in store.scroll(target.collection, batch_size=_PAGE):
         if orphan_points := target.orphan_points(batch):
@@ -244,7 +247,7 @@ def delete_orphan_points(store: VectorStore, target: Target) -> int:
 
 
 def _sample(target: Target, size: int) -> list[SliceRecord]:
-    """Some slices that should be loaded, chosen evenly by one pass over their records; others each time."""
+    """Return some loadable slices, drawn uniformly in one pass over their records; each call draws others."""
     draw = random.Random()  # noqa: S311 - a sample, not a secret
     chosen: list[SliceRecord] = []
     for number, record in enumerate(target.catalog.slices()):
@@ -256,13 +259,13 @@ def _sample(target: Target, size: int) -> list[SliceRecord]:
     return [record for record in chosen if set(target.required) <= target.catalog.receipts(record.slice_id).keys()]
 
 
-def _lacking(store: VectorStore, target: Target, ids: Sequence[str]) -> list[str]:
-    """Those of the points that the collection lacks."""
+def _missing_points(store: VectorStore, target: Target, ids: Sequence[str]) -> list[str]:
+    """Return those of the point ids that the collection lacks."""
     of_slice = Filter(must=(HasId(tuple(ids)),))
     if not ids or store.count(target.collection, of_slice) == len(ids):
         return []
-    there = {point_id for batch in store.scroll(target.collection, of_slice, batch_size=_PAGE) for point_id in batch.ids}
-    return [point_id for point_id in ids if point_id not in there]
+    existing = {point_id for batch in store.scroll(target.collection, of_slice, batch_size=_PAGE) for point_id in batch.ids}
+    return [point_id for point_id in ids if point_id not in existing]
 
 
 def _compare(
@@ -271,28 +274,28 @@ def _compare(
     """Compare points with their Parquet rows.
 
     Returns:
-        How many were compared; ids of those whose vector, and of those whose filter fields, are others; the largest distance.
+        Number of points compared; ids of those whose vector differs; ids of those whose filter fields differ; largest distance.
     """
     batch = target.points([record])
     every = range(len(batch))
     draw = draw or random.Random(record.slice_id)  # noqa: S311
     chosen = list(every) if rows is None else sorted(draw.sample(every, min(rows, len(batch))))
-    found = store.retrieve(target.collection, [batch.ids[row] for row in chosen])
+    stored = store.retrieve(target.collection, [batch.ids[row] for row in chosen])
     row_of = {point_id: row for row, point_id in enumerate(batch.ids)}
-    if not len(found):
+    if not len(stored):
         return 0, [], [], 0.0
-    there = [row_of[point_id] for point_id in found.ids]
-    distances = np.linalg.norm(batch.vectors[there] - found.vectors, axis=1)
-    others = [point_id for point_id, distance in zip(found.ids, distances, strict=True) if not distance <= MOST_DISTANCE]
+    rows_found = [row_of[point_id] for point_id in stored.ids]
+    distances = np.linalg.norm(batch.vectors[rows_found] - stored.vectors, axis=1)
+    others = [point_id for point_id, distance in zip(stored.ids, distances, strict=True) if not distance <= MOST_DISTANCE]
     fields = [
         point_id
-        for point_id, row, payload in zip(found.ids, there, found.payloads, strict=True)
+        for point_id, row, payload in zip(stored.ids, rows_found, stored.payloads, strict=True)
         if dict(payload) != dict(batch.payloads[row])
     ]
-    return len(found), others, fields, float(distances.max())
+    return len(stored), others, fields, float(distances.max())
 
 
-def _differs(target: Target, how: str) -> StoreError:
+def _difference_error(target: Target, how: str) -> StoreError:
     return StoreError(
         f"the collection {target.collection!r} {how}",
         hint="run the same command again when no other index run is going on; if it persists, see `lodestone verify`, or stop "
