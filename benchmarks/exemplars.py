@@ -36,6 +36,7 @@ from lodestone.generators.base import Generator
 from lodestone.generators.engine_call import Engine
 from lodestone.generators.engines.exemplar import Exemplar
 from lodestone.generators.engines.prior import Prior
+from lodestone.generators.engines.prior_weights import PriorWeights
 from lodestone.generators.hub import Hub
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
@@ -50,7 +51,7 @@ from lodestone.store.base import PointBatch
 from lodestone.store.edge.store import EdgeStore
 from lodestone.text_encoders.base import TextEncoder
 from lodestone.text_encoders.registry import make_text_encoder
-from lodestone.training.prior import PriorWeights, fit_space
+from lodestone.training.prior import fit_space
 from lodestone_schemas.api import SearchRequest
 from lodestone_schemas.collections import CAPTION_FIELDS, CollectionSpec
 

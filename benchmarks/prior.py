@@ -22,6 +22,7 @@ from benchmarks.machine import describe_machine, table
 from benchmarks.quality import Collection, load, part, read_table
 from lodestone.evaluation.metrics import first_ranks
 from lodestone.evaluation.splits import PINNED, split_by_hash
+from lodestone.generators.engines.prior_weights import PriorWeights, SpacePrior
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.spaces.base import Projection
@@ -29,7 +30,7 @@ from lodestone.spaces.bridge import BridgeSpace
 from lodestone.spaces.bridge_arrays import unit
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
-from lodestone.training.prior import PriorSettings, PriorWeights, SpacePrior, fit_space
+from lodestone.training.prior import PriorSettings, fit_space
 
 PENALTIES = (1.0, 10.0, 100.0, 1000.0, 3000.0)
 RANKS = (16, 64, 256)

@@ -2,8 +2,8 @@
 
 `python -m scripts.levels` prints what breaks the order; `--write` puts the table into docs/architecture.md.
 
-A package may import what stands on a lower level. Packages of one level do not import each other. Imports count wherever they stand:
-at the top of a module, inside a function, or under `TYPE_CHECKING`.
+A package may import what stands on a lower level. Packages of one level do not import each other. Imports count wherever they
+stand: at the top of a module, inside a function, or under `TYPE_CHECKING`.
 """
 
 from __future__ import annotations

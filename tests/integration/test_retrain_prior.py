@@ -13,13 +13,13 @@ from tests.support.pairs import make_pairs
 
 from lodestone.config.engines import EngineSettings
 from lodestone.generators.base import GuideRequest
+from lodestone.generators.engines.prior_weights import PriorWeights
 from lodestone.generators.registry import GeneratorContext, make_generator
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.sync.collections import SyncReport
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training import retrain
 from lodestone.training.bridge import TrainingReport
-from lodestone.training.prior import PriorWeights
 from lodestone.training.retrain import PRIOR, retrain_bridge
 from lodestone.training.sources import CaptionedPictures
 

@@ -7,36 +7,36 @@ from typing import TYPE_CHECKING, Final
 from lodestone.home.space_definitions import BRIDGE, SHIPPED, SpaceDefinition
 
 if TYPE_CHECKING:
-    from lodestone.home.runtime import Runtime
+    from lodestone.home.space_resources import SpaceResources
 
 PRIOR: Final = "prior"
 
 
-def activate(runtime: Runtime, definition: SpaceDefinition, swap_id: str) -> None:
+def activate(resources: SpaceResources, definition: SpaceDefinition, swap_id: str) -> None:
     """Activate a definition of a space; its alias follows at the next sync."""
-    catalog = runtime.catalog
+    catalog = resources.catalog
     if definition.kind == BRIDGE:
-        _activate_bridge(runtime, definition.source)
-    configured = runtime.configured
-    as_configured = definition.kind != BRIDGE and _configured_source(runtime, definition) == definition.source
+        _activate_bridge(resources, definition.source)
+    configured = resources.configured
+    as_configured = definition.kind != BRIDGE and _configured_source(resources, definition) == definition.source
     if as_configured or (definition.kind == BRIDGE and set(definition.backbones) <= set(configured.backbones)):
         catalog.clear_override(definition.space)
     else:
         catalog.set_override(definition.space, definition.as_dict(), swap_id)
 
 
-def _configured_source(runtime: Runtime, definition: SpaceDefinition) -> str | None:
+def _configured_source(resources: SpaceResources, definition: SpaceDefinition) -> str | None:
     from lodestone.spaces.labels import BACKBONES
 
-    configured = runtime.configured
+    configured = resources.configured
     if definition.space in configured.direct:
         return configured.direct[definition.space]
     return "+".join(configured.labels or BACKBONES)
 
 
-def _activate_bridge(runtime: Runtime, version: str) -> None:
+def _activate_bridge(resources: SpaceResources, version: str) -> None:
     """Activate a version of the bridge, and the prior that was fitted for it, if there is one."""
-    catalog = runtime.catalog
+    catalog = resources.catalog
     if version == SHIPPED:
         catalog.deactivate_artifacts(BRIDGE)
         return

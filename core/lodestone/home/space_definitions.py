@@ -15,7 +15,7 @@ from lodestone.errors import CatalogError, InvalidRequestError, UnknownNameError
 
 if TYPE_CHECKING:
     from lodestone.config.profiles import Profile
-    from lodestone.home.runtime import Runtime
+    from lodestone.home.space_resources import SpaceResources
     from lodestone.models.context import ModelContext
     from lodestone.spaces.base import Projection
 
@@ -92,25 +92,25 @@ def _backbones(profile: Profile, changed: Mapping[str, SpaceDefinition]) -> tupl
     return tuple(dict.fromkeys([*(name for name in profile.backbones if name in needed or name in new), *new]))
 
 
-def in_force(runtime: Runtime, space: str) -> SpaceDefinition:
+def in_force(resources: SpaceResources, space: str) -> SpaceDefinition:
     """Return what a space is made of now.
 
     Raises:
         UnknownNameError: the profile has no such space.
         InvalidRequestError: the space belongs to another package, and only that can change what it is made of.
     """
-    profile = runtime.profile
+    profile = resources.profile
     if space not in profile.spaces:
         raise UnknownNameError.among("space", space, list(profile.spaces))
     if space == BRIDGE:
-        active = runtime.catalog.active_artifact(BRIDGE) if runtime.home.exists() else None
-        return _defined(runtime, space, BRIDGE, SHIPPED if active is None else active.version)
+        active = resources.catalog.active_artifact(BRIDGE) if resources.home.exists() else None
+        return _defined(resources, space, BRIDGE, SHIPPED if active is None else active.version)
     if space == LABELS:
         from lodestone.spaces.labels import BACKBONES
 
-        return _defined(runtime, space, LABELS, "+".join(profile.labels or BACKBONES))
+        return _defined(resources, space, LABELS, "+".join(profile.labels or BACKBONES))
     if space in profile.direct:
-        return _defined(runtime, space, DIRECT, profile.direct[space])
+        return _defined(resources, space, DIRECT, profile.direct[space])
     raise InvalidRequestError(
         f"the space {space!r} belongs to an installed package, which says what it is made of",
         hint=f"spaces that can be swapped: {', '.join(name for name in profile.spaces if _ours(profile, name)) or 'none'}",
@@ -121,13 +121,13 @@ def _ours(profile: Profile, space: str) -> bool:
     return space in {LABELS, BRIDGE} or space in profile.direct
 
 
-def target_of(runtime: Runtime, space: str, target: str) -> SpaceDefinition:
+def target_of(resources: SpaceResources, space: str, target: str) -> SpaceDefinition:
     """Return the definition that a space shall get, after checking it; no model is loaded.
 
     The check is that the models are installed and have the outputs that the space needs.
 
     Args:
-        runtime: The opened home.
+        resources: The opened home.
         space: One of the profile's spaces.
         target: Text as a person writes it: a backbone, for `labels` several joined by `+` or `,`, for `bridge` a version or its
             beginning, or `shipped`.
@@ -137,17 +137,17 @@ def target_of(runtime: Runtime, space: str, target: str) -> SpaceDefinition:
         InvalidRequestError: the space cannot be made of that.
         ModelUnavailableError: a model's package is not installed.
     """
-    current = in_force(runtime, space)
+    current = in_force(resources, space)
     source = target.strip()
     if not source:
         raise InvalidRequestError("the target is empty", hint=_EXAMPLES[current.kind])
     if current.kind == BRIDGE:
-        source = _bridge_version(runtime, source)
+        source = _bridge_version(resources, source)
     elif current.kind == LABELS:
         source = "+".join(dict.fromkeys(name.strip() for name in source.replace(",", "+").split("+") if name.strip()))
-        _check_classifiers(runtime.models(), source)
-    wanted = _defined(runtime, space, current.kind, source)
-    _ = projection_of(wanted, runtime).collection  # reads the versions, and raises for what is unknown or not installed
+        _check_classifiers(resources.models(), source)
+    wanted = _defined(resources, space, current.kind, source)
+    _ = projection_of(wanted, resources).collection  # reads the versions, and raises for what is unknown or not installed
     return wanted
 
 
@@ -158,8 +158,8 @@ _EXAMPLES: Final = {
 }
 
 
-def _bridge_version(runtime: Runtime, prefix: str) -> str:
-    versions = [artifact.version for artifact in runtime.catalog.artifacts(BRIDGE)]
+def _bridge_version(resources: SpaceResources, prefix: str) -> str:
+    versions = [artifact.version for artifact in resources.catalog.artifacts(BRIDGE)]
     matches = [version for version in [SHIPPED, *versions] if version.startswith(prefix)]
     if prefix in matches:
         return prefix
@@ -180,19 +180,19 @@ def _check_classifiers(context: ModelContext, names: str) -> None:
             )
 
 
-def _defined(runtime: Runtime, space: str, kind: str, source: str) -> SpaceDefinition:
+def _defined(resources: SpaceResources, space: str, kind: str, source: str) -> SpaceDefinition:
     draft = SpaceDefinition(space, kind, source, ())
-    needed = dict.fromkeys(key.backbone for key in projection_of(draft, runtime).requires)
+    needed = dict.fromkeys(key.backbone for key in projection_of(draft, resources).requires)
     return replace(draft, backbones=tuple(needed))
 
 
-def projection_of(definition: SpaceDefinition, runtime: Runtime) -> Projection:
+def projection_of(definition: SpaceDefinition, resources: SpaceResources) -> Projection:
     """Make the projection of a definition; it is light.
 
     Raises:
         UnknownNameError: there is no such version of the bridge.
     """
-    context = runtime.models()
+    context = resources.models()
     if definition.kind == LABELS:
         from lodestone.spaces.labels import LabelSpace
 
@@ -200,16 +200,16 @@ def projection_of(definition: SpaceDefinition, runtime: Runtime) -> Projection:
     if definition.kind == BRIDGE:
         from lodestone.spaces.bridge import BridgeSpace
 
-        return BridgeSpace(context, weights=_bridge_file(runtime, definition.source))
+        return BridgeSpace(context, weights=_bridge_file(resources, definition.source))
     from lodestone.spaces.direct import DirectSpace
 
     return DirectSpace(definition.space, context, source=definition.source)
 
 
-def _bridge_file(runtime: Runtime, version: str) -> Path | None:
+def _bridge_file(resources: SpaceResources, version: str) -> Path | None:
     if version == SHIPPED:
         return None
-    artifacts = {artifact.version: artifact for artifact in runtime.catalog.artifacts(BRIDGE)}
+    artifacts = {artifact.version: artifact for artifact in resources.catalog.artifacts(BRIDGE)}
     if version not in artifacts:
         raise UnknownNameError.among("version of the bridge", version, [SHIPPED, *artifacts])
-    return runtime.home.artifacts / artifacts[version].path
+    return resources.home.artifacts / artifacts[version].path

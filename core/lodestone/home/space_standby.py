@@ -11,19 +11,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from lodestone.catalog.records import SwapRecord, SwapState
+from lodestone.catalog.records import SwapRecord
+from lodestone.catalog.unsettled_swaps import unsettled_swaps
 from lodestone.errors import LodestoneError
 from lodestone.home.space_definitions import SpaceDefinition, projection_of
 
 if TYPE_CHECKING:
-    from lodestone.catalog.catalog import Catalog
-    from lodestone.home.runtime import Runtime
+    from lodestone.home.space_resources import SpaceResources
     from lodestone.spaces.base import Projection
 
-UNSETTLED: Final = frozenset({SwapState.BACKFILL, SwapState.SHADOW, SwapState.PROMOTED})
 OLD: Final = "old"  # keys of a swap's report
 NEW: Final = "new"
-_MOST: Final = 1000  # highest number of swaps that are read, newest first
 _log = logging.getLogger(__name__)
 
 
@@ -56,25 +54,15 @@ def has_versions(swap: SwapRecord) -> bool:
     return OLD in swap.report and NEW in swap.report
 
 
-def unsettled_swaps(catalog: Catalog, space: str | None = None) -> list[SwapRecord]:
-    """Return the swaps that hold two collections, newest first."""
-    return [swap for swap in catalog.swaps(_MOST, space=space) if swap.state in UNSETTLED]
-
-
-def retained_collections(catalog: Catalog) -> set[str]:
-    """Return the collections of unsettled swaps; they are kept, searched or not."""
-    return {name for swap in unsettled_swaps(catalog) for name in (swap.old_collection, swap.new_collection)}
-
-
-def standby_projections(runtime: Runtime) -> dict[str, Projection]:
+def standby_projections(resources: SpaceResources) -> dict[str, Projection]:
     """Return collection -> projection of the standby collections, which are kept up to date beside the active ones.
 
     A side that cannot be made any more (its package is gone, or has another version now) is left out and logged, so that it
     does not stop indexing.
     """
     standby: dict[str, Projection] = {}
-    swaps = [swap for swap in unsettled_swaps(runtime.catalog) if has_versions(swap)]
-    searched = runtime.projections() if swaps else {}
+    swaps = [swap for swap in unsettled_swaps(resources.catalog) if has_versions(swap)]
+    searched = resources.projections() if swaps else {}
     serving = {projection.collection for projection in searched.values()}
     for swap in swaps:
         if swap.space not in searched:
@@ -83,7 +71,7 @@ def standby_projections(runtime: Runtime) -> dict[str, Projection]:
             if collection in serving:
                 continue
             try:
-                projection = projection_of(definition, runtime)
+                projection = projection_of(definition, resources)
                 actual = projection.collection
             except LodestoneError as error:
                 _log.warning("the collection %s of a model swap is not kept up to date: %s", collection, error.message)

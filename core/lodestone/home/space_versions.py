@@ -13,39 +13,39 @@ from lodestone.home.space_definitions import BRIDGE, projection_of
 from lodestone.home.space_standby import SwapVersions, has_versions
 
 if TYPE_CHECKING:
-    from lodestone.home.runtime import Runtime
+    from lodestone.home.space_resources import SpaceResources
     from lodestone.spaces.base import Projection
 
 _log = logging.getLogger(__name__)
 
 
-def version_in(runtime: Runtime, space: str, collection: str) -> Projection | None:
+def version_in(resources: SpaceResources, space: str, collection: str) -> Projection | None:
     """Return the version of a space whose vectors are in `collection`, or None.
 
     The versions are those that ship, were learned here, or took part in a swap.
     """
-    learnt = _bridge_versions(runtime) if space == BRIDGE else iter(())
-    candidates = chain(learnt, _swap_versions(runtime, space))
+    learnt = _bridge_versions(resources) if space == BRIDGE else iter(())
+    candidates = chain(learnt, _swap_versions(resources, space))
     return next((projection for projection in candidates if projection.collection == collection), None)
 
 
-def _bridge_versions(runtime: Runtime) -> Iterator[Projection]:
+def _bridge_versions(resources: SpaceResources) -> Iterator[Projection]:
     """Yield the versions of the bridge."""
     from lodestone.spaces.registry import make_space
 
-    context = runtime.models()
+    context = resources.models()
     others = {kind: path for kind, path in context.artifacts.items() if kind != BRIDGE}
-    learnt = [runtime.home.artifacts / artifact.path for artifact in runtime.catalog.artifacts(BRIDGE)]
+    learnt = [resources.home.artifacts / artifact.path for artifact in resources.catalog.artifacts(BRIDGE)]
     for artifacts in (others, *({**others, BRIDGE: path} for path in learnt if path.exists())):
         yield make_space(BRIDGE, replace(context, artifacts=artifacts))
 
 
-def _swap_versions(runtime: Runtime, space: str) -> Iterator[Projection]:
+def _swap_versions(resources: SpaceResources, space: str) -> Iterator[Projection]:
     """Yield both sides of all swaps of this home, newest swap first, as far as they can still be made."""
-    for swap in runtime.catalog.swaps(space=space):
+    for swap in resources.catalog.swaps(space=space):
         for definition, _ in SwapVersions.of(swap) if has_versions(swap) else ():
             try:
-                projection = projection_of(definition, runtime)
+                projection = projection_of(definition, resources)
                 _ = projection.collection
             except LodestoneError as error:
                 _log.warning("a version of the space %s is passed over: %s", space, error.message)

@@ -2,8 +2,8 @@
 
 NEEDLE, F.1: each elementary method (bridge, label matching, captions, tags) answers the query by itself. How high and how even
 its first K scores are, and how far the methods' first K pictures overlap, tells how hard the query is. From a predicted average
-precision of `threshold` on the query is simple and needs no guides. The model is fitted by training/complexity.py; one ships with
-Lodestone, and one learnt in the home replaces it.
+precision of `threshold` on the query is simple and needs no guides. The model is fitted by training/complexity.py; one ships
+with Lodestone, and one learnt in the home replaces it.
 
 Whatever the model cannot judge (nothing found, no method that it knows, scores that are no numbers) is complex: guides may
 help, and to draw them needlessly costs only time.

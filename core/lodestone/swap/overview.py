@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lodestone.catalog.records import SwapRecord, SwapState
+from lodestone.catalog.unsettled_swaps import UNSETTLED, unsettled_swaps
 from lodestone.errors import InvalidRequestError, LodestoneError, ModelUnavailableError
 from lodestone.home.space_definitions import BRIDGE, SHIPPED, in_force, projection_of
-from lodestone.home.space_standby import UNSETTLED, SwapVersions, has_versions, unsettled_swaps
+from lodestone.home.space_standby import SwapVersions, has_versions
 from lodestone.swap.backfill import left_to_embed, left_to_load, parts_of
 from lodestone.swap.report import SwapReport
 

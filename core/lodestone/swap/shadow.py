@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from lodestone.catalog.unsettled_swaps import unsettled_swaps
 from lodestone.errors import LodestoneError, NotFoundError
 from lodestone.evaluation.metrics import average_precision, recall_at, reciprocal_rank
 from lodestone.home.space_definitions import projection_of
-from lodestone.home.space_standby import SwapVersions, has_versions, unsettled_swaps
+from lodestone.home.space_standby import SwapVersions, has_versions
 from lodestone.query_log.trace import Trace
 from lodestone.store.base import VectorQuery
 from lodestone_schemas.api import SearchRequest, SearchResponse

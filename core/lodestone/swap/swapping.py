@@ -16,10 +16,11 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.catalog.records import RunState, SwapRecord, SwapState
+from lodestone.catalog.unsettled_swaps import unsettled_swaps
 from lodestone.errors import ConfigurationError, InvalidRequestError, NotFoundError, StoreLockedError
 from lodestone.home.space_activation import activate
 from lodestone.home.space_definitions import SpaceDefinition, in_force, projection_of, target_of
-from lodestone.home.space_standby import NEW, OLD, SwapVersions, has_versions, unsettled_swaps
+from lodestone.home.space_standby import NEW, OLD, SwapVersions, has_versions
 from lodestone.indexing.progress import Progress, silent
 from lodestone.indexing.tasks import this_worker
 from lodestone.swap.backfill import KIND, backfill, left_to_embed, left_to_load, parts_of

@@ -13,13 +13,14 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lodestone.catalog.records import RunState
+from lodestone.generators.engines.prior_weights import PriorWeights
 from lodestone.indexing.progress import Progress, silent
 from lodestone.indexing.sync.collections import SyncReport, sync
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training.bridge import TrainingReport
 from lodestone.training.captions import fit_bridge
 from lodestone.training.classes import ClassPairs, class_pairs, class_texts, classifiers
-from lodestone.training.prior import PriorWeights, refit
+from lodestone.training.prior import refit
 from lodestone.training.sources import CaptionedPictures, with_articles
 
 if TYPE_CHECKING:

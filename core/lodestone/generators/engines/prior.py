@@ -1,8 +1,8 @@
 """Guide engine `prior`: guide vectors are drawn from a learned distribution over each space.
 
 No picture is drawn and no model is run. The query's text vector goes through a ridge map into each space, and seeded noise
-along the directions that words leave open makes several different guides (training/prior.py). A prior belongs to the versions of
-the spaces that it was fitted for; in a space of another version it draws nothing, and logs that once.
+along the directions that words leave open makes several different guides (training/prior.py). A prior belongs to the versions
+of the spaces that it was fitted for; in a space of another version it draws nothing, and logs that once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from lodestone.errors import ModelUnavailableError
 from lodestone.generators.base import Generator, Guide, GuideRequest
-from lodestone.training.prior import PriorWeights, SpacePrior
+from lodestone.generators.engines.prior_weights import PriorWeights, SpacePrior
 
 if TYPE_CHECKING:
     from lodestone.generators.registry import GeneratorContext

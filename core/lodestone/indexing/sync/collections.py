@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
+from lodestone.catalog.unsettled_swaps import retained_collections
 from lodestone.errors import EmbeddingsDamagedError
 from lodestone.home.space_definitions import BRIDGE
-from lodestone.home.space_standby import retained_collections
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.resources import StoredHome

@@ -1,7 +1,7 @@
 """Verification that a collection holds what catalog and Parquet files say: by count, by slice, and by projecting vectors again.
 
 `verify` is the quick check after each load: the count, the points of some slices, and a few vectors. `examine` checks every
-slice, so that equal numbers of surplus and missing points do not hide each other; `repair_collection` loads again what it found wrong.
+slice, so that equal numbers of surplus and missing points do not hide each other; `repair_collection` loads wrong slices again.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ import pytest
 from lodestone.errors import ModelUnavailableError
 from lodestone.generators.base import GuideRequest
 from lodestone.generators.engines.prior import Prior
+from lodestone.generators.engines.prior_weights import PriorWeights
 from lodestone.spaces.bridge_arrays import unit
-from lodestone.training.prior import PriorWeights, fit_space
+from lodestone.training.prior import fit_space
 
 SPACES = {"bridge": "bridge-1", "labels": "labels-1"}
 

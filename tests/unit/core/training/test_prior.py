@@ -11,9 +11,10 @@ from tests.support.pairs import make_pairs, recall_at_10
 
 from lodestone.backbones.base import OutputKey
 from lodestone.errors import ConfigurationError, InvalidRequestError
+from lodestone.generators.engines.prior_weights import PriorWeights, SpacePrior
 from lodestone.spaces.bridge_arrays import unit
 from lodestone.training.bridge import BridgeSettings, train_bridge
-from lodestone.training.prior import FEWEST_ALONE, PriorSettings, PriorWeights, SpacePrior, fit_space, refit
+from lodestone.training.prior import FEWEST_ALONE, PriorSettings, fit_space, refit
 from lodestone.training.towers import TowerSettings
 
 DIM = 24
