@@ -6,7 +6,7 @@ BIN     := $(VENV)/bin
 READY   := $(VENV)/.ready
 # Tests mostly wait for servers and processes: two at a time use two cores better than one (0: one process), the slow ones first.
 TEST_PROCESSES ?= 2
-# Extra arguments for every pip call, e.g. where to find a CPU-only torch (see README, "Installing").
+# Extra arguments for every pip call, e.g. where to find a CPU-only torch (see README, "Installation").
 PIP_ARGS ?=
 # Homes and pictures of the demonstration stay inside the checkout; DIR=… has a home of its own.
 DEMO_HOME ?= .demo/home

@@ -29,8 +29,8 @@ def restriction(
     """The filter of a request, and what to tell its sender about disabled directories.
 
     Directories are disabled here and nowhere else: their points stay as they are, so that switching costs nothing and is in
-    force with the next query, whoever answers it. Asks the catalog for that, and for the ids behind names. Corpora that `visibility`
-    does not see are as if they were not there.
+    force with the next query, whoever answers it. Asks the catalog for that, and for the ids behind names. Corpora that
+    `visibility` does not see are as if they were not there.
 
     Raises:
         UnknownNameError: no such corpus, or no such root in the corpora asked for.

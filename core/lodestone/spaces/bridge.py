@@ -1,8 +1,8 @@
 """The bridge space: frozen image and text features, mapped into one space that was trained on captions.
 
 Two heads give one vector (spaces/bridge_weights.py): a ridge regression onto text vectors, as in embedding regression since
-DeViSE (Frome et al., 2013), and two small towers trained with the symmetric contrastive loss of CLIP (Radford et al., 2021). Inference
-is plain NumPy.
+DeViSE (Frome et al., 2013), and two small towers trained with the symmetric contrastive loss of CLIP (Radford et al., 2021).
+Inference is plain NumPy.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Fitting of the prior over picture vectors, which draws guides for the words of a query (generators/engines/prior_weights.py).
 
-The prior is the reverse of the bridge: a ridge regression from text vectors to a space's picture vectors gives the mean, and what
-it leaves unexplained gives a covariance of low rank. Draws are scaled to length 1 like every vector of the space. A prior belongs
-to one version of a space (its collection), because vectors of two versions are never compared. In the file arrays are float16;
-arithmetic is float32.
+The prior is the reverse of the bridge: a ridge regression from text vectors to a space's picture vectors gives the mean, and
+what it leaves unexplained gives a covariance of low rank. Draws are scaled to length 1 like every vector of the space. A prior
+belongs to one version of a space (its collection), because vectors of two versions are never compared. In the file arrays are
+float16; arithmetic is float32.
 """
 
 from __future__ import annotations

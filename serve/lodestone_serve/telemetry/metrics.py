@@ -123,7 +123,7 @@ class Metrics:
 
 
 class EngineMetrics:
-    """Implements `generators.engine_call.HubObserver`. Engine names come from the settings of the service, never from queries."""
+    """Implements `engine_call.HubObserver`. Engine names come from the settings of the service, never from queries."""
 
     def __init__(self, make: Maker) -> None:
         self._calls = make.counter(table.ENGINE_CALLS)

@@ -160,8 +160,8 @@ def trace_id() -> str:
 def span_processors() -> list[SpanProcessor]:
     """Return span processors for Ray Serve's own tracing of proxies and handles, with the same collector.
 
-    Set `RAY_SERVE_TRACING_EXPORTER_IMPORT_PATH=lodestone_serve.telemetry.tracing:span_processors`; Serve passes no arguments, so
-    the collector is taken from Lodestone's settings.
+    Set `RAY_SERVE_TRACING_EXPORTER_IMPORT_PATH=lodestone_serve.telemetry.tracing:span_processors`; Serve passes no arguments,
+    so the collector is taken from Lodestone's settings.
     """
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 

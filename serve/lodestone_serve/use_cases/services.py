@@ -112,7 +112,8 @@ class GeneratedImages:
 class Services(Protocol):
     """Everything that a route can ask for. All methods are safe to call concurrently from one event loop.
 
-    Methods with a `visibility` tell of nothing else than it sees; the others tell of everything, and tenancy.py stands before them.
+    Methods with a `visibility` tell of nothing else than it sees; the others tell of everything, and tenancy.py stands before
+    them.
     """
 
     async def open(self) -> None:

@@ -1,7 +1,8 @@
 """Weights of the prior: a text vector gives a Gaussian over one space's vectors of pictures that the text describes.
 
 training/prior.py fits them. Draws are scaled to length 1 like every vector of the space. A prior belongs to one version of a
-space (its collection), because vectors of two versions are never compared. Arrays are float16 in the file and float32 in memory.
+space (its collection), because vectors of two versions are never compared. Arrays are float16 in the file and float32 in
+memory.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Embedding worker process: it loads the models, embeds the slices it is sent, and answers each with a receipt.
 
-The `processes` executor runs it as `python -P -m lodestone.indexing.embed.worker_process HANDLE`, where HANDLE is the descriptor
-of a pipe. It ends on request, and at once when the process at the other end has ended, because nobody would read its further results.
+The `processes` executor runs it as `python -P -m lodestone.indexing.embed.worker_process HANDLE`, where HANDLE is the
+descriptor of a pipe. It ends on request, and at once when the process at the other end has ended, because nobody would read
+its further results.
 """
 
 from __future__ import annotations
