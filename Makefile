@@ -66,8 +66,9 @@ unit: setup
 hooks: setup  ## run format, lint, levels and types before each commit
 	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
-docs: setup  ## build the documentation, strictly
+docs: setup  ## build the documentation, strictly, by mkdocs and by its successor Zensical
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/zensical build --config-file mkdocs.yml --strict --clean
 
 docs-serve: setup
 	$(BIN)/mkdocs serve
