@@ -30,7 +30,7 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import ImageRecord, ImageState, Receipt, SliceRecord
 from lodestone.embeddings.slices import WrittenPart, fingerprint, write_part
 from lodestone.embeddings.tables import outputs_table
-from lodestone.files.area import FileArea
+from lodestone.files.opening import open_area
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import silent
 from lodestone.indexing.sync.loading import load
@@ -79,7 +79,7 @@ class UnitRows(Projection):
 
 def make_home(folder: Path, *, points: int, dim: int, slice_rows: int = SLICE) -> SpaceTarget:
     """A catalog and Parquet slices of random outputs, as an index run leaves them."""
-    catalog, area = Catalog.open(folder / "catalog.sqlite"), FileArea.at(folder / "embeddings")
+    catalog, area = Catalog.open(folder / "catalog.sqlite"), open_area(folder / "embeddings")
     corpus = catalog.ensure_corpus("bench")
     root = catalog.ensure_root(corpus.corpus_id, "/bench")
     rng = np.random.default_rng(0)

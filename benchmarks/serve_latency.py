@@ -28,8 +28,9 @@ from benchmarks.machine import describe_machine
 from benchmarks.query_latency import fill, line, sentences
 from lodestone.config.home import Home
 from lodestone.config.settings import load_settings
+from lodestone.home.local_client import ServiceClient
 from lodestone.home.runtime import Runtime
-from lodestone.home.service_address import ServiceAddress, ServiceClient, read_address
+from lodestone.home.service_address import ServiceAddress, read_address
 from lodestone_schemas.api import SearchRequest
 
 TEXT_PASS_MS, COMPLETE_MS = 60.0, 250.0  # what is asked for on two cores

@@ -36,7 +36,6 @@ from lodestone_schemas.api import (
 )
 from lodestone_schemas.batch import BatchAnswer
 from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelInfo, ModelList
-from lodestone_schemas.people import PersonPage
 
 
 class AsyncLodestone(AsyncManaging):
@@ -215,10 +214,6 @@ class AsyncLodestone(AsyncManaging):
     async def remove_tag(self, tag_id: str, *, idempotency_key: str | None = None) -> None:
         """Remove one tag by its id."""
         await self._run(write_calls.remove_tag(tag_id, idempotency_key))
-
-    async def people(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> PersonPage:
-        """One page of the people found in pictures."""
-        return await self._run(read_calls.people(offset, limit, cursor))
 
     async def models(self) -> ModelList:
         """Return all spaces, text encoders, backbones and generators."""

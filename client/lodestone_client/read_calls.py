@@ -24,7 +24,6 @@ from lodestone_schemas.api import (
 )
 from lodestone_schemas.directories import DirectoryInfo, DirectoryPage, JobList
 from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelInfo, ModelList
-from lodestone_schemas.people import PersonPage
 from lodestone_schemas.runs import FailurePage, RunInfo, RunPage, RunStateName
 from lodestone_schemas.service import Alive, ServiceStatus
 
@@ -151,11 +150,6 @@ def tags(
     """Return the call for a page of tags, newest first."""
     params = page(offset, limit, cursor, corpus=corpus, image_id=image_id, text=text, source=source)
     return Call("GET", "/v1/tags", as_model(TagPage), params=params)
-
-
-def people(offset: int, limit: int, cursor: str | None) -> Call[PersonPage]:
-    """Those found in pictures."""
-    return Call("GET", "/v1/people", as_model(PersonPage), params=page(offset, limit, cursor))
 
 
 def runs(

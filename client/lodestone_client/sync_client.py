@@ -37,7 +37,6 @@ from lodestone_schemas.api import (
 )
 from lodestone_schemas.batch import BatchAnswer
 from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelInfo, ModelList
-from lodestone_schemas.people import PersonPage
 
 
 class Lodestone(Managing):
@@ -210,10 +209,6 @@ class Lodestone(Managing):
     def remove_tag(self, tag_id: str, *, idempotency_key: str | None = None) -> None:
         """Remove one tag by its id."""
         self._run(write_calls.remove_tag(tag_id, idempotency_key))
-
-    def people(self, offset: int = 0, limit: int = 50, *, cursor: str | None = None) -> PersonPage:
-        """One page of the people found in pictures."""
-        return self._run(read_calls.people(offset, limit, cursor))
 
     def models(self) -> ModelList:
         """Return all spaces, text encoders, backbones and generators."""

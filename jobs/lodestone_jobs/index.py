@@ -14,8 +14,8 @@ from lodestone_jobs.pools import ray_pool
 from lodestone_schemas.api import SyncRequest
 
 if TYPE_CHECKING:
+    from lodestone.home.local_client import ServiceClient
     from lodestone.home.runtime import Runtime
-    from lodestone.home.service_address import ServiceClient
 
 _STAGES = {stage.value: stage for stage in RunStage}
 

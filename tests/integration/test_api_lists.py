@@ -143,7 +143,7 @@ async def test_the_pictures_of_a_corpus_are_listed_by_root_and_path(http: httpx.
     assert (await http.get("/v1/images")).status_code == 422
 
 
-@pytest.mark.parametrize("path", [*LISTS, "/v1/queries", "/v1/people"])
+@pytest.mark.parametrize("path", [*LISTS, "/v1/queries"])
 async def test_a_cursor_of_another_list_or_of_nobody_is_refused(http: httpx.AsyncClient, path: str) -> None:
     of_another = (await got(http, "/v1/images", corpus="photos", limit=1))["next_cursor"]
     for cursor in (of_another, "nonsense", ""):
@@ -266,7 +266,3 @@ async def test_a_generator_that_fails_says_why(http: httpx.AsyncClient, server: 
         server.mode = "good"
     assert (answer.status_code, answer.json()["code"]) == (503, "model_unavailable")
     assert "painter" in answer.json()["detail"]
-
-
-async def test_nobody_is_known_until_faces_are_looked_for(http: httpx.AsyncClient) -> None:
-    assert await got(http, "/v1/people") == {"people": [], "next_offset": None, "next_cursor": None}

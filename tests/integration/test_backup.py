@@ -25,6 +25,7 @@ from lodestone.catalog.records import RunState, TagRecord
 from lodestone.config.home import Home
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, NotFoundError, RunFailedError
 from lodestone.files.area import FileArea
+from lodestone.files.opening import open_area
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.compact import compact_corpus
 from lodestone.indexing.run.index_run import index_paths
@@ -83,7 +84,7 @@ def _files(area: FileArea) -> dict[str, bytes]:
 
 
 def test_a_restored_home_answers_as_the_lost_one_did(runtime: Runtime, tmp_path: Path) -> None:
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     made = create_backup(runtime, area)
     assert (made.manifest.images, made.manifest.lacking) == (10, ())
     with open_runtime(tmp_path / "new") as new:
@@ -104,7 +105,7 @@ def test_a_restored_home_answers_as_the_lost_one_did(runtime: Runtime, tmp_path:
 
 
 def test_a_second_snapshot_copies_only_what_is_new(runtime: Runtime, original: Path, tmp_path: Path) -> None:
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     first = create_backup(runtime, area)
     receipts = [r for one in runtime.catalog.slices() for r in runtime.catalog.receipts(one.slice_id).values()]
     assert len(receipts) == first.manifest.embedding_files
@@ -116,7 +117,7 @@ def test_a_second_snapshot_copies_only_what_is_new(runtime: Runtime, original: P
 
 
 def test_the_last_snapshot_is_the_last_one_made_even_where_the_clock_went_back(runtime: Runtime, tmp_path: Path) -> None:
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     first = create_backup(runtime, area).manifest.name
     late = tmp_path / "backup" / "snapshots" / "29991231T235959.999999Z-000000"
     (tmp_path / "backup" / "snapshots" / first).rename(late)
@@ -124,7 +125,7 @@ def test_the_last_snapshot_is_the_last_one_made_even_where_the_clock_went_back(r
 
 
 def test_pruning_keeps_what_the_last_snapshots_need(runtime: Runtime, tmp_path: Path) -> None:
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     create_backup(runtime, area)
     (runtime.home.artifacts / "bridge" / "v1" / "weights.bin").write_bytes(b"learnt more")
     last = create_backup(runtime, area)
@@ -138,7 +139,7 @@ def test_pruning_keeps_what_the_last_snapshots_need(runtime: Runtime, tmp_path: 
 
 def test_thumbnails_and_settings_are_taken_where_asked_for(runtime: Runtime, tmp_path: Path) -> None:
     (runtime.home.path / "lodestone.toml").write_text("[serve]\nport = 1\n")
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     create_backup(runtime, area)
     assert area.names("thumbnails") == ([], [])
     create_backup(runtime, area, thumbnails=True, settings=True)
@@ -153,7 +154,7 @@ def test_damage_in_the_home_is_left_out_and_embedded_again_after_a_restore(
 ) -> None:
     victim = next(runtime.home.embeddings.rglob("*.efficientnet-lite0-*.parquet"))
     victim.write_bytes(victim.read_bytes()[:-100])
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     made = create_backup(runtime, area)
     assert [part.part.split("-")[1] for part in made.manifest.lacking] == ["lite0"]
     assert verify_backup(area).damaged == 0
@@ -167,14 +168,14 @@ def test_damage_in_the_home_is_left_out_and_embedded_again_after_a_restore(
 def test_a_home_that_sees_none_of_its_embeddings_is_not_backed_up(runtime: Runtime, tmp_path: Path) -> None:
     """As a folder elsewhere with the same catalog on a server."""
     shutil.rmtree(runtime.home.embeddings)
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     with pytest.raises(NotFoundError, match="none of"):
         create_backup(runtime, area)
     assert snapshots(area) == []
 
 
 def test_a_damaged_file_of_the_backup_is_copied_again_by_a_check(runtime: Runtime, tmp_path: Path) -> None:
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     create_backup(runtime, area)
     victims = sorted(path for path in (tmp_path / "backup" / "files").rglob("*") if path.is_file())[:2]
     for victim in victims:
@@ -185,7 +186,7 @@ def test_a_damaged_file_of_the_backup_is_copied_again_by_a_check(runtime: Runtim
 
 
 def test_what_a_killed_copy_left_is_pruned(runtime: Runtime, tmp_path: Path) -> None:
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     create_backup(runtime, area)
     content = {path for path in (tmp_path / "backup").rglob("*") if path.is_file()}
     (tmp_path / "backup" / "files" / "ab").mkdir(exist_ok=True)
@@ -196,7 +197,7 @@ def test_what_a_killed_copy_left_is_pruned(runtime: Runtime, tmp_path: Path) -> 
 
 def test_a_snapshot_of_the_schema_before_is_restored(runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the column that was added since; an unknown schema is refused."""
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     with monkeypatch.context() as patch:
         slices = type(tables.slices)(
             "slices", type(tables.metadata)(), *(c._copy() for c in tables.slices.c if c.name != "parts")
@@ -217,7 +218,7 @@ def test_a_snapshot_of_the_schema_before_is_restored(runtime: Runtime, tmp_path:
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "flipped"])
 def test_verify_finds_every_damaged_file(runtime: Runtime, tmp_path: Path, damage: str) -> None:
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     create_backup(runtime, area)
     for victim in (next((tmp_path / "backup" / "files").rglob("*")), *(tmp_path / "backup" / "snapshots").rglob("images-*")):
         path = victim if victim.is_file() else next(path for path in victim.rglob("*") if path.is_file())
@@ -234,7 +235,7 @@ def test_verify_finds_every_damaged_file(runtime: Runtime, tmp_path: Path, damag
 
 
 def test_a_lost_file_of_the_backup_costs_one_slice(runtime: Runtime, tmp_path: Path) -> None:
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     create_backup(runtime, area)
     receipts = [r for record in runtime.catalog.slices() for r in runtime.catalog.receipts(record.slice_id).values()]
     lost = next(receipt for receipt in receipts if receipt.part.startswith("efficientnet-lite0"))
@@ -245,7 +246,7 @@ def test_a_lost_file_of_the_backup_costs_one_slice(runtime: Runtime, tmp_path: P
 
 
 def test_a_home_with_something_in_it_is_never_overwritten(runtime: Runtime, tmp_path: Path) -> None:
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     create_backup(runtime, area)
     before = _content(runtime)
     with pytest.raises(ConfigurationError, match="not empty") as caught:
@@ -257,7 +258,7 @@ def test_a_home_with_something_in_it_is_never_overwritten(runtime: Runtime, tmp_
 def test_a_restore_that_was_killed_is_finished_by_the_next(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     create_backup(runtime, area)
 
     class Killed(BaseException):
@@ -285,7 +286,7 @@ def test_a_restore_that_was_killed_is_finished_by_the_next(
 
 
 def test_a_copy_beside_the_living_home_has_an_id_of_its_own(runtime: Runtime, tmp_path: Path) -> None:
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     create_backup(runtime, area)
     with _restored(tmp_path / "copy", area, new_id=True) as copy:
         assert copy.home.id != runtime.home.id
@@ -297,7 +298,7 @@ def test_a_copy_on_a_server_has_an_id_of_its_own_also_in_the_folder_of_the_livin
     monkeypatch: pytest.MonkeyPatch,
     postgres_url: str,  # noqa: F811
 ) -> None:
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     create_backup(runtime, area)
     settings = settings_for(tmp_path / "copy").model_copy(update={"catalog_url": postgres_url})
     Home(settings.home).prepare()
@@ -321,7 +322,7 @@ def test_a_file_that_is_replaced_while_it_is_copied_makes_a_new_snapshot(
     runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime.catalog.interrupt_runs("index", runtime.catalog.corpus("default").corpus_id)
-    area = FileArea.at(tmp_path / "backup")
+    area = open_area(tmp_path / "backup")
     write, rounds = creating.write_tables, 0
 
     def compacted_after(*arguments: Any) -> Any:
@@ -340,15 +341,15 @@ def test_a_file_that_is_replaced_while_it_is_copied_makes_a_new_snapshot(
     assert [manifest.name for manifest in snapshots(area)] == [made.manifest.name]
     compactions = 100
     with pytest.raises(RunFailedError, match="again and again"):
-        create_backup(runtime, FileArea.at(tmp_path / "other"))
+        create_backup(runtime, open_area(tmp_path / "other"))
 
 
 def test_what_is_not_there_is_said(tmp_path: Path) -> None:
     with open_runtime(tmp_path) as runtime:
         with pytest.raises(NotFoundError, match="no home"):
-            create_backup(runtime, FileArea.at(tmp_path / "backup"))
+            create_backup(runtime, open_area(tmp_path / "backup"))
         with pytest.raises(NotFoundError, match="no finished snapshot"):
-            restore_backup(runtime, FileArea.at(tmp_path / "backup"))
+            restore_backup(runtime, open_area(tmp_path / "backup"))
 
 
 def test_a_cluster_comes_back_from_a_bucket(
@@ -359,7 +360,7 @@ def test_a_cluster_comes_back_from_a_bucket(
 ) -> None:
     """SQLite and folders -> a bucket -> PostgreSQL with embeddings in a bucket -> a bucket -> SQLite."""
     with s3_server("snapshots") as s3:
-        first, second = FileArea.at(s3.url("snapshots/backups/home")), FileArea.at(s3.url("snapshots/backups/cluster"))
+        first, second = open_area(s3.url("snapshots/backups/home")), open_area(s3.url("snapshots/backups/cluster"))
         create_backup(runtime, first)
         base = settings_for(tmp_path / "cluster")
         index = base.index.model_copy(update={"embeddings": s3.url("snapshots/embeddings")})

@@ -11,7 +11,7 @@ import pytest
 
 from lodestone.embeddings.slices import fingerprint, write_part
 from lodestone.embeddings.tables import captions_table, meta_table, outputs_table
-from lodestone.files.area import FileArea
+from lodestone.files.opening import open_area
 
 CORPUS = "6f9619ff-8b86-d011-b42d-00cf4fc964ff"
 IDS = [f"00000000-0000-0000-0000-{number:012}" for number in range(12)]
@@ -22,7 +22,7 @@ POOLED = np.random.default_rng(7).normal(size=(12, 16)).astype(np.float16)
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three slices of four pictures, one of which failed."""
     root = tmp_path_factory.mktemp("embeddings")
-    area = FileArea.at(root)
+    area = open_area(root)
     for start in range(0, 12, 4):
         rows = slice(start, start + 4)
         ids, hashes = IDS[rows], [f"{number:064x}" for number in range(start, start + 4)]
@@ -102,6 +102,6 @@ def test_a_new_backbone_adds_files_and_touches_no_other(folder: Path) -> None:
     before = {path: path.read_bytes() for path in folder.rglob("*.parquet")}
     fp = fingerprint(list(zip(IDS[:4], [f"{number:064x}" for number in range(4)], strict=True)), "1")
     outputs = outputs_table(IDS[:4], ["0" * 64] * 4, {"vector": np.ones((4, 4), np.float16)})
-    written = write_part(FileArea.at(folder), CORPUS, fp, "clip-b2", outputs)
+    written = write_part(open_area(folder), CORPUS, fp, "clip-b2", outputs)
     assert {path: path.read_bytes() for path in folder.rglob("*.parquet") if path in before} == before
     (folder / written.path).unlink()

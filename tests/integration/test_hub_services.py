@@ -17,9 +17,9 @@ from lodestone.generators.base import GuideRequest
 from lodestone.generators.credentials import Credential
 from lodestone.generators.engines.http import unexpected
 from lodestone.generators.http_client import Access, HttpClient
-from lodestone.generators.http_guard import is_public
 from lodestone.generators.query_notes import QueryNotes
 from lodestone.generators.trial import describe_engine, try_engine
+from lodestone.http_fetch import is_public
 
 KEY = "sk-very-secret-0123456789"
 KINDS = {
@@ -269,7 +269,7 @@ async def test_redirects_of_a_picture_are_checked_like_its_address(server):
 
 
 async def test_no_service_leaves_cookies(server):
-    jar = HttpClient(Access(httpx.URL(server.url), Credential("x")))._client(own=False).cookies
+    jar = HttpClient(Access(httpx.URL(server.url), Credential("x")))._client().cookies
     jar.extract_cookies(httpx.Response(200, headers={"Set-Cookie": "who=you"}, request=httpx.Request("GET", server.url)))
     assert not jar
 
@@ -282,11 +282,12 @@ async def test_a_public_picture_is_fetched_from_the_address_that_was_checked_und
     with ImageServer(reply_with="url") as second:
         named = second.pictures("p", 0, 64, 1)[0].replace("127.0.0.1", "pictures.example")
 
-        async def checked(url, **_):
-            assert url.host == "pictures.example"
-            return "127.0.0.1"
+        async def resolved(host, _port):
+            assert host == "pictures.example"
+            return ["127.0.0.1"]
 
-        monkeypatch.setattr("lodestone.generators.http_client.checked_address", checked)
+        monkeypatch.setattr("lodestone.generators.http_client.resolve_host", resolved)
+        monkeypatch.setattr("lodestone.generators.http_client.is_public", lambda address: address == "127.0.0.1")
         server.reply_with = named
         guides, said = await one(remote("x", server.url))
         assert len(guides) == 1, said

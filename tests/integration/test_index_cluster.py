@@ -26,7 +26,7 @@ from uuid import UUID, uuid5
 from lodestone.config.cluster import ClusterSettings
 from lodestone.embeddings.slices import read_part
 from lodestone.errors import LodestoneError
-from lodestone.files.area import FileArea
+from lodestone.files.opening import open_area
 from lodestone.sources.folders import hash_file
 from lodestone.indexing.embed.slice_embedder import EmbedSlice
 from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
@@ -34,8 +34,8 @@ from lodestone_jobs.embedding import RayDataExecutor
 
 options = json.loads(sys.argv[1])
 folder = Path(options["folder"])
-area = FileArea.at(folder / options["name"])
-settings = EmbedSettings(("efficientnet-lite0",), "minilm", Path(options["models"]), area, FileArea.at(folder / "thumbnails"))
+area = open_area(folder / options["name"])
+settings = EmbedSettings(("efficientnet-lite0",), "minilm", Path(options["models"]), area, open_area(folder / "thumbnails"))
 parts = EmbedSlice(settings).parts.names()
 seed = UUID(int=0)
 paths = sorted((folder / "photos").iterdir())

@@ -23,6 +23,7 @@ from tests.support.ray_cluster import ray_cluster  # noqa: F401 - a fixture
 
 from lodestone.errors import ConfigurationError, OutOfSpaceError, WorkerDiedError
 from lodestone.files.area import FileArea
+from lodestone.files.opening import open_area
 from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
 from lodestone.sources.folders import hash_file
 from lodestone_jobs.index import run_index
@@ -102,8 +103,8 @@ def test_a_worker_without_space_keeps_what_it_finished(tmp_path: Path, monkeypat
         backbones=("efficientnet-lite0", "efficientnet-lite2"),
         text_encoder="minilm",
         models=model_context().cache.root,
-        embeddings=FileArea.at(tmp_path / "embeddings"),
-        thumbnails=FileArea.at(tmp_path / "thumbnails"),
+        embeddings=open_area(tmp_path / "embeddings"),
+        thumbnails=open_area(tmp_path / "thumbnails"),
     )
     worker = SliceWorker(settings, FolderAttempts(tmp_path))
     task = SliceTask(str(uuid4()), str(uuid4()), "f" * 32, rows, worker.parts.names())
@@ -126,7 +127,7 @@ def test_a_slice_that_kills_its_workers_is_given_up(tmp_path: Path) -> None:
     from lodestone_jobs.workers import SliceWorker
 
     row = SliceRow(str(uuid4()), "0" * 64, "/nowhere.jpg", "nowhere.jpg", 1, 1)
-    settings = EmbedSettings((), "minilm", model_context().cache.root, FileArea.at(tmp_path / "e"), FileArea.at(tmp_path / "t"))
+    settings = EmbedSettings((), "minilm", model_context().cache.root, open_area(tmp_path / "e"), open_area(tmp_path / "t"))
     worker = SliceWorker(settings, FolderAttempts(tmp_path))
     task = SliceTask(str(uuid4()), str(uuid4()), "f" * 32, (row,), ("meta",))
     (tmp_path / f"{task.slice_id}.begun").write_bytes(b"..")

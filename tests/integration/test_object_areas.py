@@ -18,6 +18,7 @@ from lodestone.embeddings.slices import find_part, read_part, remove_corpus_file
 from lodestone.embeddings.tables import outputs_table
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, LodestoneError, SourceError
 from lodestone.files.area import FileArea
+from lodestone.files.opening import open_area
 from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.run.compact import compact_corpus
 from lodestone.indexing.run.index_run import index_paths
@@ -45,7 +46,7 @@ def _write(area: FileArea, rows: int = 8) -> Receipt:
 
 
 def test_a_part_is_one_put_to_its_final_key(s3: S3Server) -> None:
-    area = FileArea.at(s3.url(f"{BUCKET}/home/embeddings"))
+    area = open_area(s3.url(f"{BUCKET}/home/embeddings"))
     receipt = _write(area)
     key = f"home/embeddings/{receipt.path}"
     assert [(method, path) for method, path, _ in s3.requests] == [("PUT", f"/{BUCKET}/{key}")]
@@ -54,7 +55,7 @@ def test_a_part_is_one_put_to_its_final_key(s3: S3Server) -> None:
 
 
 def test_parts_come_back_as_from_a_folder(s3: S3Server, tmp_path: Path) -> None:
-    far, near = FileArea.at(s3.url(f"{BUCKET}/e")), FileArea.at(tmp_path)
+    far, near = open_area(s3.url(f"{BUCKET}/e")), open_area(tmp_path)
     receipt = _write(far)
     assert _write(near) == receipt
     assert read_part(far, receipt, verify=True).equals(read_part(near, receipt))
@@ -70,14 +71,14 @@ def test_parts_come_back_as_from_a_folder(s3: S3Server, tmp_path: Path) -> None:
 
 
 def test_an_area_travels_to_other_processes(s3: S3Server) -> None:
-    area = FileArea.at(s3.url(f"{BUCKET}/e"))
+    area = open_area(s3.url(f"{BUCKET}/e"))
     receipt = _write(area)  # so that a connection is open
     assert read_part(pickle.loads(pickle.dumps(area)), receipt).num_rows == 8
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "other"])
 def test_damaged_objects_are_damaged_embeddings(s3: S3Server, damage: str) -> None:
-    area = FileArea.at(s3.url(f"{BUCKET}/e"))
+    area = open_area(s3.url(f"{BUCKET}/e"))
     receipt = _write(area)
     client, key = s3.client, f"e/{receipt.path}"
     content = client.get_object(Bucket=BUCKET, Key=key)["Body"].read()
@@ -90,8 +91,8 @@ def test_damaged_objects_are_damaged_embeddings(s3: S3Server, damage: str) -> No
 
 
 def test_a_store_that_is_away_or_refuses_is_not_taken_for_damage(s3: S3Server) -> None:
-    receipt = _write(FileArea.at(s3.url(f"{BUCKET}/e")))
-    nowhere = FileArea.at(s3.url("no-such-bucket/e"))
+    receipt = _write(open_area(s3.url(f"{BUCKET}/e")))
+    nowhere = open_area(s3.url("no-such-bucket/e"))
     for attempt in (lambda: _write(nowhere), lambda: read_part(nowhere, receipt)):
         with pytest.raises(SourceError, match="no such bucket") as caught:
             attempt()
@@ -103,13 +104,13 @@ def test_a_store_that_is_away_or_refuses_is_not_taken_for_damage(s3: S3Server) -
 @pytest.mark.parametrize("url", ["s3://AKIA:geheim@bucket/x", "s3://bucket/x?secret_key=geheim&access_key=AKIA"])
 def test_credentials_in_a_url_are_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        FileArea.at(url)
+        open_area(url)
     assert "geheim" not in str(caught.value)
     assert "AWS_SECRET_ACCESS_KEY" in caught.value.hint
 
 
 def test_thumbnails_lie_in_a_bucket_too(s3: S3Server) -> None:
-    store = ThumbnailStore(FileArea.at(s3.url(f"{BUCKET}/t")), size=32)
+    store = ThumbnailStore(open_area(s3.url(f"{BUCKET}/t")), size=32)
     assert store.file(HASH) is None
     assert not store.has(HASH)
     store.ensure(HASH, Image.new("RGB", (64, 48)))
@@ -122,7 +123,7 @@ def test_thumbnails_lie_in_a_bucket_too(s3: S3Server) -> None:
 
 
 def test_any_store_that_fsspec_knows_is_an_area() -> None:
-    area = FileArea.at("memory://lodestone-test/e")
+    area = open_area("memory://lodestone-test/e")
     receipt = _write(area)
     assert read_part(area, receipt, verify=True).num_rows == 8
     assert [stored.path for stored in area.files()] == [receipt.path]

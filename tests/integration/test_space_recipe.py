@@ -58,7 +58,9 @@ async def test_the_page_makes_a_space_that_is_filled_from_stored_outputs_and_sea
     own = {name: ProfileSettings(**values) for name, values in wanted["profiles"].items()}
     after = indexed(settings.model_copy(update={"profile": wanted["profile"], "profiles": own}), tmp_path / "photos")
 
-    assert (before.counts["embedded"], after.counts.get("embedded", 0)) == (5, 0), "outputs are stored: no picture is embedded again"
+    assert (before.counts["embedded"], after.counts.get("embedded", 0)) == (5, 0), (
+        "outputs are stored: no picture is embedded again"
+    )
     with Runtime.open(settings.model_copy(update={"profile": "mine", "profiles": own}), purpose="a test") as runtime:
         first, *others = sorted(image_ids(runtime).values())
         engine = runtime.engine()

@@ -20,7 +20,8 @@ from tests.support.pictures import write_photos
 
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings, load_settings
-from lodestone.home.service_address import ServiceAddress, ServiceClient, read_address
+from lodestone.home.local_client import ServiceClient
+from lodestone.home.service_address import ServiceAddress, read_address
 
 START_S = 180.0
 _SERVE = """

@@ -17,7 +17,8 @@ import uvicorn
 
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings
-from lodestone.home.service_address import ServiceAddress, ServiceClient
+from lodestone.home.local_client import ServiceClient
+from lodestone.home.service_address import ServiceAddress
 from lodestone_serve.http.application import create_app
 from lodestone_serve.use_cases.home_services import HomeServices
 

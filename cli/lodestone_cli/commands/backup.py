@@ -37,11 +37,11 @@ def create(
     """Add a snapshot: catalog, embeddings, what was learnt. Only new files are copied. Indexing and searching may go on."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone backup create") as session:
         from lodestone.backup.create import create_backup
-        from lodestone.files.area import FileArea
+        from lodestone.files.opening import open_area
 
         with shown_progress(session) as progress:
             report = create_backup(
-                session.runtime, FileArea.at(to), thumbnails=thumbnails, settings=settings, check=check, progress=progress
+                session.runtime, open_area(to), thumbnails=thumbnails, settings=settings, check=check, progress=progress
             )
         manifest = report.manifest
 
@@ -68,9 +68,9 @@ def list_(where: _Where, output: OutputOption = Output.HUMAN) -> None:
     """List the snapshots of a backup, oldest first."""
     with CommandContext(output=output) as session:
         from lodestone.backup.snapshots import snapshots
-        from lodestone.files.area import FileArea
+        from lodestone.files.opening import open_area
 
-        found = snapshots(FileArea.at(where))
+        found = snapshots(open_area(where))
 
         def human(console: Console) -> None:
             if not found:
@@ -96,10 +96,10 @@ def verify(
     with CommandContext(output=output) as session:
         from lodestone.backup.verify import verify_backup
         from lodestone.errors import EmbeddingsDamagedError
-        from lodestone.files.area import FileArea
+        from lodestone.files.opening import open_area
 
         with shown_progress(session) as progress:
-            found = verify_backup(FileArea.at(where), name=snapshot, quick=quick, progress=progress)
+            found = verify_backup(open_area(where), name=snapshot, quick=quick, progress=progress)
         if found.damaged:
             raise EmbeddingsDamagedError(
                 f"snapshot {found.manifest.name}: {found.damaged:,} of {found.files:,} files are damaged: {found.problems[0]}",
@@ -130,11 +130,11 @@ def restore(
     """Fill an empty home from a snapshot, and load its vectors. No picture is read and no model runs."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone backup restore") as session:
         from lodestone.backup.restore import restore_backup
-        from lodestone.files.area import FileArea
+        from lodestone.files.opening import open_area
 
         runtime = session.runtime
         with shown_progress(session) as progress:
-            report = restore_backup(runtime, FileArea.at(where), name=snapshot, new_id=new_id, progress=progress)
+            report = restore_backup(runtime, open_area(where), name=snapshot, new_id=new_id, progress=progress)
             points = None
             if load and report.images:
                 from lodestone.indexing.sync.collections import sync
@@ -175,9 +175,9 @@ def prune(
     """Delete old snapshots and the files that only they need. Not while a backup is being made."""
     with CommandContext(output=output) as session:
         from lodestone.backup.verify import prune_backup
-        from lodestone.files.area import FileArea
+        from lodestone.files.opening import open_area
 
-        snapshots, files = prune_backup(FileArea.at(where), keep=keep)
+        snapshots, files = prune_backup(open_area(where), keep=keep)
 
         def human(console: Console) -> None:
             console.print(f"deleted {snapshots:,} snapshots and {files:,} files", markup=False)

@@ -104,8 +104,9 @@ def _watched(session: CommandContext) -> list[tuple[Root, str]]:
 def _synchronise(settings: Settings, run_id: str, progress: Progress, build: bool) -> None:
     """Through the service, if one was started meanwhile; else here, holding the store no longer than that takes."""
     from lodestone.config.home import Home
+    from lodestone.home.local_client import ServiceClient
     from lodestone.home.runtime import Runtime
-    from lodestone.home.service_address import ServiceClient, find_service
+    from lodestone.home.service_address import find_service
     from lodestone.indexing.sync.collections import sync
     from lodestone_jobs.index import through
 

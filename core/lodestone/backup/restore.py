@@ -18,6 +18,7 @@ from lodestone.catalog.database.export import READABLE
 from lodestone.catalog.records import RunState
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError
 from lodestone.files.area import FileArea
+from lodestone.files.opening import open_area
 from lodestone.indexing.progress import Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.resources import StoredHome
 
@@ -118,7 +119,7 @@ def _adapted_rows(pages: _Pages, lacking: set[tuple[str, str]]) -> _Pages:
 
 
 def _restore_others(resources: StoredHome, area: FileArea, manifest: Manifest) -> None:
-    home = FileArea.at(resources.home.path)
+    home = open_area(resources.home.path)
     for other in manifest.others:
         _require_inside(other.path)
         home.write(other.path, read_checked(area, pooled(other.checksum), size=other.size, checksum=other.checksum))

@@ -1,7 +1,8 @@
-"""Contract of a file area: a local folder or a URL that keeps files which are written once and read from several machines.
+"""Contract of file areas: places of immutable files that are written once and read from several machines.
 
-A file appears under its name only when it is complete. A folder uses a temporary name, a sync and a rename; an object store
-uses one PUT to the final key, with no temporary object. Areas are small and picklable: a worker opens its own connection.
+A file is visible under its name only when it is complete. A folder achieves this by a temporary name, a sync and a rename; an
+object store by one PUT to the final key, without a temporary object. Areas are small and picklable: each worker opens its own
+connection. `files/opening.py` makes the area of a folder or a URL.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class StoredFile(NamedTuple):
-    """Describes one file of an area.
+    """One file of an area.
 
     Attributes:
         path: Path inside the area, with forward slashes.
@@ -30,52 +31,33 @@ class StoredFile(NamedTuple):
 class FileArea(ABC):
     """Stores immutable files under paths relative to one place, with forward slashes; methods may be called from any thread."""
 
-    @staticmethod
-    def at(location: Path | str) -> FileArea:
-        """Return the area at a folder, or at a URL.
-
-        URLs are `s3://bucket/prefix?endpoint_override=…`, `gs://…`, and any that fsspec knows. Nothing is opened before it is
-        used. Credentials come from the environment only.
-
-        Raises:
-            ConfigurationError: the URL holds credentials, or names no bucket.
-        """
-        if isinstance(location, str) and "://" in location and not location.startswith("file://"):
-            from lodestone.files.objects import ObjectArea
-
-            return ObjectArea(location)
-        from lodestone.files.local import LocalArea
-
-        return LocalArea(Path(location.removeprefix("file://")) if isinstance(location, str) else location)
-
     @property
     @abstractmethod
     def location(self) -> str:
-        """Return where the area is, in a form for people, without query parameters."""
+        """Return the folder or URL for messages, without secrets."""
 
     @property
     def folder(self) -> Path | None:
-        """Return the folder of a local area, or None for any other area."""
+        """Return the folder of a local area; None for an area that is not on this machine's file system."""
         return None
 
     @abstractmethod
     def write(self, path: str, content: bytes | pa.Buffer, *, durable: bool = True) -> None:
-        """Write a whole file, replacing any file of that name.
+        """Write a file atomically, replacing one of the same name.
 
         Args:
             path: Path inside the area.
-            content: The file's whole content.
-            durable: Whether neither kill -9 nor a power cut may lose the file after this call. An object store is always
-                durable.
+            content: The complete content.
+            durable: Whether the file must survive kill -9 and a power cut once this returns. (Object stores always do this.)
 
         Raises:
-            OutOfSpaceError: there is no space; no partial file is left.
+            OutOfSpaceError: no space is left; no partial file remains.
             OSError: the file cannot be written.
         """
 
     @abstractmethod
     def read(self, path: str) -> pa.Buffer:
-        """Read a whole file.
+        """Return the complete content of a file.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -84,17 +66,20 @@ class FileArea(ABC):
 
     @abstractmethod
     def size(self, path: str) -> int | None:
-        """Return the size of a file in bytes, or None when there is no such file."""
+        """Return the size of a file in bytes; None when there is no such file."""
 
     @abstractmethod
     def names(self, folder: str = "") -> tuple[list[str], list[StoredFile]]:
-        """Return the folders (names) and files (paths) directly inside a folder, both sorted.
+        """Return the folders (names) and the files (paths) directly inside a folder, each sorted.
 
-        A missing folder gives empty lists.
+        A missing folder has neither.
         """
 
     def files(self, folder: str = "") -> Iterator[StoredFile]:
-        """Yield all files below a folder, except unfinished ones; only one folder's names are in memory at a time."""
+        """Yield all files below a folder, except unfinished ones.
+
+        Memory holds the names of one folder of each level at a time.
+        """
         inner, files = self.names(folder)
         yield from files
         for name in inner:
@@ -102,7 +87,7 @@ class FileArea(ABC):
 
     @abstractmethod
     def delete(self, path: str) -> bool:
-        """Delete a file, and return whether there was one.
+        """Delete a file, and return whether it existed.
 
         Raises:
             OSError: the file cannot be deleted.
@@ -110,11 +95,11 @@ class FileArea(ABC):
 
     @abstractmethod
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder with all its content; a missing folder is no error."""
+        """Delete a folder and everything in it. A missing folder is no error."""
 
     @abstractmethod
     def sweep(self, folder: str) -> int:
-        """Delete the temporary files that killed writers left below a folder, and return how many.
+        """Delete the unfinished files that killed writers left below a folder, and return their number.
 
-        Call it only while nothing writes there.
+        Call it only while nobody writes below that folder.
         """

@@ -1,6 +1,6 @@
-"""How does this process reach an object store? By pyarrow's own file systems, and by fsspec's for all others.
+"""File systems of object stores: pyarrow's own for S3, Google, Azure and HDFS, and fsspec's for all other schemes.
 
-Credentials come from the environment, by each library's own custom (environment variables, profiles, instance roles).
+Credentials come from the environment, in the way of each library (environment variables, profiles, instance roles).
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from urllib.parse import parse_qsl, urlencode
 
 from lodestone.errors import InvalidRequestError
 from lodestone.files.s3 import Pages, can_list, file_system
+from lodestone.files.tokens import object_token
 from lodestone.files.urls import Url, is_url
-from lodestone.sources.content import object_token
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
-_ARROW: Final = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "hdfs"})
+ARROW_SCHEMES: Final = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "hdfs"})
 _VERSIONS: Final = ("etag", "md5hash", "md5", "generation", "checksum")
 _TIMES: Final = ("mtime", "LastModified", "last_modified", "modified", "updated", "created")
 
 
 class FileSystems:
-    """File systems, opened once each. Thread-safe; a copy in another process opens its own."""
+    """A cache of file systems that opens each one once. Thread-safe; a copy in another process opens its own."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -39,10 +39,10 @@ class FileSystems:
         return FileSystems, ()
 
     def at(self, url: Url) -> tuple[FileSystem, str]:
-        """The file system that holds `url`, and the path in it.
+        """Return the file system that holds `url`, and the path inside it.
 
         Raises:
-            InvalidRequestError: nothing here knows the scheme, or an option of the URL.
+            InvalidRequestError: no library here supports the scheme, or an option of the URL.
             OSError: the store cannot be reached.
         """
         key = (url.scheme, url.bucket, url.query)
@@ -52,7 +52,7 @@ class FileSystems:
             return self._opened[key], _path(url)
 
     def pages(self, url: Url) -> Pages | None:
-        """What lists the bucket of `url` page by page, where something does.
+        """Return the lister that goes through the bucket of `url` page by page; None when there is none for this store.
 
         Raises:
             InvalidRequestError: an option of the URL cannot be used.
@@ -64,57 +64,71 @@ class FileSystems:
             if key not in self._pages:
                 try:
                     self._pages[key] = Pages(url)
-                except ValueError as error:  # an endpoint that is no address
+                except ValueError as error:  # an endpoint that is no valid address
                     raise _unusable(url, error) from error
             return self._pages[key]
 
     def token(self, url: Url) -> str:
-        """Names an object's content, by one request where the store knows versions; see `content.object_token`.
+        """Return the token of an object's content (see `files.tokens.object_token`), by one request where the store has etags.
 
         Raises:
-            OSError: it is not there, or denied.
+            OSError: the object does not exist, or access is denied.
         """
         system, path = self.at(url)
-        if not hasattr(system, "handler"):
+        if fsspec_of(system) is None:
             with system.open_input_file(path) as file:
                 if etag := version_of(file.metadata() or {}):
                     return object_token(etag, file.size())
         return stat_object(system, path).token(url)
 
     def look_at(self, where: str) -> Stat:
-        """Size, time and version of a file or of an object, given its path or URL.
+        """Return size, time and version of a file or an object.
+
+        Args:
+            where: Path of a local file, or URL of an object.
 
         Raises:
-            OSError: it is not there, or denied.
+            OSError: it does not exist, or access is denied.
         """
         if is_url(where):
             return stat_object(*self.at(Url.stored(where)))
         status = os.stat(where)  # noqa: PTH116 - may hold surrogates
-        if not stat.S_ISREG(status.st_mode):  # a folder; a pipe or a device, that would be read for ever
+        if not stat.S_ISREG(status.st_mode):  # a folder, or a pipe or device that would be read without end
             raise FileNotFoundError(errno.ENOENT, "path does not exist: no regular file", where)
         return Stat(status.st_size, status.st_mtime_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What a store (or the disk) says of one object: bytes, last change, and its name for this version ("" for none)."""
+    """What a store (or the disk) states about one object.
+
+    Attributes:
+        size: Size in bytes.
+        mtime_ns: Last change, nanoseconds since 1970-01-01T00:00:00Z.
+        etag: The store's name for this version; "" for none.
+    """
 
     size: int
     mtime_ns: int
     etag: str = ""
 
     def token(self, url: Url) -> str:
-        """Names the content; see `content.object_token`."""
+        """Return the token of the content, as `files.tokens.object_token` makes it."""
         return object_token(self.etag, self.size, url=str(url), mtime_ns=self.mtime_ns)
 
 
+def fsspec_of(system: FileSystem) -> Any:  # noqa: ANN401 - fsspec has no types
+    """Return the file system of fsspec that `system` wraps; None for pyarrow's own."""
+    return getattr(getattr(system, "handler", None), "fs", None)
+
+
 def stat_object(system: FileSystem, path: str) -> Stat:
-    """Ask for one object's facts: one or two requests, without the content.
+    """Return the facts of one object by one or two requests, without reading the content.
 
     Raises:
-        OSError: the store denies it, or there is no such object.
+        OSError: access is denied, or there is no such object.
     """
-    inner = getattr(getattr(system, "handler", None), "fs", None)
+    inner = fsspec_of(system)
     if inner is not None:
         facts = inner.info(path)
         return Stat(int(facts.get("size") or 0), _time_ns(facts), version_of(facts))
@@ -126,17 +140,17 @@ def stat_object(system: FileSystem, path: str) -> Stat:
 
 
 def version_of(metadata: dict[Any, Any]) -> str:
-    """The etag (or version, or checksum) in what a store says of an object; "" for none."""
+    """Return the etag (or version, or checksum) in a store's metadata of an object; "" for none."""
     facts = {_text(name).lower(): _text(value) for name, value in metadata.items() if value is not None}
     return next((facts[name].strip('"') for name in _VERSIONS if facts.get(name)), "")
 
 
 def _time_ns(facts: dict[str, Any]) -> int:
-    """When an object was changed last, as the many file systems of fsspec spell it; 0 where none says."""
-    found = next((facts[name] for name in _TIMES if facts.get(name)), 0)
-    if isinstance(found, datetime):
-        return int(found.timestamp()) * 1_000_000_000 + found.microsecond * 1000
-    return int(found * 1e9) if isinstance(found, (int, float)) else 0
+    """Return the last change in nanoseconds, under any of the names that fsspec's file systems use; 0 when none is given."""
+    time = next((facts[name] for name in _TIMES if facts.get(name)), 0)
+    if isinstance(time, datetime):
+        return int(time.timestamp()) * 1_000_000_000 + time.microsecond * 1000
+    return int(time * 1e9) if isinstance(time, (int, float)) else 0
 
 
 def _text(value: object) -> str:
@@ -146,7 +160,7 @@ def _text(value: object) -> str:
 def _opened(url: Url) -> FileSystem:
     from pyarrow import ArrowInvalid, fs
 
-    if url.scheme not in _ARROW:
+    if url.scheme not in ARROW_SCHEMES:
         return fs.PyFileSystem(fs.FSSpecHandler(_fsspec(url)))
     try:
         if url.scheme == "s3":

@@ -1,4 +1,4 @@
-"""File area in a local folder, where neither kill -9 nor a power cut leaves a partial file."""
+"""File area in a local folder: atomic writes that survive kill -9 and power cuts."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TRIES: Final = 3
 
 
 class LocalArea(FileArea):
-    """Stores files below one folder, which is made at the first write.
+    """A file area below one folder, which is created by the first write.
 
     Args:
-        folder: The folder; it need not exist.
+        folder: Root of the area.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -37,16 +37,16 @@ class LocalArea(FileArea):
 
     @property
     def location(self) -> str:
-        """Return the folder's path as text."""
+        """Return the path of the root folder, for messages."""
         return str(self._folder)
 
     @property
     def folder(self) -> Path:
-        """Return the area's folder."""
+        """Return the root folder of the area."""
         return self._folder
 
     def write(self, path: str, content: bytes | pa.Buffer, *, durable: bool = True) -> None:
-        """Write a file as `FileArea.write` says: temporary name, sync, rename, sync of the folder."""
+        """Write a file as `FileArea.write` requires: temporary name, sync, rename, sync of the folder."""
         final = self._folder / path
         for remaining in reversed(range(_TRIES)):
             try:
@@ -78,21 +78,21 @@ class LocalArea(FileArea):
                 _sync_folder(final.parent)
 
     def read(self, path: str) -> pa.Buffer:
-        """Read a file as `FileArea.read` says; the content is mapped into memory, not copied."""
+        """Return a file's content, mapped into memory and not copied."""
         import pyarrow as pa
 
         with pa.memory_map(str(self._folder / path)) as source:
             return source.read_buffer()
 
     def size(self, path: str) -> int | None:
-        """Return the size of a file in bytes, or None when there is no such file."""
+        """Return the size of a file in bytes; None when there is no such file."""
         try:
             return (self._folder / path).stat().st_size
         except FileNotFoundError:
             return None
 
     def names(self, folder: str = "") -> tuple[list[str], list[StoredFile]]:
-        """Return folders and files as `FileArea.names` does, without hidden names."""
+        """Return the folders and files directly inside a folder. Hidden names are not files of an area."""
         folders: list[str] = []
         files: list[StoredFile] = []
         try:
@@ -110,7 +110,7 @@ class LocalArea(FileArea):
         return folders, files
 
     def delete(self, path: str) -> bool:
-        """Delete a file, and return whether there was one, as `FileArea.delete` does."""
+        """Delete a file, and return whether it existed."""
         try:
             (self._folder / path).unlink()
         except FileNotFoundError:
@@ -118,12 +118,12 @@ class LocalArea(FileArea):
         return True
 
     def delete_folder(self, folder: str) -> None:
-        """Delete a folder with all its content, as `FileArea.delete_folder` does."""
+        """Delete a folder and everything in it. A missing folder is no error."""
         with suppress(FileNotFoundError):
             shutil.rmtree(self._folder / folder)
 
     def sweep(self, folder: str) -> int:
-        """Delete the temporary files of killed writers, as `FileArea.sweep` does."""
+        """Delete unfinished temporary files below a folder, and return their number."""
         leftovers = list((self._folder / folder).glob(f"**/.*{_TEMPORARY}"))
         for path in leftovers:
             path.unlink(missing_ok=True)
@@ -150,7 +150,7 @@ def _not_writable(folder: Path, error: OSError) -> ConfigurationError:
 
 
 def _make_folder(folder: Path, *, below: Path, durable: bool) -> None:
-    """Make `folder` and its parents up to `below`; with `durable`, sync them so that they survive a power cut."""
+    """Create `folder` and its parents below `below`; with `durable`, sync each so that it survives a power cut."""
     if folder.is_dir():
         return
     folder.mkdir(parents=True, exist_ok=True)

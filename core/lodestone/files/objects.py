@@ -1,4 +1,7 @@
-"""File area in an object store, where one PUT to the final key makes a file appear only when it is complete."""
+"""File area in an object store: one PUT to the final key, so that an object is visible complete or not at all.
+
+S3, Google Cloud Storage, Azure and HDFS are reached by pyarrow, all other schemes by fsspec (docs/adr/0012-object-storage.md).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from lodestone.errors import ConfigurationError, SourceError
 from lodestone.files.area import FileArea, StoredFile
+from lodestone.files.filesystems import ARROW_SCHEMES, fsspec_of
 from lodestone.files.s3 import named_authorities
 from lodestone.files.urls import bare_of
 
@@ -19,15 +23,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow.fs import FileSystem
 
-_ARROW: Final = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "hdfs"})
 _CODE: Final = re.compile(r"AWS Error ([A-Z_]{3,})")
 
 
 class ObjectArea(FileArea):
-    """Stores files below one prefix of a bucket, or anywhere else that pyarrow or fsspec can reach.
+    """A file area below one prefix of a bucket, or in any other store that pyarrow or fsspec reach.
 
     Args:
-        url: For example `s3://bucket/prefix?endpoint_override=127.0.0.1:9000&scheme=http`.
+        url: Prefix of the area, for example `s3://bucket/prefix?endpoint_override=127.0.0.1:9000&scheme=http`.
 
     Raises:
         ConfigurationError: the URL holds credentials.
@@ -55,17 +58,14 @@ class ObjectArea(FileArea):
 
     @property
     def location(self) -> str:
-        """Return the URL without its query, for people."""
+        """Return the URL without its options."""
         return self._shown
 
     def write(self, path: str, content: bytes | pa.Buffer, *, durable: bool = True) -> None:  # noqa: ARG002 (it always is)
-        """Write a file as `FileArea.write` says, with one PUT.
-
-        From 10 MB on the upload has several parts, and the file still appears only when it is complete.
-        """
+        """Write an object by one PUT, from 10 MB on by a multi-part upload, which is atomic too."""
         system, base = self._open()
         with self._reached("written"):
-            fsspec_system = getattr(getattr(system, "handler", None), "fs", None)
+            fsspec_system = fsspec_of(system)
             if fsspec_system is not None:
                 fsspec_system.pipe_file(f"{base}/{path}", bytes(content))
                 return
@@ -73,7 +73,7 @@ class ObjectArea(FileArea):
                 stream.write(content)
 
     def read(self, path: str) -> pa.Buffer:
-        """Read a file as `FileArea.read` says, with one GET."""
+        """Return an object's content by one GET."""
         system, base = self._open()
         try:
             with self._reached("read"), system.open_input_file(f"{base}/{path}") as file:
@@ -83,27 +83,27 @@ class ObjectArea(FileArea):
             raise
 
     def size(self, path: str) -> int | None:
-        """Return the size of a file in bytes, or None when there is no such file."""
+        """Return the size of an object in bytes; None when there is no such object."""
         system, base = self._open()
         with self._reached("read"):
             info = system.get_file_info(f"{base}/{path}")
         return int(info.size) if info.is_file else None
 
     def names(self, folder: str = "") -> tuple[list[str], list[StoredFile]]:
-        """Return folders and files as `FileArea.names` does."""
+        """Return the prefixes and objects directly below a prefix, each sorted."""
         from pyarrow.fs import FileSelector
 
         system, base = self._open()
         start = f"{base}/{folder}".rstrip("/")
         with self._reached("listed"):
             infos = system.get_file_info(FileSelector(start, allow_not_found=True))
-        entries = sorted(infos, key=lambda info: info.path)
+        infos = sorted(infos, key=lambda info: info.path)
         prefix = f"{folder}/" if folder else ""
-        folders = [info.base_name for info in entries if not info.is_file]
-        return folders, [StoredFile(f"{prefix}{info.base_name}", info.size) for info in entries if info.is_file]
+        folders = [info.base_name for info in infos if not info.is_file]
+        return folders, [StoredFile(f"{prefix}{info.base_name}", info.size) for info in infos if info.is_file]
 
     def delete(self, path: str) -> bool:
-        """Delete a file, and return whether there was one, as `FileArea.delete` does."""
+        """Delete an object, and return whether it existed."""
         system, base = self._open()
         try:
             with self._reached("changed"):
@@ -113,13 +113,13 @@ class ObjectArea(FileArea):
         return True
 
     def delete_folder(self, folder: str) -> None:
-        """Delete all files below a folder, as `FileArea.delete_folder` does."""
+        """Delete all objects below a prefix. A missing prefix is no error."""
         system, base = self._open()
         with suppress(FileNotFoundError), self._reached("changed"):
             system.delete_dir(f"{base}/{folder}")
 
-    def sweep(self, folder: str) -> int:  # noqa: ARG002
-        """Return 0, because killed writers leave nothing in an object store."""
+    def sweep(self, folder: str) -> int:  # noqa: ARG002 (killed writers leave nothing)
+        """Return 0: an interrupted PUT leaves no object behind."""
         return 0
 
     def _open(self) -> tuple[FileSystem, str]:
@@ -131,7 +131,7 @@ class ObjectArea(FileArea):
             return self._opened
 
     def _check_bucket(self) -> None:
-        """Raise for a missing bucket, which must not look like missing files: those would be made again."""
+        """Raise an error when the bucket is missing: its files must not look missing one by one, since those are made again."""
         system, base = self._open()
         with self._reached("read"):
             if not system.get_file_info(base.partition("/")[0]).type:
@@ -139,7 +139,7 @@ class ObjectArea(FileArea):
 
     @contextmanager
     def _reached(self, done: str) -> Iterator[None]:
-        """Turn errors of a store that is unreachable or refuses into `SourceError`, and leave `FileNotFoundError` as it is."""
+        """Raise `SourceError` for a store that cannot be reached or refuses, so that callers do not see a damaged file."""
         try:
             yield
         except FileNotFoundError:
@@ -160,7 +160,7 @@ def _open(url: str) -> tuple[FileSystem, str]:
     from pyarrow import fs
 
     parts = urlsplit(url)
-    if parts.scheme in _ARROW:
+    if parts.scheme in ARROW_SCHEMES:
         query = dict(parse_qsl(parts.query))
         if parts.scheme == "s3":
             query.setdefault("allow_delayed_open", "true")  # otherwise every small file becomes a multi-part upload

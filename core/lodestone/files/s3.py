@@ -1,7 +1,8 @@
-"""How does this process reach S3? Objects are read by pyarrow, prefixes listed page by page by botocore, both in the same way.
+"""Access to S3: pyarrow reads objects, botocore lists prefixes page by page, both with the same endpoint and credentials.
 
-Pyarrow gives one level of a bucket as one list, be it ten million objects: some 570 bytes each. A page has a thousand, and says
-the version of each, so that nothing more has to be asked about an object that is new.
+Pyarrow returns one level of a bucket as one list, even of ten million objects, at some 570 bytes each. A page of botocore
+holds a thousand objects and states the etag of each, so that new objects need no request of their own. Why no library replaces
+the two: docs/adr/0012-object-storage.md.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
-from lodestone.sources.content import object_token
+from lodestone.files.tokens import object_token
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -25,23 +26,23 @@ if TYPE_CHECKING:
 _CONNECT_SECONDS: Final = 10.0
 _ANSWER_SECONDS: Final = 60.0
 _ATTEMPTS: Final = 4
-_NAMES: Final = 1000  # of a page: the most that S3 gives
-_ALWAYS: Final = frozenset({"Name", "KeyCount", "IsTruncated"})  # one at least is in every listing, be the bucket empty
+_NAMES: Final = 1000  # names in a page: the largest number that S3 returns
+_ALWAYS: Final = frozenset({"Name", "KeyCount", "IsTruncated"})  # every listing has at least one, even of an empty bucket
 _NO_CREDENTIALS: Final = "; asked without a signature: unable to locate credentials"
-# Options that mean the same to both. A URL with others is listed by pyarrow, so that reading and listing never differ.
+# Options that both libraries understand alike. URLs with others are listed by pyarrow: reading and listing never differ.
 _SHARED: Final = frozenset({"region", "endpoint_override", "scheme", "anonymous"})
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One name of a level.
+    """One name of one level of a bucket.
 
     Attributes:
-        name: Below the level, without a slash; "" where a key goes on with another slash.
-        is_folder: Whether it is the beginning of other keys.
-        size: Bytes.
+        name: Name below the level, without a slash; "" where the key continues with another slash.
+        is_folder: Whether the name is a common prefix of other keys.
+        size: Size in bytes.
         mtime_ns: Last change, nanoseconds since 1970-01-01T00:00:00Z.
-        token: See `FoundFile.token`.
+        token: Token of the content, as in `FoundFile.token`.
     """
 
     name: str
@@ -52,7 +53,10 @@ class Entry:
 
 
 def file_system(url: Url) -> FileSystem:
-    """Pyarrow's. `region` is looked up for AWS alone: other servers have none to tell."""
+    """Return pyarrow's file system for a bucket.
+
+    The region is looked up for AWS alone, because other servers have none to report.
+    """
     from pyarrow import fs
 
     options = dict(parse_qsl(url.query))
@@ -72,14 +76,14 @@ def file_system(url: Url) -> FileSystem:
 
 
 class Pages:
-    """Lists one bucket. Thread-safe.
+    """Lists one bucket page by page. Thread-safe.
 
     Args:
-        url: In it, with options that both libraries know (see `can_list`).
+        url: A place in the bucket, with options that both libraries know (see `can_list`).
 
     Raises:
-        OSError: the profile or the configuration that the environment names is not there or no good.
-        ValueError: the endpoint is no address.
+        OSError: the profile or configuration that the environment names is missing or invalid.
+        ValueError: the endpoint is no valid address.
     """
 
     def __init__(self, url: Url) -> None:
@@ -92,36 +96,41 @@ class Pages:
             raise OSError(str(error)) from error
 
     def page(self, prefix: str, start: str = "") -> tuple[list[Entry], str]:
-        """A thousand names of one level at most, in the order of their keys, and where the next page starts ("": nowhere).
+        """Return at most a thousand names of one level, sorted by key, and the continuation token of the next page.
 
         Args:
-            prefix: Ends with a slash, or is "".
-            start: As the page before said.
+            prefix: Prefix of the level; it ends with a slash, or is "".
+            start: Continuation token from the page before; "" for the first page.
+
+        Returns:
+            The entries, and the token of the next page ("" after the last one).
 
         Raises:
-            OSError: the listing is denied, nothing answers, or what answers is no listing or one that cannot be gone on with.
+            FileNotFoundError: no key begins with the prefix.
+            OSError: the listing is denied, nothing answers, or the answer is no listing or one that cannot be continued.
         """
-        is_there = not prefix or bool(start)
+        exists = not prefix or bool(start)
         while True:
-            found = self._ask(Prefix=prefix, Delimiter="/", MaxKeys=_NAMES, **({"ContinuationToken": start} if start else {}))
-            entries, rest = _entries(found, prefix), _rest(found, start)
-            is_there = is_there or bool(entries) or bool(found.get("Contents"))
-            if entries or not rest:
+            continued = {"ContinuationToken": start} if start else {}
+            response = self._ask(Prefix=prefix, Delimiter="/", MaxKeys=_NAMES, **continued)
+            entries, next_token = _entries(response, prefix), _next_token(response, start)
+            exists = exists or bool(entries) or bool(response.get("Contents"))
+            if entries or not next_token:
                 break
-            start = rest  # an empty page need not be the last one
-        if not is_there and not self._is_object(prefix[:-1]):
+            start = next_token  # an empty page need not be the last one
+        if not exists and not self._is_object(prefix[:-1]):
             raise FileNotFoundError(f"path does not exist: {prefix!r}")
-        return entries, rest
+        return entries, next_token
 
     def _is_object(self, key: str) -> bool:
-        return any(one["Key"] == key for one in self._ask(Prefix=key, MaxKeys=1).get("Contents", ()))
+        return any(row["Key"] == key for row in self._ask(Prefix=key, MaxKeys=1).get("Contents", ()))
 
-    def _ask(self, **asked: str | int) -> Mapping[str, Any]:
+    def _ask(self, **parameters: str | int) -> Mapping[str, Any]:
         from botocore.exceptions import BotoCoreError, ClientError
         from botocore.parsers import ResponseParserError
 
         try:
-            found: Mapping[str, Any] = self._client.list_objects_v2(Bucket=self._bucket, **asked)
+            response: Mapping[str, Any] = self._client.list_objects_v2(Bucket=self._bucket, **parameters)
         except ClientError as error:
             is_denied = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") in {401, 403}
             raise OSError(f"{error}{'' if self._is_known or not is_denied else _NO_CREDENTIALS}") from error
@@ -129,18 +138,18 @@ class Pages:
             raise OSError(str(error)) from error
         except (ResponseParserError, ValueError) as error:
             raise OSError(f"the answer is no listing of S3: {error}") from error
-        if not found.keys() & _ALWAYS:  # a proxy's page, say: taken for an empty bucket, all pictures would be called gone
+        if not response.keys() & _ALWAYS:  # such as a proxy's page: as an empty bucket it would mark all pictures as gone
             raise OSError("the answer is no listing of S3: it has neither Name nor KeyCount nor IsTruncated")
-        return found
+        return response
 
 
 def can_list(url: Url) -> bool:
-    """Whether `Pages` lists it."""
+    """Return whether `Pages` can list the bucket of a URL."""
     return url.scheme == "s3" and {name for name, _ in parse_qsl(url.query)} <= _SHARED
 
 
 def _client(url: Url) -> tuple[Any, bool]:
-    """Botocore's client, and whether it has the credentials that it needs."""
+    """Return botocore's client, and whether it has the credentials that it needs."""
     import botocore.session
     from botocore import UNSIGNED
     from botocore.config import Config
@@ -150,10 +159,10 @@ def _client(url: Url) -> tuple[Any, bool]:
     if endpoint and "://" not in endpoint:
         endpoint = f"{options.get('scheme', 'https')}://{endpoint}"
     session = botocore.session.Session()
-    # Three quarters of the time of a page otherwise: botocore knows many spellings of a date, listings have one.
+    # Botocore's own parser accepts many spellings of a date and takes three quarters of the time of a page; listings use one.
     session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=_time)
     is_known = _is_anonymous(options) or session.get_credentials() is not None
-    is_signed = is_known and not _is_anonymous(options)  # without credentials pyarrow asks unsigned, which open buckets answer
+    is_signed = is_known and not _is_anonymous(options)  # pyarrow too sends unsigned requests when it has no credentials
     settings: dict[str, Any] = {} if is_signed else {"signature_version": UNSIGNED}
     client = session.create_client(
         "s3",
@@ -161,7 +170,7 @@ def _client(url: Url) -> tuple[Any, bool]:
         endpoint_url=endpoint or None,
         verify=_authorities(),
         config=Config(
-            proxies={},  # pyarrow obeys no HTTP_PROXY
+            proxies={},  # pyarrow ignores HTTP_PROXY
             connect_timeout=_CONNECT_SECONDS,
             read_timeout=_ANSWER_SECONDS,
             retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
@@ -173,53 +182,56 @@ def _client(url: Url) -> tuple[Any, bool]:
     return client, is_known
 
 
-def _entries(found: Mapping[str, Any], prefix: str) -> list[Entry]:
+def _entries(response: Mapping[str, Any], prefix: str) -> list[Entry]:
     try:
-        entries = [Entry(one["Prefix"][len(prefix) : -1], is_folder=True) for one in found.get("CommonPrefixes", ())]
-        return entries + [_entry(one, prefix) for one in found.get("Contents", ()) if one["Key"] != prefix]  # itself: a marker
+        entries = [Entry(row["Prefix"][len(prefix) : -1], is_folder=True) for row in response.get("CommonPrefixes", ())]
+        # An object that is called like the prefix itself is a folder marker.
+        return entries + [_entry(row, prefix) for row in response.get("Contents", ()) if row["Key"] != prefix]
     except KeyError as error:
         raise OSError(f"the answer is no listing of S3: something in it has no {error}") from error
 
 
-def _rest(found: Mapping[str, Any], start: str) -> str:
-    """Where the listing goes on; "": nowhere.
+def _next_token(response: Mapping[str, Any], start: str) -> str:
+    """Return the continuation token of the next page; "" after the last page.
 
     Raises:
-        OSError: it goes on and cannot be followed. What would come must not be taken for gone.
+        OSError: the listing is truncated and cannot be continued. The objects that would follow must not count as gone.
     """
-    rest = str(found.get("NextContinuationToken") or "")
-    if not found.get("IsTruncated", bool(rest)):
+    token = str(response.get("NextContinuationToken") or "")
+    if not response.get("IsTruncated", bool(token)):
         return ""
-    if not rest or rest == start:
+    if not token or token == start:
         raise OSError("the listing goes on, and the answer does not say where: does the store know ListObjectsV2?")
-    return rest
+    return token
 
 
-def _entry(found: Mapping[str, Any], prefix: str) -> Entry:
-    etag, size, changed = str(found.get("ETag") or "").strip('"'), int(found["Size"]), found["LastModified"]
+def _entry(row: Mapping[str, Any], prefix: str) -> Entry:
+    etag, size, changed = str(row.get("ETag") or "").strip('"'), int(row["Size"]), row["LastModified"]
     mtime_ns = int(changed.timestamp()) * 1_000_000_000 + changed.microsecond * 1000
-    return Entry(found["Key"][len(prefix) :], False, size, mtime_ns, object_token(etag, size) if etag else "")
+    return Entry(row["Key"][len(prefix) :], False, size, mtime_ns, object_token(etag, size) if etag else "")
 
 
-def _time(told: str) -> datetime:
+def _time(text: str) -> datetime:
     try:
-        time = datetime.fromisoformat(told)
+        time = datetime.fromisoformat(text)
     except ValueError:
         from botocore.utils import parse_timestamp
 
-        time = parse_timestamp(told)
+        time = parse_timestamp(text)
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
 
 def named_authorities() -> str:
-    """The file of those whose certificates count, as AWS' own tools are told it; "": the system's, which pyarrow knows."""
+    """Return the file of trusted authorities that `AWS_CA_BUNDLE` names; "" for the system's, which pyarrow finds by itself."""
     return os.environ.get("AWS_CA_BUNDLE") or ""
 
 
 def _authorities() -> str | None:
-    """The file of those whose certificates count, which is pyarrow's too; None: botocore's own."""
+    """Return the file of trusted authorities that pyarrow uses too; None for botocore's own."""
     paths = ssl.get_default_verify_paths()  # SSL_CERT_FILE, or the system's
-    debian = Path(paths.capath or "", "ca-certificates.crt")  # there Python names the folder alone, which botocore takes not
+    debian = Path(
+        paths.capath or "", "ca-certificates.crt"
+    )  # there Python names only the folder, which botocore does not accept
     return named_authorities() or paths.cafile or (str(debian) if paths.capath and debian.is_file() else None)
 
 
@@ -228,7 +240,7 @@ def _is_anonymous(options: Mapping[str, str]) -> bool:
 
 
 def _endpoint(options: Mapping[str, str]) -> str:
-    """Host and port, perhaps with a scheme; "" for AWS itself."""
+    """Return host and port, with or without a scheme; "" for AWS itself."""
     environment = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or ""
     return (options.get("endpoint_override") or environment).rstrip("/")
 

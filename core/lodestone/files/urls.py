@@ -1,8 +1,8 @@
-"""How is a place in an object store written down? As a URL without secrets, whose key stands for itself.
+"""URLs of object stores, without secrets and with literal keys.
 
-What users and tables write is taken literally, as the stores' own tools do: `s3://bucket/100% wool.jpg?region=eu-west-1` names
-the key `100% wool.jpg`; what follows the first "?" are options of the file system. Inside roots and locators `%`, `?` and `#`
-of the key are percent-encoded, so that the text has one meaning. Web addresses (http, https) are kept exactly as they are.
+URLs from users and tables are taken literally, as the stores' own tools do: `s3://bucket/100% wool.jpg?region=eu-west-1` names
+the key `100% wool.jpg`; everything after the first "?" is options of the file system. Inside roots and locators `%`, `?` and
+`#` of the key are percent-encoded, so that the text has one meaning. Web addresses (http, https) are not changed.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ENCODED: Final = {"%": "%25", "?": "%3F", "#": "%23"}
 
 @dataclass(frozen=True, slots=True)
 class Url:
-    """A bucket, a prefix or an object.
+    """The place of a bucket, a prefix or an object.
 
     Attributes:
-        scheme: `s3`, `gs`, …
+        scheme: Protocol in lower case: `s3`, `gs`, …
         bucket: Bucket or host.
-        key: Inside it, literally, no slash at either end of a prefix.
+        key: Literal key inside the bucket; a prefix has no slash at either end.
         query: Options of the file system: `endpoint_override=…&scheme=http`.
     """
 
@@ -41,16 +41,16 @@ class Url:
 
     @staticmethod
     def typed(text: str) -> Url:
-        """What a person or a table wrote.
+        """Parse a URL that a person or a table wrote.
 
         Raises:
-            InvalidRequestError: it is no URL, names no bucket, or holds credentials.
+            InvalidRequestError: the text is no URL, names no bucket, or holds credentials.
         """
         return _checked(_parts(text), text)
 
     @staticmethod
     def stored(text: str) -> Url:
-        """The inverse of `str`."""
+        """Parse a URL that `str` of a `Url` wrote."""
         url = _parts(text)
         return url if url.is_web else replace(url, key=_decoded(url.key))
 
@@ -60,30 +60,30 @@ class Url:
 
     @property
     def is_web(self) -> bool:
-        """Whether it is an address of the web."""
+        """Return whether this is a web address (http or https)."""
         return self.scheme in _WEB
 
     @property
     def shown(self) -> str:
-        """For messages: without options."""
+        """Return the URL for messages, without its options."""
         return str(replace(self, query=""))
 
     @property
     def name(self) -> str:
-        """The key's last part, else the bucket."""
+        """Return the last part of the key, or the bucket when the key is empty."""
         return self.key.rsplit("/", 1)[-1] or self.bucket
 
     @property
     def parent(self) -> Url:
-        """The prefix around it."""
+        """Return the URL of the enclosing prefix."""
         return replace(self, key=self.key.rpartition("/")[0])
 
     def join(self, relative: str) -> Url:
-        """What lies below it."""
+        """Return the URL of a relative key below this one."""
         return replace(self, key=f"{self.key}/{relative}" if self.key and relative else self.key or relative)
 
     def below(self, other: Url) -> str | None:
-        """Its key relative to `other`, "" for itself; None where it lies elsewhere."""
+        """Return the key relative to `other` ("" when both are the same place); None when it is not below `other`."""
         if (self.scheme, self.bucket, self.query) != (other.scheme, other.bucket, other.query):
             return None
         if self.key == other.key or not other.key:
@@ -92,17 +92,17 @@ class Url:
 
 
 def is_url(text: str) -> bool:
-    """Whether it is written as a URL, of whatever scheme but `file`."""
-    found = _URL.match(text)
-    return found is not None and found[1].lower() != "file"
+    """Return whether the text is written as a URL of any scheme except `file`."""
+    match = _URL.match(text)
+    return match is not None and match[1].lower() != "file"
 
 
 def _parts(text: str) -> Url:
-    found = _URL.match(text)
-    if found is None:
+    match = _URL.match(text)
+    if match is None:
         raise InvalidRequestError(f"{text!r} is no URL", hint="for example s3://bucket/prefix")
-    scheme = found[1].lower()
-    rest, query = (found[2], "") if scheme in _WEB else _halves(found[2])
+    scheme = match[1].lower()
+    rest, query = (match[2], "") if scheme in _WEB else _halves(match[2])
     bucket, _, key = rest.partition("/")
     return Url(scheme, bucket, key if scheme in _WEB else key.strip("/"), query)
 
@@ -113,11 +113,11 @@ def _halves(text: str) -> tuple[str, str]:
 
 
 def bare_of(text: str) -> str | None:
-    """The URL without its credentials, for messages, where it holds some; None where it holds none or is no URL."""
-    found = _URL.match(text)
-    if found is None:
+    """Return the URL without its credentials, for messages; None when it holds none or the text is no URL."""
+    match = _URL.match(text)
+    if match is None:
         return None
-    scheme, place = found[1].lower(), found[2]
+    scheme, place = match[1].lower(), match[2]
     is_web = scheme in _WEB
     bucket = place.partition("/")[0].partition("?")[0]
     options = [] if is_web else parse_qsl(place.partition("?")[2], keep_blank_values=True)

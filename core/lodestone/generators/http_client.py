@@ -1,8 +1,9 @@
-"""How is a remote engine asked so that no answer of its can do harm? Bounded in time and size, checked, its errors made ours.
+"""HTTP client of one remote engine: requests bounded in time and size, replies checked, failures raised as Lodestone's errors.
 
-Replies are read piece by piece and given up at `max_bytes`, whatever they say of their length; compressed ones are refused, as
-they unfold without bound. A redirect is not followed with the key. A service that says when it is free again (429 or 503 with
-`Retry-After`) is asked again then, if that is in time; nothing else is tried twice, since each try may be charged.
+Replies are read in parts, at most `max_bytes` of them, whatever length they announce; compressed ones are refused, because they
+can grow without bound. A redirect is not followed with the key. A service that says when it is free again (429 or 503 with
+`Retry-After`) gets the request again at that time, if the deadline allows; nothing else is sent twice, since each try may be
+charged. Pictures of public hosts are fetched by `lodestone.http_fetch`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from email.utils import parsedate_to_datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any, Final
 
+import httpcore
 import httpx
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
@@ -24,26 +26,36 @@ import lodestone
 from lodestone.clock import remaining
 from lodestone.errors import DeadlineExceededError, LodestoneError, ModelUnavailableError, ServiceUnavailableError
 from lodestone.generators.credentials import Credential
-from lodestone.generators.http_guard import checked_address, origin, shown
+from lodestone.generators.http_guard import host_refused, is_known_host, origin, shown
+from lodestone.http_fetch import (
+    MAX_REDIRECTS,
+    TRANSPORT_ERRORS,
+    AddressRefusedError,
+    BodyTooLargeError,
+    GuardedFetcher,
+    Reply,
+    follow,
+    is_public,
+    resolve_host,
+)
 
 _TRIES: Final = 3
-_REDIRECTS: Final = 3
-_EXCERPT: Final = 200  # characters of an error's body that are told
-_ERROR_BYTES: Final = 65_536  # of it that are read
+_EXCERPT: Final = 200  # characters of an error's body that a message repeats
+_ERROR_BYTES: Final = 65_536  # bytes of an error's body that are read
 _HEADERS: Final = {"Accept-Encoding": "identity", "User-Agent": f"lodestone/{lodestone.__version__}"}
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How an engine is reached.
+    """Address, key and limits of an engine.
 
     Attributes:
         url: The engine's address.
         credential: Its key.
-        header: That carries the key.
-        scheme: Before the key, e.g. "Bearer ".
+        header: Name of the header that carries the key.
+        scheme: Text before the key, e.g. "Bearer ".
         headers: Further headers of every request to the engine, from the environment like the key.
-        max_bytes: Of one reply or one picture.
+        max_bytes: Largest reply or picture, in bytes.
         allow_hosts: `host` or `host:port` of private hosts that pictures may be fetched from.
     """
 
@@ -57,72 +69,64 @@ class Access:
 
 
 class HttpClient:
-    """One engine's connections. Every method raises the errors that `Generator.generate` names, or `ServiceUnavailableError`.
+    """The connections to one engine.
 
-    Errors carry `charged=False` when the engine has surely not drawn anything, `retry_after` (seconds) when it asked to be left
-    alone, and `declined=True` when it refused these words.
+    Every method raises the errors that `Generator.generate` names, or `ServiceUnavailableError`.
+    Errors carry `charged=False` when the engine has certainly not drawn anything, `retry_after` (seconds) when it asked for a
+    pause, and `declined=True` when it refused the words of the prompt.
 
     Args:
-        access: How the engine is reached.
+        access: Address, key and limits of the engine.
         verdict: (HTTP status, parsed body) of an error -> whether the engine declined the words rather than failed.
     """
 
     def __init__(self, access: Access, *, verdict: Callable[[int, Any], bool] = lambda _status, _body: False) -> None:
         self._access = access
         self._verdict = verdict
-        self._clients: dict[bool, httpx.AsyncClient] = {}  # by whether it is the engine's own; of `_loop`
+        self._open: httpx.AsyncClient | None = None  # belongs to `_loop`
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def post(
         self, url: httpx.URL, body: Mapping[str, Any], *, deadline: float, headers: Mapping[str, str] | None = None
     ) -> Any:  # noqa: ANN401  (JSON)
-        """The JSON that the engine answers to `body`."""
+        """Send `body` to the engine, and return the JSON of its answer."""
         return await self._json("POST", url, deadline=deadline, json=dict(body), headers=dict(headers or {}))
 
     async def get(self, url: httpx.URL, *, deadline: float) -> Any:  # noqa: ANN401
-        """The JSON at an address of the engine."""
+        """Return the JSON at an address of the engine."""
         return await self._json("GET", url, deadline=deadline)
 
     async def download(self, address: str, *, deadline: float) -> bytes:
-        """A picture that a reply names; only the engine's own origin is shown the key."""
+        """Return a picture that a reply names. Only the engine's own origin receives the key."""
         async with _until(deadline):
             try:
                 url = httpx.URL(address)
             except httpx.InvalidURL as error:
                 raise ServiceUnavailableError("the reply names a picture at an address that is none") from error
-            for _ in range(_REDIRECTS + 1):
-                reply = await self._fetch(url)
-                if isinstance(reply, bytes):
-                    return reply
-                url = reply
-            raise ServiceUnavailableError(f"the picture at {shown(url)} is redirected more than {_REDIRECTS} times")
+            return await follow(url, self._fetch, too_many=_too_many_redirects)
 
     async def close(self) -> None:
         """Close the connections. Idempotent."""
-        clients, self._clients = list(self._clients.values()), {}
-        if self._loop is asyncio.get_running_loop():  # those of a loop that ended went with it
-            for client in clients:
-                await client.aclose()
+        client, self._open = self._open, None
+        if client is not None and self._loop is asyncio.get_running_loop():  # a loop that has ended took its connections along
+            await client.aclose()
 
-    def _client(self, *, own: bool) -> httpx.AsyncClient:
-        """Connections belong to an event loop. Those to strangers go through no proxy: it would look names up by itself."""
+    def _client(self) -> httpx.AsyncClient:
+        """Return the client of the engine and of allowed hosts; its connections belong to the running event loop."""
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:
-            self._loop, self._clients = loop, {}
-        if own not in self._clients:
-            limits = httpx.Limits(max_connections=64, max_keepalive_connections=8)
-            self._clients[own] = httpx.AsyncClient(
+        if self._open is None or self._loop is not loop:
+            self._loop = loop
+            self._open = httpx.AsyncClient(
                 headers=_HEADERS,
-                trust_env=own,
                 timeout=None,  # noqa: S113  (`_until` bounds the whole)
-                limits=limits,
+                limits=httpx.Limits(max_connections=64, max_keepalive_connections=8),
                 follow_redirects=False,
-                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # servers keep nothing here
+                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # servers store nothing here
             )
-        return self._clients[own]
+        return self._open
 
     def _headers(self) -> dict[str, str]:
-        """What only the engine is shown. Never stored."""
+        """Return the headers with secrets, which only the engine receives. They are never stored."""
         headers: dict[str, str] = {}
         for name, credential in self._access.headers.items():
             value = credential.read()
@@ -142,32 +146,31 @@ class HttpClient:
 
     async def _json_once(self, method: str, url: httpx.URL, content: dict[str, Any]) -> Any:  # noqa: ANN401
         headers = {**await asyncio.to_thread(self._headers), **content.get("headers", {}), "Accept": "application/json"}
-        async with self._sent(self._client(own=True), method, url, **{**content, "headers": headers}) as response:
-            if response.is_redirect:
-                target = response.headers.get("location", "")
+        async with self._sent(method, url, **{**content, "headers": headers}) as reply:
+            if _is_redirect(reply):
+                target = reply.headers.get("location", "")
                 raise ServiceUnavailableError(
                     f"{shown(url)} redirects to {self._clean(target)!r}",
                     hint="set the engine's url to where it is",
                     charged=False,
                 )
-            body = await self._read(response, self._access.max_bytes)
-            kind = response.headers.get("content-type", "")
+            body = await _read(reply, self._access.max_bytes, shown(url))
+            kind = reply.headers.get("content-type", "")
         return await asyncio.to_thread(self._parsed, body, kind, url)
 
     async def _fetch(self, url: httpx.URL) -> bytes | httpx.URL:
-        """A picture, or where it is now."""
+        """Return a picture, or the address that it is redirected to."""
         access = self._access
-        address = await checked_address(url, own=access.url, allowed=access.allow_hosts)
-        client, headers, extensions, target = self._client(own=address is None), {}, {}, url
-        if address is not None:  # connect to what was checked; certificate and Host stay the name's
-            headers, extensions, target = {"Host": url.netloc.decode()}, {"sni_hostname": url.host}, url.copy_with(host=address)
-        elif origin(url) == origin(access.url):
-            headers = await asyncio.to_thread(self._headers)
-        async with self._sent(client, "GET", target, named=url, headers=headers, extensions=extensions) as response:
-            if response.is_redirect:
-                return url.join(response.headers.get("location", ""))
-            body = await self._read(response, access.max_bytes)
-            kind = response.headers.get("content-type", "")
+        if is_known_host(url, own=access.url, allowed=access.allow_hosts):
+            headers = await asyncio.to_thread(self._headers) if origin(url) == origin(access.url) else {}
+            sending = self._sent("GET", url, headers=headers)
+        else:
+            sending = self._sent_to_public(url)
+        async with sending as reply:
+            if _is_redirect(reply):
+                return url.join(reply.headers.get("location", ""))
+            body = await _read(reply, access.max_bytes, shown(url))
+            kind = reply.headers.get("content-type", "")
         if not body:
             raise ServiceUnavailableError(f"the picture at {shown(url)} is empty")
         if kind.startswith(("text/html", "application/json")):
@@ -175,50 +178,40 @@ class HttpClient:
         return body
 
     @asynccontextmanager
-    async def _sent(
-        self,
-        client: httpx.AsyncClient,
-        method: str,
-        url: httpx.URL,
-        *,
-        named: httpx.URL | None = None,
-        **content: Any,  # noqa: ANN401
-    ) -> AsyncGenerator[httpx.Response, None]:
-        """An answer whose body is still to be read; error statuses are raised."""
-        where = shown(named or url)
+    async def _sent(self, method: str, url: httpx.URL, **content: Any) -> AsyncGenerator[Reply, None]:  # noqa: ANN401
+        """Send a request to the engine or an allowed host, and give the reply; error statuses are raised."""
+        async with self._explained(shown(url)), self._client().stream(method, url, **content) as response:
+            reply = Reply(response.status_code, response.headers, response.aiter_raw())
+            if reply.status >= 400:
+                raise await self._error(reply, shown(url))
+            yield reply
+
+    @asynccontextmanager
+    async def _sent_to_public(self, url: httpx.URL) -> AsyncGenerator[Reply, None]:
+        """Request a picture of a public host, and give the reply; error statuses are raised."""
+        http = GuardedFetcher(allowed=is_public, resolve=resolve_host)
+        headers = {"Host": url.netloc.decode("ascii"), "Accept": "*/*", **_HEADERS}
         try:
-            async with client.stream(method, url, **content) as response:
-                if response.status_code >= 400:
-                    raise await self._error(response, where)
-                yield response
-        except (httpx.ConnectError, httpx.UnsupportedProtocol) as error:
+            async with self._explained(shown(url)), http.get(str(url), headers) as reply:
+                if reply.status >= 400:
+                    raise await self._error(reply, shown(url))
+                yield reply
+        except AddressRefusedError as error:
+            raise host_refused(url, error) from error
+
+    @asynccontextmanager
+    async def _explained(self, where: str) -> AsyncGenerator[None, None]:
+        """Raise errors of the connection as ours."""
+        try:
+            yield
+        except (httpx.ConnectError, httpx.UnsupportedProtocol, httpcore.ConnectError, httpcore.UnsupportedProtocol) as error:
             raise ServiceUnavailableError(
                 f"{where} cannot be reached: {self._clean(str(error))}", hint="is it running?", charged=False
             ) from None
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, *TRANSPORT_ERRORS) as error:
             raise ServiceUnavailableError(
                 f"{where} broke off: {type(error).__name__}: {self._clean(str(error))}", hint="look at the engine's own log"
             ) from None
-
-    async def _read(self, response: httpx.Response, most: int) -> bytes:
-        """The body, or an error as soon as it is more than `most` bytes."""
-        where = shown(response.request.url)
-        if response.headers.get("content-encoding", "identity").lower() != "identity":
-            raise ServiceUnavailableError(f"{where} sends compressed data, which was not asked for")
-        stated = response.headers.get("content-length", "")
-        parts, size = [], int(stated) if stated.isdecimal() else 0
-        if size <= most:
-            size = 0
-            async for part in response.aiter_raw():
-                parts.append(part)
-                size += len(part)
-                if size > most:
-                    break
-        if size > most:
-            raise ServiceUnavailableError(
-                f"{where} sends more than {most >> 20} MB", hint="ask it for smaller pictures, or raise options.max_mb"
-            )
-        return b"".join(parts)
 
     def _parsed(self, body: bytes, kind: str, url: httpx.URL) -> Any:  # noqa: ANN401
         if not body.strip():
@@ -231,22 +224,21 @@ class HttpClient:
                 f"{shown(url)} answers with {page}", hint="is the url the engine's API, and not its web page?"
             ) from None
 
-    async def _error(self, response: httpx.Response, where: str) -> LodestoneError:
-        """An error status in our words."""
-        status, body, text = response.status_code, None, b""
+    async def _error(self, reply: Reply, where: str) -> LodestoneError:
+        """Return our error for an error status."""
+        status, body = reply.status, None
         try:
-            text = await self._read(response, _ERROR_BYTES)
-            body = await asyncio.to_thread(json.loads, text)
-        except (LodestoneError, ValueError, RecursionError, httpx.HTTPError):  # the status says enough
+            body = await asyncio.to_thread(json.loads, await _read(reply, _ERROR_BYTES, where))
+        except (LodestoneError, ValueError, RecursionError, httpx.HTTPError, *TRANSPORT_ERRORS):  # the status says enough
             body = None
-        told = self._clean(_words_of(body) if body is not None else "")
-        message = f"{where} answers {status}{f': {told}' if told else ''}"
+        words = self._clean(_words_of(body) if body is not None else "")
+        message = f"{where} answers {status}{f': {words}' if words else ''}"
         details: dict[str, Any] = {"charged": False, "http_status": status}
         if status in {401, 403}:
             return ModelUnavailableError(
                 message, hint=f"is the key right? It is read from: {self._access.credential.source or 'nowhere'}", **details
             )
-        wait = _retry_after(response.headers.get("retry-after"))
+        wait = _retry_after(reply.headers.get("retry-after"))
         if status in {429, 503} and wait is not None:
             details["retry_after"] = wait
         if self._verdict(status, body):
@@ -254,11 +246,31 @@ class HttpClient:
         return ServiceUnavailableError(message, hint="look at the engine's own log or status page", **details)
 
     def _clean(self, text: str) -> str:
-        """Words of a server for our messages: short, in one line, without the key."""
+        """Return a server's words for our messages: short, in one line, without the key."""
         for credential in (self._access.credential, *self._access.headers.values()):
             text = credential.scrubbed(text)
         text = " ".join(text.split())
         return text if len(text) <= _EXCERPT else text[:_EXCERPT] + "…"
+
+
+async def _read(reply: Reply, most: int, where: str) -> bytes:
+    """Return the body, or raise an error when it is compressed or larger than `most` bytes."""
+    if reply.headers.get("content-encoding", "identity").lower() != "identity":
+        raise ServiceUnavailableError(f"{where} sends compressed data, which was not asked for")
+    try:
+        return await reply.read(most)
+    except BodyTooLargeError as error:
+        raise ServiceUnavailableError(
+            f"{where} sends more than {most >> 20} MB", hint="ask it for smaller pictures, or raise options.max_mb"
+        ) from error
+
+
+def _is_redirect(reply: Reply) -> bool:
+    return 300 <= reply.status < 400
+
+
+def _too_many_redirects(url: httpx.URL) -> ServiceUnavailableError:
+    return ServiceUnavailableError(f"the picture at {shown(url)} is redirected more than {MAX_REDIRECTS} times")
 
 
 @asynccontextmanager
@@ -282,7 +294,7 @@ def _too_late(state: RetryCallState, deadline: float) -> bool:
 
 
 def _retry_after(value: str | None) -> float | None:
-    """Seconds of a `Retry-After` header, which may be a date."""
+    """Return the seconds of a `Retry-After` header, which may be a date."""
     if value is None:
         return None
     if value.strip().isdecimal():
@@ -294,7 +306,7 @@ def _retry_after(value: str | None) -> float | None:
 
 
 def _words_of(body: object) -> str:
-    """The message in an error's JSON, wherever services put it."""
+    """Return the message in an error's JSON, under any of the names that services use."""
     for _ in range(3):
         if isinstance(body, list) and body:
             body = body[0]

@@ -1,4 +1,4 @@
-"""Registry of generators: a table of names, which other packages extend by the entry point group `lodestone.generators`."""
+"""Table of generators by name. Other packages add theirs by the entry point group `lodestone.generators`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ENTRY_POINTS: Final = "lodestone.generators"
 
 @dataclass(frozen=True, slots=True)
 class GeneratorContext:
-    """Context that every generator factory receives.
+    """Everything that a factory may use to make a generator.
 
     Attributes:
         store: Vector store of the collection.
@@ -28,7 +28,7 @@ class GeneratorContext:
         models: Cache and threads for engines that load models.
         text_encoder: Name of the encoder of queries and captions.
         name: Name under which the engine is configured.
-        engine: Its section of the settings; None for defaults.
+        engine: The engine's section of the settings; None for defaults.
     """
 
     store: VectorStore
@@ -45,9 +45,10 @@ def _exemplar(context: GeneratorContext) -> Generator:
 
 
 def _prior(context: GeneratorContext) -> Generator:
-    from lodestone.generators.engines.prior import Prior
+    from lodestone.generators.engines.prior import KIND, Prior
 
-    return Prior.from_context(context)
+    learnt = None if context.models is None else context.models.artifacts.get(KIND)
+    return Prior(learnt, name=context.name or KIND)
 
 
 def _diffusers(context: GeneratorContext) -> Generator:
@@ -96,9 +97,9 @@ GENERATORS: Final[Mapping[str, Callable[[GeneratorContext], Generator]]] = {
 
 
 def make_generator(name: str, context: GeneratorContext) -> Generator:
-    """Make a generator by name; nothing is loaded before `warm_up`.
+    """Make a generator by name. Nothing is loaded before `warm_up`.
 
     Raises:
-        UnknownNameError: no such generator; the hint lists them.
+        UnknownNameError: there is no such generator; the hint lists them.
     """
     return make("generator", name, context, table=GENERATORS, group=ENTRY_POINTS)

@@ -1,4 +1,4 @@
-"""How do Lodestone's own commands ask the service of a home on this machine? As its user, by the token of service.json."""
+"""Client of the service of a home on this machine, for Lodestone's own commands, which authenticate by service.json's token."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lodestone_client.sync_transport import Transport
 
 
 class ServiceClient(Lodestone):
-    """Asks the running service of a home on this machine, as this machine's user.
+    """Client of the running service of a home on this machine, with the rights of this machine's user.
 
     Args:
         address: From `find_service`.

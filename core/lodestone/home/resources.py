@@ -33,18 +33,18 @@ class HomeResources:
     @cached_property
     def embeddings(self) -> FileArea:
         """Return the area of the Parquet slices: the home's folder, or the one that `index.embeddings` names."""
-        from lodestone.files.area import FileArea
+        from lodestone.files.opening import open_area
 
-        return FileArea.at(self.settings.index.embeddings or self.home.embeddings)
+        return open_area(self.settings.index.embeddings or self.home.embeddings)
 
     @cached_property
     def thumbnails(self) -> ThumbnailStore:
         """Return the store of the thumbnails: the home's folder, or the one that `index.thumbnails` names."""
-        from lodestone.files.area import FileArea
+        from lodestone.files.opening import open_area
         from lodestone.imaging.thumbnails import ThumbnailStore
 
         index = self.settings.index
-        return ThumbnailStore(FileArea.at(index.thumbnails or self.home.thumbnails), size=index.thumbnail_px)
+        return ThumbnailStore(open_area(index.thumbnails or self.home.thumbnails), size=index.thumbnail_px)
 
     @cached_property
     def catalog(self) -> Catalog:

@@ -1,8 +1,8 @@
-"""Address of the Lodestone service that runs for a home, published in the home and found by other processes.
+"""Address of the Lodestone service that runs for a home: written to `service.json`, read and checked.
 
-The service owns the embedded store while it runs and publishes its address in `service.json` (mode 0600: it holds the token of
-the internal routes). A file left by a crashed service is recognised by its process id, or because nobody (or another service)
-answers at its address, and is ignored.
+The service owns the embedded store while it runs and publishes its address in `service.json` (mode 0600: the file holds the
+token of the internal routes). A file of a service that crashed is ignored: its process no longer exists, or no service (or
+another one) answers at its address.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lodestone.config.home import Home
 from lodestone.processes import is_running
@@ -21,10 +21,6 @@ from lodestone_schemas.service import Alive
 if TYPE_CHECKING:
     import ssl
 
-    from lodestone.home.local_client import ServiceClient
-    from lodestone_client.problems import error_of
-
-__all__ = ["TOKEN_HEADER", "ServiceAddress", "ServiceClient", "error_of", "find_service", "instance_of", "read_address"]
 
 TOKEN_HEADER = "X-Lodestone-Token"  # noqa: S105 - the name of a header
 PROBE_S = 2.0
@@ -32,9 +28,15 @@ PROBE_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
-    """Content of service.json: where the service of one home answers, its identity, and the token of its internal routes.
+    """The content of service.json: address and identity of the service of one home, and the token of its internal routes.
 
-    `certificate` (PEM) is the one that it uses for TLS; "" without TLS.
+    Attributes:
+        url: Address of the service on this machine.
+        pid: Its process id.
+        token: Token of the internal routes.
+        version: Version of Lodestone that the service runs.
+        started_at: Time of its start.
+        certificate: The certificate (PEM) that it presents over TLS; "" without TLS.
     """
 
     url: str
@@ -46,9 +48,9 @@ class ServiceAddress:
 
     @property
     def trust(self) -> ssl.SSLContext | None:
-        """Return a TLS context that accepts exactly this certificate, under any name: the service is called by address.
+        """Return a context that trusts exactly this certificate, without a check of its host name; None without TLS.
 
-        None without TLS.
+        The name is not checked because requests on this machine go to an IP address.
         """
         if not self.certificate:
             return None
@@ -81,7 +83,7 @@ def instance_of(token: str) -> str:
 
 
 def read_address(home: Home) -> ServiceAddress | None:
-    """Return the content of service.json, valid or not; None when the file is missing or unreadable."""
+    """Return the address in service.json, unchecked; None when the file is missing or cannot be parsed."""
     try:
         record = json.loads(home.service.read_text(encoding="utf-8"))
         return ServiceAddress(
@@ -93,15 +95,18 @@ def read_address(home: Home) -> ServiceAddress | None:
             certificate=str(record.get("certificate", "")),
         )
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # missing, from another version, or truncated: treated as no service
+        return None  # missing, from another version, or cut short: the same as no service
 
 
 def find_service(home: Home, *, timeout_s: float = PROBE_S) -> ServiceAddress | None:
-    """Return the running service of `home`, or None: no file, an ended process, no answer, or another service's answer."""
+    """Return the address of the running service of `home`.
+
+    None means no file, a process that has ended, no answer, or an answer of another service.
+    """
     address = read_address(home)
     if address is None or not is_running(address.pid):
         return None
-    import httpx  # importing it takes a while, and mostly there is no service
+    import httpx  # slow to import, and usually there is no service
 
     try:
         trust = address.trust
@@ -111,16 +116,3 @@ def find_service(home: Home, *, timeout_s: float = PROBE_S) -> ServiceAddress | 
     except (httpx.HTTPError, ValueError):
         return None
     return address if alive.instance == instance_of(address.token) else None
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - the type depends on the name
-    """Import the service's client when it is first used: finding no service needs none of it."""
-    if name == "ServiceClient":
-        from lodestone.home.local_client import ServiceClient
-
-        return ServiceClient
-    if name == "error_of":
-        from lodestone_client.problems import error_of
-
-        return error_of
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from lodestone.catalog.records import Container
 from lodestone.errors import InvalidRequestError, ManifestChangedError, SourceError
 from lodestone.files.filesystems import FileSystems, Stat
+from lodestone.files.tokens import hash_bytes
 from lodestone.files.urls import Url, is_url
 from lodestone.sources.base import FoundFile, Report, Settled, Source, UnreadablePath
 from lodestone.sources.captions import cleaned
-from lodestone.sources.content import hash_bytes
+from lodestone.sources.digests import Digests
 from lodestone.sources.locators import (
     LANCE,
     TABLE,
@@ -33,7 +34,6 @@ from lodestone.sources.locators import (
 from lodestone.sources.objects import list_objects
 from lodestone.sources.patterns import Pattern
 from lodestone.sources.rows import Rows, lance_version, open_rows, picture_bytes
-from lodestone.sources.seen import Seen
 from lodestone.sources.tars import tar_pictures
 from lodestone.sources.trouble import Trouble, read_failure, source_error, trouble_of
 from lodestone.sources.uris import relative_path_of
@@ -164,11 +164,11 @@ class ContainerSource(Source):
             raise source_error(error, _shown(where), doing="read") from error
 
     def _pictures(self, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
-        seen = Seen()
+        seen = Digests()
         try:
             files = self._tar_pictures(container) if self._kind == TAR else self._table_pictures(container, report)
             for file in files:
-                if seen.add(file.uri):  # of several files with one name, the first counts
+                if seen.add_if_new(file.uri):  # of a repeated name, the first one counts
                     yield file
         except OSError as error:
             raise source_error(error, _shown(container.where), doing="read") from error

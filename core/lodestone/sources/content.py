@@ -1,8 +1,4 @@
-"""Identity of a picture's content: the BLAKE3 of its bytes, or for objects a token of the store's version of them.
-
-An object's token needs no download: equal etag and size mean equal content, wherever the object is moved to. If a store gives
-no etag, address, size and time replace it.
-"""
+"""BLAKE3 hashes of local files, one by one or several in threads."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 def hash_file(path: str | os.PathLike[str]) -> str:
-    """Return the BLAKE3 of the file's content: 64 hexadecimal digits.
+    """Return the BLAKE3 hash of a file's content: 64 hexadecimal digits.
 
     Raises:
         ImageError: The file cannot be read (reason "missing" or "unreadable").
@@ -36,30 +32,10 @@ def hash_file(path: str | os.PathLike[str]) -> str:
     return hasher.hexdigest()
 
 
-def hash_bytes(data: bytes) -> str:
-    """Return what `hash_file` returns for a file with this content, for callers that have read it already."""
-    import blake3
-
-    return blake3.blake3(data).hexdigest()
-
-
-def object_token(etag: str, size: int, *, url: str = "", mtime_ns: int = 0) -> str:
-    """Return a token of an object's content: 64 hexadecimal digits.
-
-    Args:
-        etag: The store's etag, without quotes; "" if it gives none, then `url` and `mtime_ns` are used instead.
-        size: Size in bytes.
-        url: URL of the object.
-        mtime_ns: Last change, nanoseconds since the epoch.
-    """
-    facts = f"etag\0{etag}\0{size}" if etag else f"object\0{url}\0{size}\0{mtime_ns}"
-    return hash_bytes(facts.encode("utf-8", "surrogatepass"))
-
-
 def hash_files(paths: Iterable[str | os.PathLike[str]], *, threads: int = 2) -> Iterator[str | ImageError]:
-    """Hash files in threads (reading and hashing release the GIL); results come in the order of `paths`, lazily.
+    """Hash files in threads (reading and hashing release the GIL), and yield the results lazily in the order of `paths`.
 
-    A file that cannot be read gives its `ImageError` in place of a hash, so that the other files are hashed all the same.
+    A file that cannot be read yields its `ImageError` in place of a hash, so that one bad file does not stop the others.
     """
     remaining = iter(paths)
     with ThreadPoolExecutor(max_workers=max(threads, 1)) as pool:

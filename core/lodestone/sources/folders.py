@@ -20,10 +20,11 @@ from itertools import islice
 from pathlib import Path
 
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone.files.tokens import hash_bytes
 from lodestone.imaging.failures import unreadable
 from lodestone.imaging.raw import RAW_EXTENSIONS
 from lodestone.sources.base import FoundFile, Inode, UnreadablePath
-from lodestone.sources.content import hash_bytes, hash_file, hash_files
+from lodestone.sources.content import hash_file, hash_files
 from lodestone.sources.uris import uri_of
 
 __all__ = ["FoundFile", "Inode", "UnreadablePath", "discover", "hash_bytes", "hash_file", "hash_files", "is_picture_name"]

@@ -1,7 +1,7 @@
-"""Which pictures lie below a prefix of an object store? Listed folder by folder, in S3 page by page, some ahead.
+"""Listing of the pictures below a prefix of an object store, folder by folder, in S3 page by page, some pages ahead.
 
-Nothing is downloaded. Skipped as in folders on disk: hidden names, folders of derived pictures, what has no picture's
-extension.
+Nothing is downloaded. As in folders on disk, hidden names, folders of derived pictures and names without a picture's extension
+are skipped.
 """
 
 from __future__ import annotations
@@ -22,12 +22,19 @@ from lodestone.sources.patterns import Pattern
 from lodestone.sources.trouble import Trouble, source_error, trouble_of
 from lodestone.sources.uris import uri_of
 
-_AHEAD: Final = 8  # pages or folders asked for at once
+_AHEAD: Final = 8  # pages or folders requested at once
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One object: its path below the prefix, bytes, last change, and what names its content (see `FoundFile.token`)."""
+    """One object of a listing.
+
+    Attributes:
+        relative: Path below the prefix.
+        size: Size in bytes.
+        mtime_ns: Last change, nanoseconds since 1970-01-01T00:00:00Z.
+        token: Token of the content, as in `FoundFile.token`.
+    """
 
     relative: str
     size: int
@@ -36,14 +43,14 @@ class Listed:
 
 
 class ObjectSource(Source):
-    """Pictures below a URL.
+    """The source of the pictures below a URL.
 
     Args:
-        base: Where the root's uris start from.
-        filesystems: Opens it.
-        prefix: Part of the root that is listed, "" for all.
+        base: URL that the root's uris are relative to.
+        filesystems: Opens the store.
+        prefix: Part of the root that is listed, "" for all of it.
         pattern: Names that are listed, relative to `base`.
-        others: Prefixes (relative to `base`) of roots of their own: left to these.
+        others: Prefixes (relative to `base`) that are roots of their own and are left out.
     """
 
     def __init__(
@@ -63,12 +70,12 @@ class ObjectSource(Source):
         self.settled = Settled()
 
     def items(self, report: Report, *, reread: bool = False) -> Iterator[FoundFile]:  # noqa: ARG002 - see `Source.items`
-        """See `Source.items`."""
-        for found in self._listed(report):
-            relative = f"{self._prefix}/{found.relative}".strip("/") if self._prefix else found.relative
+        """Yield the pictures that the store lists; `reread` has no meaning here."""
+        for listed in self._listed(report):
+            relative = f"{self._prefix}/{listed.relative}".strip("/") if self._prefix else listed.relative
             if self._pattern.matches(relative) and not any(relative.startswith(f"{other}/") for other in self._others):
                 where = str(self._base.join(relative))
-                yield FoundFile(uri_of(relative), where, found.size, found.mtime_ns, token=found.token, captions=())
+                yield FoundFile(uri_of(relative), where, listed.size, listed.mtime_ns, token=listed.token, captions=())
 
     def _listed(self, report: Report) -> Iterator[Listed]:
         if not self._pattern.literal:
@@ -81,12 +88,12 @@ class ObjectSource(Source):
                 facts = self._filesystems.look_at(str(url))
             except OSError as error:
                 if trouble_of(error) is Trouble.MISSING:
-                    continue  # one that was named and is not there has vanished
+                    continue  # an object that was named and no longer exists has vanished
                 raise source_error(error, url.shown) from error
             yield Listed(name, facts.size, facts.mtime_ns)
 
     def covers(self, uri: str) -> bool:
-        """See `Source.covers`."""
+        """Return whether a uri lies in the part of the root that this source lists."""
         return (not self._prefix or uri.startswith(f"{self._prefix}/")) and self._pattern.matches(uri)
 
 
@@ -98,17 +105,19 @@ def list_objects(
     depth: int | None = None,
     report: Report | None = None,
 ) -> Iterator[Listed]:
-    """All objects below a URL whose names are wanted; holds a few pages of a bucket, of other stores a few folders' names.
+    """Yield all objects below a URL whose names are wanted.
+
+    Memory holds a few pages of a bucket, or the names of a few folders of other stores.
 
     Args:
-        start: A prefix.
-        filesystems: Opens it.
-        wanted: Told the last part of a name.
-        depth: Folders to go down at most; None: all the way.
-        report: Told of prefixes whose objects cannot be read by their names.
+        start: URL of a prefix.
+        filesystems: Opens the store.
+        wanted: Decides by the last part of a name whether the object is wanted.
+        depth: Largest number of folders to descend; None for no limit.
+        report: Receives the prefixes whose objects cannot be read by their names.
 
     Raises:
-        SourceError: the listing is denied, the place is not there, or nothing answers.
+        SourceError: the listing is denied, the place does not exist, or nothing answers.
     """
     try:
         pages = filesystems.pages(start)
@@ -116,24 +125,26 @@ def list_objects(
     except OSError as error:
         raise source_error(error, start.shown) from error
     with ThreadPoolExecutor(_AHEAD, thread_name_prefix="list") as pool:
-        waiting = [("", "")]  # folders below the start, and where in them; the last one is next
+        waiting = [("", "")]  # folders below the start with the token of their next page; the last one is next
         ahead: deque[tuple[str, Future[tuple[list[Entry], str]]]] = deque()
         try:
             while waiting or ahead:
                 _ask(pool, level, waiting, ahead)
                 folder, future = ahead.popleft()
-                entries, rest = future.result()
-                if rest:
-                    waiting.append((folder, rest))
-                shown = [one for one in entries if not one.name.startswith(".") and one.name not in SKIPPED_FOLDERS]
+                entries, next_token = future.result()
+                if next_token:
+                    waiting.append((folder, next_token))
+                visible = [entry for entry in entries if not entry.name.startswith(".") and entry.name not in SKIPPED_FOLDERS]
                 if depth is None or folder.count("/") < depth:
-                    waiting.extend((f"{folder}{one.name}/", "") for one in reversed(shown) if one.is_folder and one.name)
+                    waiting.extend(
+                        (f"{folder}{entry.name}/", "") for entry in reversed(visible) if entry.is_folder and entry.name
+                    )
                 _ask(pool, level, waiting, ahead)  # while this page is worked on
-                for one in shown:
-                    if not one.name and report is not None:
+                for entry in visible:
+                    if not entry.name and report is not None:
                         report(_unreadable_names(folder, start))
-                    if not one.is_folder and one.name and wanted(one.name):
-                        yield Listed(f"{folder}{one.name}", one.size, one.mtime_ns, one.token)
+                    if not entry.is_folder and entry.name and wanted(entry.name):
+                        yield Listed(f"{folder}{entry.name}", entry.size, entry.mtime_ns, entry.token)
         finally:
             for _, future in ahead:
                 future.cancel()
@@ -146,26 +157,26 @@ def _ask(
     ahead: deque[tuple[str, Future[tuple[list[Entry], str]]]],
 ) -> None:
     while waiting and len(ahead) < _AHEAD:
-        folder, rest = waiting.pop()
-        ahead.append((folder, pool.submit(level.names, folder, rest)))
+        folder, token = waiting.pop()
+        ahead.append((folder, pool.submit(level.names, folder, token)))
 
 
 class _Level(Protocol):
-    """Gives the names of one level, or some of them and where to go on."""
+    """Lists the names of one level, or a page of them and the token of the next page."""
 
-    def names(self, folder: str, rest: str) -> tuple[list[Entry], str]: ...
+    def names(self, folder: str, token: str) -> tuple[list[Entry], str]: ...
 
 
 class _Paged:
-    """A level page by page."""
+    """Lists a level page by page."""
 
     def __init__(self, start: Url, pages: Pages) -> None:
         self._pages, self._start = pages, start
         self._prefix = f"{start.key}/" if start.key else ""
 
-    def names(self, folder: str, rest: str) -> tuple[list[Entry], str]:
+    def names(self, folder: str, token: str) -> tuple[list[Entry], str]:
         try:
-            return self._pages.page(f"{self._prefix}{folder}", rest)
+            return self._pages.page(f"{self._prefix}{folder}", token)
         except FileNotFoundError as error:
             if folder:
                 return [], ""  # emptied since the level around it was listed
@@ -175,32 +186,32 @@ class _Paged:
 
 
 class _Whole:
-    """A level as one list, as pyarrow and fsspec give it."""
+    """Lists a level at once, as pyarrow and fsspec do."""
 
     def __init__(self, start: Url, filesystems: FileSystems) -> None:
         self._system, self._base = filesystems.at(start)
         self._start = start
 
-    def names(self, folder: str, rest: str) -> tuple[list[Entry], str]:  # noqa: ARG002 - there is none
+    def names(self, folder: str, token: str) -> tuple[list[Entry], str]:  # noqa: ARG002 - there is only one page
         from pyarrow.fs import FileSelector, FileType
 
         path = f"{self._base}/{folder}".rstrip("/") if folder else self._base
         try:
-            found = self._system.get_file_info(FileSelector(path))
+            infos = self._system.get_file_info(FileSelector(path))
         except NotADirectoryError:
-            return [], ""  # an object, and no picture by its name
+            return [], ""  # an object whose name is no picture's
         except OSError as error:
             if trouble_of(error) is not Trouble.MISSING:
                 raise source_error(error, self._start.shown) from error
             if folder:
                 return [], ""
             raise _nothing(self._start) from error
-        if len(found) == 1 and found[0].type == FileType.NotFound:
+        if len(infos) == 1 and infos[0].type == FileType.NotFound:
             raise _nothing(self._start)
-        # A key with two slashes comes back as the folder itself, which would be listed for ever.
+        # A key with two slashes is returned as the folder itself, which would be listed without end.
         return [
-            Entry("" if one.path.rstrip("/") == path else one.base_name, not one.is_file, one.size or 0, one.mtime_ns or 0)
-            for one in found
+            Entry("" if info.path.rstrip("/") == path else info.base_name, not info.is_file, info.size or 0, info.mtime_ns or 0)
+            for info in infos
         ], ""
 
 

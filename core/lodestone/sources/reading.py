@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from lodestone.errors import ImageError, ManifestChangedError
-from lodestone.files.filesystems import FileSystems, stat_object, version_of
+from lodestone.files.filesystems import FileSystems, fsspec_of, stat_object, version_of
+from lodestone.files.tokens import hash_bytes, object_token
 from lodestone.files.urls import Url, is_url
 from lodestone.imaging.failures import FailureReason, image_error, unreadable
-from lodestone.sources.content import hash_bytes, hash_file, object_token
+from lodestone.sources.content import hash_file
 from lodestone.sources.locators import Inside, inside
 from lodestone.sources.trouble import Trouble, read_failure, source_error, trouble_of
 
@@ -81,7 +82,7 @@ class Reader:
         return _read_file(locator, content, size)
 
     def identify(self, files: Sequence[FoundFile], *, threads: int = 2) -> Iterator[str | ImageError]:
-        """Yield each file's hash or token (see content.py) in their order; for a file that cannot be read, its error.
+        """Yield the hash or token of each file's content, in their order; for a file that cannot be read, its error.
 
         Args:
             files: Some hundreds of files.
@@ -234,7 +235,7 @@ def _read_file(path: str, content: str, size: int) -> bytes | Path:
 
 
 def _get(system: FileSystem, path: str, url: Url) -> tuple[bytes, str]:
-    inner = getattr(getattr(system, "handler", None), "fs", None)
+    inner = fsspec_of(system)
     if inner is not None:
         facts = stat_object(system, path)
         _require_room(facts.size)

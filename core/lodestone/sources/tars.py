@@ -12,9 +12,9 @@ from pathlib import PurePosixPath
 from typing import IO, Final
 
 from lodestone.errors import SourceError
+from lodestone.files.tokens import hash_bytes
 from lodestone.sources.base import FoundFile
 from lodestone.sources.captions import caption_lines
-from lodestone.sources.content import hash_bytes
 from lodestone.sources.folders import is_picture_name
 from lodestone.sources.locators import TAR, Inside, uri_inside
 from lodestone.sources.uris import uri_of

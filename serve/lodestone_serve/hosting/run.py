@@ -27,8 +27,9 @@ from lodestone.config.home import Home
 from lodestone.config.own_profiles import choose_profile
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavailableError, StoreLockedError
-from lodestone.home.service_address import ServiceAddress, error_of, find_service
+from lodestone.home.service_address import ServiceAddress, find_service
 from lodestone.store.ownership import StoreOwnership
+from lodestone_client.problems import error_of
 from lodestone_serve.graph.stages import APPLICATION, deployment_options, most_resources
 from lodestone_serve.hosting.local_ray import local_ray
 from lodestone_serve.hosting.tls import checked_certificate, tls_options

@@ -34,7 +34,6 @@ from lodestone_serve.routes.learning import learning_router
 from lodestone_serve.routes.models import models_router
 from lodestone_serve.routes.openai import EMBEDDINGS, openai_router
 from lodestone_serve.routes.operations import operations_router
-from lodestone_serve.routes.people import people_router
 from lodestone_serve.routes.queries import queries_router
 from lodestone_serve.routes.runs import runs_router
 from lodestone_serve.routes.search import IMAGE_SEARCH, search_router
@@ -119,7 +118,6 @@ def create_app(
     app.include_router(openai_router())
     app.include_router(models_router())
     app.include_router(runs_router())
-    app.include_router(people_router())
     app.include_router(keys_router())
     problems.install(app)
     describe(app)

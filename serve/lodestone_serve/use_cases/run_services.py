@@ -1,4 +1,4 @@
-"""How does one opened home tell of its runs? The part of `Services` over the catalog's runs and failures; and people."""
+"""The part of `Services` that reads and cancels the runs of one opened home, with their failures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from lodestone.catalog.records import RunState
 from lodestone.paging import decode_cursor, encode_cursor
-from lodestone_schemas.people import PersonPage
 from lodestone_schemas.runs import FailureInfo, FailurePage, RunInfo, RunPage
 from lodestone_serve.use_cases.services import RunFilters
 
@@ -47,12 +46,6 @@ class RunServices(ABC):
         """See `Services.run_failures`."""
         runtime, _ = self.opened()
         return await asyncio.to_thread(_failures, runtime.catalog, run_id, limit, cursor)
-
-    async def people(self, offset: int, limit: int, *, cursor: str | None = None) -> PersonPage:  # noqa: ARG002 - a contract
-        """See `Services.people`. Faces are not looked for yet, so nobody is known."""
-        if cursor is not None:
-            decode_cursor("people", cursor, str, str)
-        return PersonPage(people=[])
 
 
 def _page(catalog: Catalog, filters: RunFilters, offset: int, limit: int, cursor: str | None) -> RunPage:

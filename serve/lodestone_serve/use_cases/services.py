@@ -48,7 +48,6 @@ from lodestone_schemas.directories import (
     JobList,
 )
 from lodestone_schemas.openai import DrawingRequest, ModelList
-from lodestone_schemas.people import PersonPage
 from lodestone_schemas.runs import FailurePage, RunInfo, RunPage, RunStateName
 from lodestone_schemas.service import ServiceStatus
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
@@ -230,9 +229,6 @@ class Services(Protocol):
 
     async def run_failures(self, run_id: str, limit: int, *, cursor: str | None = None) -> FailurePage:
         """One page of the files that last failed in a run; `NotFoundError` for an unknown run."""
-
-    async def people(self, offset: int, limit: int, *, cursor: str | None = None) -> PersonPage:
-        """One page of the people that pictures show, by corpus and name."""
 
     async def models(self) -> ModelList:
         """All models: spaces, text encoders, backbones, generators."""

@@ -46,7 +46,6 @@ from lodestone_schemas.directories import (
     JobList,
 )
 from lodestone_schemas.openai import DrawingRequest, ModelList
-from lodestone_schemas.people import PersonPage
 from lodestone_schemas.runs import FailurePage, RunInfo, RunPage
 from lodestone_schemas.service import ServiceStatus
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
@@ -233,11 +232,6 @@ class Tenant:
         """See `Services.run_failures`."""
         await self.run(run_id)
         return await self._home.run_failures(run_id, limit, cursor=cursor)
-
-    async def people(self, offset: int, limit: int, *, cursor: str | None = None) -> PersonPage:
-        """See `Services.people`."""
-        page = await self._home.people(offset, limit, cursor=cursor)
-        return page.model_copy(update={"people": [one for one in page.people if self._visibility.sees(one.corpus)]})
 
     # -- looking back and learning -------------------------------------------------------------------------------------------
 

@@ -28,7 +28,8 @@ from lodestone.errors import (
     UnauthorizedError,
     UnknownNameError,
 )
-from lodestone.home.service_address import ServiceAddress, ServiceClient, find_service, read_address
+from lodestone.home.local_client import ServiceClient
+from lodestone.home.service_address import ServiceAddress, find_service, read_address
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 from lodestone_serve.http.application import create_app
 

@@ -55,7 +55,6 @@ CALLS: dict[str, Callable[[Lodestone], Any]] = {
     "tags": lambda c: c.tags(corpus="c", image_id=ID, text="t", source="user", cursor="c"),
     "add_tags": lambda c: c.add_tags(TagRequest(image_ids=[ID], text="t")),
     "remove_tag": lambda c: c.remove_tag(ID),
-    "people": lambda c: c.people(5, 5),
     "runs": lambda c: c.runs(5, corpus="c", kind="index", state="done"),
     "run": lambda c: c.run(ID),
     "cancel_run": lambda c: c.cancel_run(ID),
@@ -150,7 +149,7 @@ def test_what_is_sent_is_what_the_service_takes(
 
 
 # What a list can be asked for, beside the selection of fields: answers are typed, and so are whole.
-LISTS = ["images", "corpora", "directories", "queries", "tags", "people", "runs", "run_failures", "keys"]
+LISTS = ["images", "corpora", "directories", "queries", "tags", "runs", "run_failures", "keys"]
 
 
 @pytest.mark.parametrize("name", LISTS)

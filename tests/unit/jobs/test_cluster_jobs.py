@@ -23,7 +23,7 @@ from lodestone.config.cluster import ClusterSettings
 from lodestone.config.placement import check_placement
 from lodestone.config.settings import Settings, StoreSettings
 from lodestone.errors import ConfigurationError, ServiceUnavailableError
-from lodestone.files.area import FileArea
+from lodestone.files.opening import open_area
 from lodestone.imaging.metadata import PhotoMetadata
 from lodestone.indexing.embed.picture_inputs import PreparedPicture
 from lodestone.indexing.tasks import EmbedSettings, RowFailure, SliceReceipt, SliceRow, SliceTask
@@ -168,43 +168,43 @@ def shared(home: Path) -> Settings:
 
 
 def test_nodes_that_see_everything_are_counted(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
-    assert nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path)) == len(three_nodes)
+    assert nodes.check_nodes(shared(tmp_path), open_area(tmp_path)) == len(three_nodes)
 
 
 def test_a_node_that_does_not_see_the_embeddings_is_named(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
     three_nodes[1] = nodes.NodeView("node-1", __version__, nonce=False)
     with pytest.raises(ConfigurationError, match="the node 'node-1' does not see the embeddings") as raised:
-        nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path))
+        nodes.check_nodes(shared(tmp_path), open_area(tmp_path))
     assert "index.embeddings" in raised.value.hint
 
 
 def test_a_node_with_another_version_is_named(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
     three_nodes[2] = nodes.NodeView("node-2", "0.0.9", nonce=True)
     with pytest.raises(ConfigurationError, match=r"the node 'node-2' has Lodestone 0\.0\.9"):
-        nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path))
+        nodes.check_nodes(shared(tmp_path), open_area(tmp_path))
 
 
 def test_nodes_that_do_not_see_the_pictures_are_named(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
     photos = str(tmp_path)
     three_nodes[:2] = [nodes.NodeView(f"node-{n}", __version__, nonce=True, missing=(photos,)) for n in range(2)]
     with pytest.raises(ConfigurationError, match=rf"nodes 'node-0', 'node-1' do not see '{photos}'"):
-        nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path), [photos])
+        nodes.check_nodes(shared(tmp_path), open_area(tmp_path), [photos])
 
 
 def test_a_file_that_is_gone_here_too_is_held_against_no_node(three_nodes: list[nodes.NodeView], tmp_path: Path) -> None:
     temporary = str(tmp_path / "upload.part")
     three_nodes[1] = nodes.NodeView("node-1", __version__, nonce=True, missing=(temporary,))
-    assert nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path), [str(tmp_path)]) == 3
+    assert nodes.check_nodes(shared(tmp_path), open_area(tmp_path), [str(tmp_path)]) == 3
     three_nodes[1] = nodes.NodeView("node-1", __version__, nonce=True, missing=(temporary, str(tmp_path)))
     with pytest.raises(ConfigurationError, match=rf"'node-1' does not see '{tmp_path}'"):
-        nodes.check_nodes(shared(tmp_path), FileArea.at(tmp_path), [str(tmp_path)])
+        nodes.check_nodes(shared(tmp_path), open_area(tmp_path), [str(tmp_path)])
 
 
 def test_a_node_looks_for_the_nonce_and_the_pictures_itself(tmp_path: Path) -> None:
-    FileArea.at(tmp_path / "mounted").write("probe-1", b"probe-1")
-    seen = nodes.look(FileArea.at(tmp_path / "mounted"), "probe-1", [str(tmp_path)])
+    open_area(tmp_path / "mounted").write("probe-1", b"probe-1")
+    seen = nodes.look(open_area(tmp_path / "mounted"), "probe-1", [str(tmp_path)])
     assert (seen.nonce, seen.missing, seen.version) == (True, (), __version__)
-    blind = nodes.look(FileArea.at(tmp_path / "elsewhere"), "probe-1", [str(tmp_path / "none")])
+    blind = nodes.look(open_area(tmp_path / "elsewhere"), "probe-1", [str(tmp_path / "none")])
     assert (blind.nonce, blind.missing) == (False, (str(tmp_path / "none"),))
 
 
@@ -213,9 +213,9 @@ def test_a_node_where_the_mount_is_an_empty_folder_does_not_see_the_pictures(tmp
     photos.mkdir()
     (photos / "one.jpg").write_bytes(b"1")
     wanted = nodes.witnesses([str(photos)])
-    assert nodes.look(FileArea.at(tmp_path), "probe-1", wanted).missing == ()
+    assert nodes.look(open_area(tmp_path), "probe-1", wanted).missing == ()
     (photos / "one.jpg").unlink()  # as a node sees it that has not mounted them
-    assert nodes.look(FileArea.at(tmp_path), "probe-1", wanted).missing == (str(photos / "one.jpg"),)
+    assert nodes.look(open_area(tmp_path), "probe-1", wanted).missing == (str(photos / "one.jpg"),)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -373,7 +373,7 @@ def test_when_the_actor_that_runs_a_clients_pipeline_dies_another_does_what_is_l
     hosts = FakeHosts(deaths)
     monkeypatch.setattr(ray, "remote", hosts.remote)
     monkeypatch.setattr(ray, "get", hosts.get)
-    area = FileArea.at(Path("nowhere"))
+    area = open_area(Path("nowhere"))
     settings = EmbedSettings((), "minilm", Path("models"), area, area)
     executor = RayDataExecutor(settings, 1, cluster=ClusterSettings(address="ray://head:10001"))
     tasks = {str(n): pickle.dumps(SliceTask(str(n), "corpus", "f", (), ())) for n in range(5)}

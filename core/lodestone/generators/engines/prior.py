@@ -1,8 +1,8 @@
-"""Guide engine `prior`: guide vectors are drawn from a learned distribution over each space.
+"""Generator `prior`: guide vectors drawn from a learnt distribution over each space, without drawing a picture.
 
-No picture is drawn and no model is run. The query's text vector goes through a ridge map into each space, and seeded noise
-along the directions that words leave open makes several different guides (training/prior.py). A prior belongs to the versions
-of the spaces that it was fitted for; in a space of another version it draws nothing, and logs that once.
+No model is run: a ridge map takes the query's text vector into each space, and seeded noise along the directions that words
+leave open makes several different guides (training/prior.py). A prior belongs to the versions of the spaces that it was fitted
+for; in a space whose version it does not know it draws nothing, and logs that once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import logging
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,6 @@ from numpy.typing import NDArray
 from lodestone.errors import ModelUnavailableError
 from lodestone.generators.base import Generator, Guide, GuideRequest
 from lodestone.generators.engines.prior_weights import PriorWeights, SpacePrior
-
-if TYPE_CHECKING:
-    from lodestone.generators.registry import GeneratorContext
 
 KIND: Final = "prior"  # kind of the learned artifact
 WEIGHT: Final = (
@@ -34,11 +31,11 @@ _log = logging.getLogger(__name__)
 
 
 class Prior(Generator):
-    """Generator `prior`: its guides are vectors, the same for the same words, seed and number in every process.
+    """Draws guide vectors for a query: the same ones for the same words, seed and number in every process.
 
     Args:
         source: A file written by `PriorWeights.save`, or the weights themselves; None for those that ship with the package.
-            Spaces that the file does not have are taken from those that ship.
+            Spaces that the file does not know are taken from those that ship.
         name: Name under which the engine is configured.
         weight: Weight of a guide, in (0, 1].
     """
@@ -51,15 +48,9 @@ class Prior(Generator):
         self._weight = weight
         self._reported: set[str] = set()
 
-    @classmethod
-    def from_context(cls, context: GeneratorContext) -> Self:
-        """Make the engine with the prior that is in force in this home."""
-        learnt = None if context.models is None else context.models.artifacts.get(KIND)
-        return cls(learnt, name=context.name or KIND)
-
     @cached_property
     def weights(self) -> PriorWeights:
-        """Return the weights, read from their file at the first use.
+        """Return the weights, which are read from their file at the first use.
 
         Raises:
             ConfigurationError: the file is missing or damaged.
@@ -67,15 +58,15 @@ class Prior(Generator):
         shipped = PriorWeights.shipped()
         if self._source is None:
             return shipped
-        own = self._source if isinstance(self._source, PriorWeights) else PriorWeights.load(self._source)
-        return PriorWeights({**shipped.spaces, **own.spaces}, text_encoder=own.text_encoder, provenance=own.provenance)
+        learnt = self._source if isinstance(self._source, PriorWeights) else PriorWeights.load(self._source)
+        return PriorWeights({**shipped.spaces, **learnt.spaces}, text_encoder=learnt.text_encoder, provenance=learnt.provenance)
 
     async def warm_up(self) -> None:
         """Read the weights (a megabyte)."""
         await asyncio.to_thread(lambda: self.weights)
 
     async def generate(self, request: GuideRequest) -> list[Guide]:
-        """Draw one vector per guide in each known space.
+        """Draw the guides that a request asks for, as `Generator.generate` requires.
 
         Raises:
             ModelUnavailableError: the prior was fitted for none of the versions that are searched, or for another text encoder.
@@ -121,6 +112,6 @@ class Prior(Generator):
 
 
 def _seed(request: GuideRequest, number: int, collection: str) -> int:
-    """Return a seed for each (query, seed, number, space) that is the same in every process."""
-    what = "\0".join([request.query, str(request.seed), str(number), collection])
-    return int.from_bytes(hashlib.blake2b(what.encode("utf8", "surrogatepass"), digest_size=8).digest(), "big")
+    """Return the seed of one (query, seed, number, space), the same in every process."""
+    text = "\0".join([request.query, str(request.seed), str(number), collection])
+    return int.from_bytes(hashlib.blake2b(text.encode("utf8", "surrogatepass"), digest_size=8).digest(), "big")

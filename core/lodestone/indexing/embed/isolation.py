@@ -1,8 +1,8 @@
-"""Decoding in a child process, for pictures that may crash the process that decodes them.
+"""Preparation of pictures in a child process, for pictures that may crash the process that decodes them.
 
-Broken files can crash a decoder (there is no exception for that) or make the system kill the process that asked for so much
-memory. After a worker crashed, the pictures of its slice are prepared here, one at a time. A picture that crashes the child
-repeatedly becomes a failure row, `kills_worker`; the worker and the other pictures go on.
+Broken files can crash a decoder without an exception, or make the system kill a process that takes too much memory. After a
+worker has crashed, the pictures of its slice are prepared here, one at a time. A picture that crashes the child repeatedly
+becomes a failure row, `kills_worker`; the worker continues with the other pictures.
 
 The child runs `python -P -m lodestone.indexing.embed.isolation HANDLE`.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lodestone.indexing.tasks import EmbedSettings, SliceRow
 
 KILLS_WORKER: Final = "kills_worker"
-_DEATHS: Final = 2  # crashes of the child at one picture; the worker's own crash came before
+_CRASHES: Final = 2  # crashes of the child at one picture; the worker's own crash came before
 _STOP_SECONDS: Final = 5.0
 _FIRST_VICTIM: Final = "1000"  # oom_score_adj: when memory runs out the system kills the child, not the worker
 
@@ -37,7 +37,7 @@ class IsolatedPictures:
     """Prepares pictures in a child process, one picture at a time. Thread-safe.
 
     Args:
-        settings: The worker's settings.
+        settings: Settings of the worker.
         backbones: Names of the backbones whose inputs are wanted.
     """
 
@@ -49,25 +49,25 @@ class IsolatedPictures:
         self._channel: Connection | None = None
 
     def prepare(self, row: SliceRow) -> PreparedPicture | RowFailure:
-        """Prepare a picture as `prepare_picture` does; return a failure when the picture crashes the child repeatedly.
+        """Prepare a picture as `prepare_picture` does, and return a failure when it crashes the child repeatedly.
 
         Raises:
             LodestoneError: as `prepare_picture`.
         """
         with self._lock:
-            for death in range(1, _DEATHS + 1):
+            for crash in range(1, _CRASHES + 1):
                 try:
                     return self._ask(row)
                 except (EOFError, OSError):
-                    how = self._reap()
-                    if death == _DEATHS:
+                    how = self._reaped()
+                    if crash == _CRASHES:
                         return RowFailure(
-                            row.image_id, row.uri, KILLS_WORKER, f"decoding it {how}, {_DEATHS} times out of {_DEATHS}"
+                            row.image_id, row.uri, KILLS_WORKER, f"decoding it {how}, {_CRASHES} times out of {_CRASHES}"
                         )
         raise AssertionError("unreachable")
 
     def close(self) -> None:
-        """End the child process. Idempotent."""
+        """Stop the child process. Idempotent."""
         with self._lock:
             if self._channel is not None:
                 self._channel.close()
@@ -99,8 +99,8 @@ class IsolatedPictures:
         ours.send((self._settings, self._backbones))
         return ours
 
-    def _reap(self) -> str:
-        """Clean up after a crashed child; return how it ended, in words."""
+    def _reaped(self) -> str:
+        """Release the crashed child, and return how it ended."""
         if self._channel is not None:
             self._channel.close()
         code = 0 if self._child is None else self._child.wait()
@@ -109,7 +109,7 @@ class IsolatedPictures:
 
 
 def _serve(channel: Connection) -> None:
-    from lodestone.indexing.embed.slice_embedder import preparer
+    from lodestone.indexing.preparing import preparer  # slow; `main` ignores Ctrl-C by now
 
     settings, names = channel.recv()
     prepare = preparer(settings, names)
@@ -123,7 +123,7 @@ def _serve(channel: Connection) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the child: prepare pictures until the parent closes the pipe. Returns the exit code."""
+    """Prepare pictures for the parent process until it closes the pipe; return the exit status."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
     with suppress(OSError):  # the file exists on Linux only

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,11 @@ from lodestone.backbones.base import Backbone, Outputs
 from lodestone.backbones.registry import make_backbone
 from lodestone.catalog.records import Receipt
 from lodestone.errors import LodestoneError
-from lodestone.imaging.thumbnails import ThumbnailStore
 from lodestone.indexing.embed.isolation import IsolatedPictures
-from lodestone.indexing.embed.picture_inputs import PreparedPicture, prepare_picture, require_some_readable
+from lodestone.indexing.embed.picture_inputs import PreparedPicture, require_some_readable
 from lodestone.indexing.embed.slice_files import PartFiles
 from lodestone.indexing.faults import Faults
+from lodestone.indexing.preparing import preparer
 from lodestone.indexing.tasks import (
     META_PART,
     EmbedSettings,
@@ -44,7 +43,6 @@ from lodestone.text_encoders.base import TextEncoder
 from lodestone.text_encoders.registry import make_text_encoder
 
 Captions = list[tuple[str, str, str]]  # image id, source, text
-Prepare = Callable[[SliceRow], PreparedPicture | RowFailure]
 
 
 @dataclass(slots=True)
@@ -245,44 +243,3 @@ def _concatenated(batches: list[Outputs], backbone: Backbone) -> dict[str, NDArr
     if not batches:
         return {spec.name: np.empty((0, spec.dim), np.float16) for spec in backbone.outputs}
     return {spec.name: np.concatenate([batch[spec.name] for batch in batches]) for spec in backbone.outputs}
-
-
-def preparer(
-    settings: EmbedSettings, names: Sequence[str], made: Sequence[Backbone] | None = None, reader: Reader | None = None
-) -> Prepare:
-    """Return `prepare_picture` with a worker's settings bound.
-
-    Args:
-        settings: The worker's settings.
-        names: Backbones whose inputs are wanted.
-        made: All the worker's backbones; None to make them, which loads nothing.
-        reader: Reads the pictures; None for a new one.
-    """
-    if made is None:
-        context = ModelContext(ModelCache(settings.models), threads=settings.model_threads)
-        made = [make_backbone(name, context) for name in settings.backbones]
-    return partial(
-        _prepare,
-        backbones=[backbone for backbone in made if backbone.name in names],
-        min_side=max(backbone.input_size for backbone in made),
-        max_decoded_bytes=settings.max_decoded_bytes,
-        thumbnails=ThumbnailStore(settings.thumbnails, size=settings.thumbnail_px),
-        faults=Faults.from_environment(),
-        reader=reader or Reader(),
-    )
-
-
-def _prepare(
-    row: SliceRow,
-    *,
-    backbones: Sequence[Backbone],
-    min_side: int,
-    max_decoded_bytes: int,
-    thumbnails: ThumbnailStore,
-    faults: Faults,
-    reader: Reader,
-) -> PreparedPicture | RowFailure:
-    faults.reach_picture(row.uri)
-    return prepare_picture(
-        row, backbones, min_side=min_side, max_decoded_bytes=max_decoded_bytes, thumbnails=thumbnails, reader=reader
-    )

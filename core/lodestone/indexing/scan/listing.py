@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.errors import OutOfSpaceError
-from lodestone.indexing.scan.digests import Digests
 from lodestone.sources.base import FoundFile
+from lodestone.sources.digests import Digests
 
 _BATCH: Final = 1000
 _IN_MEMORY_BYTES: Final = 4 << 20

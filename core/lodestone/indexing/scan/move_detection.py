@@ -17,8 +17,8 @@ from typing import Final
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import ImageRecord, ImageState, Root
-from lodestone.indexing.scan.digests import Digests
 from lodestone.sources.base import FoundFile
+from lodestone.sources.digests import Digests
 from lodestone.sources.uris import name_of
 
 MOST: Final = 50_000  # files that may be queued at once, a kilobyte each; further ones count as edited

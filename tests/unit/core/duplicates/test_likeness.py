@@ -12,7 +12,7 @@ from PIL import Image, ImageEnhance, ImageOps
 from tests.support.photos import CAT, COFFEE, ROCKET, photo
 
 from lodestone.duplicates.likeness import ALIKE, Likeness, correlation, forms_of
-from lodestone.files.area import FileArea
+from lodestone.files.opening import open_area
 from lodestone.imaging.thumbnails import ThumbnailStore, make_thumbnail
 
 
@@ -68,7 +68,7 @@ def test_other_pictures_are_not_alike_and_neither_are_two_skies() -> None:
 
 
 def test_without_a_thumbnail_nothing_is_alike_but_the_same_content(tmp_path: Path) -> None:
-    thumbnails = ThumbnailStore(FileArea.at(tmp_path), size=320)
+    thumbnails = ThumbnailStore(open_area(tmp_path), size=320)
     here, damaged, missing = "a" * 64, "b" * 64, "c" * 64
     thumbnails.ensure(here, photo(CAT).convert("RGB"))
     thumbnails.area.write(thumbnails.key(damaged), b"not a JPEG", durable=False)

@@ -27,7 +27,7 @@ from lodestone.embeddings.slices import (
 )
 from lodestone.embeddings.tables import captions_table, matrix_of, meta_table, outputs_from, outputs_table
 from lodestone.errors import EmbeddingsDamagedError, OutOfSpaceError
-from lodestone.files.area import FileArea
+from lodestone.files.opening import open_area
 from lodestone_schemas.arrow import META_SCHEMA, captions_schema
 
 CORPUS = "6f9619ff-8b86-d011-b42d-00cf4fc964ff"
@@ -46,15 +46,13 @@ def _outputs() -> dict[str, Any]:
 
 
 def _write(root: Path, table: pa.Table | None = None) -> Receipt:
-    written = write_part(
-        FileArea.at(root), CORPUS, FP, PART, outputs_table(IDS, HASHES, _outputs()) if table is None else table
-    )
+    written = write_part(open_area(root), CORPUS, FP, PART, outputs_table(IDS, HASHES, _outputs()) if table is None else table)
     return Receipt("slice", PART, written.path, written.rows, written.size, written.checksum, 1.0)
 
 
 def test_outputs_come_back_bit_for_bit_without_a_copy(tmp_path: Path) -> None:
     receipt = _write(tmp_path)
-    table = read_part(FileArea.at(tmp_path), receipt, verify=True)
+    table = read_part(open_area(tmp_path), receipt, verify=True)
     ids, hashes, outputs = outputs_from(table)
     assert (ids, hashes) == (IDS, HASHES)
     for name, matrix in _outputs().items():
@@ -75,7 +73,7 @@ def test_a_table_shares_memory_with_the_arrays_it_is_made_of() -> None:
 
 
 def test_some_columns_can_be_read_alone(tmp_path: Path) -> None:
-    table = read_part(FileArea.at(tmp_path), _write(tmp_path), columns=["image_id", "probabilities"])
+    table = read_part(open_area(tmp_path), _write(tmp_path), columns=["image_id", "probabilities"])
     ids, hashes, outputs = outputs_from(table)
     assert (ids, hashes, list(outputs)) == (IDS, [], ["probabilities"])
 
@@ -91,7 +89,7 @@ def test_files_are_plain_parquet_with_fixed_size_half_lists(tmp_path: Path) -> N
 
 def test_schema_metadata_names_what_made_the_file(tmp_path: Path) -> None:
     table = outputs_table(IDS, HASHES, _outputs(), metadata={"backbone": "lite0", "version": "abc123"})
-    found = read_part(FileArea.at(tmp_path), _write(tmp_path, table)).schema.metadata
+    found = read_part(open_area(tmp_path), _write(tmp_path, table)).schema.metadata
     assert found[b"backbone"] == b"lite0"
     assert found[b"version"] == b"abc123"
 
@@ -99,9 +97,9 @@ def test_schema_metadata_names_what_made_the_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("rows", [0, 1])
 def test_small_and_empty_slices_work(tmp_path: Path, rows: int) -> None:
     table = outputs_table(IDS[:rows], HASHES[:rows], {"v": np.ones((rows, 4), np.float16)})
-    assert matrix_of(read_part(FileArea.at(tmp_path), _write(tmp_path, table), verify=True), "v").shape == (rows, 4)
+    assert matrix_of(read_part(open_area(tmp_path), _write(tmp_path, table), verify=True), "v").shape == (rows, 4)
     captions = captions_table([], np.empty((0, 384), np.float32))
-    assert read_part(FileArea.at(tmp_path), _write(tmp_path, captions)).schema.equals(captions_schema(384))
+    assert read_part(open_area(tmp_path), _write(tmp_path, captions)).schema.equals(captions_schema(384))
 
 
 def test_part_of_a_table_is_a_read_only_view_of_its_rows() -> None:
@@ -141,7 +139,7 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
 def test_captions_carry_their_own_ids(tmp_path: Path) -> None:
     rows = [(IDS[0], "table", "ein Hund 🐕"), (IDS[0], "sidecar", "ein Hund 🐕"), (IDS[1], "xmp", "a cat")]
     vectors = np.random.default_rng(1).normal(size=(3, 384)).astype(np.float32)
-    table = read_part(FileArea.at(tmp_path), _write(tmp_path, captions_table(rows, vectors)))
+    table = read_part(open_area(tmp_path), _write(tmp_path, captions_table(rows, vectors)))
     assert table.column("caption_id").to_pylist() == [caption_id(*row) for row in rows]
     assert len(set(table.column("caption_id").to_pylist())) == 3
     np.testing.assert_allclose(matrix_of(table, "vector"), vectors, atol=2e-3)
@@ -151,7 +149,7 @@ def test_meta_rows_keep_what_is_known_and_leave_the_rest_null(tmp_path: Path) ->
     fine = {"image_id": IDS[0], "uri": "ä/1.jpg", "hash": HASHES[0], "size": 2**40, "mtime_ns": 1_700_000_000_123_456_789,
             "taken_at": -1, "latitude": 47.5, "captions": [{"source": "xmp", "text": "a cat"}]}  # fmt: skip
     bad = {"image_id": IDS[1], "uri": "2.jpg", "hash": HASHES[1], "size": 0, "mtime_ns": 0, "error_code": "truncated"}
-    table = read_part(FileArea.at(tmp_path), _write(tmp_path, meta_table([fine, bad])))
+    table = read_part(open_area(tmp_path), _write(tmp_path, meta_table([fine, bad])))
     assert table.schema.equals(META_SCHEMA)
     first, second = table.to_pylist()
     assert fine.items() <= first.items()
@@ -192,12 +190,12 @@ def test_damage_is_a_clear_error_with_a_way_out(tmp_path: Path, damage: str) -> 
     else:
         path.write_bytes(b"x" * len(content))
     with pytest.raises(EmbeddingsDamagedError) as caught:
-        read_part(FileArea.at(tmp_path), receipt)
+        read_part(open_area(tmp_path), receipt)
     assert caught.value.code == "embeddings_damaged"
     assert "lodestone index" in caught.value.hint
     assert receipt.path in str(caught.value)
     if damage != "missing":
-        assert find_part(FileArea.at(tmp_path), CORPUS, FP, PART, slice_id="slice") is None
+        assert find_part(open_area(tmp_path), CORPUS, FP, PART, slice_id="slice") is None
 
 
 def test_verify_notices_a_sound_file_that_is_another_one(tmp_path: Path) -> None:
@@ -207,13 +205,13 @@ def test_verify_notices_a_sound_file_that_is_another_one(tmp_path: Path) -> None
     other = _write(tmp_path, outputs_table(IDS, HASHES, changed))
     forged = Receipt("slice", PART, receipt.path, 256, other.size, receipt.checksum, 0.0)
     with pytest.raises(EmbeddingsDamagedError, match="checksum"):
-        read_part(FileArea.at(tmp_path), forged, verify=True)
+        read_part(open_area(tmp_path), forged, verify=True)
 
 
 def test_a_part_without_a_receipt_is_found_on_disk(tmp_path: Path) -> None:
-    assert find_part(FileArea.at(tmp_path), CORPUS, FP, PART, slice_id="slice") is None
+    assert find_part(open_area(tmp_path), CORPUS, FP, PART, slice_id="slice") is None
     written = _write(tmp_path)
-    found = find_part(FileArea.at(tmp_path), CORPUS, FP, PART, slice_id="slice")
+    found = find_part(open_area(tmp_path), CORPUS, FP, PART, slice_id="slice")
     assert found is not None
     assert (found.path, found.rows, found.size, found.checksum) == (written.path, 256, written.size, written.checksum)
 
@@ -226,7 +224,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OutOfSpaceError) as caught:
-        write_part(FileArea.at(tmp_path), CORPUS, FP, "meta", outputs_table(IDS, HASHES, _outputs()))
+        write_part(open_area(tmp_path), CORPUS, FP, "meta", outputs_table(IDS, HASHES, _outputs()))
     assert caught.value.hint
     monkeypatch.undo()
     assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()] == [kept.path]
@@ -237,7 +235,7 @@ def test_a_device_that_is_really_full_is_named(tmp_path: Path, monkeypatch: pyte
     opened = Path.open
     monkeypatch.setattr(Path, "open", lambda self, *args, **kw: opened(Path("/dev/full"), *args, **kw))
     with pytest.raises(OutOfSpaceError):
-        write_part(FileArea.at(tmp_path), CORPUS, FP, PART, outputs_table(IDS, HASHES, _outputs()))
+        write_part(open_area(tmp_path), CORPUS, FP, PART, outputs_table(IDS, HASHES, _outputs()))
 
 
 def test_other_write_errors_are_not_called_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,10 +251,10 @@ def test_a_corpus_files_and_leftovers_can_be_removed(tmp_path: Path) -> None:
     receipt = _write(tmp_path)
     leftover = (tmp_path / receipt.path).parent / ".x.parquet.0123.part"
     leftover.write_bytes(b"half")
-    assert remove_leftovers(FileArea.at(tmp_path), CORPUS) == 1
+    assert remove_leftovers(open_area(tmp_path), CORPUS) == 1
     assert not leftover.exists()
     assert (tmp_path / receipt.path).exists()
-    remove_corpus_files(FileArea.at(tmp_path), CORPUS)
-    remove_corpus_files(FileArea.at(tmp_path), CORPUS)
+    remove_corpus_files(open_area(tmp_path), CORPUS)
+    remove_corpus_files(open_area(tmp_path), CORPUS)
     assert list(tmp_path.iterdir()) == []
-    assert remove_leftovers(FileArea.at(tmp_path), CORPUS) == 0
+    assert remove_leftovers(open_area(tmp_path), CORPUS) == 0

@@ -10,7 +10,7 @@ from PIL import Image
 from tests.support import pictures
 
 from lodestone.errors import OutOfSpaceError
-from lodestone.files.area import FileArea
+from lodestone.files.opening import open_area
 from lodestone.imaging.decode import decode
 from lodestone.imaging.thumbnails import ThumbnailStore, make_thumbnail
 
@@ -43,7 +43,7 @@ def test_thumbnail_carries_no_metadata():
 
 
 def test_thumbnail_is_made_once_and_found_by_its_hash(tmp_path):
-    store = ThumbnailStore(FileArea.at(tmp_path / "thumbnails"), size=64)
+    store = ThumbnailStore(open_area(tmp_path / "thumbnails"), size=64)
     assert not store.has(_HASH)
     assert store.ensure(_HASH, pictures.photo(seed=1))
     first = store.file(_HASH).read_bytes()
@@ -54,7 +54,7 @@ def test_thumbnail_is_made_once_and_found_by_its_hash(tmp_path):
 
 
 def test_empty_file_left_by_a_crash_is_made_again(tmp_path):
-    store = ThumbnailStore(FileArea.at(tmp_path), size=64)
+    store = ThumbnailStore(open_area(tmp_path), size=64)
     store.file(_HASH).parent.mkdir(parents=True)
     store.file(_HASH).write_bytes(b"")
     assert store.ensure(_HASH, pictures.photo())
@@ -64,7 +64,7 @@ def test_empty_file_left_by_a_crash_is_made_again(tmp_path):
 @pytest.mark.parametrize("wrong", ["", "ab", "../../../../etc/passwd", "AB" * 16, "zz" * 16])
 def test_what_is_no_hash_never_becomes_a_path(tmp_path, wrong):
     with pytest.raises(ValueError, match="not a content hash"):
-        ThumbnailStore(FileArea.at(tmp_path), size=64).file(wrong)
+        ThumbnailStore(open_area(tmp_path), size=64).file(wrong)
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -73,14 +73,14 @@ def test_full_disk_is_its_own_error_and_leaves_nothing_behind(tmp_path, monkeypa
         raise OSError(number, "full")
 
     monkeypatch.setattr(Path, "replace", full)
-    store = ThumbnailStore(FileArea.at(tmp_path), size=64)
+    store = ThumbnailStore(open_area(tmp_path), size=64)
     with pytest.raises(OutOfSpaceError):
         store.ensure(_HASH, pictures.photo())
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_many_writers_of_one_thumbnail_agree(tmp_path):
-    store = ThumbnailStore(FileArea.at(tmp_path), size=64)
+    store = ThumbnailStore(open_area(tmp_path), size=64)
     threads = [threading.Thread(target=store.ensure, args=(_HASH, pictures.photo())) for _ in range(8)]
     for thread in threads:
         thread.start()

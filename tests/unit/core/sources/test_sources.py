@@ -19,10 +19,10 @@ from tests.support.s3_server import S3Server, s3_server
 from lodestone.catalog.records import Container, Root
 from lodestone.errors import ImageError, InvalidRequestError, ManifestChangedError, SourceError
 from lodestone.files.filesystems import FileSystems
+from lodestone.files.tokens import hash_bytes
 from lodestone.files.urls import Url
 from lodestone.sources.base import FoundFile, UnreadablePath
 from lodestone.sources.containers import ContainerSource
-from lodestone.sources.content import hash_bytes
 from lodestone.sources.locate import Named, locate, source_of, together
 from lodestone.sources.locators import locator_of, target_of
 from lodestone.sources.patterns import Pattern
@@ -266,7 +266,7 @@ def test_unchanged_archive_is_not_read_again_and_a_changed_one_is(tmp_path: Path
 def test_a_name_that_an_archive_repeats_is_listed_once_however_many_lie_between(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lodestone.sources.seen._RECENT", 4)
+    monkeypatch.setattr("lodestone.sources.digests._RECENT", 4)
     names = [f"{i % 13:02}.jpg" for i in range(40)]
     with tarfile.open(tmp_path / "s.tar", "w") as archive:
         for number, name in enumerate(names):
@@ -390,10 +390,37 @@ def test_patterns_and_names_of_one_folder_are_one_source(tmp_path: Path) -> None
         ("**/*.tar", "deep/x.tar", True),
         ("s[0-3].tar", "s2.tar", True),
         ("[!s]*.tar", "s2.tar", False),
+        ("../*.tar", "x.tar", False),
+        ("../*.tar", "../x.tar", True),
+        ("/etc/*", "etc/passwd", False),
+        ("a\\*.tar", "a\\b.tar", True),
+        ("x{y.tar", "x{y.tar", True),
+        ("***/x.tar", "a/b/x.tar", True),
+        ("***/x.tar", "x.tar", False),
+        ("**/**/**/x.tar", "x.tar", True),
     ],
 )
 def test_patterns(pattern: str, name: str, matches: bool) -> None:
     assert Pattern(pattern).matches(name) is matches
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("{a,b}" * 40, "a" * 39 + "c"),
+        ("{000..999}/{000..999}/{000..999}.tar", "000/000/1000.tar"),
+        ("*" * 80 + "b", "a" * 100),
+        ("**/" * 40 + "b", "a/" * 100 + "c"),
+    ],
+)
+def test_patterns_that_mean_harm_take_no_time(pattern: str, name: str) -> None:
+    assert not Pattern(pattern).matches(name)
+
+
+def test_ranges_without_end_are_refused() -> None:
+    with pytest.raises(InvalidRequestError, match="100,000"):
+        Pattern("{0..999999999}")
 
 
 # Names and rows that mean harm, or nothing

@@ -14,8 +14,9 @@ from tests.support.fake_services import FakeServices
 
 from lodestone.config.serve import ServeSettings
 from lodestone.errors import FetchRefusedError, InvalidRequestError, LodestoneError
+from lodestone.http_fetch import MAX_REDIRECTS
 from lodestone_serve.http.application import create_app
-from lodestone_serve.http.fetching import MAX_REDIRECTS, Fetcher, checked_url
+from lodestone_serve.http.fetching import Fetcher, checked_url
 
 PICTURE = b"\x89PNG\r\n\x1a\n" + b"0" * 500
 LIMIT = 100_000
