@@ -66,7 +66,7 @@ def remove(
 
 
 def _corpora(session: CommandContext) -> list[CorpusInfo]:
-    from lodestone.catalog.pictures.overview import corpus_overview
+    from lodestone.catalog.overview import corpus_overview
 
     if session.remote is not None:
         return list(session.remote.iter_corpora())
@@ -76,7 +76,7 @@ def _corpora(session: CommandContext) -> list[CorpusInfo]:
 
 def _images(session: CommandContext, name: str) -> int:
     """How many pictures the corpus has."""
-    from lodestone.catalog.pictures.overview import corpus_overview
+    from lodestone.catalog.overview import corpus_overview
     from lodestone.errors import UnknownNameError
 
     if session.remote is None:

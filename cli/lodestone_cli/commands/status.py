@@ -52,7 +52,7 @@ def _facts(session: CommandContext) -> dict[str, Any]:
     facts["service"] = service.address.url if service else None
     if not home.exists():
         return facts
-    from lodestone.catalog.pictures.overview import corpus_overview
+    from lodestone.catalog.overview import corpus_overview
 
     catalog = session.runtime.catalog
     aliases, facts["store"] = _aliases(session)

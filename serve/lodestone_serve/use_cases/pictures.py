@@ -98,7 +98,7 @@ class Pictures:
 
     def corpora(self, offset: int, limit: int, *, cursor: str | None = None, visibility: Visibility = EVERYTHING) -> CorpusPage:
         """One page of the corpora, by name; `InvalidRequestError` for a cursor that is none."""
-        from lodestone.catalog.pictures.overview import corpus_overview
+        from lodestone.catalog.overview import corpus_overview
 
         catalog = self._runtime.catalog
         after = None if cursor is None else decode_cursor("corpora", cursor, str)[0]
