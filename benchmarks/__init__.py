@@ -1,1 +1,11 @@
-"""Figures beside their peers. `make bench` runs them all; none of them is a test."""
+"""Benchmarks: figures measured beside their peers, by subject. None of them is a test; `make bench` runs the regular ones.
+
+The modules lie in folders by subject (`indexing`, `query`, `service`, `learning`). The folders are on this package's path, so
+that the subject may be left out of a command: `python -m benchmarks.load` runs `benchmarks/indexing/load.py`.
+"""
+
+from pathlib import Path
+
+SUBJECTS = ("indexing", "query", "service", "learning")
+
+__path__ += [str(Path(__file__).parent / subject) for subject in SUBJECTS]

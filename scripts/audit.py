@@ -1,8 +1,8 @@
-"""Is any installed package known to be vulnerable? `python scripts/audit.py` asks PyPI's advisories through pip-audit.
+"""Audit of the installed packages for known vulnerabilities: `python scripts/audit.py` asks PyPI's advisories by pip-audit.
 
-Behind a mirror that passes packages on but no advisories, pip-audit finds nothing and says so in the same words as if there
-were nothing to find. So a package that is known to be vulnerable is asked about first: if even that one is said to be sound,
-nothing was audited, and the script says so. It then fails only where LODESTONE_REQUIRE_AUDIT=1 is set.
+Behind a mirror that serves packages but no advisories, pip-audit finds nothing and reports the same as for sound packages. So
+the script first asks about a package that is known to be vulnerable. If that one is reported as sound, nothing was audited,
+and the script says so. It then fails only where LODESTONE_REQUIRE_AUDIT=1 is set.
 
 Exit codes: 0 nothing found (or not audited, loudly); 1 vulnerable packages; 2 not audited, where that is required.
 """
@@ -22,34 +22,34 @@ CANARY: Final = "jinja2==3.1.2"  # CVE-2024-22195 and later ones
 REQUIRED: Final = "LODESTONE_REQUIRE_AUDIT"
 _SECONDS: Final = 900.0
 
-# Advisory -> until when it is left out, and why. One that is past is reported again.
+# Advisory -> (last day on which it is left out, reason). After that day it is reported again.
 ACCEPTED: Final[Mapping[str, tuple[date, str]]] = {}
 
 
 class NotAuditedError(RuntimeError):
-    """The advisories cannot be had here; the message says why."""
+    """The advisories are not available here; the message says why."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Audit, print what is found, and return the exit code. `arguments` replace pip-audit's `--local`, for trying it out."""
+    """Audit, print the advisories, and return the exit code. `arguments` replace pip-audit's `--local`, to try it out."""
     try:
         check_source()
-        found = vulnerable(_audited([*(arguments or ["--local"]), "--skip-editable"]), today=date.today())  # noqa: DTZ011
+        lines = vulnerable(_audited([*(arguments or ["--local"]), "--skip-editable"]), today=date.today())  # noqa: DTZ011
     except NotAuditedError as error:
         required = os.environ.get(REQUIRED) == "1"
         print(f"{'error' if required else 'WARNING'}: the packages were NOT audited: {error}", file=sys.stderr)
         return 2 if required else 0
-    for line in found:
+    for line in lines:
         print(line)
-    print(f"{len(found)} advisories" if found else "no known vulnerabilities", file=sys.stderr)
-    return 1 if found else 0
+    print(f"{len(lines)} advisories" if lines else "no known vulnerabilities", file=sys.stderr)
+    return 1 if lines else 0
 
 
 def check_source() -> None:
-    """Return when whoever is asked knows of vulnerabilities at all.
+    """Return if the index knows of vulnerabilities at all.
 
     Raises:
-        NotAuditedError: the canary is said to be sound, or nobody answers.
+        NotAuditedError: the canary is reported as sound, or there is no answer.
     """
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as requirements:
         requirements.write(f"{CANARY}\n")
@@ -60,7 +60,7 @@ def check_source() -> None:
 
 
 def vulnerable(report: Mapping[str, Any], *, today: date) -> list[str]:
-    """A line for each advisory of a report of pip-audit, those accepted until today or later left out."""
+    """Return a line for each advisory of a report of pip-audit, without those that are accepted today."""
     lines = []
     for package in report["dependencies"]:
         for advisory in package.get("vulns", []):

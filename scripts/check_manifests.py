@@ -1,8 +1,8 @@
-"""Is what lies in deploy/ right, as far as it can be told without a cluster? `python -m scripts.check_manifests`.
+"""Check of deploy/ without a cluster: `python -m scripts.check_manifests`.
 
-Builds every overlay and checks its objects: schemas, KubeRay's rules, the Serve config against Ray's schema and against the
-settings that it is made of, and the Dockerfile. `--write` makes the generated files anew: each
-overlay's serve.yaml, and the alert rules. Tests ask the same functions.
+The script builds every overlay and checks its objects: schemas, KubeRay's rules, the Serve config against Ray's schema and
+against the settings that it is made of, and the Dockerfile. `--write` makes the generated files anew: each overlay's
+serve.yaml, and the alert rules. Tests call the same functions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LINT_SECONDS = 60
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Check, or write. Returns the exit code: 1 where something is wrong."""
+    """Check or write; return the exit code, which is 1 where something is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write what is made of other files")
     if parser.parse_args(arguments).write:
@@ -31,10 +31,10 @@ def main(arguments: list[str] | None = None) -> int:
             path.write_text(text, encoding="utf-8")
             print(f"wrote {path.relative_to(ROOT)}")
         return 0
-    found = list(_all())
-    for fault in found:
+    all_faults = list(_all())
+    for fault in all_faults:
         print(f"wrong: {fault}", file=sys.stderr)
-    return 1 if found else 0
+    return 1 if all_faults else 0
 
 
 def _all() -> Iterator[str]:
@@ -53,17 +53,17 @@ def _all() -> Iterator[str]:
 
 
 def check(objects: list[Object], overlay: str) -> list[str]:
-    """What is wrong with the objects of an overlay: their schemas and KubeRay's rules."""
-    said = []
-    for found in objects:
-        said += schemas.faults(found)
-        if schemas.group_of(found) == "ray.io":
-            said += kuberay.faults(found)
-    return [f"{overlay}: {fault}" for fault in said]
+    """Return what is wrong with the objects of an overlay, by their schemas and by KubeRay's rules."""
+    faults = []
+    for item in objects:
+        faults += schemas.faults(item)
+        if schemas.group_of(item) == "ray.io":
+            faults += kuberay.faults(item)
+    return [f"{overlay}: {fault}" for fault in faults]
 
 
 def lint_dockerfile() -> list[str]:
-    """What hadolint says of the Dockerfile."""
+    """Return the lines that hadolint prints about the Dockerfile."""
     command = [tool("hadolint"), "--no-color", "--failure-threshold", "info", str(DOCKERFILE)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_LINT_SECONDS, check=False)
     lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]

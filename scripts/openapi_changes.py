@@ -1,13 +1,14 @@
-"""Would programs written against one version of the API still work with another? Compares two OpenAPI 3.1 documents.
+"""Comparison of two OpenAPI 3.1 documents: changes that break programs written against the older one.
 
     python scripts/openapi_changes.py OLD.json NEW.json
 
-A request that the old document allows must be allowed by the new one; what the new one answers must be what the old one
-promised, new members aside. Prints one line a breaking change and ends with status 1 if there are any; what merely deserves a
-look (a new value of an answer's enumeration, another operation id) is printed behind `look:`, and is no failure.
+A request that the old document allows must be allowed by the new one. An answer by the new document must satisfy the old one,
+except for new members. The script prints one line for each breaking change and ends with status 1 if there are any. Changes
+that somebody should only look at (a new value of an answer's enumeration, another operation id) are printed after `look:` and
+are no failure.
 
-Breaking are: a path, method, answer, member, enumeration value or media type that is gone, a parameter or member that must be
-given now, a narrower type of what is sent, a wider type of what is answered.
+These changes break: a path, method, answer, member, enumeration value or media type that is gone, a parameter or member that is
+now required, a narrower type of what is sent, a wider type of what is answered.
 """
 
 from __future__ import annotations
@@ -31,14 +32,19 @@ _DEEPEST: Final = 40
 
 @dataclass(slots=True)
 class Changes:
-    """What differs: `breaking`, and what somebody should `look` at."""
+    """Differences between an older and a newer document.
+
+    Attributes:
+        breaking: Changes that break programs.
+        look: Changes that somebody should look at.
+    """
 
     breaking: list[str] = field(default_factory=list)
     look: list[str] = field(default_factory=list)
 
 
 def changes(old: Json, new: Json) -> Changes:
-    """Compare two documents."""
+    """Compare two documents and return the changes."""
     found = Changes()
     for path, methods in old["paths"].items():
         for method in _METHODS:
@@ -54,7 +60,7 @@ def changes(old: Json, new: Json) -> Changes:
 
 
 class _Operation:
-    """Compares one operation of two documents."""
+    """Comparison of one operation of two documents."""
 
     def __init__(self, where: str, old: Json, new: Json, found: Changes) -> None:
         self._where = where
@@ -72,14 +78,14 @@ class _Operation:
     def _parameters(self, old: Json, new: Json) -> None:
         before, after = _by_name(old, self._old), _by_name(new, self._new)
         for (name, place), parameter in before.items():
-            said = f"{place} parameter {name!r}"
+            subject = f"{place} parameter {name!r}"
             if (name, place) not in after:
-                self._broken(f"{said} is gone")
+                self._broken(f"{subject} is gone")
                 continue
             now = after[name, place]
             if now.get("required", False) and not parameter.get("required", False):
-                self._broken(f"{said} must be given now")
-            self._taken(parameter.get("schema", {}), now.get("schema", {}), said)
+                self._broken(f"{subject} must be given now")
+            self._taken(parameter.get("schema", {}), now.get("schema", {}), subject)
         for (name, place), parameter in after.items():
             if (name, place) not in before and parameter.get("required", False):
                 self._broken(f"{place} parameter {name!r} is new and must be given")
@@ -135,9 +141,9 @@ _NEW_VALUES: Final = "as a new value"
 
 
 class _Values:
-    """Why might a value that one schema (`narrow`) allows not be allowed by another (`wide`)?
+    """Reasons why a value that one schema (`narrow`) allows may not be allowed by another (`wide`).
 
-    Sent values go from old to new; answers, from new to old, and there a member that nobody knew is no reason.
+    Sent values go from old to new. Answers go from new to old, where an unknown member is no reason.
     """
 
     def __init__(self, *, narrow: Json, wide: Json, answering: bool) -> None:
@@ -147,7 +153,7 @@ class _Values:
         self._under_way: set[tuple[int, int]] = set()
 
     def reasons(self, narrow: Json, wide: Json, where: str) -> list[str]:
-        """One line a reason, each beginning with its place."""
+        """Return one line for each reason; each begins with its place."""
         narrow, wide = _resolved(narrow, self._narrow), _resolved(wide, self._wide)
         pair = (id(narrow), id(wide))
         if pair in self._under_way or len(self._under_way) > _DEEPEST:
@@ -155,9 +161,9 @@ class _Values:
         self._under_way.add(pair)
         try:
             found: list[str] = []
-            for one in _alternatives(narrow, self._narrow):
+            for option in _alternatives(narrow, self._narrow):
                 tries = [
-                    (other.get("type") != one.get("type"), self._plain(one, other, where))
+                    (other.get("type") != option.get("type"), self._plain(option, other, where))
                     for other in _alternatives(wide, self._wide)
                 ]
                 _, fewest = min(tries, key=lambda tried: (tried[0] and bool(tried[1]), len(tried[1])))
@@ -213,20 +219,20 @@ def _says_anything(schema: Json) -> bool:
 
 def _resolved(schema: Json, document: Json) -> Json:
     while "$ref" in schema:
-        found: Any = document
+        target: Any = document
         for part in schema["$ref"].removeprefix("#/").split("/"):
-            found = found[part]
-        schema = found
+            target = target[part]
+        schema = target
     return schema
 
 
 def _alternatives(schema: Json, document: Json) -> Iterator[Json]:
-    """What a value may be, without anyOf, oneOf, lists of types and references."""
+    """Yield the schemas that a value may follow, without anyOf, oneOf, lists of types and references."""
     schema = _resolved(schema, document)
     for word in ("anyOf", "oneOf"):
         if word in schema:
-            for one in schema[word]:
-                yield from _alternatives(one, document)
+            for option in schema[word]:
+                yield from _alternatives(option, document)
             return
     if isinstance(schema.get("type"), list):
         for kind in schema["type"]:
@@ -259,8 +265,8 @@ def _named(schema: Json) -> str:
 
 
 def _by_name(operation: Json, document: Json) -> dict[tuple[str, str], Json]:
-    found = (_resolved(one, document) for one in operation.get("parameters", ()))
-    return {(one["name"], one["in"]): one for one in found}
+    parameters = (_resolved(parameter, document) for parameter in operation.get("parameters", ()))
+    return {(parameter["name"], parameter["in"]): parameter for parameter in parameters}
 
 
 def main(arguments: list[str]) -> int:

@@ -1,7 +1,7 @@
-"""How is the client for ordinary code made of the asynchronous one? `python -m scripts.sync_client` writes it.
+"""Generator of the synchronous client from the asynchronous one: `python -m scripts.sync_client` writes it.
 
-Every `async_*.py` of the client has its `sync_*.py`: the same without awaiting, by the table of names below. `--check` says
-whether the committed files are current, as a test does.
+Every `async_*.py` of the client has a `sync_*.py`: the same code without awaiting, by the table of names below. `--check` fails
+if the committed files are not current, as a test does.
 """
 
 from __future__ import annotations
@@ -38,30 +38,30 @@ _LEFT_OVER: Final = re.compile(r"\b(async|await)", re.IGNORECASE)
 
 
 def main(arguments: list[str]) -> int:
-    """Write the files, or check them; the exit code."""
+    """Write or check the files; return the exit code."""
     if arguments == ["--check"]:
-        found = stale()
-        for name in found:
+        names = stale()
+        for name in names:
             sys.stderr.write(f"{name} is not current: run python -m scripts.sync_client\n")
-        return 1 if found else 0
+        return 1 if names else 0
     for path, text in made().items():
         path.write_text(text, encoding="utf-8")
     return 0
 
 
 def stale() -> list[str]:
-    """Committed files that the asynchronous client would make otherwise, as paths in the repository."""
+    """Return the committed files that differ from what is made of the asynchronous client, as paths in the repository."""
     current = made()
-    there = set(FOLDER.glob("sync_*.py"))
+    present = set(FOLDER.glob("sync_*.py"))
     return sorted(
         str(path.relative_to(ROOT))
-        for path in there | current.keys()
-        if path not in there or path.read_text(encoding="utf-8") != current.get(path)
+        for path in present | current.keys()
+        if path not in present or path.read_text(encoding="utf-8") != current.get(path)
     )
 
 
 def made() -> dict[Path, str]:
-    """File -> content."""
+    """Return file -> content of every synchronous module."""
     return {
         source.with_name(source.name.removeprefix("a")): _formatted(
             f"# Made of {source.name} by `python -m scripts.sync_client`: change that one.\n"
@@ -72,10 +72,10 @@ def made() -> dict[Path, str]:
 
 
 def synchronous(text: str) -> str:
-    """The same code without awaiting.
+    """Return the same code without awaiting.
 
     Raises:
-        ValueError: it holds something asynchronous that the tables above don't know.
+        ValueError: the code holds something asynchronous that the tables above do not name.
     """
     for name, replacement in _NAMES:
         text = re.sub(rf"\b{name}\b", replacement, text)
@@ -88,7 +88,7 @@ def synchronous(text: str) -> str:
 
 
 def _formatted(text: str) -> str:
-    """Imports sorted, and lines broken as our format wants them."""
+    """Return code with sorted imports and lines broken as the project's format wants them."""
     for command in (["check", "--select", "I", "--fix", "--quiet"], ["format"]):
         ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(FOLDER / "made.py"), "-"]
         text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True, cwd=ROOT).stdout

@@ -1,1 +1,1 @@
-"""An open-loop load generator over real HTTP, and what is made of its outcomes: tables, plots, recovery times."""
+"""Open-loop load generator over real HTTP, with summaries, plots and recovery times of its outcomes."""

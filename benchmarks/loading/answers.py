@@ -1,4 +1,4 @@
-"""Is an answer of a disturbed service right? Compared with what the undisturbed one said to the same question."""
+"""Comparison of a disturbed service's answers with those of the undisturbed service to the same questions."""
 
 from __future__ import annotations
 
@@ -7,39 +7,44 @@ from dataclasses import dataclass
 
 from benchmarks.loading.outcomes import ANSWERED, Outcome, Verdict
 
-# Of the highest score: texts that share a pass of the encoder are rounded differently, and neighbours change places.
+# Share of the highest score: texts that share a pass of the encoder are rounded differently, and neighbours change places.
 TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Image ids, best first, with their scores."""
+    """Result list of one answer.
+
+    Attributes:
+        hits: Image ids, best first.
+        scores: Scores of `hits`.
+    """
 
     hits: tuple[str, ...]
     scores: tuple[float, ...]
 
     def is_like(self, other: Ranking, *, tolerance: float = TOLERANCE) -> bool:
-        """The same pictures in the same order, but for those whose scores are equal within the tolerance."""
+        """Return whether both hold the same pictures in the same order, up to scores that are equal within the tolerance."""
         if len(self.hits) != len(other.hits):
             return False
-        mine = dict(zip(self.hits, self.scores, strict=True))
+        own_scores = dict(zip(self.hits, self.scores, strict=True))
         near = tolerance * max((abs(score) for score in self.scores), default=0.0)
-        for here, there, score in zip(self.hits, other.hits, other.scores, strict=True):
-            # One that stands in another place, or came in from just below the last place, must score as what it displaced.
-            expected = {mine[here], mine.get(there, self.scores[-1])}
-            if any(abs(one - score) > near for one in expected):
+        for own, theirs, score in zip(self.hits, other.hits, other.scores, strict=True):
+            # A picture in another place, or from just below the last place, must score as the picture that it displaced.
+            expected = {own_scores[own], own_scores.get(theirs, self.scores[-1])}
+            if any(abs(value - score) > near for value in expected):
                 return False
         return True
 
 
 @dataclass(frozen=True)
 class Reference:
-    """What the undisturbed service answered.
+    """Answers of the undisturbed service.
 
     Attributes:
-        question: Number of a request -> the question that it asked.
-        complete: Question -> complete rankings seen.
-        words_alone: Question -> its answer without guides, if it was asked for.
+        question: Maps the number of a request to the question that it asked.
+        complete: Question -> complete rankings.
+        words_alone: Question -> its answer without guides, if that was asked for.
     """
 
     question: Callable[[int], int]
@@ -47,31 +52,31 @@ class Reference:
     words_alone: Mapping[int, Ranking]
 
     def contradicted_by(self, outcome: Outcome) -> bool:
-        """Whether the outcome is an answer that is wrong; one that says that something is missing is held to what it says.
+        """Return whether the outcome is a wrong answer.
 
-        Without guides it must be the text pass of the undisturbed service; of what lacks something else, nothing is asserted.
+        An answer that says that guides are missing must equal the text pass of the undisturbed service. An answer that says
+        that something else is missing is never wrong.
         """
         if outcome.verdict not in ANSWERED or outcome.verdict == Verdict.PARTIAL:
             return False
         question = self.question(outcome.number)
         answer = Ranking(outcome.hits, outcome.scores)
         if outcome.verdict == Verdict.TEXT_ONLY:
-            wanted = self.words_alone.get(question)
-            return wanted is not None and not wanted.is_like(answer)
+            expected = self.words_alone.get(question)
+            return expected is not None and not expected.is_like(answer)
         if outcome.left_out:
             return False  # late, and incomplete
         known = self.complete.get(question, ())
-        return bool(known) and not any(one.is_like(answer) for one in known)
+        return bool(known) and not any(ranking.is_like(answer) for ranking in known)
 
     def difference(self, outcome: Outcome) -> str:
-        """What was answered, and what should have been: pictures by the first characters of their ids, with their scores."""
+        """Return the answer beside the expected ones: the first characters of each id, with its score."""
         question = self.question(outcome.number)
         alone = self.words_alone.get(question)
-        wanted = [alone] if outcome.verdict == Verdict.TEXT_ONLY and alone else self.complete.get(question, ())
-        said = "; or ".join(_written(one) for one in wanted)
-        return (
-            f"question {question} at {outcome.due:.1f} s: {_written(Ranking(outcome.hits, outcome.scores))} instead of {said}"
-        )
+        expected = [alone] if outcome.verdict == Verdict.TEXT_ONLY and alone else self.complete.get(question, ())
+        rankings = "; or ".join(_written(ranking) for ranking in expected)
+        answer = _written(Ranking(outcome.hits, outcome.scores))
+        return f"question {question} at {outcome.due:.1f} s: {answer} instead of {rankings}"
 
 
 def _written(ranking: Ranking) -> str:

@@ -1,4 +1,4 @@
-"""What is done to a service under load? Faults in a seeded order, each with its mending, while requests keep coming."""
+"""Faults struck into a service under load: a seeded order of faults and repairs, while requests keep arriving."""
 
 from __future__ import annotations
 
@@ -19,13 +19,19 @@ from benchmarks.loading.recovery import Struck
 from benchmarks.loading.schedule import Arrival, Phase, arrivals
 from benchmarks.loading.service import PROXY, REPLICA, Running
 
-_MENDING_S = 60.0  # that starting a server again may take
-_PATIENT_S = 60.0  # of the undisturbed questions: nothing may be left out of what others are compared with
+_MENDING_S = 60.0  # longest time that starting a server again takes
+_PATIENT_S = 60.0  # deadline of the undisturbed questions: the answers that others are compared with must be complete
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that can be done to a running service; both calls may block. Without `mend` the system must mend itself."""
+    """A fault of a running service. Both calls may block.
+
+    Attributes:
+        name: What is hit.
+        strike: Causes the fault.
+        mend: Repairs its cause; None: the system must recover by itself.
+    """
 
     name: str
     strike: Callable[[], None]
@@ -34,7 +40,13 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A fault, how many seconds all must have been well before it, and after how many seconds it is mended."""
+    """A fault with its times.
+
+    Attributes:
+        fault: The fault.
+        rest: Seconds without a fault before it.
+        down: Seconds until its cause is repaired.
+    """
 
     fault: Fault
     rest: float
@@ -42,14 +54,17 @@ class Planned:
 
 
 def plan(faults: Sequence[Fault], *, seed: int, rest: float, down: float) -> list[Planned]:
-    """Faults in an order drawn from `seed`, with up to a third more or less of `rest` and `down` between and in them."""
+    """Return the faults in an order drawn from `seed`; `rest` and `down` (seconds) vary by up to a third."""
     rng = np.random.default_rng(seed)
     order = [faults[place] for place in rng.permutation(len(faults))]
-    return [Planned(one, *(float(seconds * rng.uniform(2 / 3, 4 / 3)) for seconds in (rest, down))) for one in order]
+    return [Planned(fault, *(float(seconds * rng.uniform(2 / 3, 4 / 3)) for seconds in (rest, down))) for fault in order]
 
 
 class Heartbeat:
-    """Sees how requests end. All is well when the last `WELL` of them, all due after a given moment, were answered in time."""
+    """Observer of how requests end.
+
+    The service is well when the last `WELL` requests that were due after a given moment were answered in time.
+    """
 
     WELL = 5
 
@@ -58,25 +73,25 @@ class Heartbeat:
         self._another = asyncio.Event()
 
     def observe(self, outcome: Outcome) -> None:
-        """A request ended."""
+        """Note the outcome of a request."""
         self._outcomes.append(outcome)
         self._another.set()
 
     async def well_since(self, moment: float) -> None:
-        """Return when all is well again after something that happened at `moment`."""
+        """Return as soon as the service is well again after `moment` (seconds of the load)."""
         while True:
-            last = [one for one in self._outcomes if one.due > moment][-self.WELL :]
-            if len(last) == self.WELL and all(one.in_time for one in last):
+            last = [outcome for outcome in self._outcomes if outcome.due > moment][-self.WELL :]
+            if len(last) == self.WELL and all(outcome.in_time for outcome in last):
                 return
             self._another.clear()
             await self._another.wait()
 
 
 async def disturb(generator: Generator, pulse: Heartbeat, planned: Sequence[Planned], *, patience: float) -> list[Struck]:
-    """Carry out the plan, one fault after the other: the next comes when all is well again, or after `patience` seconds.
+    """Carry out the plan: each fault comes when the service is well again, or after `patience` seconds.
 
     Returns:
-        When each thing really happened, in seconds of the generator's clock.
+        When each fault happened and was repaired, in seconds of the generator's clock.
     """
     struck = []
     for item in planned:
@@ -99,7 +114,14 @@ async def disturb(generator: Generator, pulse: Heartbeat, planned: Sequence[Plan
 
 @dataclass(frozen=True)
 class Disturbed:
-    """All outcomes of a disturbed load, what struck, and the answers of before."""
+    """What was seen of a disturbed load.
+
+    Attributes:
+        outcomes: All requests.
+        struck: The faults, when they happened and when they were repaired.
+        reference: Answers of the undisturbed service.
+        seconds: How long the load lasted.
+    """
 
     outcomes: list[Outcome]
     struck: list[Struck]
@@ -118,17 +140,17 @@ async def disturbed_load(
     seed: int,
     grace: float = GRACE_S,
 ) -> Disturbed:
-    """Ask what is right while nothing is wrong, then offer `rate` requests a second and carry out the plan.
+    """Ask the undisturbed service for reference answers, then offer `rate` requests a second and carry out the plan.
 
     Args:
-        url: Of the service.
-        texts: What is asked, in turn.
-        planned: From `plan`.
+        url: Address of the service.
+        texts: Queries, asked in turn.
+        planned: Faults from `plan`.
         rate: Requests a second.
-        deadline: Seconds that each allows.
-        patience: Seconds that a fault may last before the next one comes all the same.
-        seed: Of the moments.
-        grace: Seconds beyond a deadline after which a silent service hangs.
+        deadline: Seconds that each request allows.
+        patience: Seconds that a fault may last before the next one comes.
+        seed: Draws the moments of the requests.
+        grace: Seconds beyond a deadline after which a request without an answer counts as hung.
 
     Raises:
         RuntimeError: the undisturbed service did not answer completely.
@@ -150,35 +172,38 @@ async def disturbed_load(
 
 
 async def undisturbed(generator: Generator, texts: list[str], *, rounds: int = 2) -> Reference:
-    """Every question several times, complete and without guides. What differs between the rounds is all right later, too."""
-    whole = await _all(generator, fixed(texts, deadline=_PATIENT_S), rounds * len(texts))
+    """Ask every question several times, completely and without guides.
+
+    Differences between the rounds are accepted later, too.
+    """
+    answers = await _all(generator, fixed(texts, deadline=_PATIENT_S), rounds * len(texts))
     words = await _all(generator, fixed(texts, deadline=_PATIENT_S, body={"guides": 0}), len(texts))
     complete: dict[int, list[Ranking]] = {}
-    for one in whole:
-        complete.setdefault(one.number % len(texts), []).append(Ranking(one.hits, one.scores))
-    alone = {one.number: Ranking(one.hits, one.scores) for one in words}
+    for answer in answers:
+        complete.setdefault(answer.number % len(texts), []).append(Ranking(answer.hits, answer.scores))
+    alone = {answer.number: Ranking(answer.hits, answer.scores) for answer in words}
     return Reference(lambda number: number % len(texts), complete, alone)
 
 
 async def _all(generator: Generator, ask: Callable[[Arrival], Question], count: int) -> list[Outcome]:
     outcomes = await generator.offer([Arrival(number, 0.2 * number, 0) for number in range(count)], ask)
-    for one in outcomes:
-        if one.verdict != Verdict.COMPLETE:
-            raise RuntimeError(f"the undisturbed service did not answer completely: {one}")
+    for outcome in outcomes:
+        if outcome.verdict != Verdict.COMPLETE:
+            raise RuntimeError(f"the undisturbed service did not answer completely: {outcome}")
     return outcomes
 
 
 def service_faults(service: Running, *, seed: int, proxy: bool = True) -> list[Fault]:
-    """What can be killed of a service on Ray Serve: one of the replicas of each deployment, and the proxy."""
+    """Return the faults of a service on Ray Serve: a killed replica of each deployment, and a killed proxy."""
     rng = np.random.default_rng(seed)
 
     def killer(title: str) -> Callable[[], None]:
         def kill() -> None:
-            found = service.processes(title)
-            if not found:
+            processes = service.processes(title)
+            if not processes:
                 raise RuntimeError(f"no process is called {title}…")
             with suppress(ProcessLookupError):
-                os.kill(found[int(rng.integers(len(found)))], signal.SIGKILL)
+                os.kill(processes[int(rng.integers(len(processes)))], signal.SIGKILL)
 
         return kill
 

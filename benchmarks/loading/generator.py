@@ -1,8 +1,8 @@
-"""How is load offered to a service? Each request at its own moment, in its own task, over real HTTP, bounded in every way.
+"""Load generator: sends each request at its own moment, in its own task, over real HTTP.
 
-Bounded: loopback alone, so many requests in so many seconds (schedule.py), so many open at once, and none waits beyond its
-deadline and a grace. A request that may not be opened is counted (`unsent`), never delayed: latency counts
-from when it was due.
+Load is bounded: it goes to loopback addresses alone, the number of requests and seconds has a limit (schedule.py), so has the
+number of open requests, and no request waits beyond its deadline and a grace. A request over the limit is counted (`unsent`)
+and never delayed, because latency counts from when a request was due.
 """
 
 from __future__ import annotations
@@ -21,13 +21,20 @@ from benchmarks.loading.outcomes import GRACE_S, Outcome, Verdict, judged, what_
 from benchmarks.loading.schedule import Arrival
 
 MOST_OPEN = 2_000
-NOT_OURS = "not_a_problem"  # code of refusals that are not problem details
+NOT_OURS = "not_a_problem"  # code of refusals without problem details
 SEARCH, STREAM = "/v1/search", "/v1/search/stream"
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What one request asks: a JSON body for a route. `deadline` is also sent: as `deadline_ms`, and to Serve's proxy."""
+    """One request: a JSON body for a route.
+
+    Attributes:
+        body: JSON members, without the deadline.
+        deadline: Seconds that the request allows; sent as `deadline_ms`.
+        path: The route.
+        headers: Further headers.
+    """
 
     body: Mapping[str, Any]
     deadline: float = 10.0
@@ -36,20 +43,20 @@ class Question:
 
     @property
     def sent(self) -> dict[str, Any]:
-        """Body and headers, with the deadline."""
+        """Return the body, with the deadline, and the headers as httpx takes them."""
         body = {**self.body, "deadline_ms": max(1, round(self.deadline * 1000))}
         return {"json": body, "headers": dict(self.headers)}
 
 
 class Generator:
-    """Offers load to one service.
+    """Load generator for one service.
 
     Args:
-        url: Of the service; on loopback.
-        headers: Of every request.
-        observe: Told every outcome as it is known.
-        most_open: Requests open at once.
-        grace: Seconds beyond a deadline after which a silent service hangs.
+        url: Address of the service, on loopback.
+        headers: Headers of every request.
+        observe: Called with every outcome as soon as it is known.
+        most_open: Most requests that are open at once.
+        grace: Seconds beyond a deadline after which a request without an answer counts as hung.
 
     Raises:
         ValueError: the address is not this machine's own: load is never sent elsewhere.
@@ -72,7 +79,7 @@ class Generator:
 
     @property
     def now(self) -> float:
-        """Seconds since the load began."""
+        """Return the seconds since the load began."""
         return asyncio.get_running_loop().time() - self._start
 
     async def offer(
@@ -81,14 +88,14 @@ class Generator:
         """Send every request when it is due, and return all outcomes in order of their numbers.
 
         Args:
-            due: From `schedule.arrivals`.
-            ask: What each of them asks.
-            until: Set to send no more; those that were sent are waited for.
+            due: Arrivals from `schedule.arrivals`.
+            ask: Maps an arrival to its question.
+            until: Once set, no more requests are sent; open ones are waited for.
         """
         self._start = asyncio.get_running_loop().time()
         outcomes: list[Outcome] = []
 
-        async def one(arrival: Arrival, client: httpx.AsyncClient) -> None:
+        async def send(arrival: Arrival, client: httpx.AsyncClient) -> None:
             self._open += 1
             try:
                 outcome = await self._asked(arrival, ask(arrival), client)
@@ -105,11 +112,11 @@ class Generator:
                     at = self.now
                     self._note(Outcome(arrival.number, arrival.phase, arrival.at, at, at, 0, Verdict.UNSENT), outcomes)
                     continue
-                tasks.create_task(one(arrival, client))
+                tasks.create_task(send(arrival, client))
         return sorted(outcomes, key=lambda outcome: outcome.number)
 
     async def saturate(self, ask: Callable[[Arrival], Question], *, clients: int, seconds: float) -> list[Outcome]:
-        """As `offer`, in a closed loop: each of `clients` asks again when it is answered. Only to find out what saturates."""
+        """Send requests in a closed loop, to find the rate that saturates: each client asks again when it is answered."""
         self._start = asyncio.get_running_loop().time()
         outcomes: list[Outcome] = []
         numbers = iter(range(1_000_000))
@@ -125,7 +132,7 @@ class Generator:
         return sorted(outcomes, key=lambda outcome: outcome.number)
 
     def _client(self) -> httpx.AsyncClient:
-        # Bounded here, by tasks: a pool that made requests wait for a connection would hide that wait from the schedule.
+        # Tasks bound the requests: a pool that made them wait for a connection would hide that wait from the schedule.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         return httpx.AsyncClient(
             base_url=self._url,
@@ -175,7 +182,11 @@ class _Reply:
 
 
 async def _exchange(client: httpx.AsyncClient, question: Question, *, clock: Callable[[], float]) -> _Reply:
-    """One request and its whole answer: JSON, problem details, or a stream's last event."""
+    """Send one request and read its complete answer: JSON, problem details, or a stream's last event.
+
+    Raises:
+        ValueError: the answer is broken.
+    """
     if question.path != STREAM:
         answer = await client.post(question.path, **question.sent)
         read = _object if answer.status_code == 200 else _problem
@@ -201,22 +212,22 @@ async def _events(answer: httpx.Response) -> AsyncIterator[dict[str, Any]]:
 
 
 def _object(content: bytes | str) -> dict[str, Any]:
-    """The JSON object that an answer must be.
+    """Return the JSON object that an answer must be.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the answer is something else.
     """
     try:
-        found = json.loads(content)
+        value = json.loads(content)
     except ValueError as error:
         raise ValueError(f"not JSON: {content[:200]!r}") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ValueError(f"not an object: {content[:200]!r}")
-    return found
+    return value
 
 
 def _problem(content: bytes) -> dict[str, Any]:
-    """Problem details; what something else than the service said (a proxy, in plain text) gets a code of its own."""
+    """Return problem details; an answer without them (from a proxy, in plain text) gets the code `NOT_OURS`."""
     try:
         return _object(content)
     except ValueError:
@@ -224,15 +235,15 @@ def _problem(content: bytes) -> dict[str, Any]:
 
 
 def _seconds(answer: httpx.Response) -> float | None:
-    said = answer.headers.get("retry-after", "")
-    return float(said) if said.replace(".", "", 1).isdigit() else None
+    value = answer.headers.get("retry-after", "")
+    return float(value) if value.replace(".", "", 1).isdigit() else None
 
 
 def _checked(url: str) -> None:
     host = urlsplit(url).hostname or ""
     try:
-        own = host == "localhost" or ipaddress.ip_address(host).is_loopback
+        loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
-        own = False
-    if not own:
+        loopback = False
+    if not loopback:
         raise ValueError(f"{url!r} is not this machine's own address; load is sent to loopback alone")

@@ -1,4 +1,4 @@
-"""What became of one request, and was it good? An answer counts by its deadline, which begins when the request was due."""
+"""Outcomes of single requests. An answer counts by its deadline, which begins when the request was due."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-GRACE_S = 2.0  # beyond the deadline: for reading the answer out and the way back; who is silent for longer hangs
+GRACE_S = 2.0  # seconds beyond the deadline for reading the answer and the way back; without an answer by then a request hangs
 
 
-_OF_WORDS = ("space ", "exact scores")  # how an answer says that its text pass is not whole either
+_OF_WORDS = ("space ", "exact scores")  # how an answer says that its text pass is incomplete, too
 
 
 class Verdict(StrEnum):
-    """How a request ended."""
+    """Kind of end of a request."""
 
     COMPLETE = "complete"  # answered in time, with everything that was asked for
     TEXT_ONLY = "text only"  # answered in time; says that guides were left out
@@ -34,23 +34,23 @@ ERRORS = frozenset({Verdict.FAILED, Verdict.HUNG, Verdict.EXPIRED})
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One request. Moments are seconds after the start of the load.
+    """The end of one request. Moments are seconds after the start of the load.
 
     Attributes:
-        number: Of its arrival.
+        number: Number of its arrival.
         phase: Place of its phase.
-        due: When it was to be sent: latency counts from here, however late the generator was.
+        due: When it was due: latency counts from here, however late the generator was.
         sent: When it was sent.
         ended: When its answer was read to the end, or nothing more could come.
         status: HTTP status; 0 without an answer.
-        verdict: See there.
-        code: Of the problem, if it was one.
-        first: When the first results of a stream were there.
+        verdict: How it ended.
+        code: Code of the problem, if it was one.
+        first: When the first results of a stream arrived.
         hits: Image ids, best first.
-        scores: Of `hits`.
+        scores: Scores of `hits`.
         left_out: What the answer says was dropped or failed.
         retry_after: Seconds that a refused client is told to wait.
-        error: Without an answer: why.
+        error: Why there was no answer; empty otherwise.
     """
 
     number: int
@@ -70,17 +70,17 @@ class Outcome:
 
     @property
     def latency(self) -> float:
-        """Seconds from when it was due."""
+        """Return the seconds from when the request was due."""
         return self.ended - self.due
 
     @property
     def in_time(self) -> bool:
-        """Whether it counts as goodput."""
+        """Return whether the request counts as goodput."""
         return self.verdict in IN_TIME
 
 
 def judged(status: int, *, latency: float, deadline: float, answer: Mapping[str, Any]) -> Verdict:
-    """The verdict on a request that got an HTTP answer; `answer` is its JSON."""
+    """Return the verdict on a request that got an HTTP answer; `answer` is its JSON."""
     if status == 200 and "hits" in answer:
         if latency > deadline:
             return Verdict.LATE
@@ -92,12 +92,12 @@ def _wholeness(answer: Mapping[str, Any]) -> Verdict:
     left_out = what_is_missing(answer)
     if not left_out:
         return Verdict.COMPLETE
-    without_guides = answer.get("stage") == "text" and any(one.startswith("guides") for one in left_out)
-    words_lack = any(one.startswith(_OF_WORDS) for one in left_out)
+    without_guides = answer.get("stage") == "text" and any(part.startswith("guides") for part in left_out)
+    words_lack = any(part.startswith(_OF_WORDS) for part in left_out)
     return Verdict.TEXT_ONLY if without_guides and not words_lack else Verdict.PARTIAL
 
 
 def what_is_missing(answer: Mapping[str, Any]) -> tuple[str, ...]:
-    """What an answer says it lacks; that the query's record is late changes nothing that is found."""
-    said: Sequence[str] = [*answer.get("dropped", ()), *answer.get("warnings", ())]
-    return tuple(one for one in said if not one.startswith("the record of this query"))
+    """Return what an answer says it lacks, without the note that the query's record is late, which changes no result."""
+    notes: Sequence[str] = [*answer.get("dropped", ()), *answer.get("warnings", ())]
+    return tuple(note for note in notes if not note.startswith("the record of this query"))

@@ -1,4 +1,4 @@
-"""What do the figures look like? Latency against load, goodput against offered load, and a load that is disturbed."""
+"""Plots of latency against load, goodput against offered load, and a load that is disturbed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ _COLOURS = ("tab:blue", "tab:grey", "tab:orange", "tab:green")
 
 
 def latency_against_load(series: Mapping[str, Sequence[Summary]], path: Path, *, title: str) -> None:
-    """Percentiles over the offered rate, and the distribution at the highest rate of each series."""
+    """Plot percentiles over the offered rate, and the distribution at the highest rate of each series."""
     with _figure(path, title, columns=2) as (left, right):
         for colour, (name, summaries) in zip(_COLOURS, series.items(), strict=False):
-            rates = [one.offered for one in summaries]
-            left.plot(rates, [one.p50 for one in summaries], color=colour, marker="o", label=f"{name}, p50")
-            left.plot(rates, [one.p99 for one in summaries], color=colour, marker="o", linestyle="--", label=f"{name}, p99")
+            rates = [summary.offered for summary in summaries]
+            left.plot(rates, [summary.p50 for summary in summaries], color=colour, marker="o", label=f"{name}, p50")
+            left.plot(
+                rates, [summary.p99 for summary in summaries], color=colour, marker="o", linestyle="--", label=f"{name}, p99"
+            )
             counts = np.array(summaries[-1].histogram, float)
             share = np.cumsum(counts) / max(1.0, counts.sum())
             right.plot(BOUNDS * 1000, share, color=colour, label=f"{name}, {rates[-1]:.1f} requests/s")
@@ -33,34 +35,37 @@ def latency_against_load(series: Mapping[str, Sequence[Summary]], path: Path, *,
 
 
 def goodput_against_load(series: Mapping[str, Sequence[Summary]], path: Path, *, deadline: float, title: str) -> None:
-    """Goodput over the offered rate, and p99 of the answers beside the deadline."""
+    """Plot goodput over the offered rate, and p99 of the answers beside the deadline."""
     with _figure(path, title, columns=2) as (left, right):
-        most = max(one.offered for summaries in series.values() for one in summaries)
+        most = max(summary.offered for summaries in series.values() for summary in summaries)
         left.plot([0, most], [0, most], color="black", linewidth=0.6, label="all of it")
         for colour, (name, summaries) in zip(_COLOURS, series.items(), strict=False):
-            rates = [one.offered for one in summaries]
-            left.plot(rates, [one.goodput for one in summaries], color=colour, marker="o", label=name)
-            right.plot(rates, [one.p99 / 1000 for one in summaries], color=colour, marker="o", label=f"{name}, p99")
+            rates = [summary.offered for summary in summaries]
+            left.plot(rates, [summary.goodput for summary in summaries], color=colour, marker="o", label=name)
+            right.plot(rates, [summary.p99 / 1000 for summary in summaries], color=colour, marker="o", label=f"{name}, p99")
         right.axhline(deadline, color="tab:red", linewidth=0.8, label="deadline")
         left.set(xlabel="offered, requests/s", ylabel="answers within the deadline / s", ylim=(0, None))
-        left.set_ylim(0, 1.3 * max(one.goodput for summaries in series.values() for one in summaries))
+        left.set_ylim(0, 1.3 * max(summary.goodput for summaries in series.values() for summary in summaries))
         right.set(xlabel="offered, requests/s", ylabel="seconds", ylim=(0, None))
         for axes in (left, right):
             axes.legend(fontsize=8)
 
 
 def timeline(outcomes: Sequence[Outcome], struck: Sequence[Struck], path: Path, *, title: str) -> None:
-    """Answers, refusals and failures of each second; lines where something was killed (red) and mended (green)."""
-    seconds = np.arange(int(max((one.due for one in outcomes), default=0.0)) + 2)
+    """Plot answers, refusals and failures of each second; lines mark faults (red) and repairs (green)."""
+    seconds = np.arange(int(max((outcome.due for outcome in outcomes), default=0.0)) + 2)
     kinds = {
-        "answered in time": ("tab:blue", [one for one in outcomes if one.in_time]),
-        "refused (429), late": ("tab:orange", [one for one in outcomes if one.verdict in {Verdict.SHED, Verdict.LATE}]),
-        "failed": ("tab:red", [one for one in outcomes if one.verdict in ERRORS]),
+        "answered in time": ("tab:blue", [outcome for outcome in outcomes if outcome.in_time]),
+        "refused (429), late": (
+            "tab:orange",
+            [outcome for outcome in outcomes if outcome.verdict in {Verdict.SHED, Verdict.LATE}],
+        ),
+        "failed": ("tab:red", [outcome for outcome in outcomes if outcome.verdict in ERRORS]),
     }
     with _figure(path, title, columns=1) as (axes,):
         bottom = np.zeros(len(seconds) - 1)
-        for name, (colour, mine) in kinds.items():
-            counts, _ = np.histogram([one.due for one in mine], bins=seconds)
+        for name, (colour, several) in kinds.items():
+            counts, _ = np.histogram([outcome.due for outcome in several], bins=seconds)
             axes.bar(seconds[:-1], counts, width=1.0, align="edge", bottom=bottom, color=colour, label=name)
             bottom += counts
         for fault in struck:
@@ -81,12 +86,20 @@ def steps(
     *,
     title: str = "",
 ) -> None:
-    """Latency of each request, and replicas there (seconds, all, those that serve) over time; `moments` are marked by name."""
+    """Plot the latency of each request and the replicas (seconds, all, serving) over time; `moments` are marked by name."""
     with _figure(path, title, columns=1, rows=2) as (top, bottom):
-        good = [one for one in outcomes if one.in_time]
-        bad = [one for one in outcomes if not one.in_time]
-        top.plot([one.due for one in good], [one.latency * 1000 for one in good], ".", markersize=3, color="tab:blue")
-        top.plot([one.due for one in bad], [one.latency * 1000 for one in bad], "x", color="tab:red", label="not in time")
+        good = [outcome for outcome in outcomes if outcome.in_time]
+        bad = [outcome for outcome in outcomes if not outcome.in_time]
+        top.plot(
+            [outcome.due for outcome in good], [outcome.latency * 1000 for outcome in good], ".", markersize=3, color="tab:blue"
+        )
+        top.plot(
+            [outcome.due for outcome in bad],
+            [outcome.latency * 1000 for outcome in bad],
+            "x",
+            color="tab:red",
+            label="not in time",
+        )
         top.set(ylabel="latency, ms", yscale="log")
         times = [at for at, _, _ in replicas]
         bottom.step(

@@ -1,4 +1,4 @@
-"""What is asked under load? Short descriptions in turn, the same ones for the same seed, with nothing that learns."""
+"""Questions asked under load: short descriptions, the same ones for the same seed, with everything that learns turned off."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.data.filled_home import sentences
 from benchmarks.loading.generator import SEARCH, STREAM, Question
 from benchmarks.loading.schedule import Arrival
-from benchmarks.query_latency import sentences
 
 FIXED: Mapping[str, Any] = {"trust": False, "tags": False, "gate": False, "adaptive": False}  # answers do not depend on history
 
@@ -17,13 +17,13 @@ FIXED: Mapping[str, Any] = {"trust": False, "tags": False, "gate": False, "adapt
 def request_context(
     *, deadline: float, seed: int = 0, distinct: int = 400, streams: float = 0.0, body: Mapping[str, Any] | None = None
 ) -> Callable[[Arrival], Question]:
-    """Maps arrivals to questions.
+    """Return a function that maps arrivals to questions.
 
     Args:
-        deadline: Seconds for each.
-        seed: Chooses which question comes when.
-        distinct: How many different ones there are.
-        streams: Share asked on the streaming route.
+        deadline: Seconds that each question allows.
+        seed: Draws which question comes when.
+        distinct: Number of different questions.
+        streams: Share of questions on the streaming route.
         body: Further members of every request, over `FIXED`.
     """
     texts = sentences(distinct)
@@ -38,7 +38,7 @@ def request_context(
 
 
 def fixed(texts: list[str], *, deadline: float, body: Mapping[str, Any] | None = None) -> Callable[[Arrival], Question]:
-    """The same few questions in turn: arrival n asks text n modulo their number. For comparing answers."""
+    """Return a function that asks the same few texts in turn, so that answers can be compared: arrival n asks text n modulo."""
 
     def ask(arrival: Arrival) -> Question:
         return Question({**FIXED, **(body or {}), "query": texts[arrival.number % len(texts)]}, deadline=deadline)

@@ -1,7 +1,7 @@
-"""When is each request of a load sent? At moments drawn beforehand from a seed, whatever the service does meanwhile.
+"""Schedule of a load: the moments of all requests are drawn beforehand from a seed, whatever the service does meanwhile.
 
-That is what open loop means: a client that waits for an answer before it asks again slows down with the service, and then
-measures few of the slow answers ("coordinated omission"). Users do not wait for each other.
+This is an open loop. A client that waits for an answer before it asks again slows down with the service, and then measures few
+of the slow answers ("coordinated omission"). Real users do not wait for each other.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ MOST_SECONDS = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A stretch of constant load.
+    """A period of constant load.
 
     Attributes:
         rate: Requests a second, on average.
         seconds: How long it lasts.
-        name: For tables.
-        measured: False for a stretch that only warms up, or lets a queue run empty.
+        name: Name in tables.
+        measured: False for a period that only warms up, or lets a queue run empty.
     """
 
     rate: float
@@ -38,7 +38,13 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """One request to be sent `at` so many seconds after the start; `number` counts from 0, `phase` is its phase's place."""
+    """One request to be sent.
+
+    Attributes:
+        number: Number of the request, from 0.
+        at: Seconds after the start of the load.
+        phase: Place of its phase.
+    """
 
     number: int
     at: float
@@ -46,7 +52,7 @@ class Arrival:
 
 
 def arrivals(phases: Sequence[Phase], *, seed: int) -> list[Arrival]:
-    """A Poisson process in every phase, given its number of arrivals: `rate * seconds` moments, uniform and sorted.
+    """Draw the arrivals of all phases: in each a Poisson process, given its `rate * seconds` arrivals.
 
     Raises:
         ValueError: more than `MOST_REQUESTS` requests or `MOST_SECONDS` seconds together.
@@ -66,5 +72,5 @@ def arrivals(phases: Sequence[Phase], *, seed: int) -> list[Arrival]:
 
 
 def length(phases: Sequence[Phase]) -> float:
-    """Seconds of all phases together."""
+    """Return the seconds of all phases together."""
     return sum(phase.seconds for phase in phases)

@@ -1,7 +1,7 @@
-"""Which service is loaded? A real one in a process of its own, over a home of pictures that are not there.
+"""Service under load: a real one in a process of its own, over a home of pictures that do not exist.
 
-On Ray Serve as `lodestone serve` runs it (`watched`: it also says how many replicas there are), or, as its peer, the same app
-on uvicorn alone.
+It runs on Ray Serve as `lodestone serve` does (`watched`: it also prints how many replicas there are). As its peer, the same
+app runs on uvicorn alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Literal
 import httpx
 import psutil
 
-from benchmarks.query_latency import fill, sentences
+from benchmarks.data.filled_home import fill, sentences
 from lodestone.config.settings import Settings, load_settings
 from lodestone.home.runtime import Runtime
 
@@ -82,45 +82,51 @@ asyncio.run(main())
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A running service; `log` is the file of what it prints."""
+    """A running service in a process of its own.
+
+    Attributes:
+        process: Its main process.
+        url: Its address.
+        log: The file that holds its output.
+    """
 
     process: subprocess.Popen[str]
     url: str
     log: Path
 
     def processes(self, title: str) -> list[int]:
-        """Ids of its processes whose title begins so: `REPLICA`, `PROXY`, `CONTROLLER`, or a longer one."""
+        """Return the ids of its processes whose title begins like this: `REPLICA`, `PROXY`, `CONTROLLER`, or longer."""
         return [pid for pid, _ in self.titles(title)]
 
     def titles(self, begin: str) -> list[tuple[int, str]]:
-        """Ids and titles of its processes whose title begins so. A title is `KIND:APPLICATION:DEPLOYMENT`."""
-        found = []
+        """Return ids and titles of its processes with this beginning; a title is `KIND:APPLICATION:DEPLOYMENT`."""
+        processes = []
         for process in psutil.Process(self.process.pid).children(recursive=True):
             try:
                 words = process.cmdline()
-            except psutil.Error:  # gone meanwhile
+            except psutil.Error:  # it has ended meanwhile
                 continue
             if words and words[0].startswith(begin):
-                found.append((process.pid, words[0].split()[0].partition(".")[0]))
-        return found
+                processes.append((process.pid, words[0].split()[0].partition(".")[0]))
+        return processes
 
     def replicas(self) -> list[tuple[float, dict[str, dict[str, int]]]]:
-        """What a `watched` service saw so far: wall-clock seconds, and deployment -> state -> replicas, at every change."""
+        """Return every change that a `watched` service saw: wall-clock seconds, and deployment -> state -> replicas."""
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        found = [json.loads(line.removeprefix("replicas ")) for line in lines if line.startswith("replicas [")]
-        return [(float(at), states) for at, states in found]
+        changes = [json.loads(line.removeprefix("replicas ")) for line in lines if line.startswith("replicas [")]
+        return [(float(at), states) for at, states in changes]
 
     def metrics(self) -> dict[str, float]:
-        """What /metrics says now: name with labels -> value."""
+        """Read /metrics; return name with labels -> value."""
         lines = httpx.get(f"{self.url}/metrics", trust_env=False, timeout=10).text.splitlines()
         pairs = (line.rsplit(" ", 1) for line in lines if line and not line.startswith("#"))
         return {name: float(value) for name, value in pairs}
 
 
 def flags_for(home: Path, **sections: Mapping[str, Any] | str) -> dict[str, Any]:
-    """Settings of a benchmark's home, for `load_settings`: a free port, the user's cache of models, nothing learnt meanwhile.
+    """Return settings of a benchmark's home for `load_settings`: a free port, and the user's cache of models.
 
-    Tags that queries leave would change later answers, so they are off; `sections` win.
+    Tags that queries leave would change later answers, so they are off. `sections` override.
     """
     base: dict[str, Any] = {"home": str(home), "serve": {"port": 0, "upkeep": False}, "tags": {"implicit": False}}
     for name, section in sections.items():
@@ -129,12 +135,12 @@ def flags_for(home: Path, **sections: Mapping[str, Any] | str) -> dict[str, Any]
 
 
 def settings_of(flags: Mapping[str, Any]) -> Settings:
-    """What a service started with `flags` has."""
+    """Return the settings of a service that is started with `flags`."""
     return load_settings(dict(flags)).settings
 
 
 def fill_home(flags: Mapping[str, Any], *, points: int, captioned: float) -> None:
-    """Fill a home with pictures that are not there: random vectors in every space of the profile, some with captions."""
+    """Fill a home with pictures that do not exist: random vectors in every space of the profile, some with captions."""
     with Runtime.open(settings_of(flags)) as runtime:
         captions = sentences(int(points * captioned))
         fill(runtime.catalog, runtime.store, list(runtime.projections().values()), points=points, captions=captions)
@@ -142,14 +148,14 @@ def fill_home(flags: Mapping[str, Any], *, points: int, captioned: float) -> Non
 
 @contextmanager
 def running(flags: Mapping[str, Any], *, host: Host = "serve") -> Iterator[Running]:
-    """Serve the home of `flags` inside the block; stopped by SIGTERM at its end.
+    """Serve the home of `flags` inside the block; SIGTERM stops the service at its end.
 
     Args:
-        flags: From `flags_for`.
-        host: What it runs on.
+        flags: Settings from `flags_for`.
+        host: What the service runs on.
 
     Raises:
-        RuntimeError: the service did not come up; with the end of what it said.
+        RuntimeError: the service did not come up; the message holds the end of its output.
     """
     path = Path(str(flags["home"])) / f"{host}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -179,5 +185,5 @@ def _url(process: subprocess.Popen[str], output: Path) -> str:
             if line.startswith("ready "):
                 return line.removeprefix("ready ").strip()
         time.sleep(_POLL_S)
-    said = output.read_text(encoding="utf-8", errors="replace")[-2_000:]
-    raise RuntimeError(f"the service did not come up:\n{said}")
+    printed = output.read_text(encoding="utf-8", errors="replace")[-2_000:]
+    raise RuntimeError(f"the service did not come up:\n{printed}")

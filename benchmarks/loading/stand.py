@@ -1,4 +1,4 @@
-"""Where does a disturbed service keep its things? Three Qdrant nodes and PostgreSQL, each of which can be killed."""
+"""Servers behind a disturbed service: three Qdrant nodes and PostgreSQL, each of which can be killed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,20 @@ from benchmarks.loading.disturbing import Fault
 
 @dataclass(frozen=True)
 class Stand:
-    """The servers, and the settings of a home that uses them."""
+    """The running servers behind a service.
+
+    Attributes:
+        qdrant: The cluster.
+        postgres: The database server.
+        sections: Settings of a home that uses both.
+    """
 
     qdrant: QdrantCluster
     postgres: PostgresServer
     sections: Mapping[str, Any]
 
     def faults(self, *, seed: int) -> list[Fault]:
-        """One node of Qdrant dies and comes back; PostgreSQL dies and comes back."""
+        """Return two faults: a Qdrant node and PostgreSQL are killed, and started again."""
         node = int(np.random.default_rng(seed).integers(len(self.qdrant.nodes)))
         return [
             Fault("Qdrant, 1 of 3", lambda: self.qdrant.kill(node), lambda: self.qdrant.start(node)),
@@ -38,9 +44,9 @@ def run_stand(folder: Path, *, binary: Path | None = None, postgres: Path | None
     """Run all servers inside the block; their files are under `folder`.
 
     Args:
-        folder: Empty.
-        binary: Of Qdrant; None: fetched.
-        postgres: Folder of PostgreSQL's binaries; None: looked for.
+        folder: An empty folder.
+        binary: Binary of Qdrant; None: it is fetched.
+        postgres: Folder of PostgreSQL's binaries; None: they are looked for.
 
     Raises:
         QdrantUnavailableError, PostgresUnavailableError: there is no such server here.

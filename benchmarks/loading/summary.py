@@ -1,4 +1,4 @@
-"""What do many outcomes come to? Goodput, shares of each verdict, and latency as percentiles and as a histogram."""
+"""Summaries of many outcomes: goodput, shares of each verdict, and latency as percentiles and as a histogram."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ class Summary:
     """One phase of a load. Rates are requests a second, latencies milliseconds from when a request was due.
 
     Attributes:
-        name: Of the phase.
+        name: Name of the phase.
         offered: Requests a second that were due.
-        goodput: Answers within their deadline a second.
-        verdicts: How many requests ended how.
-        p50: Of answered requests, late ones included; as p95, p99 and `longest`. NaN when there are none.
-        first_p50: Until the first results of streams; NaN without streams.
-        lateness_p99: How late the generator sent, milliseconds: far below the latencies, or they are the generator's own.
-        retry_after: Median of what refused clients were told to wait, seconds; NaN without refusals.
+        goodput: Answers a second within their deadline.
+        verdicts: Number of requests with each verdict.
+        p50: Median latency of answered requests, late ones included; NaN when there are none. The same holds for the others.
+        p95: 95th percentile of the same latencies.
+        p99: 99th percentile.
+        longest: Longest latency.
+        first_p50: Median time until the first results of streams; NaN without streams.
+        lateness_p99: How late the generator sent, milliseconds; it must be far below the latencies.
+        retry_after: Median time that refused clients are told to wait, seconds; NaN without refusals.
         histogram: Answered requests in each bin of `BOUNDS`.
     """
 
@@ -48,19 +51,19 @@ class Summary:
 
     @property
     def requests(self) -> int:
-        """All of them."""
+        """Return the number of requests."""
         return self.verdicts.total()
 
     def share(self, *verdicts: Verdict) -> float:
-        """Of all requests, in [0, 1]; 0 without requests."""
-        return sum(self.verdicts[one] for one in verdicts) / max(1, self.requests)
+        """Return the share of verdicts among all requests, in [0, 1]; 0 without requests."""
+        return sum(self.verdicts[verdict] for verdict in verdicts) / max(1, self.requests)
 
     def share_of_answers(self, verdict: Verdict) -> float:
-        """Of the answers in time, in [0, 1]."""
-        return self.verdicts[verdict] / max(1, sum(self.verdicts[one] for one in IN_TIME))
+        """Return the share of a verdict among the answers in time, in [0, 1]."""
+        return self.verdicts[verdict] / max(1, sum(self.verdicts[verdict] for verdict in IN_TIME))
 
     def as_json(self) -> dict[str, Any]:
-        """For machines."""
+        """Return the summary as JSON values."""
         return {
             "phase": self.name,
             "offered": round(self.offered, 3),
@@ -77,16 +80,16 @@ class Summary:
 
 
 def summarise(outcomes: Sequence[Outcome], *, name: str, seconds: float) -> Summary:
-    """Outcomes of one phase that lasted `seconds`."""
-    answered = np.array([one.latency for one in outcomes if one.verdict in ANSWERED])
-    firsts = np.array([one.first - one.due for one in outcomes if one.first is not None])
-    waits = np.array([one.retry_after for one in outcomes if one.retry_after is not None])
-    lateness = np.array([one.sent - one.due for one in outcomes])
+    """Sum up the outcomes of one phase that lasted `seconds`."""
+    answered = np.array([outcome.latency for outcome in outcomes if outcome.verdict in ANSWERED])
+    firsts = np.array([outcome.first - outcome.due for outcome in outcomes if outcome.first is not None])
+    waits = np.array([outcome.retry_after for outcome in outcomes if outcome.retry_after is not None])
+    lateness = np.array([outcome.sent - outcome.due for outcome in outcomes])
     return Summary(
         name=name,
         offered=len(outcomes) / seconds,
-        goodput=sum(one.in_time for one in outcomes) / seconds,
-        verdicts=Counter(one.verdict for one in outcomes),
+        goodput=sum(outcome.in_time for outcome in outcomes) / seconds,
+        verdicts=Counter(outcome.verdict for outcome in outcomes),
         p50=_percentile(answered, 50) * 1000,
         p95=_percentile(answered, 95) * 1000,
         p99=_percentile(answered, 99) * 1000,
@@ -99,33 +102,33 @@ def summarise(outcomes: Sequence[Outcome], *, name: str, seconds: float) -> Summ
 
 
 def by_phase(outcomes: Sequence[Outcome], phases: Sequence[Phase]) -> list[Summary]:
-    """A summary of each measured phase. A request belongs to the phase in which it was due, whenever it ended."""
+    """Sum up each measured phase. A request belongs to the phase in which it was due, whenever it ended."""
     return [
-        summarise([one for one in outcomes if one.phase == place], name=phase.name, seconds=phase.seconds)
+        summarise([outcome for outcome in outcomes if outcome.phase == place], name=phase.name, seconds=phase.seconds)
         for place, phase in enumerate(phases)
         if phase.measured
     ]
 
 
 def histogram(seconds: NDArray[np.float64]) -> tuple[int, ...]:
-    """How many latencies lie in each bin up to `BOUNDS`; the last bin holds all that are longer."""
+    """Count the latencies in each bin up to `BOUNDS`; the last bin holds all that are longer."""
     places = np.minimum(np.searchsorted(BOUNDS, seconds, side="left"), len(BOUNDS) - 1)
     return tuple(int(count) for count in np.bincount(places, minlength=len(BOUNDS)))
 
 
 def errors(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Those that got neither an answer nor a refusal in order."""
-    return [one for one in outcomes if one.verdict in ERRORS]
+    """Return the outcomes with neither an answer nor a proper refusal."""
+    return [outcome for outcome in outcomes if outcome.verdict in ERRORS]
 
 
 def reasons(outcomes: Sequence[Outcome]) -> str:
-    """Why requests got no answer: status, code or error, with counts, most frequent first."""
-    said = Counter(
-        f"{one.status} {one.code}" if one.status else (one.error or str(one.verdict))[:100]
-        for one in outcomes
-        if one.verdict not in ANSWERED
+    """Say why requests got no answer: status, code or error, with counts, most frequent first."""
+    counts = Counter(
+        f"{outcome.status} {outcome.code}" if outcome.status else (outcome.error or str(outcome.verdict))[:100]
+        for outcome in outcomes
+        if outcome.verdict not in ANSWERED
     )
-    return "; ".join(f"{count} x {what}" for what, count in said.most_common(8))
+    return "; ".join(f"{count} x {what}" for what, count in counts.most_common(8))
 
 
 def _percentile(values: NDArray[np.float64], q: float) -> float:

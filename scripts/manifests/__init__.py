@@ -1,1 +1,1 @@
-"""What is checked of deploy/: overlays as kustomize builds them, their schemas, KubeRay's rules, and the Serve config."""
+"""Checks of deploy/: overlays as kustomize builds them, their schemas, KubeRay's rules, and the Serve config."""

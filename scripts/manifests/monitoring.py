@@ -1,4 +1,4 @@
-"""How do the alert rules reach a Prometheus operator? As one PrometheusRule, made of monitoring/rules."""
+"""Alert rules for a Prometheus operator: one PrometheusRule, made of monitoring/rules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HEADER = "# Made of monitoring/rules: do not edit, run `python -m scripts.check
 
 
 def wanted(rules: Path = RULES) -> str:
-    """The object, with every group of every file, in the order of the files' names."""
+    """Return the object with every group of every file, in the order of the files' names."""
     files = sorted([*rules.glob("*.yml"), *rules.glob("*.yaml")])
     groups = [group for file in files for group in yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]]
     rule = {
@@ -26,7 +26,7 @@ def wanted(rules: Path = RULES) -> str:
 
 
 def faults() -> list[str]:
-    """What is wrong with the object that is kept."""
+    """Return what is wrong with the committed object."""
     kept = PATH.read_text(encoding="utf-8") if PATH.exists() else ""
     return (
         [] if kept == wanted() else ["rules.yaml is not what monitoring/rules says: python -m scripts.check_manifests --write"]

@@ -1,4 +1,4 @@
-"""What does an overlay come to? kustomize builds it; its objects, and every pod that they lead to."""
+"""Overlays as kustomize builds them: their objects, and every pod that the objects lead to."""
 
 from __future__ import annotations
 
@@ -22,95 +22,98 @@ Object = dict[str, Any]
 
 @dataclass(frozen=True)
 class Pod:
-    """A pod that an object leads to: `where` names both, `template` is its metadata and spec."""
+    """A pod that an object leads to.
+
+    Attributes:
+        where: Names of the object and of the pod in it.
+        template: The pod's metadata and spec.
+    """
 
     where: str
     template: dict[str, Any]
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Its spec."""
+        """Return the spec of the pod."""
         spec: dict[str, Any] = self.template["spec"]
         return spec
 
     @property
     def labels(self) -> dict[str, str]:
-        """Its labels."""
+        """Return the labels of the pod."""
         labels: dict[str, str] = self.template.get("metadata", {}).get("labels", {})
         return labels
 
     @property
     def containers(self) -> list[dict[str, Any]]:
-        """Containers and init containers."""
+        """Return the containers of the pod, init containers first."""
         return [*self.spec.get("initContainers", []), *self.spec["containers"]]
 
 
 def tool(name: str) -> str:
-    """The path of a command: of this environment, else of the machine.
+    """Return the path of a command, from this environment, else from the machine.
 
     Raises:
-        FileNotFoundError: there is none.
+        FileNotFoundError: there is no such command.
     """
     beside = Path(sys.executable).parent / name
-    found = str(beside) if beside.exists() else shutil.which(name)
-    if found is None:
+    path = str(beside) if beside.exists() else shutil.which(name)
+    if path is None:
         raise FileNotFoundError(f"no {name!r} here: pip install -e '.[dev]' brings it")
-    return found
+    return path
 
 
 def build(overlay: str) -> list[Object]:
-    """The objects of an overlay.
+    """Build an overlay and return its objects.
 
     Raises:
-        ValueError: kustomize refuses it; says why.
+        ValueError: kustomize refuses it; the message says why.
     """
     command = [tool("kubectl"), "kustomize", str(K8S / "overlays" / overlay)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_SECONDS, check=False)
     if done.returncode != 0:
         raise ValueError(f"kustomize cannot build the overlay {overlay!r}: {done.stderr.strip()}")
-    return [found for found in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if found]
+    return [item for item in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if item]
 
 
 def component_objects() -> list[Object]:
-    """The objects of all components, also of those that no overlay takes."""
+    """Return the objects of all components, also of those that no overlay uses."""
     files = [file for file in sorted((K8S / "components").glob("*/*.yaml")) if file.name != "kustomization.yaml"]
-    return [
-        found for file in files for found in yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader) if found
-    ]
+    return [item for file in files for item in yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader) if item]
 
 
-def name_of(found: Object) -> str:
-    """`Kind/name`."""
-    return f"{found.get('kind')}/{found.get('metadata', {}).get('name')}"
+def name_of(item: Object) -> str:
+    """Return the name of an object as `Kind/name`."""
+    return f"{item.get('kind')}/{item.get('metadata', {}).get('name')}"
 
 
 def of_kind(objects: list[Object], *kinds: str) -> list[Object]:
-    """The objects of these kinds."""
-    return [found for found in objects if found["kind"] in kinds]
+    """Return the objects of some kinds."""
+    return [item for item in objects if item["kind"] in kinds]
 
 
-def ray_clusters(found: Object) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(where, spec of a RayCluster) in a RayService, a RayJob or a RayCluster."""
-    field = {"RayService": "rayClusterConfig", "RayJob": "rayClusterSpec"}.get(found["kind"])
+def ray_clusters(item: Object) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield (where, spec) of each RayCluster in a RayService, a RayJob or a RayCluster."""
+    field = {"RayService": "rayClusterConfig", "RayJob": "rayClusterSpec"}.get(item["kind"])
     if field is not None:
-        yield f"{name_of(found)} {field}", found["spec"][field]
-    elif found["kind"] == "RayCluster":
-        yield name_of(found), found["spec"]
+        yield f"{name_of(item)} {field}", item["spec"][field]
+    elif item["kind"] == "RayCluster":
+        yield name_of(item), item["spec"]
 
 
 def pods(objects: list[Object]) -> Iterator[Pod]:
-    """Every pod that an object's own controller or KubeRay makes, without what those add."""
-    for found in objects:
-        name, spec = name_of(found), found.get("spec", {})
-        if found["kind"] == "Pod":
-            yield Pod(name, found)
-        elif found["kind"] == "CronJob":
+    """Yield every pod that an object's own controller or KubeRay makes, without what those add."""
+    for item in objects:
+        name, spec = name_of(item), item.get("spec", {})
+        if item["kind"] == "Pod":
+            yield Pod(name, item)
+        elif item["kind"] == "CronJob":
             yield Pod(name, spec["jobTemplate"]["spec"]["template"])
-        elif found["kind"] in {"Deployment", "StatefulSet", "DaemonSet", "Job"}:
+        elif item["kind"] in {"Deployment", "StatefulSet", "DaemonSet", "Job"}:
             yield Pod(name, spec["template"])
         if "submitterPodTemplate" in spec:
             yield Pod(f"{name} submitter", spec["submitterPodTemplate"])
-        for _, cluster in ray_clusters(found):
+        for _, cluster in ray_clusters(item):
             yield Pod(f"{name} head", cluster["headGroupSpec"]["template"])
             for group in cluster.get("workerGroupSpecs", []):
                 yield Pod(f"{name} {group['groupName']}", group["template"])

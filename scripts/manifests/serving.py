@@ -1,4 +1,4 @@
-"""Is serve.yaml what lodestone.toml comes to, does Ray take it, and is there room for it in the Ray cluster?"""
+"""Serve config of the overlays: made of lodestone.toml, checked against Ray's schema and the room in the Ray cluster."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEADER = "# Made of lodestone.toml: do not edit, run `python -m scripts.check_m
 
 
 def settings_of(overlay: str) -> Any:  # noqa: ANN401 - lodestone's Settings, imported late
-    """The settings of an overlay, whatever this machine's environment and home say."""
+    """Return the settings of an overlay, independent of this machine's environment and home."""
     from lodestone.config.settings import Settings
 
     written = tomllib.loads((K8S / "overlays" / overlay / "lodestone.toml").read_text(encoding="utf-8"))
@@ -28,40 +28,40 @@ def settings_of(overlay: str) -> Any:  # noqa: ANN401 - lodestone's Settings, im
 
 
 def wanted(overlay: str) -> str:
-    """The serve.yaml that the settings come to."""
+    """Return the serve.yaml that the settings lead to."""
     from lodestone_serve.graph.config import as_yaml, serve_config
 
     return _HEADER + as_yaml(serve_config(settings_of(overlay)))
 
 
 def path_of(overlay: str) -> Path:
-    """Where it is kept."""
+    """Return the path of an overlay's serve.yaml."""
     return K8S / "overlays" / overlay / "serve.yaml"
 
 
 def faults(overlay: str, objects: list[Object]) -> list[str]:
-    """What is wrong with the Serve config of a built overlay."""
+    """Return what is wrong with the Serve config of a built overlay."""
     from pydantic import ValidationError
     from ray.serve.schema import ServeDeploySchema
 
-    said = []
+    lines = []
     if path_of(overlay).read_text(encoding="utf-8") != wanted(overlay):
-        said.append(f"{overlay}: serve.yaml is not what lodestone.toml says: python -m scripts.check_manifests --write")
+        lines.append(f"{overlay}: serve.yaml is not what lodestone.toml says: python -m scripts.check_manifests --write")
     for service in of_kind(objects, "RayService"):
         config = yaml.safe_load(service["spec"]["serveConfigV2"])
         if config != yaml.safe_load(path_of(overlay).read_text(encoding="utf-8")):
-            said.append(f"{overlay}: the RayService does not hold serve.yaml")
+            lines.append(f"{overlay}: the RayService does not hold serve.yaml")
             continue
         try:
             ServeDeploySchema.model_validate(config)
         except ValidationError as error:
-            said += [f"{overlay}: {'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()]
-        said += [f"{overlay}: {fault}" for fault in _room(config, service["spec"]["rayClusterConfig"])]
-    return said
+            lines += [f"{overlay}: {'.'.join(map(str, detail['loc']))}: {detail['msg']}" for detail in error.errors()]
+        lines += [f"{overlay}: {fault}" for fault in _room(config, service["spec"]["rayClusterConfig"])]
+    return lines
 
 
 def _room(config: dict[str, Any], cluster: dict[str, Any]) -> Iterator[str]:
-    """Deployments whose replicas no pod holds, or whose most replicas do not fit into the most pods, during an update too."""
+    """Return deployments with a replica that fits into no pod, or with more replicas than the pods hold, updates included."""
     groups = [(group["groupName"], _offered(group), int(group["maxReplicas"])) for group in cluster["workerGroupSpecs"]]
     most: dict[str, float] = {}
     for application in config["applications"]:
@@ -74,9 +74,9 @@ def _room(config: dict[str, Any], cluster: dict[str, Any]) -> Iterator[str]:
             for resource, amount in needed.items():
                 most[resource] = most.get(resource, 0.0) + amount * replicas
     for resource, amount in most.items():
-        there = sum(offered.get(resource, 0.0) * pods for _, offered, pods in groups)
-        if amount > there:
-            yield f"all replicas at their most need {amount:g} {resource}, the Ray cluster at its largest has {there:g}"
+        available = sum(offered.get(resource, 0.0) * pods for _, offered, pods in groups)
+        if amount > available:
+            yield f"all replicas at their most need {amount:g} {resource}, the Ray cluster at its largest has {available:g}"
 
 
 def _fits(needed: dict[str, float], offered: dict[str, float]) -> bool:
@@ -89,7 +89,7 @@ def _needed(options: dict[str, Any]) -> dict[str, float]:
 
 
 def _offered(group: dict[str, Any]) -> dict[str, float]:
-    """What a node of the group tells Ray that it has, as KubeRay starts it."""
+    """Return the resources that a node of the group reports to Ray, as KubeRay starts it."""
     params, limits = group.get("rayStartParams", {}), group["template"]["spec"]["containers"][0]["resources"]["limits"]
     custom = json.loads(params["resources"].strip("'").strip('"').replace('\\"', '"')) if "resources" in params else {}
     return {

@@ -4,7 +4,7 @@ Two kinds of queries are scored against the same pictures: captions, which peopl
 both classifiers are sure of ("a photo of a ..." with the class's name). The parameters with the best mean of both kinds' R@10
 and R@5 win; among those within `TOLERANCE` of the best, the lowest ceiling wins, because label matching knows only photos. The
 parameters for unfamiliar words are not fitted here: that needs bridges that were not trained on some topics
-(benchmarks/strange_topics.py), and these parameters are the defaults of `SpaceWeights`.
+(benchmarks/learning/strange_topics.py), and these parameters are the defaults of `SpaceWeights`.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from lodestone.store.base import VectorQuery, VectorStore
 
 CAPTIONS: Final = "captions"  # key of `GuideRequest.collections` for the collection of captions
 TAGS: Final = "tags"  # the same for tags
-LEAST_SIMILARITY: Final = 0.6  # benchmarks/exemplars.py
+LEAST_SIMILARITY: Final = 0.6  # benchmarks/learning/exemplars.py
 TAG_WEIGHT: Final = 0.5  # weight of a tag that matches the whole query: as that of a caption with similarity .8
 _CAPTIONS_A_PICTURE: Final = 5  # captions fetched per picture at first
 

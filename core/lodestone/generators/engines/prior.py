@@ -24,7 +24,7 @@ from lodestone.generators.engines.prior_weights import PriorWeights, SpacePrior
 
 KIND: Final = "prior"  # kind of the learned artifact
 WEIGHT: Final = (
-    0.02  # per guide: ten count .1 of the words, the largest weight without loss on validation (benchmarks/exemplars.py)
+    0.02  # per guide: ten count .1 of the words, the largest weight without loss (benchmarks/learning/exemplars.py)
 )
 _NO_SPACES: Final = frozenset({"captions", "tags"})  # collections that hold no pictures' vectors
 _log = logging.getLogger(__name__)

@@ -109,7 +109,7 @@ class IsolatedPictures:
 
 
 def _serve(channel: Connection) -> None:
-    from lodestone.indexing.preparing import preparer  # slow; `main` ignores Ctrl-C by now
+    from lodestone.indexing.embed.preparing import preparer  # slow; `main` ignores Ctrl-C by now
 
     settings, names = channel.recv()
     prepare = preparer(settings, names)

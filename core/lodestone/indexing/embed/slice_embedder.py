@@ -23,9 +23,9 @@ from lodestone.catalog.records import Receipt
 from lodestone.errors import LodestoneError
 from lodestone.indexing.embed.isolation import IsolatedPictures
 from lodestone.indexing.embed.picture_inputs import PreparedPicture, require_some_readable
+from lodestone.indexing.embed.preparing import preparer
 from lodestone.indexing.embed.slice_files import PartFiles
 from lodestone.indexing.faults import Faults
-from lodestone.indexing.preparing import preparer
 from lodestone.indexing.tasks import (
     META_PART,
     EmbedSettings,

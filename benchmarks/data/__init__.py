@@ -1,0 +1,1 @@
+"""Pictures, captions and homes that several benchmarks measure on."""

@@ -1,0 +1,1 @@
+"""Benchmarks of indexing: speed, memory, resuming, loading and planning."""

@@ -1,0 +1,1 @@
+"""Benchmarks of queries in one process: latency, start-up time, outlier filter and early stopping."""

@@ -1,0 +1,48 @@
+"""Table of all benchmarks: short name -> module with a `BENCHMARK`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Final
+
+from benchmarks.harness import Benchmark
+
+BENCHMARKS: Final[Mapping[str, str]] = {
+    "decode": "benchmarks.indexing.decode",
+    "driver_memory": "benchmarks.indexing.driver_memory",
+    "incremental": "benchmarks.indexing.incremental",
+    "index_resume": "benchmarks.indexing.index_resume",
+    "index_throughput": "benchmarks.indexing.index_throughput",
+    "load": "benchmarks.indexing.load",
+    "peer_loop": "benchmarks.indexing.peer_loop",
+    "planner": "benchmarks.indexing.planner",
+    "unchanged": "benchmarks.indexing.unchanged",
+    "outliers": "benchmarks.query.outliers",
+    "query_latency": "benchmarks.query.query_latency",
+    "start_up": "benchmarks.query.start_up",
+    "stopping": "benchmarks.query.stopping",
+    "graph_overhead": "benchmarks.service.graph_overhead",
+    "serve_latency": "benchmarks.service.serve_latency",
+    "service_batching": "benchmarks.service.service_batching",
+    "service_disturbed": "benchmarks.service.service_disturbed",
+    "service_load": "benchmarks.service.service_load",
+    "service_overload": "benchmarks.service.service_overload",
+    "service_scaling": "benchmarks.service.service_scaling",
+    "exemplars": "benchmarks.learning.exemplars",
+    "gate": "benchmarks.learning.gate",
+    "prior": "benchmarks.learning.prior",
+    "quality": "benchmarks.learning.quality",
+    "strange_topics": "benchmarks.learning.strange_topics",
+    "trust": "benchmarks.learning.trust",
+}
+
+
+def benchmark_named(name: str) -> Benchmark:
+    """Import a benchmark's module and return its declaration.
+
+    Raises:
+        KeyError: there is no benchmark of this name.
+    """
+    benchmark: Benchmark = importlib.import_module(BENCHMARKS[name]).BENCHMARK
+    return benchmark
