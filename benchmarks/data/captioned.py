@@ -19,7 +19,7 @@ from lodestone.config.settings import ModelSettings
 from lodestone.evaluation.splits import split_by_hash
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
-from lodestone.query.space_weighting import make_weigher
+from lodestone.query.weighting.choice import make_weigher
 from lodestone.spaces.registry import make_space
 from lodestone.text_encoders.registry import make_text_encoder
 

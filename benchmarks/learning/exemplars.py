@@ -41,11 +41,11 @@ from lodestone.generators.engines.prior_weights import PriorWeights
 from lodestone.generators.hub import Hub
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
-from lodestone.query.captions import CaptionRule
 from lodestone.query.encoder import LocalEncoder
 from lodestone.query.engine import QueryEngine
-from lodestone.query.guide_search import FusionSettings
-from lodestone.query.space_weighting import make_weigher
+from lodestone.query.guides.captions import CaptionRule
+from lodestone.query.guides.search import FusionSettings
+from lodestone.query.weighting.choice import make_weigher
 from lodestone.spaces.registry import make_space
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import PointBatch

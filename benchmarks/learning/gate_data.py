@@ -19,7 +19,7 @@ from lodestone.evaluation.splits import split_by_hash
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.query.gate import features
-from lodestone.query.weights import SpaceWeights
+from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
 from lodestone.tags.confidence import evidence

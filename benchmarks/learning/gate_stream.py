@@ -20,10 +20,11 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import ImageRecord, ImageState, TagRecord
 from lodestone.query.gate import GateModel
 from lodestone.retrieval.fusion import RankedList
+from lodestone.spaces.names import TAGS
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.edge.store import EdgeStore
 from lodestone.tags.confidence import Confidence
-from lodestone.tags.delivery import TAGS_ALIAS, deliver
+from lodestone.tags.delivery import deliver
 from lodestone.tags.search import TagSearch
 from lodestone.tags.service import FEEDBACK, IMPLICIT, TagService, new_tag
 
@@ -56,7 +57,7 @@ class Home:
 
     def tags(self, asked: Asked) -> list[RankedList] | None:
         """Return the tag search's list for each query, in the world's own ids; None while there are no tags."""
-        collection = self.store.aliases().get(TAGS_ALIAS)
+        collection = self.store.aliases().get(TAGS)
         if collection is None:
             return None
         lists = [self._search.search(text, collection) for text in asked.words]

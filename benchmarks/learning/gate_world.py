@@ -15,14 +15,15 @@ import numpy as np
 from benchmarks.learning.quality import Collection
 from lodestone.evaluation.metrics import first_ranks
 from lodestone.generators.engines.exemplar import LEAST_SIMILARITY, TAG_WEIGHT
-from lodestone.query.captions import CaptionRule
 from lodestone.query.gate import Method
-from lodestone.query.guide_search import FusionSettings
-from lodestone.query.weights import SpaceWeights
+from lodestone.query.guides.captions import CaptionRule
+from lodestone.query.guides.search import FusionSettings
+from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
-from lodestone.tags.search import LEAST, POWER, TAGS_SPACE, WEIGHT
+from lodestone.spaces.names import TAGS
+from lodestone.tags.search import LEAST, POWER, WEIGHT
 from lodestone.tags.terms import terms
 from lodestone.training.trust import ScoredQueries, trust_of
 
@@ -247,4 +248,4 @@ class TagIndex:
                 scores[row] = scores.get(row, 0.0) + weight / total * sure
         best = sorted((row for row, score in scores.items() if score >= LEAST), key=lambda row: (-scores[row], row))[:DEPTH]
         values = np.array([min(1.0, scores[row]) ** POWER for row in best], np.float32)
-        return RankedList(TEXT_GUIDE, TAGS_SPACE, WEIGHT, tuple(self._ids[row] for row in best), values)
+        return RankedList(TEXT_GUIDE, TAGS, WEIGHT, tuple(self._ids[row] for row in best), values)

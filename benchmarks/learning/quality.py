@@ -30,7 +30,7 @@ from lodestone.evaluation.metrics import bootstrap, first_ranks
 from lodestone.evaluation.splits import PINNED, split_by_hash
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
-from lodestone.query.weights import SpaceWeights
+from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.spaces.bridge_arrays import BACKBONES
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace

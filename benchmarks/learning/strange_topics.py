@@ -24,7 +24,7 @@ from lodestone.evaluation.metrics import first_ranks
 from lodestone.evaluation.splits import split_by_hash
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
-from lodestone.query.weights import SpaceWeights
+from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
 from lodestone.text_encoders.registry import make_text_encoder

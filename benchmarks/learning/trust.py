@@ -37,8 +37,8 @@ from lodestone.evaluation.metrics import first_ranks
 from lodestone.evaluation.splits import split_by_hash
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
-from lodestone.query.trust_weights import apply_trust
-from lodestone.query.weights import SpaceWeights
+from lodestone.query.weighting.fitted import SpaceWeights
+from lodestone.query.weighting.trust import apply_trust
 from lodestone.query_log.trace import Trace
 from lodestone.retrieval.fusion import FusedList, RankedList, mean_distance
 from lodestone.retrieval.rescoring import ALL_GUIDES

@@ -27,7 +27,7 @@ from benchmarks.data.captioned import Captioned, load
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.harness.tables import spread
 from lodestone.evaluation.metrics import Estimate
-from lodestone.query.outliers import THRESHOLD, judge_guides, local_outlier_factors, warm_up
+from lodestone.query.guides.outliers import THRESHOLD, judge_guides, local_outlier_factors, warm_up
 from lodestone.retrieval.fusion import FUSIONS, RankedList
 
 ON_TOPIC: Final = 0.5  # least cosine of the last real guide's best caption with the query

@@ -29,7 +29,7 @@ from lodestone.generators.engines.exemplar import Exemplar
 from lodestone.generators.hub import Hub
 from lodestone.query.encoder import LocalEncoder
 from lodestone.query.engine import QueryEngine
-from lodestone.query.space_weighting import make_weigher
+from lodestone.query.weighting.choice import make_weigher
 from lodestone.spaces.registry import make_space
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.edge.store import EdgeStore

@@ -25,8 +25,8 @@ from benchmarks.data.captioned import Captioned, load
 from benchmarks.harness import Benchmark, Figure, Report
 from lodestone.evaluation.compare import Paired, compare_paired
 from lodestone.evaluation.metrics import bootstrap
-from lodestone.query.guide_search import FusionSettings
-from lodestone.query.stopping import AGREEMENT, LEAST, PATIENCE, StableTopK
+from lodestone.query.guides.search import FusionSettings
+from lodestone.query.guides.stopping import AGREEMENT, LEAST, PATIENCE, StableTopK
 
 LEAST_SIMILARITY: Final = 0.5  # least cosine of a guide's caption with the query
 SAMPLE: Final = 256  # pictures, as many as `Calibration` keeps

@@ -49,7 +49,10 @@ DateFromOption = Annotated[
 ]
 DateToOption = Annotated[str | None, typer.Option("--to", help="Taken before this date.", show_default=False)]
 FusionOption = Annotated[
-    str | None, typer.Option("--fusion", help="needle, rrf or mean_distance; default: the profile's.", show_default=False)
+    str | None,
+    typer.Option(
+        "--fusion", help="weighted_reciprocal_rank, rrf or mean_distance; default: the profile's.", show_default=False
+    ),
 ]
 ExplainOption = Annotated[bool, typer.Option("--explain", help="Show which lists put each picture there.")]
 CollapseOption = Annotated[

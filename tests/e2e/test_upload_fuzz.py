@@ -13,6 +13,7 @@ import struct
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -194,7 +195,8 @@ async def test_damaged_uploads_are_answered_and_cost_no_memory(tmp_path: Path) -
                 whole = await send(wholes_of_all[kind])
                 assert whole.status_code == 200, (kind, whole.text)
             engine = services.opened()[1]
-            engine._encoder = Eyes(engine.encoder, 20)  # type: ignore[assignment]
+            retrieval = engine._pipeline.retrieval
+            retrieval._sources = replace(retrieval._sources, encoder=Eyes(engine.encoder, 20))  # type: ignore[arg-type]
             before = resident_mb()
             for number in range(COUNT):
                 kind = kinds[number % len(kinds)]

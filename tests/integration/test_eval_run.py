@@ -37,7 +37,7 @@ class _Scripted:
             query_id="q",
             stage="text",
             hits=[_hit(place, self._ids[name]) for place, name in enumerate(names, 1)],
-            fusion="needle",
+            fusion="weighted_reciprocal_rank",
             space_weights={},
             gate=verdict,
             dropped=[f"more guides: stable after {len(self.asked)}"],

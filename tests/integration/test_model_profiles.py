@@ -37,7 +37,7 @@ def tiny_profile() -> Profile:
         spaces=("words", "look"),
         generators=("painter",),
         guides=2,
-        fusion="needle",
+        fusion="weighted_reciprocal_rank",
         image_size=64,
         hnsw=HnswSpec(m=6, ef_construct=32, ef=64),
         direct={"words": clip, "look": timm},

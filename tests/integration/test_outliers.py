@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lodestone.errors import InvalidRequestError
-from lodestone.query.outliers import THRESHOLD, OutlierReport, judge_guides, local_outlier_factors
+from lodestone.query.guides.outliers import THRESHOLD, OutlierReport, judge_guides, local_outlier_factors
 
 DIM = 64
 ONE = {"space": 1.0}

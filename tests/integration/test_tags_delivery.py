@@ -12,10 +12,11 @@ from tests.support.catalogs import make_root, picture
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import Corpus, ImageState
 from lodestone.errors import InvalidRequestError, NotFoundError, StoreError, UnknownNameError
+from lodestone.spaces.names import TAGS
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import Filter, MatchAny, PointBatch, SparseBatch
 from lodestone.store.edge.store import EdgeStore
-from lodestone.tags.delivery import COLLECTION, TAGS_ALIAS, deliver
+from lodestone.tags.delivery import COLLECTION, deliver
 from lodestone.tags.search import TagSearch
 from lodestone.tags.service import IMPLICIT, TagService, new_tag
 from lodestone_schemas.collections import CollectionSpec
@@ -43,7 +44,7 @@ class Home:
 
     def found(self, text: str, *, corpus: str | None = None) -> list[str]:
         """Ids by tags."""
-        collection = self.store.aliases().get(TAGS_ALIAS)
+        collection = self.store.aliases().get(TAGS)
         if collection is None:
             return []
         only = None if corpus is None else Filter((MatchAny("corpus", (self.corpora[corpus].corpus_id,)),))
@@ -262,7 +263,7 @@ def test_half_filled_collection_is_not_searched(home: Home, monkeypatch: pytest.
         with pytest.raises(StoreError):
             home.deliver()
 
-    assert TAGS_ALIAS not in home.store.aliases()
+    assert TAGS not in home.store.aliases()
 
 
 def test_book_refuses_what_is_no_tag(home: Home) -> None:

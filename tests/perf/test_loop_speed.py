@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from sklearn.neighbors import LocalOutlierFactor
 
-from lodestone.query.outliers import judge_guides, local_outlier_factors, warm_up
+from lodestone.query.guides.outliers import judge_guides, local_outlier_factors, warm_up
 from lodestone.retrieval.fusion import FUSIONS, RankedList
 
 SPACES = [f"space-{number}" for number in range(6)]

@@ -123,7 +123,7 @@ def _mode(
         spaces=tuple(direct),
         generators=tuple(engines),
         guides=guides,
-        fusion="needle",
+        fusion="weighted_reciprocal_rank",
         image_size=_GUIDE_PX,
         gate=gate,
         hnsw=_NEEDLE_HNSW,

@@ -5,15 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Protocol
 
 from lodestone.catalog.records import EngineState
 from lodestone.config.engines import EngineSettings
 from lodestone.config.settings import Settings
+from lodestone.generators.base import Generator
 from lodestone.generators.cache import GuideCache
 from lodestone.generators.engine_call import Engine, HubObserver
 from lodestone.generators.hub import Hub
 from lodestone.generators.registry import GeneratorContext, make_generator
-from lodestone.query.stages import RemoteStages
+
+
+class RemoteGenerators(Protocol):
+    """Provides generators that run in other processes."""
+
+    def generator(self, name: str, local: Generator) -> Generator:
+        """Return what draws for the engine of this name: a remote one, or `local`, which is light and not warmed up."""
 
 
 def make_hub(
@@ -24,7 +32,7 @@ def make_hub(
     cache_dir: Path,
     *,
     observer: HubObserver | None = None,
-    remote_stages: RemoteStages | None = None,
+    remote_stages: RemoteGenerators | None = None,
 ) -> Hub:
     """Make a hub of every engine that the profile or the settings name. Nothing is loaded or connected.
 

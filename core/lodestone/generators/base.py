@@ -11,11 +11,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lodestone.retrieval.fusion import RankedList
 from lodestone.store.base import Filter
 
 
@@ -100,4 +101,18 @@ class Generator(ABC):
         """
 
     async def close(self) -> None:  # noqa: B027  (most engines hold nothing)
-        """Release the engine's connections. Idempotent."""
+        """Release connections. Idempotent."""
+
+
+class TagSource(Protocol):
+    """Finds pictures whose tags are like the query's words; an engine and the text pass may use one."""
+
+    def search(self, text: str, collection: str, *, filter_: Filter | None, limit: int) -> RankedList:
+        """Return the list of guide `text` and space `tags`, best first; it is empty when no tag matches. Blocking.
+
+        Args:
+            text: The query's words.
+            collection: What the alias `tags` stood for at the start of the query.
+            filter_: The query's own filter.
+            limit: Pictures at most.
+        """

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from lodestone.catalog.reading import CatalogReader
 from lodestone.config.engines import EngineSettings
-from lodestone.generators.base import Generator
+from lodestone.generators.base import Generator, TagSource
 from lodestone.generators.engines.exemplar import Exemplar
 from lodestone.models.context import ModelContext
 from lodestone.models.lookup import make
-from lodestone.query.stages import CatalogReader
 from lodestone.store.base import VectorStore
-from lodestone.tags.search import TagSearch
 
 ENTRY_POINTS: Final = "lodestone.generators"
 
@@ -29,6 +28,7 @@ class GeneratorContext:
         text_encoder: Name of the encoder of queries and captions.
         name: Name under which the engine is configured.
         engine: The engine's section of the settings; None for defaults.
+        tags: Finds pictures by tags; None for engines that do without.
     """
 
     store: VectorStore
@@ -37,11 +37,11 @@ class GeneratorContext:
     text_encoder: str = "minilm"
     name: str = ""
     engine: EngineSettings | None = None
+    tags: TagSource | None = None
 
 
 def _exemplar(context: GeneratorContext) -> Generator:
-    tags = TagSearch(context.store)
-    return Exemplar(context.store, context.catalog, text_encoder=context.text_encoder, tags=tags)
+    return Exemplar(context.store, context.catalog, text_encoder=context.text_encoder, tags=context.tags)
 
 
 def _prior(context: GeneratorContext) -> Generator:

@@ -33,9 +33,10 @@ if TYPE_CHECKING:
     from lodestone.query.engine import QueryEngine
     from lodestone.query.gate import GateModel
     from lodestone.query.learned_stages import LearnedModels
-    from lodestone.query.stages import RemoteStages
+    from lodestone.query.stages import Encoder, RemoteEncoders, RemoteStages
     from lodestone.query_log.recorder import Recorder
     from lodestone.spaces.base import Projection
+    from lodestone.store.base import VectorStore
     from lodestone.tags.service import TagService
     from lodestone.text_encoders.base import TextEncoder
     from lodestone.trust.service import TrustService
@@ -177,20 +178,23 @@ class Runtime(HomeResources):
             shadow: For comparing versions: there are no guides, and queries are neither recorded nor leave tags.
         """
         from lodestone.query.engine import QueryEngine
-        from lodestone.query.space_weighting import make_weigher
+        from lodestone.query.weighting.choice import make_weigher
 
         if projections is None:
             projections = self.serving_projections()
         return QueryEngine(
             store=self.store,
             catalog=self.catalog,
-            encoder=self.local_encoder(projections) if self.remote_stages is None else self.remote_stages.encoder(projections),
+            encoder=self._encoder(projections, self.remote_stages),
             profile=self.profile,
             settings=self.settings.query,
             hub=None if shadow else self.hub,
             weigher=make_weigher(projections),
             learnt=self._learnt(recording=not shadow),
         )
+
+    def _encoder(self, projections: Mapping[str, Projection], remote: RemoteEncoders | None) -> Encoder:
+        return self.local_encoder(projections) if remote is None else remote.encoder(projections)
 
     def local_encoder(self, projections: Mapping[str, Projection], *, text_threads: int | None = None) -> LocalEncoder:
         """Make an encoder with these versions' models (space -> projection), not warmed up; threads as in `LocalEncoder`."""
@@ -249,12 +253,15 @@ class Runtime(HomeResources):
     def _generator_context(self) -> GeneratorContext:
         from lodestone.generators.registry import GeneratorContext
         from lodestone.store.deferred import deferred
+        from lodestone.tags.search import TagSearch
 
+        store: VectorStore = deferred(lambda: self.store)
         return GeneratorContext(
-            store=deferred(lambda: self.store),
+            store=store,
             catalog=deferred(lambda: self.catalog),  # describing the engines must not create a home
             models=self.models(),
             text_encoder=self.configured.text_encoder,
+            tags=TagSearch(store),
         )
 
     async def close_hub(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from lodestone.home.space_definitions import BRIDGE, SHIPPED, SpaceDefinition
+from lodestone.home.space_definitions import SHIPPED, SpaceDefinition
+from lodestone.spaces.names import BRIDGE
 
 if TYPE_CHECKING:
     from lodestone.home.space_resources import SpaceResources

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from lodestone.errors import CatalogError, InvalidRequestError, UnknownNameError
+from lodestone.spaces.names import BRIDGE, LABELS
 
 if TYPE_CHECKING:
     from lodestone.config.profiles import Profile
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from lodestone.models.context import ModelContext
     from lodestone.spaces.base import Projection
 
-LABELS: Final = "labels"
-BRIDGE: Final = "bridge"
 DIRECT: Final = "direct"
 SHIPPED: Final = "shipped"  # source of the bridge that ships with the package
 _PROBABILITIES: Final = "probabilities"

@@ -9,8 +9,9 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from lodestone.errors import LodestoneError
-from lodestone.home.space_definitions import BRIDGE, projection_of
+from lodestone.home.space_definitions import projection_of
 from lodestone.home.space_standby import SwapVersions, has_versions
+from lodestone.spaces.names import BRIDGE
 
 if TYPE_CHECKING:
     from lodestone.home.space_resources import SpaceResources

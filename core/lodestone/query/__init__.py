@@ -1,1 +1,1 @@
-"""From words to ranked pictures."""
+"""Answering of queries: from words, pictures and trees of them to ranked pictures."""

@@ -1,4 +1,4 @@
-"""How do words and pictures become vectors in this process? The `Encoder` over the models at hand."""
+"""Encoder in this process: words and pictures become vectors by the models that are loaded here."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Result = TypeVar("Result")
 
 
 class LocalEncoder:
-    """Meets `stages.Encoder`. Models run in threads.
+    """Implements `stages.Encoder` by local models, which run in threads.
 
     Args:
         projections: Space -> the active projection.
         text_encoders: Name -> text encoder; those that the projections ask for.
         backbones: Name -> backbone, light; loaded at the first picture.
-        threads: Threads of one model pass; 0 for the runtime's choice.
-        text_threads: Those of a pass over texts; None: as `threads`.
+        threads: Threads of one pass through a model; 0 for the runtime's choice.
+        text_threads: Threads of a pass over texts; None for as many as `threads`.
     """
 
     def __init__(
@@ -52,23 +52,23 @@ class LocalEncoder:
 
     @property
     def collections(self) -> Mapping[str, str]:
-        """See `Encoder.collections`."""
+        """Map spaces to the collections that the vectors may be compared with."""
         return {space: projection.collection for space, projection in self._projections.items()}
 
     async def warm_up(self) -> None:
-        """See `Encoder.warm_up`."""
+        """Load what words need, as `Encoder.warm_up` says."""
         await asyncio.to_thread(self.load)
 
     async def encode_texts(self, texts: Sequence[str], *, deadline: float | None = None) -> EncodedTexts:
-        """See `Encoder.encode_texts`."""
+        """Encode texts in a thread, as `Encoder.encode_texts` says."""
         return await asyncio.to_thread(_in_time, deadline, self.encode, list(texts))
 
     async def embed_pictures(self, pictures: Sequence[Pixels], *, deadline: float | None = None) -> Mapping[str, Vectors]:
-        """See `Encoder.embed_pictures`."""
+        """Embed pictures in a thread, as `Encoder.embed_pictures` says."""
         return await asyncio.to_thread(_in_time, deadline, self.embed, list(pictures))
 
     def load(self, *, pictures: bool = False) -> None:
-        """Load what words need, and with `pictures` the image models too. Blocking; once done, at once."""
+        """Load what words need, and with `pictures` the image models too. Blocking; a second call returns at once."""
         self._load_text_models()
         if pictures:
             self._load_backbones()
@@ -91,7 +91,7 @@ class LocalEncoder:
                 self._eyes_open = True
 
     def encode(self, texts: Sequence[str]) -> EncodedTexts:
-        """`encode_texts`, blocking; thread-safe."""
+        """Encode texts, as `encode_texts` does. Blocking; thread-safe."""
         self.load()
         encoded = {name: encoder.encode(list(texts)) for name, encoder in self._text_encoders.items()}
         projected = {
@@ -102,7 +102,7 @@ class LocalEncoder:
         return EncodedTexts(encoded, projected)
 
     def embed(self, pictures: Sequence[Pixels]) -> dict[str, Vectors]:
-        """`embed_pictures`, blocking; thread-safe."""
+        """Embed pictures, as `embed_pictures` does. Blocking; thread-safe."""
         self.load(pictures=True)
         images = [Image.fromarray(pixels, "RGB") for pixels in pictures]
         outputs: dict[str, Outputs] = {
@@ -116,7 +116,7 @@ class LocalEncoder:
 
 
 def _in_time(deadline: float | None, work: Callable[[Sequence[Item]], Result], items: Sequence[Item]) -> Result:
-    """Work that a thread was free for in time; nobody waits for what begins later."""
+    """Do the work if a thread became free for it in time; nobody waits for what begins later."""
     if remaining(deadline) <= 0:
         raise TimeoutError("no thread was free in time")
     return work(items)

@@ -1,4 +1,4 @@
-"""How does a restriction in names and dates become a filter of the store?"""
+"""Filters of the store, made from restrictions in names and dates."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from typing import Final
 
 from lodestone.access.visibility import EVERYTHING, Visibility
+from lodestone.catalog.reading import CatalogReader
 from lodestone.catalog.records import Root
 from lodestone.errors import InvalidRequestError, UnknownNameError
-from lodestone.query.stages import CatalogReader
 from lodestone.store.base import Between, Condition, Filter, MatchAny
 from lodestone_schemas.api import SearchFilters
 
@@ -19,18 +19,18 @@ _NOWHERE: Final = "nowhere"  # id of no corpus
 
 
 def build_filter(filters: SearchFilters, catalog: CatalogReader) -> Filter | None:
-    """All given conditions together, without disabled directories; None when nothing is restricted. See `restriction`."""
+    """Return all given conditions together, without disabled directories; None when nothing is restricted."""
     return restriction(filters, catalog)[0]
 
 
 def restriction(
     filters: SearchFilters, catalog: CatalogReader, visibility: Visibility = EVERYTHING
 ) -> tuple[Filter | None, list[str]]:
-    """The filter of a request, and what to tell its sender about disabled directories.
+    """Return the filter of a request, and notes for its sender about disabled directories.
 
-    Directories are disabled here and nowhere else: their points stay as they are, so that switching costs nothing and is in
-    force with the next query, whoever answers it. Asks the catalog for that, and for the ids behind names. Corpora that
-    `visibility` does not see are as if they were not there.
+    Directories are disabled here and nowhere else: their points stay as they are, so that switching costs nothing and takes
+    effect with the next query in any process. The catalog is asked for that, and for the ids behind names. Corpora that
+    `visibility` does not see are treated as if they did not exist.
 
     Raises:
         UnknownNameError: no such corpus, or no such root in the corpora asked for.
@@ -49,12 +49,12 @@ def restriction(
         must.append(_taken(filters.taken_from, filters.taken_to))
     disabled = catalog.disabled_roots()
     must_not = (MatchAny("root", disabled),) if disabled else ()
-    found = Filter(tuple(must), must_not) if must or must_not else None
-    return found, _notes(filters, corpora, catalog, set(disabled))
+    filter_ = Filter(tuple(must), must_not) if must or must_not else None
+    return filter_, _notes(filters, corpora, catalog, set(disabled))
 
 
 def _corpus_ids(names: Sequence[str], catalog: CatalogReader, visibility: Visibility) -> list[str]:
-    """Ids of the corpora to search; empty for all."""
+    """Return the ids of the corpora to search; none for all."""
     if visibility.corpora is None:
         return [catalog.corpus(name).corpus_id for name in dict.fromkeys(names)]
     seen = catalog.corpus_ids(visibility.corpora)
@@ -65,7 +65,7 @@ def _corpus_ids(names: Sequence[str], catalog: CatalogReader, visibility: Visibi
 
 
 def _notes(filters: SearchFilters, corpora: Sequence[str], catalog: CatalogReader, disabled: set[str]) -> list[str]:
-    """A search that looks nowhere, or not where it was told to look, says so."""
+    """Return notes for a search of which all directories, or some that it names, are disabled."""
     if not disabled:
         return []
     roots = [root for root in catalog.roots(None) if not corpora or root.corpus_id in corpora]
@@ -94,7 +94,7 @@ def _root_ids(names: Sequence[str], corpora: Sequence[str], catalog: CatalogRead
 
 
 def _folder(prefix: str) -> str:
-    """As in the payload field `folders`: no slash at either end, none doubled; "" for the root itself."""
+    """Return the prefix as in the payload field `folders`: no slash at either end, none doubled; "" for the root itself."""
     parts = [part for part in prefix.split("/") if part not in {"", "."}]
     if ".." in parts:
         raise InvalidRequestError(

@@ -1,9 +1,9 @@
-"""Is the text pass good enough already? A linear model predicts its average precision from what simple methods agree on.
+"""Complexity gate: a linear model predicts the average precision of the text pass from what simple methods agree on.
 
 NEEDLE, F.1: each elementary method (bridge, label matching, captions, tags) answers the query by itself. How high and how even
-its first K scores are, and how far the methods' first K pictures overlap, tells how hard the query is. From a predicted average
-precision of `threshold` on the query is simple and needs no guides. The model is fitted by training/complexity.py; one ships
-with Lodestone, and one learnt in the home replaces it.
+its first K scores are, and how far the methods' first K pictures overlap, shows how hard the query is. A query whose predicted
+average precision is at least `threshold` is simple and needs no guides. The model is fitted by training/complexity.py; one
+ships with Lodestone, and one learnt in the home replaces it.
 
 Whatever the model cannot judge (nothing found, no method that it knows, scores that are no numbers) is complex: guides may
 help, and to draw them needlessly costs only time.
@@ -36,7 +36,7 @@ _AGAIN: Final = "fit it again: lodestone train complexity"
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """What one elementary method answered, without the others.
+    """Answer of one elementary method by itself.
 
     Attributes:
         name: Space's name, `captions` or `tags`.
@@ -51,7 +51,7 @@ class Method:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One feature's part in the model: `weight * (value - mean) / spread`; a feature that is missing counts as its mean."""
+    """Term of one feature in the model: `weight * (value - mean) / spread`; a missing feature counts as its mean."""
 
     mean: float
     spread: float
@@ -60,7 +60,7 @@ class Term:
 
 @dataclass(frozen=True)
 class GateModel:
-    """A fitted gate; immutable.
+    """Fitted model of the gate, which never changes.
 
     Attributes:
         intercept: Mean average precision where it was fitted.
@@ -78,21 +78,21 @@ class GateModel:
 
     @cached_property
     def version(self) -> str:
-        """12 hex characters over everything that decisions depend on."""
+        """Version of the model: 12 hex characters over everything that decisions depend on."""
         text = json.dumps([FORMAT, float(self.intercept), float(self.threshold), self.k, self._terms()], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @cached_property
     def methods(self) -> frozenset[str]:
-        """Methods that the model knows."""
+        """Names of the methods that the model was fitted on."""
         return frozenset(name.removesuffix(_ANSWERED) for name in self.terms if name.endswith(_ANSWERED))
 
     def predict(self, values: Mapping[str, float]) -> float:
-        """Features -> predicted average precision, in [0, 1]."""
+        """Return the predicted average precision, in [0, 1], of features by name."""
         return min(1.0, max(0.0, self.intercept + sum(self._parts(values).values())))
 
     def decide(self, methods: Sequence[Method], *, threshold: float | None = None) -> GateDecision:
-        """Simple or complex, and why. Takes well under a millisecond.
+        """Decide whether the query is simple or complex, and why. It takes well under a millisecond.
 
         Args:
             methods: The elementary methods' lists, in any order; those that were not asked are left out.
@@ -130,7 +130,7 @@ class GateModel:
 
     @classmethod
     def shipped(cls) -> GateModel:
-        """The model inside the package: `data/gate/`."""
+        """Return the model that ships inside the package, in `data/gate/`."""
         text = files("lodestone").joinpath("data", "gate", SHIPPED).read_text(encoding="utf-8")
         return cls.from_json(text, source=f"package data {SHIPPED}")
 
@@ -225,7 +225,7 @@ _KINDS: Final = {
 
 
 def features(methods: Sequence[Method], *, k: int = K) -> dict[str, float]:
-    """What the model looks at (NEEDLE, F.1), by name.
+    """Return the features of the model (NEEDLE, F.1), by name.
 
     `M.answered` is 1 where method M found anything, else 0; `M.best`, `M.mean`, `M.std` and `M.lead` are the best, mean and
     standard deviation of its first k scores and the first's lead over the second; `A&B` (names ascending) is the Jaccard
@@ -252,7 +252,7 @@ def features(methods: Sequence[Method], *, k: int = K) -> dict[str, float]:
 
 
 def _trouble(methods: Sequence[Method]) -> str:
-    """Why the methods cannot be compared; empty when they can."""
+    """Return why the methods cannot be compared; empty when they can."""
     if not any(one.ids for one in methods):
         return "nothing was found"
     if any(len(one.ids) != len(one.scores) or not np.isfinite(one.scores).all() for one in methods):

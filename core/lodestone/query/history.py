@@ -1,4 +1,4 @@
-"""What was asked before? Recorded queries in pages, their guides' pictures, and a query asked again."""
+"""History of queries: pages of recorded queries, pictures of their guides, and a recorded query asked again."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 def query_page(
     catalog: Catalog, *, offset: int, limit: int, cursor: str | None = None, visibility: Visibility = EVERYTHING
 ) -> QueryPage:
-    """Recorded queries, newest first, from an offset or behind a page's `next_cursor`. Blocking.
+    """Return a page of recorded queries, newest first, from an offset or after a page's `next_cursor`. Blocking.
 
     Raises:
         InvalidRequestError: no such cursor.
     """
     after = None if cursor is None else decode_cursor("queries", cursor, datetime, str)
-    found = catalog.queries(offset, limit + 1, after=after, owner=None if visibility.all_queries else visibility.owner)
-    page, more = found[:limit], len(found) > limit
+    records = catalog.queries(offset, limit + 1, after=after, owner=None if visibility.all_queries else visibility.owner)
+    page, more = records[:limit], len(records) > limit
     return QueryPage(
-        queries=[_info(one) for one in page],
+        queries=[_info(record) for record in page],
         next_offset=offset + limit if more and cursor is None else None,
         next_cursor=encode_cursor("queries", page[-1].created_at, page[-1].query_id) if more else None,
     )
@@ -44,7 +44,7 @@ def query_page(
 def guide_picture(
     catalog: Catalog, cache: GuideCache | None, query_id: str, guide_id: str, *, visibility: Visibility = EVERYTHING
 ) -> tuple[bytes, str]:
-    """The kept picture of a query's guide, and its media type. Blocking.
+    """Return the kept picture of a query's guide, and its media type. Blocking.
 
     Raises:
         NotFoundError: no such query or guide, or its picture is no longer kept.
@@ -67,7 +67,7 @@ def guide_picture(
 async def ask_again(
     engine: QueryEngine, catalog: Catalog, trace: Trace, *, visibility: Visibility = EVERYTHING
 ) -> ReplayResult:
-    """The same request over the collection, trust and tags of now, compared with the record. It is recorded as a query, too.
+    """Ask a recorded query again, over today's collection, trust and tags, and compare. It is recorded as a new query.
 
     Raises:
         InvalidRequestError: not a search in words.

@@ -1,4 +1,4 @@
-"""How do ids become hits? Facts from the catalog for one page of a ranking."""
+"""Pages of hits: facts from the catalog for the pictures of one page of a ranking."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
+from lodestone.catalog.reading import CatalogReader
 from lodestone.catalog.records import ImageRecord, ImageState
 from lodestone.query.resolve import ResolvedQuery
-from lodestone.query.stages import CatalogReader
 from lodestone.retrieval.collapse import collapsed
 from lodestone.retrieval.fusion import contributions
 from lodestone.retrieval.searcher import Ranking
@@ -22,27 +22,37 @@ _NONE: Final[Mapping[str, int]] = {}
 
 
 class Hydrator:
-    """Reads pages of hits; remembers the names of corpora and roots. Thread-safe; blocking."""
+    """Reads pages of hits and remembers the names of corpora and roots. Thread-safe; blocking.
+
+    Args:
+        catalog: Knows the pictures.
+    """
 
     def __init__(self, catalog: CatalogReader) -> None:
         self._catalog = catalog
         self._names: dict[str, str] = {}  # corpus or root id -> name
         self._lock = threading.Lock()
 
-    def shown(self, plan: ResolvedQuery, ranking: Ranking) -> tuple[Ranking, list[Hit]]:
-        """The ranking as the plan wants it seen, without copies or with them, and its page."""
+    def shown(self, resolved: ResolvedQuery, ranking: Ranking) -> tuple[Ranking, list[Hit]]:
+        """Return the ranking as the query shows it, with or without copies, and its page."""
         folded: dict[str, int] = {}
-        if plan.collapse and ranking.fused.ids:
+        if resolved.collapse and ranking.fused.ids:
             ranking, folded = collapsed(ranking, self._catalog.duplicate_groups(ranking.fused.ids))
-        return ranking, self.page(plan, ranking, folded)
+        return ranking, self.page(resolved, ranking, folded)
 
-    def page(self, plan: ResolvedQuery, ranking: Ranking, folded: Mapping[str, int] = _NONE) -> list[Hit]:
-        """The plan's page of the ranking. Pictures that have left the catalog meanwhile are left out; ranks stay."""
-        start = plan.offset
-        ids = ranking.fused.ids[start : start + plan.limit]
+    def page(self, resolved: ResolvedQuery, ranking: Ranking, folded: Mapping[str, int] = _NONE) -> list[Hit]:
+        """Return the query's page of a ranking. Pictures that have left the catalog meanwhile are left out; ranks stay.
+
+        Args:
+            resolved: The query.
+            ranking: The ranking as it is shown.
+            folded: Image id -> number of copies that it represents.
+        """
+        start = resolved.offset
+        ids = ranking.fused.ids[start : start + resolved.limit]
         if not ids:
             return []
-        images = {key: one for key, one in self._catalog.images(ids).items() if one.state not in _UNSHOWN}
+        images = {key: image for key, image in self._catalog.images(ids).items() if image.state not in _UNSHOWN}
         captions = self._catalog.captions(list(images))
         names = self._names_of(images.values())
         hits = []
@@ -63,14 +73,14 @@ class Hydrator:
                     taken_at=None if image.taken_at is None else datetime.fromtimestamp(image.taken_at, UTC),
                     captions=[caption.text for caption in captions.get(image_id, ())],
                     thumbnail=f"/v1/images/{image_id}/thumbnail",
-                    contributions=contributions(ranking.lists, image_id) if plan.explain else None,
+                    contributions=contributions(ranking.lists, image_id) if resolved.explain else None,
                     copies=folded.get(image_id, 0),
                 )
             )
         return hits
 
     def _names_of(self, images: Iterable[ImageRecord]) -> dict[str, str]:
-        wanted = {one.corpus_id for one in images} | {one.root_id for one in images}
+        wanted = {image.corpus_id for image in images} | {image.root_id for image in images}
         with self._lock:
             if not wanted <= self._names.keys():
                 self._names = self._read_names()
@@ -85,7 +95,7 @@ class Hydrator:
         return names
 
 
-def next_offset(plan: ResolvedQuery, ranking: Ranking) -> int | None:
-    """Where the next page starts; None when this one is the last, or paging ends here."""
-    after = plan.offset + plan.limit
+def next_offset(resolved: ResolvedQuery, ranking: Ranking) -> int | None:
+    """Return where the next page starts; None when this page is the last, or paging ends here."""
+    after = resolved.offset + resolved.limit
     return after if after < len(ranking.fused) and after <= MAX_OFFSET else None

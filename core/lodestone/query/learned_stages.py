@@ -1,6 +1,6 @@
-"""How does what was learnt take part in a query? Trust, tags and the gate on the way in, memory on the way out.
+"""Stages of a query that use what was learnt: trust, tags and the gate before an answer, its record after it.
 
-Nothing learnt is needed for an answer: what fails or comes too late here is left out, and the answer says so.
+An answer needs nothing of this: what fails or comes too late here is left out, and the answer says so.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -16,18 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.clock import remaining, within
+from lodestone.generators.base import TagSource
 from lodestone.generators.query_notes import describe_failure
 from lodestone.query.gate import GateModel
 from lodestone.query.methods import caption_method, methods_of
-from lodestone.query.record import trace_of
-from lodestone.query.responses import Query
-from lodestone.query.stages import EncodedTexts, QueryMemory, TagSource, TrustSource
+from lodestone.query.running import RunningQuery
+from lodestone.query.stages import QueryMemory, TrustSource
 from lodestone.query_log.recorder import Recorder
-from lodestone.query_log.trace import Kind, Trace
+from lodestone.query_log.trace import Trace
 from lodestone.retrieval.fusion import RankedList
 from lodestone.retrieval.searcher import Ranking, Searcher
 from lodestone.store.base import VectorStore
-from lodestone_schemas.api import GateDecision, SearchOptions, SearchResponse
+from lodestone_schemas.api import GateDecision
 
 _REMEMBER_GRACE_S: Final = 1.0  # an answer is recorded even when its deadline has just passed
 _ROOM_S: Final = 0.25  # that an answer waits for room in the recorder's queue
@@ -36,14 +36,14 @@ _LOOK_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class LearnedModels:
-    """What use has taught, all of it optional.
+    """Models and services that use has taught, all of them optional.
 
     Attributes:
-        trust: How far each space is trusted, by topic.
+        trust: Says how far each space is trusted, by topic.
         tags: Finds pictures by tags.
         gate: Predicts how good the text pass is.
         memory: Keeps answered queries.
-        recorder: Has them kept behind their answers; None: each answer waits for its record.
+        recorder: Records queries after their answers were given; None: each answer waits for its record.
     """
 
     trust: TrustSource | None = None
@@ -53,14 +53,27 @@ class LearnedModels:
     recorder: Recorder | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class AssignedTrust:
+    """Trust that feedback has taught for one query.
+
+    Attributes:
+        topic: Topic of the query, if it has one.
+        weights: Space -> trust, 1 being neutral; empty where nothing was learnt.
+    """
+
+    topic: str | None = None
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+
 class LearnedStages:
-    """The stages of a query engine that use has taught.
+    """Runs the learnt models for the queries of one engine.
 
     Args:
-        learnt: What there is.
-        store: Where captions are.
+        learnt: The models.
+        store: Holds the vectors of captions.
         searcher: Scores the shown pictures for the record.
-        text_encoder: Whose vectors topics and captions have.
+        text_encoder: Name of the encoder whose vectors topics and captions have.
     """
 
     def __init__(self, learnt: LearnedModels, *, store: VectorStore, searcher: Searcher, text_encoder: str) -> None:
@@ -69,63 +82,83 @@ class LearnedStages:
         self._searcher = searcher
         self._text_encoder = text_encoder
 
-    async def with_trust(self, query: Query, texts: EncodedTexts) -> Query:
-        """The query with its topic and the trust that feedback has taught."""
-        encoder, trust = self._text_encoder, self._learnt.trust
-        if trust is None or not query.plan.trust or encoder not in texts.encoded:
-            return replace(query, topic=query.plan.topic)
-        try:
-            asked = asyncio.to_thread(
-                trust.assign, texts.encoded[encoder][0], encoder=encoder, topic=query.plan.topic, spaces=list(query.plan.spaces)
-            )
-            found = await within(asked, query.plan.deadline)
-        except TimeoutError:
-            query.log.left_out("learnt trust: out of time")
-        except Exception as error:  # noqa: BLE001  (nothing learnt is needed for an answer)
-            query.log.failed(f"learnt trust is left out: {describe_failure(error)}")
-        else:
-            return replace(query, topic=found.topic, trust=found.weights)
-        return replace(query, topic=query.plan.topic)
+    async def trust(self, query: RunningQuery, text_vectors: Mapping[str, NDArray[np.float32]]) -> AssignedTrust:
+        """Return the query's topic and the trust in spaces that feedback has taught.
 
-    async def tagged(self, query: Query) -> RankedList | None:
-        """Pictures whose tags are like the words; None when there are none."""
-        plan, source = query.plan, self._learnt.tags
-        if source is None or plan.tags is None:
+        Args:
+            query: The query under way.
+            text_vectors: Text encoder -> (d,) float32 vector of its words; empty without words.
+        """
+        resolved, source = query.resolved, self._learnt.trust
+        vector = text_vectors.get(self._text_encoder)
+        if source is None or not resolved.trust or vector is None:
+            return AssignedTrust(resolved.topic)
+        try:
+            assigning = asyncio.to_thread(
+                source.assign, vector, encoder=self._text_encoder, topic=resolved.topic, spaces=list(resolved.spaces)
+            )
+            assigned = await within(assigning, resolved.deadline)
+        except TimeoutError:
+            query.notes.left_out("learnt trust: out of time")
+        except Exception as error:  # noqa: BLE001  (nothing learnt is needed for an answer)
+            query.notes.failed(f"learnt trust is left out: {describe_failure(error)}")
+        else:
+            return AssignedTrust(assigned.topic, assigned.weights)
+        return AssignedTrust(resolved.topic)
+
+    async def tagged(self, query: RunningQuery) -> RankedList | None:
+        """Return the pictures whose tags are like the words; None without words or such pictures."""
+        resolved, source = query.resolved, self._learnt.tags
+        if source is None or resolved.tags is None or not resolved.text:
             return None
         with query.stopwatch.stage("tags"):
             try:
-                found = await within(
-                    asyncio.to_thread(source.search, plan.text, plan.tags, filter_=plan.filter, limit=plan.depth), plan.deadline
+                searching = asyncio.to_thread(
+                    source.search, resolved.text, resolved.tags, filter_=resolved.filter, limit=resolved.depth
                 )
+                ranked = await within(searching, resolved.deadline)
             except TimeoutError:
-                query.log.left_out("tags: out of time")
+                query.notes.left_out("tags: out of time")
             except Exception as error:  # noqa: BLE001  (as above)
-                query.log.failed(f"tags are left out: {describe_failure(error)}")
+                query.notes.failed(f"tags are left out: {describe_failure(error)}")
             else:
-                return found if found.ids else None
+                return ranked if ranked.ids else None
         return None
 
-    async def judged(self, query: Query, texts: EncodedTexts, ranking: Ranking, tags: RankedList | None) -> GateDecision | None:
-        """What the complexity gate makes of the text pass; None when it is off or there are no guides to spare."""
-        plan, model = query.plan, self._learnt.gate
-        if not plan.gate or model is None or not plan.guides or not ranking.lists:
+    async def judged(
+        self,
+        query: RunningQuery,
+        text_vectors: Mapping[str, NDArray[np.float32]],
+        ranking: Ranking,
+        tags: RankedList | None,
+    ) -> GateDecision | None:
+        """Return what the complexity gate decides from the text pass; None when it is off or the query gets no guides.
+
+        Args:
+            query: The query under way.
+            text_vectors: Text encoder -> (d,) float32 vector of its words.
+            ranking: The text pass.
+            tags: What the tags found, which is part of it.
+        """
+        resolved, model = query.resolved, self._learnt.gate
+        if not resolved.gate or model is None or not resolved.guides or not ranking.lists:
             return None
         with query.stopwatch.stage("gate"):
-            vector = texts.encoded.get(self._text_encoder)
+            vector = text_vectors.get(self._text_encoder)
             captions = None
-            if plan.captions is not None and vector is not None:
-                search = asyncio.to_thread(caption_method, self._store, plan.captions, vector[0], plan.filter)
+            if resolved.captions is not None and vector is not None:
+                search = asyncio.to_thread(caption_method, self._store, resolved.captions, vector, resolved.filter)
                 try:
-                    captions = await within(search, plan.deadline)
+                    captions = await within(search, resolved.deadline)
                 except TimeoutError:
-                    query.log.left_out("captions as a sign for the gate: out of time")
+                    query.notes.left_out("captions as a sign for the gate: out of time")
                 except Exception as error:  # noqa: BLE001  (as above)
-                    query.log.failed(f"captions are no sign for the gate: {describe_failure(error)}")
+                    query.notes.failed(f"captions are no sign for the gate: {describe_failure(error)}")
             try:
                 methods = methods_of(ranking.lists, captions=captions, tags=tags)
-                return model.decide(methods, threshold=plan.gate_threshold)
+                return model.decide(methods, threshold=resolved.gate_threshold)
             except Exception as error:  # noqa: BLE001  (as above)
-                query.log.failed(f"the gate is left out: {describe_failure(error)}")
+                query.notes.failed(f"the gate is left out: {describe_failure(error)}")
         return None
 
     async def settled(self, query_id: str | None = None) -> None:
@@ -134,61 +167,50 @@ class LearnedStages:
         if recorder is not None and recorder.pending(query_id):
             await asyncio.to_thread(recorder.settle, query_id)
 
-    async def remember(
-        self,
-        request: SearchOptions,
-        query: Query,
-        ranking: Ranking,
-        response: SearchResponse,
-        *,
-        texts: EncodedTexts | None = None,
-        kind: Kind = "words",
-    ) -> None:
-        """Record the query and let it teach; whatever goes wrong is a warning of an answer that stands.
+    @property
+    def remembers(self) -> bool:
+        """Whether queries are recorded."""
+        return self._learnt.memory is not None
+
+    async def remember(self, query: RunningQuery, trace: Trace) -> None:
+        """Record a query and learn from it; whatever goes wrong is a warning of an answer that stands.
 
         What takes longer than the query has left goes on by itself: its answer does not wait. With a recorder it waits for
         nothing but room in the recorder's queue.
+
+        Args:
+            query: The query under way.
+            trace: Its record, without the parts of its scores: those are read from the store when the record is written.
         """
         memory, recorder = self._learnt.memory, self._learnt.recorder
         if memory is None:
             return
-        vectors = {} if texts is None else {name: rows[0] for name, rows in texts.encoded.items()}
-        if recorder is not None:
-            parts = partial(self._searcher.inner_products, ranking.searches, [hit.image_id for hit in response.hits])
-            trace = trace_of(request, query, ranking, response, kind=kind, parts={}, text_vectors=vectors)
-            with query.stopwatch.stage("remember"):
-                await _queued(recorder, memory, trace, parts, query)
-            return
+        complete = partial(_with_parts, self._searcher, trace)
         with query.stopwatch.stage("remember"):
-            hits = [hit.image_id for hit in response.hits]
-
-            def keep() -> list[str]:
-                parts = self._searcher.inner_products(ranking.searches, hits)
-                trace = trace_of(request, query, ranking, response, kind=kind, parts=parts, text_vectors=vectors)
-                return memory.keep(trace)
-
-            until = time.monotonic() + max(remaining(query.plan.deadline), _REMEMBER_GRACE_S)
+            if recorder is not None:
+                await _queued(recorder, memory, complete, query)
+                return
+            until = time.monotonic() + max(remaining(query.resolved.deadline), _REMEMBER_GRACE_S)
             try:
-                for warning in await within(asyncio.to_thread(keep), until):
-                    query.log.failed(warning)
+                for warning in await within(asyncio.to_thread(lambda: memory.keep(complete())), until):
+                    query.notes.failed(warning)
             except TimeoutError:
-                query.log.left_out("the record of this query, which comes late if at all: out of time")
+                query.notes.left_out("the record of this query, which comes late if at all: out of time")
             except Exception as error:  # noqa: BLE001  (as above)
-                query.log.failed(f"this query was not recorded: {describe_failure(error)}")
+                query.notes.failed(f"this query was not recorded: {describe_failure(error)}")
 
 
-async def _queued(
-    recorder: Recorder,
-    memory: QueryMemory,
-    trace: Trace,
-    parts: Callable[[], Mapping[tuple[str, str], NDArray[np.float32]]],
-    query: Query,
-) -> None:
-    """Hand a record over, without the parts of its scores: those are read from the store when it is written."""
-    until = time.monotonic() + min(_ROOM_S, remaining(query.plan.deadline))
-    while not recorder.offer(trace.query_id, memory, lambda: replace(trace, parts=parts())):
+def _with_parts(searcher: Searcher, trace: Trace) -> Trace:
+    return replace(trace, parts=searcher.inner_products(trace.searches, trace.hits))
+
+
+async def _queued(recorder: Recorder, memory: QueryMemory, complete: Callable[[], Trace], query: RunningQuery) -> None:
+    """Queue a record, to be completed when it is written."""
+    query_id = query.resolved.query_id
+    until = time.monotonic() + min(_ROOM_S, remaining(query.resolved.deadline))
+    while not recorder.offer(query_id, memory, complete):
         if time.monotonic() >= until:
-            recorder.lose(trace.query_id)
-            query.log.failed("this query was not recorded: the catalog does not keep up")
+            recorder.lose(query_id)
+            query.notes.failed("this query was not recorded: the catalog does not keep up")
             return
         await asyncio.sleep(_LOOK_S)

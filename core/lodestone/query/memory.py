@@ -1,4 +1,4 @@
-"""What does Lodestone keep of an answered query? Its record, and the tags that a confident answer leaves on pictures."""
+"""Memory of answered queries: their records, and the tags that confident answers leave on pictures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TURN_S: Final = 1.0
 
 
 class Memory:
-    """Meets `stages.QueryMemory`.
+    """Implements `stages.QueryMemory` over the catalog.
 
     Args:
         catalog: Takes records and tags.
@@ -42,7 +42,7 @@ class Memory:
         self._forgotten = history > 0  # with none to keep, those of before must go, once
 
     def keep(self, trace: Trace) -> list[str]:
-        """See `QueryMemory.keep`."""
+        """Record a query and let it leave its tags; return what went wrong. Blocking; raises nothing."""
         if not self._turns.acquire(timeout=_TURN_S):
             _log.warning("query %s was not recorded: the catalog does not keep up", trace.query_id)
             return ["this query was not recorded: the catalog does not keep up"]
@@ -52,18 +52,18 @@ class Memory:
             self._turns.release()
 
     def keep_all(self, traces: list[Trace]) -> list[str]:
-        """Record queries in one transaction, and let each leave its tags; what went wrong. Blocking; raises nothing."""
+        """Record queries in one transaction, and let each leave its tags; return what went wrong. Blocking; raises nothing."""
         if not traces:
             return []
-        warnings, told_of = [], ", ".join(trace.query_id for trace in traces)
+        warnings, ids = [], ", ".join(trace.query_id for trace in traces)
         try:
             self._record(traces)
         except Exception as error:  # noqa: BLE001  (the answers stand)
-            warnings.append(f"not recorded: {told_of}: {describe_failure(error)}")
+            warnings.append(f"not recorded: {ids}: {describe_failure(error)}")
         try:
             self._tag(traces)
         except Exception as error:  # noqa: BLE001  (as above)
-            warnings.append(f"no tags were left by {told_of}: {describe_failure(error)}")
+            warnings.append(f"no tags were left by {ids}: {describe_failure(error)}")
         return warnings
 
     def _kept(self, trace: Trace) -> list[str]:

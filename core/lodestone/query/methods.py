@@ -1,4 +1,4 @@
-"""What does each elementary method answer by itself? The lists that the complexity gate compares (NEEDLE, F.1)."""
+"""Elementary methods: the lists that each answers by itself, which the complexity gate compares (NEEDLE, F.1)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.query.captions import CAPTIONS_SPACE
 from lodestone.query.gate import Method
 from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
+from lodestone.spaces.names import CAPTIONS
 from lodestone.store.base import Filter, VectorQuery, VectorStore
 
 _LIMIT: Final = 50  # captions; a picture may have several
 
 
 def methods_of(lists: Sequence[RankedList], *, captions: Method | None = None, tags: RankedList | None = None) -> list[Method]:
-    """The text pass's own lists, one a space, then captions and tags where there are any."""
+    """Return the text pass's own lists, one a space, then captions and tags where there are any."""
     found = [Method(one.space, one.ids, one.scores) for one in lists if one.guide == TEXT_GUIDE and one is not tags]
     if captions is not None:
         found.append(captions)
@@ -27,7 +27,7 @@ def methods_of(lists: Sequence[RankedList], *, captions: Method | None = None, t
 
 
 def caption_method(store: VectorStore, collection: str, vector: NDArray[np.float32], filter_: Filter | None) -> Method:
-    """Pictures by their best caption. Blocking.
+    """Return pictures ranked by their best caption. Blocking.
 
     Args:
         store: Holds the captions.
@@ -39,4 +39,4 @@ def caption_method(store: VectorStore, collection: str, vector: NDArray[np.float
     best: dict[str, float] = {}
     for score, payload in zip(found.scores, found.payloads, strict=True):
         best.setdefault(str(payload["image"]), float(score))
-    return Method(CAPTIONS_SPACE, tuple(best), np.fromiter(best.values(), np.float32, len(best)))
+    return Method(CAPTIONS, tuple(best), np.fromiter(best.values(), np.float32, len(best)))

@@ -1,91 +1,77 @@
-"""How does an answered query become its record? Everything that the ranking was made of, as a `Trace`."""
+"""Record of an answered query: everything that its ranking was made of, as a `Trace`.
+
+Names inside `Trace` and its `plan` are on disk: they stay as they are, so that records of earlier versions can be read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from lodestone.query.responses import Query
-from lodestone.query_log.trace import Kind, Trace
-from lodestone.retrieval.searcher import Ranking
-from lodestone_schemas.api import SearchOptions, SearchResponse
+from lodestone.query.leaves import EncodedQuery, retriever_of
+from lodestone.query.resolve import ResolvedQuery
+from lodestone.query.responses import QueryAnswer
+from lodestone.query.running import RunningQuery
+from lodestone.query_log.trace import Trace
 
 
-def trace_of(
-    request: SearchOptions,
-    query: Query,
-    ranking: Ranking,
-    response: SearchResponse,
-    *,
-    kind: Kind,
-    parts: Mapping[tuple[str, str], NDArray[np.float32]],
-    text_vectors: Mapping[str, NDArray[np.float32]],
-) -> Trace:
-    """The record of a query.
+def trace_of(query: RunningQuery, encoded: EncodedQuery, answer: QueryAnswer) -> Trace:
+    """Return the record of a query, without the parts of its scores (`Trace.parts`).
 
     Args:
-        request: As it was asked.
-        query: Plan, clock and log.
-        ranking: The final one.
-        response: The final answer.
-        kind: What was searched by.
-        parts: (guide, space) -> score of each hit of the page.
-        text_vectors: Encoder -> vector of the words.
+        query: The query under way.
+        encoded: Its leaves.
+        answer: The final answer.
     """
-    plan = query.plan
+    resolved, ranking, response = query.resolved, answer.ranking, answer.response
     return Trace(
-        query_id=plan.query_id,
-        owner=plan.visibility.owner,
+        query_id=resolved.query_id,
+        owner=resolved.visibility.owner,
         created_at=datetime.now(UTC),
-        kind=kind,
-        text=plan.text,
-        request=request.model_dump(mode="json", exclude_defaults=True),
-        plan=_plan(query),
-        fusion=plan.fusion,
-        depths=plan.depths,
-        space_weights=query.weights,
+        kind=retriever_of(resolved.leaves[0]).kind,
+        text=resolved.text,
+        request=resolved.request.model_dump(mode="json", exclude_defaults=True),
+        plan=_settings_of(resolved),
+        fusion=resolved.fusion,
+        depths=resolved.depths,
+        space_weights=response.space_weights,
         ranking=ranking.fused,
-        topic=query.topic,
-        trust=query.trust,
-        gate=query.gate,
-        prompts=dict.fromkeys(plan.generators, plan.text),
+        topic=response.topic,
+        trust=response.trust,
+        gate=response.gate,
+        prompts=dict.fromkeys(resolved.generators, resolved.text),
         guides=tuple(response.guides),
-        text_vectors=text_vectors,
+        text_vectors=encoded.text_vectors,
         searches=ranking.searches,
         lists=ranking.lists,
         completed=ranking.completed,
         hits=tuple(hit.image_id for hit in response.hits),
-        parts=parts,
         stage=response.stage,
-        dropped=tuple(dict.fromkeys([*response.dropped, *query.log.dropped])),
-        warnings=tuple(dict.fromkeys([*response.warnings, *query.log.warnings])),
+        dropped=tuple(dict.fromkeys([*response.dropped, *query.notes.dropped])),
+        warnings=tuple(dict.fromkeys([*response.warnings, *query.notes.warnings])),
         timings_ms=query.stopwatch.timings_ms(),
     )
 
 
-def _plan(query: Query) -> dict[str, Any]:
-    plan = query.plan
+def _settings_of(resolved: ResolvedQuery) -> dict[str, Any]:
+    corpora = resolved.visibility.corpora
     return {
-        "spaces": dict(plan.spaces),
-        "captions": plan.captions,
-        "tags": plan.tags,
-        "generators": list(plan.generators),
-        "guides": plan.guides,
-        "seed": plan.seed,
-        "fusion": plan.fusion,
-        "depths": list(plan.depths),
-        "offset": plan.offset,
-        "limit": plan.limit,
-        "trust": plan.trust,
-        "gate": plan.gate,
-        "gate_threshold": plan.gate_threshold,
-        "outliers": plan.outliers,
-        "outlier_threshold": plan.outlier_threshold,
-        "adaptive": plan.adaptive,
-        "budget": plan.budget,
-        "corpora": None if plan.visibility.corpora is None else sorted(plan.visibility.corpora),
+        "spaces": dict(resolved.spaces),
+        "captions": resolved.captions,
+        "tags": resolved.tags,
+        "generators": list(resolved.generators),
+        "guides": resolved.guides,
+        "seed": resolved.seed,
+        "fusion": resolved.fusion,
+        "depths": list(resolved.depths),
+        "offset": resolved.offset,
+        "limit": resolved.limit,
+        "trust": resolved.trust,
+        "gate": resolved.gate,
+        "gate_threshold": resolved.gate_threshold,
+        "outliers": resolved.outliers,
+        "outlier_threshold": resolved.outlier_threshold,
+        "adaptive": resolved.adaptive,
+        "budget": resolved.budget,
+        "corpora": None if corpora is None else sorted(corpora),
     }

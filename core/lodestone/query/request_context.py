@@ -1,4 +1,4 @@
-"""How did a query come, beside what it asks? When, from whom, and whether there is room for guides."""
+"""Context of a request: when a query arrived, from whom, and whether there is room for guides."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from lodestone.access.visibility import EVERYTHING, Visibility
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What the one who takes a query in knows of it.
+    """What the host knows about a query beside its content.
 
     Attributes:
-        arrived: When it came, `time.monotonic()` of this process: its deadline counts from then. None: now.
-        way_back: Seconds of the time that it allows which its answer needs to reach whoever asked.
-        text_only: Why it gets no guides, e.g. `the service is busy`; "": it may have them.
-        visibility: Of whoever asks: nothing else is searched, and the record is theirs.
+        arrived: `time.monotonic()` of this process when it arrived; its deadline counts from then. None for now.
+        way_back: Seconds of its allowed time that the answer needs to reach the client.
+        text_only: Why it gets no guides, e.g. `the service is busy`; empty if it may have them.
+        visibility: What the caller may see: nothing else is searched, and the caller owns the record.
     """
 
     arrived: float | None = None
@@ -25,4 +25,4 @@ class RequestContext:
 
 
 NOW = RequestContext()
-"""Came just now, from somebody who sees everything, and may have guides."""
+"""Context of a query that arrives now, from a caller who sees everything, and may have guides."""

@@ -1,37 +1,39 @@
-"""What exactly will be done for a request? Everything is checked, named and resolved once, before anything is searched."""
+"""Resolution of a query: everything that its answer depends on is checked and named once, before anything is searched."""
 
 from __future__ import annotations
 
 import time
-import unicodedata
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from lodestone.access.visibility import EVERYTHING, Visibility
+from lodestone.catalog.reading import CatalogReader
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.query.filters import restriction
-from lodestone.query.stages import CatalogReader
-from lodestone.retrieval.fusion import find_fusion
-from lodestone.store.base import Filter
-from lodestone_schemas.api import MAX_QUERY_CHARS, SearchOptions, SearchRequest
+from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.tree import Compose, Image, Leaf, Query, Text, Where
+from lodestone.retrieval.fusion import FORMER_NAMES, current_name, find_fusion, former_name_warning
+from lodestone.spaces.names import CAPTIONS, TAGS
+from lodestone.store.base import Condition, Filter, HasId
+from lodestone.text_encoders.text import normalise_query as normalise_query  # noqa: PLC0414 - imported from here elsewhere
+from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 
-CAPTIONS_ALIAS: Final = "captions"
-TAGS_ALIAS: Final = "tags"
-_UNSEEN: Final = frozenset({"Cc", "Cs"})  # Unicode categories: controls, lone surrogates
 _REFRESH: Final = "run `lodestone index` to refresh"
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedQuery:
-    """A request, ready to be answered.
+    """A checked query with everything that its answer depends on.
 
     Attributes:
-        query_id: Names the query in events and logs.
-        text: Normalised words; empty for a search by picture.
+        query_id: Identifier of the query in events and logs.
+        request: The options as they were given.
+        leaves: What to look for; one leaf, until composed queries are answered.
+        text: Normalised words; empty for a query without words.
         spaces: Space -> collection of the version that the query is projected with; those that can be searched now.
         captions: Collection of captions, if there is one.
         tags: Collection of tags, if there is one.
@@ -40,22 +42,29 @@ class ResolvedQuery:
         guides: Guides at most.
         fusion: Key of `FUSIONS`.
         depths: Candidates from each list, ascending: the last is searched, the others order it (see `fuse_in_tiers`).
-        filter: For the store; None when nothing is restricted.
+        offset: Pictures to skip.
+        limit: Pictures of the page.
+        filter: The store's filter; None when nothing is restricted.
         deadline: Absolute, seconds on `time.monotonic()`'s clock.
-        collapse: Whether the best of known copies stands for all of them.
-        topic: Whose trust counts, if the client names one.
+        seed: Seed of the guides.
+        explain: Whether each hit names the lists that contain it.
+        collapse: Whether the best of known copies represents all of them.
+        topic: Topic whose trust counts, if the client names one.
         trust: Whether learnt trust weighs the spaces.
         gate: Whether simple queries stop after the text pass.
-        gate_threshold: Simple from this predicted AP on; None for the model's own.
+        gate_threshold: Least predicted average precision of a simple query; None for the model's own threshold.
         outliers: Whether guides unlike the others are left out.
-        outlier_threshold: None for the fitted one.
+        outlier_threshold: Threshold of that rule; None for the fitted one.
         adaptive: Whether guides are drawn until the first results are stable.
         budget: Most that paid generators may cost.
-        warnings: What was left out, and what to do about it.
-        visibility: Of whoever asks.
+        warnings: What cannot be searched, and what to do about it.
+        dropped: What this query does without.
+        visibility: What the caller may see.
     """
 
     query_id: str
+    request: SearchOptions
+    leaves: tuple[Leaf, ...]
     text: str
     spaces: Mapping[str, str]
     captions: str | None
@@ -81,15 +90,17 @@ class ResolvedQuery:
     adaptive: bool
     budget: float | None
     warnings: tuple[str, ...]
+    dropped: tuple[str, ...] = ()
     visibility: Visibility = EVERYTHING
 
     @property
     def depth(self) -> int:
-        """Candidates taken from each list."""
+        """Number of candidates that are taken from each list."""
         return self.depths[-1]
 
 
 def resolve(
+    query: Query,
     options: SearchOptions,
     *,
     settings: QuerySettings,
@@ -100,52 +111,58 @@ def resolve(
     catalog: CatalogReader,
     present: Callable[[], Collection[str]] = tuple,
     started: float | None = None,
-    visibility: Visibility = EVERYTHING,
+    request_context: RequestContext = NOW,
 ) -> ResolvedQuery:
-    """Check a request and resolve its names. Reads the catalog (blocking) where the request names corpora or roots.
+    """Check a query and resolve its names. Reads the catalog (blocking) where the query names corpora or roots.
 
     Args:
-        options: A `SearchRequest`, or the options of a search by picture.
+        query: The tree. Its `Where` nodes restrict it; the filters of `options` are not read.
+        options: How to answer. Only a `SearchRequest` brings guides, the gate, learnt trust and so on, and only to words.
         settings: Defaults of this home, before the profile's.
         profile: Defaults of the profile.
         aliases: Alias -> collection, read once.
         known_spaces: Space -> collection that the loaded projections belong to.
         known_generators: Names that may be asked for.
         catalog: Knows corpora and roots.
-        present: Tells which collections there are; asked only where an alias names another version than the loaded one.
+        present: Returns the existing collections; called only where an alias names another version than the loaded one.
         started: When the request arrived (`time.monotonic()`); now, if None.
-        visibility: Of whoever asks: nothing else is searched.
+        request_context: What the caller may see, whether there is room for guides, and the time for the way back.
 
     Raises:
-        InvalidRequestError: the query is blank or too long, or a filter contradicts itself.
+        InvalidRequestError: the query has several parts, which are not answered yet, or a filter contradicts itself.
         UnknownNameError: no such fusion, space, generator, corpus or root.
     """
+    leaf, filters = _leaf_of(query)
+    text = leaf.words if isinstance(leaf, Text) else ""
+    words = options if text and isinstance(options, SearchRequest) else None
     fusion = options.fusion or settings.fusion or profile.fusion
     find_fusion(fusion)
-    text, guides = "", 0
-    generators: tuple[str, ...] = ()
-    words = options if isinstance(options, SearchRequest) else None
-    if words is not None:
-        text = normalise_query(words.query)
-        generators, guides = _guiding(words, settings, profile, known_generators)
+    generators, guides = ((), 0) if words is None else _generators(words, settings, profile, known_generators)
+    dropped: tuple[str, ...] = ()
+    if guides and request_context.text_only:
+        generators, guides, dropped = (), 0, (f"guides: {request_context.text_only}",)
     spaces, warnings = _searchable(options.spaces, profile, aliases, known_spaces, present)
-    wanted, notes = restriction(options.filters, catalog, visibility)
+    filter_, notes = _restriction(filters, catalog, request_context.visibility, leaf)
+    if options.fusion is not None and options.fusion in FORMER_NAMES:
+        notes = [*notes, former_name_warning(options.fusion)]
     now = time.monotonic() if started is None else started
     return ResolvedQuery(
         query_id=str(uuid.uuid4()),
+        request=options,
+        leaves=(leaf,),
         text=text,
         spaces=spaces,
-        captions=aliases.get(CAPTIONS_ALIAS),
-        tags=aliases.get(TAGS_ALIAS) if words is None or words.tags else None,
+        captions=aliases.get(CAPTIONS),
+        tags=aliases.get(TAGS) if words is None or words.tags else None,
         generators=generators,
         named=words is not None and words.generators is not None,
         guides=guides,
-        fusion=fusion,
+        fusion=current_name(fusion),
         depths=_depths(settings.depth or profile.depth, (options.offset + options.limit) * (2 if options.collapse else 1)),
         offset=options.offset,
         limit=options.limit,
-        filter=wanted,
-        deadline=now + (options.deadline_ms or settings.deadline_ms) / 1000,
+        filter=filter_,
+        deadline=now + (options.deadline_ms or settings.deadline_ms) / 1000 - request_context.way_back,
         seed=words.seed if words else 0,
         explain=options.explain,
         collapse=options.collapse,
@@ -158,33 +175,55 @@ def resolve(
         adaptive=_chosen(words.adaptive if words else None, settings.adaptive, profile.adaptive),
         budget=words.budget if words and words.budget is not None else settings.budget,
         warnings=(*warnings, *notes),
-        visibility=visibility,
+        dropped=dropped,
+        visibility=request_context.visibility,
     )
 
 
-def normalise_query(query: str) -> str:
-    """The words alone: Unicode NFC, without control characters and lone surrogates, single spaces.
+def _leaf_of(query: Query) -> tuple[Leaf, list[SearchFilters]]:
+    """Return the only leaf of a query and the filters above it.
 
     Raises:
-        InvalidRequestError: nothing is left, or more than `MAX_QUERY_CHARS` characters are.
+        InvalidRequestError: the query has several parts, or negates one.
     """
-    spaced = "".join(" " if one.isspace() else one for one in unicodedata.normalize("NFC", query))
-    text = " ".join("".join(one for one in spaced if unicodedata.category(one) not in _UNSEEN).split())
-    # Joiners and other format characters matter inside emoji and many scripts, but alone they say nothing.
-    if all(one == " " or unicodedata.category(one) == "Cf" for one in text):
-        raise InvalidRequestError("the query is empty", hint="say in a few words what the picture shows")
-    if len(text) > MAX_QUERY_CHARS:
-        raise InvalidRequestError(
-            f"the query has {len(text)} characters, at most {MAX_QUERY_CHARS} are allowed",
-            hint="say in a few words what the picture shows",
-            characters=len(text),
-            most=MAX_QUERY_CHARS,
-        )
-    return text
+    filters = []
+    while not isinstance(query, Leaf):
+        if isinstance(query, Where):
+            filters.append(query.filters)
+            query = query.query
+        elif isinstance(query, Compose) and len(query.parts) == 1:
+            query = query.parts[0][0]
+        else:
+            node = type(query).__name__
+            raise InvalidRequestError(
+                f"queries made of several parts ({node}) are not answered yet",
+                hint="search by one part at a time: words, an indexed picture, any picture, or vectors",
+                node=node,
+            )
+    return query, filters
+
+
+def _restriction(
+    filters: Sequence[SearchFilters], catalog: CatalogReader, visibility: Visibility, leaf: Leaf
+) -> tuple[Filter | None, list[str]]:
+    """Return the store's filter for all filters together, and notes for the caller. A picture is not like itself."""
+    must: list[Condition] = []
+    must_not: list[Condition] = []
+    notes: list[str] = []
+    for conditions in filters or [SearchFilters()]:
+        restricted, new_notes = restriction(conditions, catalog, visibility)
+        if restricted is not None:
+            must += restricted.must
+            must_not += restricted.must_not
+        notes += new_notes
+    if isinstance(leaf, Image):
+        must_not.append(HasId((leaf.image_id,)))
+    filter_ = Filter(tuple(must), tuple(dict.fromkeys(must_not))) if must or must_not else None
+    return filter_, list(dict.fromkeys(notes))
 
 
 def _chosen(*wishes: bool | None) -> bool:
-    """The first wish that was expressed: of the request, the home, the profile."""
+    """Return the first wish that was expressed, by the request, the home or the profile; False without any."""
     return next((wish for wish in wishes if wish is not None), False)
 
 
@@ -197,7 +236,7 @@ def _topic(request: SearchRequest | None) -> str | None:
     return topic
 
 
-def _guiding(
+def _generators(
     request: SearchRequest, settings: QuerySettings, profile: Profile, known: Sequence[str]
 ) -> tuple[tuple[str, ...], int]:
     named = request.generators if request.generators is not None else settings.generators
@@ -217,7 +256,7 @@ def _searchable(
     known: Mapping[str, str],
     present: Callable[[], Collection[str]],
 ) -> tuple[dict[str, str], list[str]]:
-    """Space -> collection, always that of the loaded version: what a query is projected with is what it is compared with.
+    """Map spaces to collections, always those of the loaded version: a query is compared with what it is projected with.
 
     While another version is being promoted, the loaded one is searched on in its own collection, until that is dropped.
     """
@@ -242,7 +281,7 @@ def _searchable(
 
 
 def _depths(first: int, wanted: int) -> tuple[int, ...]:
-    """Doubled until there is at least one candidate beyond the page, so that its end is known to be the end."""
+    """Double the depth until at least one candidate lies beyond the page, so that the last page is known to be the last."""
     depths = [first]
     while depths[-1] <= wanted:
         depths.append(2 * depths[-1])

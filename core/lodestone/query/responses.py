@@ -1,102 +1,111 @@
-"""What does the caller get to see of a query? Its plan, its answers and its guides as API messages."""
+"""API messages about a query: its opening event, its guides and its answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 from urllib.parse import quote
 
-from lodestone.clock import Stopwatch
 from lodestone.generators.base import Guide
-from lodestone.generators.query_notes import QueryNotes
+from lodestone.query.first_pass import QueryWeights
+from lodestone.query.guides.outcome import GuideOutcome
 from lodestone.query.hydrate import next_offset
-from lodestone.query.resolve import ResolvedQuery
-from lodestone.retrieval.searcher import Ranking, RankingRules
+from lodestone.query.running import RunningQuery
+from lodestone.retrieval.searcher import Ranking
 from lodestone_schemas.api import GateDecision, GuideInfo, Hit, PlanEvent, SearchResponse
 
-if TYPE_CHECKING:
-    from lodestone.query.guide_stage import GuideState
-
 Stage = Literal["text", "guides", "picture"]
+GuideStatus = Literal["used", "rejected", "dropped"]
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
-    """One query under way: plan, clock, weights of spaces (trust included), the gate's word and what became of generators."""
+class QueryAnswer:
+    """A decided answer.
 
-    plan: ResolvedQuery
-    stopwatch: Stopwatch
-    weights: Mapping[str, float]
-    topic: str | None = None
-    trust: Mapping[str, float] = field(default_factory=dict)
-    gate: GateDecision | None = None
-    log: QueryNotes = field(default_factory=QueryNotes)
+    Attributes:
+        ranking: All candidates, copies included.
+        response: The page that is shown.
+    """
 
-    @property
-    def rules(self) -> RankingRules:
-        """How its rankings are made."""
-        return RankingRules(self.plan.fusion, self.plan.depths, self.plan.filter, self.plan.deadline)
+    ranking: Ranking
+    response: SearchResponse
 
 
-def plan_event(query: Query) -> PlanEvent:
-    """What will be done."""
-    plan = query.plan
+def opening_event(query: RunningQuery, weights: Mapping[str, float]) -> PlanEvent:
+    """Return the first event of a query: what will be done.
+
+    Args:
+        query: The query under way.
+        weights: Space -> weight, before anything is searched.
+    """
+    resolved = query.resolved
     return PlanEvent(
-        query_id=plan.query_id,
-        spaces=dict(plan.spaces),
-        space_weights=dict(query.weights),
-        generators=list(plan.generators),
-        guides=plan.guides,
-        fusion=plan.fusion,
+        query_id=resolved.query_id,
+        spaces=dict(resolved.spaces),
+        space_weights=dict(weights),
+        generators=list(resolved.generators),
+        guides=resolved.guides,
+        fusion=resolved.fusion,
     )
 
 
 def response_of(
-    query: Query, ranking: Ranking, hits: Sequence[Hit], *, stage: Stage, guides: Iterable[GuideInfo] = ()
+    query: RunningQuery,
+    shown: Ranking,
+    hits: Sequence[Hit],
+    *,
+    stage: Stage,
+    weights: QueryWeights,
+    gate: GateDecision | None,
+    guides: Sequence[GuideInfo] = (),
 ) -> SearchResponse:
-    """One page of a ranking, with everything that was left out so far."""
-    plan = query.plan
+    """Return one page of a ranking, with everything that was left out so far.
+
+    Args:
+        query: The query under way.
+        shown: The ranking as it is shown, e.g. without copies.
+        hits: The page.
+        stage: How far the answer has come.
+        weights: What the spaces count.
+        gate: Decision of the complexity gate, if there is one.
+        guides: Guides so far.
+    """
+    resolved, notes = query.resolved, query.notes
     return SearchResponse(
-        query_id=plan.query_id,
+        query_id=resolved.query_id,
         stage=stage,
         hits=list(hits),
-        next_offset=next_offset(plan, ranking),
-        fusion=plan.fusion,
-        space_weights=dict(query.weights),
+        next_offset=next_offset(resolved, shown),
+        fusion=resolved.fusion,
+        space_weights=dict(weights.by_space),
         guides=list(guides),
-        gate=query.gate,
-        topic=query.topic,
-        trust=dict(query.trust),
-        cost=query.log.cost,
-        dropped=[*ranking.dropped, *query.log.dropped],
-        warnings=[*plan.warnings, *query.log.warnings],
+        gate=gate,
+        topic=weights.topic,
+        trust=dict(weights.trust),
+        cost=notes.cost,
+        dropped=[*shown.dropped, *notes.dropped],
+        warnings=[*resolved.warnings, *notes.warnings],
         timings_ms=query.stopwatch.timings_ms(),
     )
 
 
-def finished(response: SearchResponse, query: Query) -> SearchResponse:
-    """The same answer, with what was learnt after it was made."""
+def finished(response: SearchResponse, query: RunningQuery) -> SearchResponse:
+    """Return the same answer with the notes and timings that came after it was made, and notify the observer."""
     last = response.model_copy(
         update={
-            "dropped": list(dict.fromkeys([*response.dropped, *query.log.dropped])),
-            "warnings": list(dict.fromkeys([*response.warnings, *query.log.warnings])),
-            "cost": query.log.cost,
+            "dropped": list(dict.fromkeys([*response.dropped, *query.notes.dropped])),
+            "warnings": list(dict.fromkeys([*response.warnings, *query.notes.warnings])),
+            "cost": query.notes.cost,
             "timings_ms": query.stopwatch.timings_ms(),
         }
     )
-    query.stopwatch.observed.finished(last, guides=query.plan.guides)
+    query.stopwatch.observed.finished(last, guides=query.resolved.guides)
     return last
 
 
-def guide_info(
-    guide: Guide,
-    query_id: str,
-    *,
-    status: Literal["used", "rejected", "dropped"] = "used",
-    outlier_score: float | None = None,
-) -> GuideInfo:
-    """What is told of a guide: everything but its pixels and vectors."""
+def guide_info(guide: Guide, query_id: str, *, status: GuideStatus = "used", outlier_score: float | None = None) -> GuideInfo:
+    """Return what clients see of a guide: everything but its pixels and vectors."""
     return GuideInfo(
         guide_id=guide.guide_id,
         engine=guide.engine,
@@ -110,14 +119,14 @@ def guide_info(
     )
 
 
-def guide_infos(drawn: GuideState, query_id: str) -> list[GuideInfo]:
-    """All guides of a query with what became of them."""
-    judged = drawn.judged if drawn.judged is not None and drawn.judged.rule != "none" else None
-    rejected, counted = drawn.rejected, {one.guide for one in drawn.searches}
+def guide_infos(outcome: GuideOutcome, query_id: str) -> list[GuideInfo]:
+    """Return all guides of a query with what became of each."""
+    judged = outcome.judged if outcome.judged is not None and outcome.judged.rule != "none" else None
+    rejected, counted = outcome.rejected, {search.guide for search in outcome.searches}
     infos = []
-    for number, guide in enumerate(drawn.guides):
+    for number, guide in enumerate(outcome.guides):
         score = float(judged.scores[number]) if judged is not None and number < len(judged.scores) else None
-        status: Literal["used", "rejected", "dropped"] = "used" if guide.guide_id in counted else "dropped"
+        status: GuideStatus = "used" if guide.guide_id in counted else "dropped"
         if guide.guide_id in rejected:
             status = "rejected"
         infos.append(guide_info(guide, query_id, status=status, outlier_score=score))

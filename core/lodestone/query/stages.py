@@ -1,22 +1,19 @@
-"""What does the query engine need from the rest? Tiny contracts, met by objects here or by adapters around remote ones.
+"""Contracts of the query engine with everything else, implemented by local objects or by adapters around remote ones.
 
-The engine never knows which. `Encoder` is async because a remote one is; catalog and store block and are called in threads.
+The engine does not know which. `Encoder` is async because a remote one is; catalog and store block and are called in threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.catalog.records import CaptionRecord, Corpus, ImageRecord, Root
 from lodestone.generators.base import Generator, Guide, GuideRequest
 from lodestone.generators.query_notes import QueryNotes
-from lodestone.retrieval.fusion import RankedList
-from lodestone.store.base import Filter
 
 if TYPE_CHECKING:
     from lodestone.query_log.trace import Trace
@@ -28,7 +25,7 @@ Pixels = NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class EncodedTexts:
-    """n texts, encoded once for everybody.
+    """Vectors of n texts, encoded once for all stages.
 
     Attributes:
         encoded: Text encoder name -> (n, d) float32, L2-normalised.
@@ -40,57 +37,74 @@ class EncodedTexts:
 
 
 class Encoder(Protocol):
-    """All models of a query: words and pictures into every space."""
+    """Encodes words and pictures into every space."""
 
     @property
     def collections(self) -> Mapping[str, str]:
-        """Space -> the collection (its version) that this encoder's vectors may be compared with."""
+        """Space -> collection (of a version) that this encoder's vectors may be compared with."""
 
     async def warm_up(self) -> None:
         """Load what words need. Image models load at the first picture."""
 
     async def encode_texts(self, texts: Sequence[str], *, deadline: float | None = None) -> EncodedTexts:
-        """Texts into every text encoder's own space and every space that takes text.
+        """Encode texts into every text encoder's own space and every space that takes text.
 
         Args:
-            texts: Those of one query, in one call.
-            deadline: Absolute; what has not begun by then is not begun.
+            texts: All texts of one query, in one call.
+            deadline: Absolute; work that has not begun by then is not begun.
 
         Raises:
             TimeoutError: the deadline passed.
         """
 
     async def embed_pictures(self, pictures: Sequence[Pixels], *, deadline: float | None = None) -> Mapping[str, Vectors]:
-        """Pictures, each (h, w, 3) uint8 RGB, in one call -> collection name -> (n, dim) float32, L2-normalised.
+        """Embed pictures; return collection name -> (n, dim) float32, L2-normalised.
 
-        As `encode_texts` with the deadline.
+        Args:
+            pictures: Each (h, w, 3) uint8 RGB, all of one query in one call.
+            deadline: Absolute; work that has not begun by then is not begun.
+
+        Raises:
+            TimeoutError: the deadline passed.
         """
 
 
-class RemoteStages(Protocol):
-    """Stages that run in other processes; a host that has some says so by `Runtime.remote_stages`."""
+class RemoteEncoders(Protocol):
+    """Provides encoders that run in other processes."""
 
     def encoder(self, projections: Mapping[str, Projection]) -> Encoder:
-        """The models of these versions: space -> projection, not warmed up."""
+        """Return the models of these versions (space -> projection), not warmed up."""
+
+
+class RemoteStages(RemoteEncoders, Protocol):
+    """Provides all stages that run in other processes; a host that has some sets `Runtime.remote_stages`.
+
+    It is a `generators.assembly.RemoteGenerators` too, which is repeated here because that module is dear to import.
+    """
 
     def generator(self, name: str, local: Generator) -> Generator:
-        """What draws for the engine of this name: something elsewhere, or `local`, which is light and not warmed up."""
+        """Return what draws for the engine of this name: a remote one, or `local`, which is light and not warmed up."""
 
 
 class SpaceWeigher(Protocol):
-    """How much does each space count for this query?"""
+    """Decides how much each space counts for a query."""
 
     def weights(
         self, encoded: Mapping[str, Vectors], spaces: Sequence[str], *, best: Mapping[str, float] | None = None
     ) -> Mapping[str, float]:
-        """One query, text encoder name -> (1, d) float32: weight, >= 0, of each of `spaces`.
+        """Return the weight, >= 0, of each of `spaces` for one query.
 
-        Asked before searching, and again with `best`: the score of the best picture of each space.
+        It is called before searching, and again with what was found.
+
+        Args:
+            encoded: Text encoder name -> (1, d) float32 vector of the query's words.
+            spaces: Names of the spaces that are searched.
+            best: Space -> score of the best picture; None before searching.
         """
 
 
 class EqualWeights:
-    """Every space counts the same."""
+    """Gives every space the same weight."""
 
     def weights(
         self,
@@ -99,22 +113,22 @@ class EqualWeights:
         *,
         best: Mapping[str, float] | None = None,  # noqa: ARG002
     ) -> Mapping[str, float]:
-        """1 / number of spaces, each."""
+        """Return 1 / number of spaces for each space."""
         return dict.fromkeys(spaces, 1.0 / max(len(spaces), 1))
 
 
 class GuideSource(Protocol):
-    """Where guides come from: the generator hub."""
+    """Draws guides for queries; the generator hub is one."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Engines that may be asked for."""
+        """Names of the engines that may be asked."""
 
     def enabled(self, name: str) -> bool:
-        """Whether this engine may be asked."""
+        """Return whether this engine is enabled."""
 
     def refresh(self) -> None:
-        """Notice what was changed about the engines meanwhile. Blocking, and quick."""
+        """Read what was changed about the engines meanwhile. Blocking, but quick."""
 
     async def warm_up(self) -> None:
         """Load what the engines need; one that cannot run is logged, and queries will say so too."""
@@ -129,71 +143,43 @@ class GuideSource(Protocol):
         budget: float | None,
         log: QueryNotes,
     ) -> AsyncGenerator[list[Guide], None]:
-        """Guides as they come; see `generators.hub.Hub.draw`."""
+        """Yield guides as they come, as `generators.hub.Hub.draw` does."""
 
     def keep_vectors(self, guide: Guide, vectors: Mapping[str, Vectors]) -> None:
-        """Remember what the guide's pixels were embedded to: collection -> (dim,) float32. Blocking."""
+        """Keep the vectors of the guide's pixels: collection -> (dim,) float32. Blocking."""
 
 
 class Trusted(Protocol):
-    """Space -> trust (`weights`, 1 being neutral) of a `topic`; None for a topic without history."""
+    """Trust of one topic in the spaces."""
 
     @property
     def topic(self) -> str | None:
-        """Its name."""
+        """Name of the topic; None for one without history."""
 
     @property
     def weights(self) -> Mapping[str, float]:
-        """Space -> trust."""
+        """Space -> trust, 1 being neutral."""
 
 
 class TrustSource(Protocol):
-    """How far is each space to be trusted for queries like this one?"""
+    """Says how far each space is trusted for queries like a given one."""
 
     def assign(self, text_vector: Vectors, *, encoder: str, topic: str | None, spaces: Sequence[str]) -> Trusted:
-        """Trust for a query: (d,) float32 vector of its words by `encoder`, and the topic that the client named, if it did."""
+        """Return the trust for a query.
 
-
-class TagSource(Protocol):
-    """Which pictures carry tags like the query's words?"""
-
-    def search(self, text: str, collection: str, *, filter_: Filter | None, limit: int) -> RankedList:
-        """The list of guide `text` and space `tags`; empty when no tag matches. Blocking."""
+        Args:
+            text_vector: (d,) float32 vector of its words.
+            encoder: Name of the text encoder that made it.
+            topic: Topic that the client named, if it did.
+            spaces: Names of the spaces that are searched.
+        """
 
 
 class QueryMemory(Protocol):
-    """What happens with an answered query: it is recorded, and may leave tags."""
+    """Records answered queries and learns from them."""
 
     def keep(self, trace: Trace) -> list[str]:
-        """Record it and learn from it; what went wrong, as warnings. Blocking; raises nothing."""
+        """Record a query and learn from it; return what went wrong, as warnings. Blocking; raises nothing."""
 
     def keep_all(self, traces: list[Trace]) -> list[str]:
-        """The same for several at once, behind their answers."""
-
-
-class CatalogReader(Protocol):
-    """What of the catalog a query reads. Methods block and are thread-safe."""
-
-    def corpus(self, name: str) -> Corpus:
-        """By name; `UnknownNameError` lists the known ones."""
-
-    def corpora(self, offset: int = 0, limit: int = 100) -> list[Corpus]:
-        """A page of all corpora."""
-
-    def corpus_ids(self, names: Iterable[str]) -> dict[str, str]:
-        """Name -> id of those that there are."""
-
-    def roots(self, corpus_id: str | None = None) -> list[Root]:
-        """Roots of one corpus, or all."""
-
-    def disabled_roots(self) -> tuple[str, ...]:
-        """Ids of the roots whose pictures must not be found now; read by every query."""
-
-    def images(self, image_ids: Iterable[str]) -> dict[str, ImageRecord]:
-        """By id; unknown ones are left out."""
-
-    def captions(self, image_ids: Iterable[str]) -> dict[str, list[CaptionRecord]]:
-        """By image id; pictures without captions may be left out."""
-
-    def duplicate_groups(self, image_ids: Iterable[str]) -> dict[str, str]:
-        """Image id -> its group of copies; pictures without copies are left out."""
+        """Record several queries after their answers were given, as `keep` does."""

@@ -1,4 +1,4 @@
-"""Why does a picture stand where it stands? Each hit's score, split into what each (guide, space) list gave to it.
+"""Explanation of a recorded query: each hit's score, split into the parts that its (guide, space) lists gave.
 
 The parts are computed from the query's record alone, so an explanation stays true after the collection has changed. They sum to
 the score: for `mean_distance` a part is weight / scale * inner product over all weights, for rank fusions weight / (k + rank).
@@ -16,12 +16,12 @@ from lodestone.retrieval.rescoring import ALL_GUIDES
 from lodestone_schemas.api import ExplainedHit, HitPart, ListInfo, QueryExplanation
 
 PAGE_ORDER: Final = "page order"  # guide of the part that keeps a deeper page's score below the page before
-_RANK_CONSTANT: Final = {"needle": 0.0, "rrf": VISRET_K}
+_RANK_CONSTANT: Final = {"weighted_reciprocal_rank": 0.0, "rrf": VISRET_K}
 _EXACT: Final = 1e-6
 
 
 def explain(trace: Trace) -> QueryExplanation:
-    """Plan, gate, guides, lists, weights, and for each shown hit the parts of its score."""
+    """Return the decisions, gate, guides, lists and weights of a query, and for each shown hit the parts of its score."""
     places = {image_id: place for place, image_id in enumerate(trace.ranking.ids)}
     return QueryExplanation(
         query_id=trace.query_id,
@@ -87,7 +87,7 @@ def _score_parts(trace: Trace, image_id: str, row: int) -> list[HitPart]:
 
 
 def _tier(trace: Trace, image_id: str) -> Sequence[RankedList]:
-    """The lists that the picture's score was fused from: those of the page where it came in."""
+    """Return the lists that the picture's score was fused from: those of the page where it entered the ranking."""
     if len(trace.depths) == 1:
         return trace.completed
     return lists_of_tier(trace.fusion, trace.lists, trace.completed, depth=_depth_of(trace, image_id))
@@ -105,7 +105,7 @@ def _rank_parts(trace: Trace, image_id: str) -> list[HitPart]:
 
 
 def _depth_of(trace: Trace, image_id: str) -> int:
-    """The first depth at which the picture is a candidate: ranks beyond it did not count."""
+    """Return the first depth at which the picture is a candidate: ranks beyond it did not count."""
     best = min((rank for one in trace.lists if one.weight > 0 and (rank := _rank(one, image_id)) is not None), default=0)
     return next((depth for depth in trace.depths if depth >= best), trace.depths[-1])
 

@@ -1,7 +1,7 @@
-"""How is a query recorded without its answer waiting for that? Behind the answer, by one thread, from a bounded queue.
+"""Recorder of queries: one thread writes records from a bounded queue, so that answers do not wait for them.
 
-The thread writes whatever has come together in one transaction, so that a busy service commits seldom. What is still in the
-queue when the process is killed is lost: records are for looking back, and nothing that people said is among them.
+The thread writes all queued records in one transaction, so that a busy service commits seldom. Records that are still queued
+when the process is killed are lost: they serve explanations, and people's feedback is not among them.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _log = logging.getLogger(__name__)
 
 
 class Keeper(Protocol):
-    """Keeps several queries at once: `memory.Memory`."""
+    """Keeps several queries at once, as `query.memory.Memory` does."""
 
     def keep_all(self, traces: list[Trace]) -> list[str]:
-        """Record them and learn from them; what went wrong. Blocking; raises nothing."""
+        """Record queries and learn from them; return what went wrong. Blocking; raises nothing."""
 
 
 class RecordObserver(Protocol):
-    """Is told how recording goes. Must not wait, must not raise."""
+    """Observes the recorder. Its methods must not wait and must not raise."""
 
     def waiting(self, records: int) -> None:
-        """So many are queued."""
+        """Take the number of queued records."""
 
     def lost(self, records: int) -> None:
-        """So many more were not recorded."""
+        """Take the number of further records that were lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Recorder:
 
     Args:
         most: Queries in the queue at most.
-        observer: Told how long the queue is.
+        observer: Notified of the queue's length and of lost records.
     """
 
     def __init__(self, *, most: int = MOST_WAITING, observer: RecordObserver | None = None) -> None:
@@ -63,12 +63,12 @@ class Recorder:
         self._thread: threading.Thread | None = None
 
     def offer(self, query_id: str, keeper: Keeper, trace: Callable[[], Trace]) -> bool:
-        """Queue a query; False when there is no room now. Does not block.
+        """Queue a query; return False when there is no room now. It does not block.
 
         Args:
-            query_id: Its name, for `settle`.
-            keeper: Takes it.
-            trace: Makes its record, in the thread.
+            query_id: Identifier of the query, for `settle`.
+            keeper: Keeps the record.
+            trace: Makes the record; it is called in the thread.
         """
         with self._changed:
             if self._closing or len(self._jobs) >= self._most:
@@ -78,7 +78,7 @@ class Recorder:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, name="lodestone-recorder", daemon=True)
                 self._thread.start()
-            self._tell()
+            self._notify()
         return True
 
     def lose(self, query_id: str) -> None:
@@ -88,21 +88,21 @@ class Recorder:
             self._observer.lost(1)
 
     def pending(self, query_id: str | None = None) -> bool:
-        """Whether the query, or any, is still to be recorded."""
+        """Return whether the query, or any query, is still to be recorded."""
         with self._changed:
             return bool(self._pending) if query_id is None else query_id in self._pending
 
     def settle(self, query_id: str | None = None, *, timeout_s: float = 10.0) -> bool:
-        """Wait until the query, or every one of now, is recorded or lost; False when that takes longer. Blocking."""
+        """Wait until the query, or every query queued now, is recorded or lost; False when it takes longer. Blocking."""
         with self._changed:
             wanted = set(self._pending) if query_id is None else {query_id}
             return self._changed.wait_for(lambda: not wanted & self._pending, timeout_s)
 
     def close(self, *, timeout_s: float = 10.0) -> bool:
-        """Record what is queued, and stop; False when that takes longer. Idempotent."""
+        """Record what is queued, and stop; return False when that takes longer. Idempotent."""
         with self._changed:
             self._closing = True
-            self._tell()
+            self._notify()
         if self._thread is not None:
             self._thread.join(timeout_s)
         left = len(self._pending)
@@ -120,28 +120,28 @@ class Recorder:
                 _log.exception("%d queries were not recorded", lost)
             with self._changed:
                 self._pending -= {job.query_id for job in jobs}
-                self._tell()
+                self._notify()
             if lost and self._observer is not None:
                 self._observer.lost(lost)
 
     def _next(self) -> list[_Job]:
-        """Jobs of one keeper; none at the end."""
+        """Return queued jobs of one keeper; none at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._closing)
             jobs: list[_Job] = []
             while self._jobs and len(jobs) < AT_ONCE and (not jobs or self._jobs[0].keeper is jobs[0].keeper):
                 jobs.append(self._jobs.popleft())
-            self._tell()
+            self._notify()
             return jobs
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changed.notify_all()
         if self._observer is not None:
             self._observer.waiting(len(self._jobs))
 
 
 def _keep(jobs: list[_Job]) -> int:
-    """How many were lost."""
+    """Record jobs; return how many were lost."""
     traces: list[Trace] = []
     lost = 0
     for job in jobs:

@@ -1,4 +1,4 @@
-"""Does a recorded query give its ranking again? Fuse what was recorded once more, or compare with a new answer."""
+"""Replay of a recorded query: fuse the recorded lists once more, or compare the record with a new answer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lodestone_schemas.api import ReplayResult
 
 
 def replay(trace: Trace) -> ReplayResult:
-    """The recorded lists, weights and scores, fused once more: the same ranking, whatever has happened to the collection."""
+    """Fuse the recorded lists once more: the same ranking, whatever has happened to the collection since."""
     fused = FusedList((), trace.ranking.scores[:0])
     if trace.lists:
         fused = fuse_in_tiers(trace.fusion, trace.lists, trace.completed, depths=trace.depths)
@@ -24,7 +24,7 @@ def replay(trace: Trace) -> ReplayResult:
 
 
 def compare(trace: Trace, later: Trace) -> ReplayResult:
-    """A query and the same request asked again, over the collection as it is now."""
+    """Compare a query with the same request asked again, over the collection as it is now."""
     return ReplayResult(
         query_id=trace.query_id,
         identical=later.ranking.ids == trace.ranking.ids and later.ranking.scores.tobytes() == trace.ranking.scores.tobytes(),
@@ -36,7 +36,7 @@ def compare(trace: Trace, later: Trace) -> ReplayResult:
 
 
 def moved(before: tuple[str, ...], after: tuple[str, ...]) -> list[str]:
-    """Ids that stand at another place, or in one of the rankings only; in the order of `before`, then of `after`."""
+    """Return the ids that stand at another place, or in one of the rankings only, in the order of `before`, then of `after`."""
     places = {image_id: place for place, image_id in enumerate(after)}
     changed = [image_id for place, image_id in enumerate(before) if places.get(image_id) != place]
     return [*changed, *(image_id for image_id in after if image_id not in set(before))]

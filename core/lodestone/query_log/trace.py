@@ -1,4 +1,4 @@
-"""What is kept of an answered query? Everything that its ranking was made of, so that it can be explained, replayed and judged.
+"""Trace of an answered query: everything that its ranking was made of, so that it can be explained, replayed and judged.
 
 A trace is one compressed block of bytes: a JSON header and the arrays behind it (safetensors). Numbers come back bit for bit.
 """
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lodestone.access.visibility import EVERYTHING, Visibility, no_query
 from lodestone.errors import CatalogError
-from lodestone.retrieval.fusion import FusedList, RankedList
+from lodestone.retrieval.fusion import FORMER_NAMES, FusedList, RankedList
 from lodestone.retrieval.rescoring import ListSearch
 from lodestone_schemas.api import GateDecision, GuideInfo
 
@@ -28,36 +28,36 @@ _QUICK: Final = 1  # zlib level: ids and floats hardly shrink further
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One answered query.
+    """Record of one answered query.
 
     Attributes:
-        query_id: Its name.
+        query_id: Identifier of the query.
         created_at: When it was asked, UTC.
-        kind: By words, by an indexed picture or by any picture.
+        kind: Whether it was asked in words, by an indexed picture or by any picture.
         text: Normalised words; empty for a search by picture.
-        request: As it was asked, JSON-serialisable.
+        request: The request as it was given, JSON-serialisable.
         plan: What was decided before searching, JSON-serialisable.
-        fusion: Key of `FUSIONS`.
+        fusion: Key of `FUSIONS`; a former name is read as today's.
         depths: See `fuse_in_tiers`.
         space_weights: Space -> weight in the text pass, trust included.
-        topic: Whose trust counted.
+        topic: Topic whose trust counted.
         trust: Space -> learnt trust, 1 being neutral.
-        gate: What the complexity gate said.
+        gate: Decision of the complexity gate.
         prompts: Engine -> prompt.
         guides: All guides, also rejected ones.
         text_vectors: Encoder -> (d,) float32 vector of the words.
         searches: The (guide, space) searches behind `lists`, with their vectors.
-        lists: What they found; also lists that no vector stands behind, such as `tags`.
+        lists: The lists that they found; also lists without a vector behind them, such as `tags`.
         completed: What was fused: for fusions that read scores one list a space with every candidate's exact score (guide
             `*`), else `lists` themselves.
         ranking: The fused answer.
         hits: Ids of the page that was shown, in order.
         parts: (guide, space) -> (hits,) float32: inner product of each shown hit with that guide; NaN where it has none.
-        stage: Of the final answer: text, guides or picture.
+        stage: Stage of the final answer: text, guides or picture.
         dropped: What was left out.
         warnings: What went wrong.
         timings_ms: Stage -> milliseconds.
-        owner: Who asked; "" where nobody has to say who they are.
+        owner: Who asked; "" where callers are anonymous.
     """
 
     query_id: str
@@ -88,7 +88,7 @@ class Trace:
     owner: str = ""
 
     def to_bytes(self) -> bytes:
-        """For the catalog."""
+        """Return the trace as bytes, for the catalog."""
         from safetensors.numpy import save
 
         packed = _Packed()
@@ -130,7 +130,7 @@ class Trace:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Trace:
-        """The inverse of `to_bytes`.
+        """Read what `to_bytes` returned.
 
         Raises:
             CatalogError: not a trace, or of a format that this version does not know.
@@ -152,22 +152,22 @@ class Trace:
 
 
 class RecordedQuery(Protocol):
-    """A query's row in the catalog."""
+    """Row of a query in the catalog."""
 
     @property
     def trace(self) -> bytes:
-        """`Trace.to_bytes`."""
+        """Bytes that `Trace.to_bytes` returned."""
 
 
 class TraceReader(Protocol):
-    """Where traces are kept: the catalog."""
+    """Reads recorded queries; the catalog is one."""
 
     def query(self, query_id: str) -> RecordedQuery | None:
-        """A query's row; None for an unknown id."""
+        """Return a query's row; None for an unknown id."""
 
 
 def load_trace(catalog: TraceReader, query_id: str, visibility: Visibility = EVERYTHING) -> Trace:
-    """What was recorded of a query. Blocking.
+    """Return the trace of a recorded query. Blocking.
 
     Raises:
         NotFoundError: no such query, it is no longer kept, or somebody else's.
@@ -223,7 +223,7 @@ def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
         text=header["text"],
         request=header["request"],
         plan=header["plan"],
-        fusion=header["fusion"],
+        fusion=FORMER_NAMES.get(header["fusion"], header["fusion"]),
         depths=tuple(header["depths"]),
         space_weights=header["space_weights"],
         topic=header["topic"],

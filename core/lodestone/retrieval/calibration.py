@@ -1,4 +1,4 @@
-"""What is one unit of score worth in a list? The spread of the same query's scores over ordinary pictures.
+"""Calibration of scores: what one unit of score is worth in a list, as the spread of a query's scores over ordinary pictures.
 
 Cosines of two spaces, or of words and of pictures in one space, spread differently: .02 can be much in one, little in another.
 Scores are divided by their standard deviation over a sample of the collection. Ids are hashes, so the first points by id are a
@@ -32,7 +32,11 @@ class _Sample:
 
 
 class ScoreCalibration:
-    """Keeps one small sample a collection (about 1 MB). Thread-safe; blocking."""
+    """Keeps one small sample a collection (about 1 MB) and measures scores against it. Thread-safe; blocking.
+
+    Args:
+        store: Where the samples are read.
+    """
 
     def __init__(self, store: VectorStore) -> None:
         self._store = store
@@ -40,7 +44,7 @@ class ScoreCalibration:
         self._lock = threading.Lock()
 
     def scales(self, collection: str, vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Spread of the scores of each query vector: (n, dim) float32 -> (n,) float64, > 0."""
+        """Return the spread of the scores of each query vector: (n, dim) float32 -> (n,) float64, > 0."""
         sample = self.sample(collection)
         if len(sample) < _FEWEST:
             return np.ones(len(vectors))
@@ -48,7 +52,7 @@ class ScoreCalibration:
         return spread
 
     def standing(self, collection: str, vector: NDArray[np.float32]) -> tuple[float, float]:
-        """Mean and spread, > 0, of the cosines of one query, (d,) float32, to the texts of a collection."""
+        """Return the mean and the spread, > 0, of the cosines of one query, (d,) float32, to the texts of a collection."""
         sample = self.sample(collection)
         if len(sample) < _FEWEST_CAPTIONS:
             return _USUAL
@@ -56,7 +60,7 @@ class ScoreCalibration:
         return float(cosines.mean()), max(float(cosines.std()), 1e-6)
 
     def sample(self, collection: str) -> NDArray[np.float32]:
-        """(<= `SAMPLE`, dim) vectors of the collection, up to half a minute old; (0, 0) where it is empty."""
+        """Return (<= `SAMPLE`, dim) vectors of the collection, up to half a minute old; (0, 0) where it is empty."""
         known, now = self._samples.get(collection), time.monotonic()
         if known is not None and now - known.read_at < _REFRESH_S:
             return known.vectors

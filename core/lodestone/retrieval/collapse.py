@@ -1,4 +1,4 @@
-"""How does a ranking look when copies of a picture count as one? The best of each group stands for all of them."""
+"""Ranking in which copies of a picture count as one: the best of each group represents all of them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from lodestone.retrieval.searcher import Ranking
 
 
 def collapsed(ranking: Ranking, groups: Mapping[str, str]) -> tuple[Ranking, dict[str, int]]:
-    """The ranking with the best of each group alone, and for each that stands for others how many were folded into it.
+    """Return the ranking with the best of each group alone, and for each representative the number of copies that it replaces.
 
     Args:
         ranking: All candidates.
         groups: Image id -> group, for pictures that have copies.
     """
     kept: list[int] = []
-    first: dict[str, str] = {}  # group -> who stands for it
+    first: dict[str, str] = {}  # group -> its representative
     folded: dict[str, int] = {}
     for place, image_id in enumerate(ranking.fused.ids):
         best = first.setdefault(groups[image_id], image_id) if image_id in groups else image_id

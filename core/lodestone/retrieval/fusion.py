@@ -1,18 +1,20 @@
-"""How do several ranked lists become one? Three pure functions and the table of their names.
+"""Fusion of several ranked lists into one ranking: three pure functions and the table of their names.
 
-A list is the answer of one space to one guide ("text" is the query itself). All three ignore lists of weight 0, never change
-their inputs, do not depend on the order of the lists, and break ties by id.
+A list is the answer of one space to one guide ("text" is the query itself). All three functions ignore lists of weight 0, never
+change their inputs, do not depend on the order of the lists, and break ties by id.
 
-- `needle`: weighted reciprocal rank, sum of weight / rank (NEEDLE, eq. 4);
+- `weighted_reciprocal_rank`: sum of weight / rank (NEEDLE, eq. 4);
 - `rrf`: reciprocal rank fusion with a constant, sum of weight / (k + rank) (Cormack et al., 2009; VisRet takes k = 1);
 - `mean_distance`: weighted mean of the scores (NEEDLE, eq. 1), each list divided by its own scale first, so that spaces whose
-  cosines spread differently count as their weights say. It reads the score of every candidate in every list: see `rescore`.
+  cosines spread differently count as their weights say. It reads the score of every candidate in every list (rescoring.py).
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -24,17 +26,18 @@ from lodestone_schemas.api import Contribution
 TEXT_GUIDE: Final = "text"  # name of the list's guide when the query's own words were searched
 PICTURE_GUIDE: Final = "picture"  # the same for a query that is a picture
 VISRET_K: Final = 1.0
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RankedList:
-    """What one space answered to one guide.
+    """Ranked pictures that one space found for one guide.
 
     Attributes:
         guide: Guide id, or `TEXT_GUIDE`.
         space: Name of the space.
         weight: How much the list counts, >= 0.
-        ids: Best first, without repeats.
+        ids: Image ids, best first, without repeats.
         scores: (len(ids),) float32, descending; inner products.
         scale: What one unit of score means in this list: spread of the scores, > 0.
     """
@@ -49,7 +52,7 @@ class RankedList:
 
 @dataclass(frozen=True, slots=True)
 class FusedList:
-    """One ranking: `ids` best first and their `scores` (len(ids),) float64, descending; equal scores stand by ascending id."""
+    """A ranking: image `ids`, best first, and their `scores`, (len(ids),) float64, descending; equal scores by ascending id."""
 
     ids: tuple[str, ...]
     scores: NDArray[np.float64]
@@ -61,16 +64,16 @@ class FusedList:
 Fusion = Callable[[Sequence[RankedList]], FusedList]
 
 
-def needle(lists: Sequence[RankedList]) -> FusedList:
-    """Weighted reciprocal rank: each list gives weight / rank (NEEDLE, eq. 4)."""
+def weighted_reciprocal_rank(lists: Sequence[RankedList]) -> FusedList:
+    """Fuse by weighted reciprocal rank: each list adds weight / rank, ranks from 1 (NEEDLE, eq. 4)."""
     return rrf(lists, k=0.0)
 
 
 def rrf(lists: Sequence[RankedList], *, k: float = VISRET_K) -> FusedList:
-    """Reciprocal rank fusion: each list gives weight / (k + rank), ranks from 1.
+    """Fuse by reciprocal rank with a constant: each list adds weight / (k + rank), ranks from 1.
 
     Args:
-        lists: What to fuse.
+        lists: The lists to fuse.
         k: The larger, the less the first places stand out; >= 0.
     """
     used = _counting(lists)
@@ -82,10 +85,10 @@ def rrf(lists: Sequence[RankedList], *, k: float = VISRET_K) -> FusedList:
 
 
 def mean_distance(lists: Sequence[RankedList]) -> FusedList:
-    """Weighted mean of scaled scores over all lists (NEEDLE, eq. 1; similarities for distances, so higher is better).
+    """Fuse by the weighted mean of scaled scores over all lists (NEEDLE, eq. 1, of similarities: higher is better).
 
-    A candidate that a list has no score for counts there as the list's last. After `rescore.complete` that is left only for
-    pictures which a space does not hold (yet), and the answer is exact over the union of the lists.
+    A candidate that a list has no score for counts there as the list's last. After `rescoring.complete` that
+    happens only to pictures which a space does not hold (yet), and the answer is exact over the union of the lists.
     """
     used = [one for one in _counting(lists) if one.ids]
     ids, codes = _number(used)
@@ -102,31 +105,60 @@ def mean_distance(lists: Sequence[RankedList]) -> FusedList:
     return _best_first(ids, total / sum(one.weight for one in used))
 
 
-FUSIONS: Final[Mapping[str, Fusion]] = {"needle": needle, "rrf": rrf, "mean_distance": mean_distance}
+FUSIONS: Final[Mapping[str, Fusion]] = {
+    "weighted_reciprocal_rank": weighted_reciprocal_rank,
+    "rrf": rrf,
+    "mean_distance": mean_distance,
+}
 
-# These read scores: lists are completed over the union of candidates before them.
+FORMER_NAMES: Final[Mapping[str, str]] = {"needle": "weighted_reciprocal_rank"}
+"""Former name of a fusion -> its name now. Requests, settings and recorded queries may still hold former names."""
+
+# These fusions read scores: lists are completed over the union of candidates before they are fused.
 NEED_ALL_SCORES: Final = frozenset({"mean_distance"})
 
 
 def find_fusion(name: str) -> Fusion:
-    """The fusion called `name`; `UnknownNameError` lists the known ones."""
-    if name not in FUSIONS:
+    """Return the fusion of this name, or former name.
+
+    Raises:
+        UnknownNameError: no fusion has this name; it lists the known ones.
+    """
+    current = FORMER_NAMES.get(name, name)
+    if current not in FUSIONS:
         raise UnknownNameError.among("fusion", name, list(FUSIONS))
-    return FUSIONS[name]
+    return FUSIONS[current]
+
+
+def current_name(name: str) -> str:
+    """Return today's name of a fusion: that of `FORMER_NAMES`, whose use is logged once a process, or `name` itself."""
+    if name in FORMER_NAMES:
+        _log_former_name(name)
+    return FORMER_NAMES.get(name, name)
+
+
+def former_name_warning(name: str) -> str:
+    """Return what users are told about a former name of a fusion."""
+    return f"fusion {name!r} is now called {FORMER_NAMES[name]!r}; use the new name"
+
+
+@cache
+def _log_former_name(name: str) -> None:
+    _log.warning(former_name_warning(name))
 
 
 def fuse_in_tiers(
     name: str, found: Sequence[RankedList], completed: Sequence[RankedList], *, depths: Sequence[int]
 ) -> FusedList:
-    """Fuse so that looking deeper only ever appends: what page one showed stays as it is when page nine is asked for.
+    """Fuse so that a deeper search only appends: what page one showed stays as it is when page nine is requested.
 
     The candidates of the first `depths[0]` places of the lists come first, fused as if nothing else had been found, then those
     that the next depth adds, and so on. Scores never rise from one tier to the next.
 
     Args:
-        name: Key of `FUSIONS`.
+        name: Key of `FUSIONS`, or a former name.
         found: The lists as the searches gave them; a picture's place there says at which depth it enters.
-        completed: The same lists, with every candidate's score (`rescore.complete`) for one of `NEED_ALL_SCORES`.
+        completed: The same lists, with every candidate's score (`rescoring.complete`) for one of `NEED_ALL_SCORES`.
         depths: Ascending; the last one is the depth of the search.
     """
     fusion = find_fusion(name)
@@ -149,7 +181,14 @@ def fuse_in_tiers(
 def lists_of_tier(
     name: str, found: Sequence[RankedList], completed: Sequence[RankedList], *, depth: int
 ) -> Sequence[RankedList]:
-    """What the candidates of the first `depth` places are fused from; arguments as of `fuse_in_tiers`, with several depths."""
+    """Return the lists from which the candidates of the first `depth` places are fused.
+
+    Args:
+        name: See `fuse_in_tiers`.
+        found: See `fuse_in_tiers`.
+        completed: See `fuse_in_tiers`; the lists were searched at several depths.
+        depth: Number of places.
+    """
     tops = [_cut(one, depth) for one in _counting(found)]
     if name not in NEED_ALL_SCORES:
         return tops
@@ -158,17 +197,21 @@ def lists_of_tier(
 
 
 def contributions(lists: Sequence[RankedList], image_id: str) -> list[Contribution]:
-    """The lists in which the picture stood, with rank, score and weight: why it was found."""
-    found = []
-    for one in _counting(lists):
-        if image_id in one.ids:
-            place = one.ids.index(image_id)
-            found.append(
+    """Return the lists that contain the picture, with its rank and score and the list's weight."""
+    parts = []
+    for ranked in _counting(lists):
+        if image_id in ranked.ids:
+            place = ranked.ids.index(image_id)
+            parts.append(
                 Contribution(
-                    guide=one.guide, space=one.space, rank=place + 1, score=float(one.scores[place]), weight=one.weight
+                    guide=ranked.guide,
+                    space=ranked.space,
+                    rank=place + 1,
+                    score=float(ranked.scores[place]),
+                    weight=ranked.weight,
                 )
             )
-    return found
+    return parts
 
 
 def _cut(one: RankedList, depth: int) -> RankedList:
@@ -186,7 +229,7 @@ def _counting(lists: Sequence[RankedList]) -> list[RankedList]:
 
 
 def _number(lists: Sequence[RankedList]) -> tuple[list[str], NDArray[np.intp]]:
-    """All ids, ascending, and for each entry of the lists, one after the other, its row among them."""
+    """Return all ids, ascending, and for each entry of the lists, one list after the other, its row among these ids."""
     ids = sorted(set().union(*(one.ids for one in lists)))
     row = {image_id: number for number, image_id in enumerate(ids)}
     return ids, np.fromiter((row[image_id] for one in lists for image_id in one.ids), np.intp)

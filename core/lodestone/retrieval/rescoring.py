@@ -1,4 +1,4 @@
-"""What does every candidate score in every space? Exact scores over the union of all lists, one search a collection.
+"""Exact scores of every candidate in every space, over the union of all lists, by one search a collection.
 
 `mean_distance` is linear: the weighted mean of all guides' scores in one space is the score of one vector, the weighted sum of
 the guides'. So however many guides there are, the union is scored once a space, and the result is what fetching every missing
@@ -30,7 +30,7 @@ class ListSearch:
         collection: Where it is searched.
         weight: How much the list will count, > 0.
         vector: (dim,) float32, L2-normalised.
-        depth: Candidates to take, if not as many as the plan says.
+        depth: Candidates to take; None for as many as the query takes from every list.
     """
 
     guide: str
@@ -42,18 +42,18 @@ class ListSearch:
 
 
 class Scorer(Protocol):
-    """Scores candidates without a vector of theirs (captions): `found` is its list, `completed` the same over all of them."""
+    """Scores candidates without a vector of theirs, e.g. by captions."""
 
     @property
     def found(self) -> RankedList:
-        """What it found by itself."""
+        """Return the list that it found by itself."""
 
     def completed(self, image_ids: Sequence[str]) -> RankedList:
-        """Every one of `image_ids`, best first. Blocking."""
+        """Return `found` extended to every one of `image_ids`, best first. Blocking."""
 
 
 def by_collection(searches: Sequence[ListSearch]) -> dict[str, list[ListSearch]]:
-    """Collection -> its searches, heaviest collection first, so that what is dropped last counts most."""
+    """Map collections to their searches, the heaviest collection first, so that what is dropped last counts most."""
     groups: dict[str, list[ListSearch]] = {}
     for one in searches:
         groups.setdefault(one.collection, []).append(one)
@@ -63,12 +63,14 @@ def by_collection(searches: Sequence[ListSearch]) -> dict[str, list[ListSearch]]
 def complete(
     store: VectorStore, searches: Sequence[ListSearch], lists: Sequence[RankedList], *, scorer: Scorer | None = None
 ) -> list[RankedList]:
-    """One list a space, over every candidate of `lists`; `mean_distance` of it equals that of all lists completed. Blocking.
+    """Return one list a space, over every candidate of `lists`. Blocking.
+
+    `mean_distance` of these lists equals `mean_distance` of all lists with every missing score fetched.
 
     Args:
         store: Searched exactly, by id.
-        searches: What was searched.
-        lists: What was found; scales are read from here. Lists without a search (tags) come back with 0 for every candidate
+        searches: The searches.
+        lists: The lists that they found, with their scales. Lists without a search (tags) come back with 0 for every candidate
             that they do not name.
         scorer: Adds a list of its own, over all candidates; `lists` may hold what it found.
     """

@@ -1,4 +1,4 @@
-"""How do vectors become one ranking? Search every list, complete the scores where the fusion wants them, fuse."""
+"""Searcher: from vectors to one ranking, by searching every list, completing scores where the fusion needs them, and fusing."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from lodestone.store.base import Filter, VectorQuery, VectorStore
 
 Scores = NDArray[np.float32]
 
-# Engines whose searches hold the GIL: threads get in each other's way (two spaces of 10,000: 2.9 ms in turn, 4.0 ms at once).
+# Engines whose searches hold the GIL: threads slow each other down (two spaces of 10,000: 2.9 ms in turn, 4.0 ms at once).
 _HOLD_THE_GIL: Final = frozenset({"qdrant-edge"})
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """One fused answer and what it was made of.
+    """One fused ranking and what it was made of.
 
     Attributes:
         fused: All candidates, best first.
-        lists: What each search found.
+        lists: The list that each search found.
         searches: The searches behind `lists`.
         completed: What was fused: one list a space with all candidates' exact scores if the fusion reads scores, else `lists`.
-        dropped: What there was no time for.
+        dropped: What was left out for lack of time.
     """
 
     fused: FusedList
@@ -44,7 +44,14 @@ class Ranking:
 
 @dataclass(frozen=True, slots=True)
 class RankingRules:
-    """How a ranking is made: `fusion` by name, `depths` (see `fuse_in_tiers`), the store's filter and the absolute deadline."""
+    """How a ranking is made.
+
+    Attributes:
+        fusion: Key of `FUSIONS`.
+        depths: Candidates from each list, ascending (see `fuse_in_tiers`).
+        filter: The store's filter; None when nothing is restricted.
+        deadline: Absolute, seconds on `time.monotonic()`'s clock.
+    """
 
     fusion: str
     depths: tuple[int, ...]
@@ -54,7 +61,13 @@ class RankingRules:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What searching gave: `lists`, the `searches` that were asked for, and the spaces that were `late`."""
+    """Results of searching.
+
+    Attributes:
+        lists: What the searches found in time.
+        searches: The requested searches, late ones too.
+        late: Spaces that did not answer in time.
+    """
 
     lists: tuple[RankedList, ...] = ()
     searches: tuple[ListSearch, ...] = ()
@@ -65,11 +78,11 @@ class Found:
 
 
 class Searcher:
-    """Searches the store in threads.
+    """Searches the store in threads and fuses what it finds.
 
     Args:
         store: Where the vectors are.
-        calibration: Says what a unit of score is worth.
+        calibration: Measures what a unit of score is worth.
     """
 
     def __init__(self, store: VectorStore, calibration: ScoreCalibration) -> None:
@@ -86,17 +99,17 @@ class Searcher:
         extra: Sequence[RankedList] = (),
         reweigh: Callable[[Mapping[str, float]], Mapping[str, float]] | None = None,
     ) -> Ranking | None:
-        """Search, complete and fuse: `search`, then `combine`.
+        """Search, complete and fuse, as `search` and then `combine` do.
 
         Args:
             searches: The lists to search; one batched call a collection.
-            rules: How.
+            rules: How the ranking is made.
             stopwatch: Counts `search`, `rescore` and `fuse`.
-            extra: Lists that no vector stands behind (tags).
+            extra: Lists without a vector behind them (tags).
             reweigh: Best score found in each space -> weight of each space: replaces the weights of the searches.
 
         Returns:
-            None when the deadline passed before anything was found. Spaces that were late are left out, and `dropped` says so.
+            The ranking; None when the deadline passed before anything was found. Late spaces are left out and dropped.
         """
         found = await self.search(searches, rules, stopwatch)
         if not found.lists and not any(one.ids for one in extra):
@@ -111,7 +124,7 @@ class Searcher:
         return await self.combine(found, rules, stopwatch, extra=extra)
 
     async def search(self, searches: Sequence[ListSearch], rules: RankingRules, stopwatch: Stopwatch) -> Found:
-        """Search every list that there is time for."""
+        """Search every list for which there is time."""
         with stopwatch.stage("search"):
             return await self._search(searches, by_collection(searches), rules)
 
@@ -124,14 +137,14 @@ class Searcher:
         extra: Sequence[RankedList] = (),
         scorer: Scorer | None = None,
     ) -> Ranking:
-        """One ranking of what was found: complete the scores where the fusion reads them, then fuse.
+        """Make one ranking of what was found: complete the scores where the fusion reads them, then fuse.
 
         Args:
             found: The searches' lists.
-            rules: How.
+            rules: How the ranking is made.
             stopwatch: Counts `rescore` and `fuse`.
-            extra: Lists that no vector stands behind (tags).
-            scorer: What else scores the candidates (captions); its own list takes part.
+            extra: Lists without a vector behind them (tags).
+            scorer: Scores the candidates beside the spaces (captions); its own list takes part.
         """
         extra = extra if scorer is None else (*extra, scorer.found)
         lists = (*found.lists, *(one for one in extra if one.ids and one.weight > 0))
@@ -149,11 +162,11 @@ class Searcher:
         return Ranking(fused, lists, found.searches, tuple(completed), tuple(dropped))
 
     def background(self, collection: str) -> Scores:
-        """(m, dim) float32: ordinary pictures of a collection, always the same ones. Blocking."""
+        """Return (m, dim) float32 vectors of ordinary pictures of a collection, always the same ones. Blocking."""
         return self._calibration.sample(collection)
 
     def inner_products(self, searches: Sequence[ListSearch], image_ids: Sequence[str]) -> dict[tuple[str, str], Scores]:
-        """(guide, space) -> (len(image_ids),) float32 scores of these pictures, NaN where a space lacks one. Blocking."""
+        """Map (guide, space) to the (len(image_ids),) float32 scores of these pictures, NaN where one is missing. Blocking."""
         scores: dict[tuple[str, str], Scores] = {}
         for collection, group in by_collection(searches).items():
             points = self._store.retrieve(collection, image_ids)

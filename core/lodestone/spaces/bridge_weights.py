@@ -42,20 +42,14 @@ class BridgeWeights:
     """Holds a trained bridge; immutable. The module's docstring describes the arithmetic.
 
     Attributes:
-        mean: (columns,) mean of the training pictures.
-        spread: (columns,) standard deviation, with a lower limit.
-        basis: (columns, k) principal components.
-        residual: (columns,) variance of each column that the components leave.
-        text_centre: (d,) mean text vector.
-        ridge: (k, d) map from principal components to text vectors relative to their centre.
-        ridge_bias: (d,) bias of that map.
-        picture: The picture towers, which read k components.
-        text: The text towers, which read d dimensions; the i-th of both were trained together.
-        ridge_share: Weight of the ridge's cosine in the joint cosine, in [0, 1].
-        text_gain: The text tower reads (vector - centre) * text_gain.
-        statistics: Sums for exact updates of the ridge.
-        rehearsal: Averages for updates of the towers.
-        query_weights: JSON-serialisable parameters of the per-query weights between spaces (query/weights.py); empty when they
+        mean: (columns,) mean of the training pictures. spread: (columns,) standard deviation, with a lower limit. basis:
+        (columns, k) principal components. residual: (columns,) variance of each column that the components leave. text_centre:
+        (d,) mean text vector. ridge: (k, d) map from principal components to text vectors relative to their centre.
+        ridge_bias: (d,) bias of that map. picture: The picture towers, which read k components. text: The text towers, which
+        read d dimensions; the i-th of both were trained together. ridge_share: Weight of the ridge's cosine in the joint
+        cosine, in [0, 1]. text_gain: The text tower reads (vector - centre) * text_gain. statistics: Sums for exact updates of
+        the ridge. rehearsal: Averages for updates of the towers. query_weights: JSON-serialisable parameters of the per-query
+        weights between spaces (query/weighting/fitted.py); empty when they
             were not fitted.
         provenance: JSON-serialisable: data, licence, settings, figures.
         backbones: Names of the backbones whose outputs it reads.

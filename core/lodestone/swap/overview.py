@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from lodestone.catalog.records import SwapRecord, SwapState
 from lodestone.catalog.unsettled_swaps import UNSETTLED, unsettled_swaps
 from lodestone.errors import InvalidRequestError, LodestoneError, ModelUnavailableError
-from lodestone.home.space_definitions import BRIDGE, SHIPPED, in_force, projection_of
+from lodestone.home.space_definitions import SHIPPED, in_force, projection_of
 from lodestone.home.space_standby import SwapVersions, has_versions
+from lodestone.spaces.names import BRIDGE
 from lodestone.swap.backfill import left_to_embed, left_to_load, parts_of
 from lodestone.swap.report import SwapReport
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.catalog.records import ImageState
 from lodestone.sources.uris import folders_of
+from lodestone.spaces.names import TAGS
 from lodestone.store.base import SparseBatch, SparseVector, VectorStore
 from lodestone.tags.terms import VERSION, picture_vector
 from lodestone_schemas.collections import PAYLOAD_FIELDS, CollectionSpec
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
     from lodestone.catalog.records import ImageRecord, TagRecord
 
-TAGS_ALIAS: Final = "tags"
 COLLECTION: Final = f"tags-{VERSION}"
 _BATCH: Final = 256  # pictures written at once
 _UNSHOWN: Final = frozenset({ImageState.GONE, ImageState.FAILED})  # other collections have no points of such pictures either
@@ -38,7 +38,7 @@ def deliver(catalog: Catalog, store: VectorStore) -> int:
         StoreError: the store failed; what was not delivered stays in the outbox.
         CatalogError: the catalog failed; what was not delivered stays in the outbox.
     """
-    fresh = store.aliases().get(TAGS_ALIAS) != COLLECTION or COLLECTION not in store.collections()
+    fresh = store.aliases().get(TAGS) != COLLECTION or COLLECTION not in store.collections()
     if fresh:
         catalog.reset_tag_outbox()
     changes = catalog.tag_outbox(_BATCH)
@@ -53,7 +53,7 @@ def deliver(catalog: Catalog, store: VectorStore) -> int:
         done += len(changes)
         changes = catalog.tag_outbox(_BATCH)
     if fresh:
-        store.set_alias(TAGS_ALIAS, COLLECTION)  # the alias moves last: until now searches had no tags, or the former version's
+        store.set_alias(TAGS, COLLECTION)  # the alias moves last: until now searches had no tags, or the former version's
     return done
 
 

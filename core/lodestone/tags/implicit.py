@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from lodestone.config.settings import TagSettings
 from lodestone.errors import InvalidRequestError
-from lodestone.query.captions import CAPTIONS_SPACE
 from lodestone.query_log.trace import Trace
 from lodestone.retrieval.fusion import PICTURE_GUIDE, TEXT_GUIDE, mean_distance
+from lodestone.spaces.names import CAPTIONS, TAGS
 from lodestone.tags.confidence import Confidence
-from lodestone.tags.search import TAGS_SPACE
 from lodestone.tags.service import FEEDBACK, IMPLICIT, new_tag, tag_text
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def implicit_tags(
     if any(guide.status == "used" and TAG_SOURCE in guide.provenance for guide in trace.guides):
         return []
     model = confidence or _shipped()
-    ranking = mean_distance([ranked for ranked in trace.completed if ranked.space != TAGS_SPACE])
+    ranking = mean_distance([ranked for ranked in trace.completed if ranked.space != TAGS])
     confidences = model.of(ranking.scores, guides=_weight_of_guides(trace), most=settings.most)
     limit = model.threshold if settings.threshold is None else settings.threshold
     return [
@@ -96,9 +95,9 @@ def _text_of(trace: Trace) -> str | None:
 
 def _weight_of_guides(trace: Trace) -> float:
     """Return the weight of guides and captions, relative to the text pass's weight of 1."""
-    spaces = [ranked for ranked in trace.lists if ranked.space not in {TAGS_SPACE, CAPTIONS_SPACE}]
+    spaces = [ranked for ranked in trace.lists if ranked.space not in {TAGS, CAPTIONS}]
     text = sum(ranked.weight for ranked in spaces if ranked.guide in {TEXT_GUIDE, PICTURE_GUIDE})
-    captions = sum(ranked.weight for ranked in trace.completed if ranked.space == CAPTIONS_SPACE)
+    captions = sum(ranked.weight for ranked in trace.completed if ranked.space == CAPTIONS)
     return (sum(ranked.weight for ranked in spaces) - text + captions) / text if text > 0 else 0.0
 
 

@@ -12,10 +12,10 @@ from typing import Final
 import numpy as np
 
 from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
+from lodestone.spaces.names import TAGS
 from lodestone.store.base import Filter, SparseQuery, VectorStore
 from lodestone.tags.terms import query_vector
 
-TAGS_SPACE: Final = "tags"
 LEAST: Final = 0.4  # share of the query's words
 POWER: Final = 3.0
 # Weight of the list, where the spaces' weights sum to 1 and their scores are in units of their spread; fitted in those units.
@@ -52,8 +52,8 @@ class TagSearch:
         """
         vector = query_vector(text)
         if vector is None:
-            return RankedList(TEXT_GUIDE, TAGS_SPACE, self._weight, (), np.empty(0, np.float32))
+            return RankedList(TEXT_GUIDE, TAGS, self._weight, (), np.empty(0, np.float32))
         (hits,) = self._store.search_sparse(collection, [SparseQuery(vector, limit=limit, filter=filter_)])
         kept = int((hits.scores >= LEAST).sum())  # scores are descending
         scores = np.minimum(hits.scores[:kept], 1.0).astype(np.float32) ** np.float32(POWER)
-        return RankedList(TEXT_GUIDE, TAGS_SPACE, self._weight, hits.ids[:kept], scores)
+        return RankedList(TEXT_GUIDE, TAGS, self._weight, hits.ids[:kept], scores)

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.paging import decode_cursor, encode_cursor
-from lodestone.query.resolve import normalise_query
 from lodestone.tags.terms import terms
+from lodestone.text_encoders.text import normalise_query
 from lodestone_schemas.api import TagInfo, TagPage
 
 if TYPE_CHECKING:

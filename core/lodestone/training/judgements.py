@@ -18,12 +18,12 @@ import numpy as np
 
 from lodestone.errors import InvalidRequestError, LodestoneError
 from lodestone.evaluation.metrics import average_precision
-from lodestone.query.captions import CAPTIONS_SPACE
 from lodestone.query.gate import Method, features
-from lodestone.query.resolve import normalise_query
 from lodestone.query_log.trace import Trace, load_trace
 from lodestone.retrieval.fusion import TEXT_GUIDE, find_fusion
 from lodestone.sources.uris import name_of
+from lodestone.spaces.names import CAPTIONS
+from lodestone.text_encoders.text import normalise_query
 from lodestone.training.complexity import Observation
 
 if TYPE_CHECKING:
@@ -109,9 +109,7 @@ def observations_of_feedback(catalog: Catalog) -> Iterator[Observation]:
 
 def _observed(trace: Trace, relevant: frozenset[str]) -> Observation | None:
     # The captions' list belongs to the guided stage; its scores are no cosines, which the gate's features are made of.
-    text = [
-        ranked_list for ranked_list in trace.lists if ranked_list.guide == TEXT_GUIDE and ranked_list.space != CAPTIONS_SPACE
-    ]
+    text = [ranked_list for ranked_list in trace.lists if ranked_list.guide == TEXT_GUIDE and ranked_list.space != CAPTIONS]
     if not any(ranked_list.ids for ranked_list in text):
         return None
     values = dict(trace.gate.features) if trace.gate is not None else {}

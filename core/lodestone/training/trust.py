@@ -1,4 +1,4 @@
-"""Fitting of the weights between label matching and the bridge (query/weights.py) on validation data.
+"""Fitting of the weights between label matching and the bridge (query/weighting/fitted.py) on validation data.
 
 Two kinds of queries are scored against the same pictures: captions, which people wrote, and names, made from the pictures that
 both classifiers are sure of ("a photo of a ..." with the class's name). The parameters with the best mean of both kinds' R@10
@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.evaluation.metrics import first_ranks
-from lodestone.query.weights import BRIDGE, LABELS, SpaceWeights
+from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.spaces.bridge_arrays import Array
+from lodestone.spaces.names import BRIDGE, LABELS
 
 MIDDLES: Final = (0.55, 0.6, 0.65, 0.7)
 SLOPES: Final = (15.0, 25.0)

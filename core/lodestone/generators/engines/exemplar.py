@@ -4,8 +4,9 @@ These are the cheapest guides: nothing is drawn and no image model runs. The que
 of the collection, and its words with the tags learned in use. The pictures of the nearest ones become guides, with the vectors
 that they already have in each space. Without captions and tags there are no guides, and it costs nothing.
 
-Guides raise similar pictures: that helps a picture only if it looks like the described one, so exemplars have small weights and
-only near-identical captions count at all. What a caption says about its own picture is used elsewhere (query/captions.py).
+Guides raise similar pictures: that helps a picture only if it looks like the described one, so exemplars have small weights
+and only near-identical captions count at all. What a caption says about its own picture is used elsewhere
+(query/guides/captions.py).
 """
 
 from __future__ import annotations
@@ -19,14 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.catalog.identity import caption_id
+from lodestone.catalog.reading import CatalogReader
 from lodestone.clock import within
 from lodestone.errors import DeadlineExceededError
-from lodestone.generators.base import Generator, Guide, GuideRequest
-from lodestone.query.stages import CatalogReader, TagSource
+from lodestone.generators.base import Generator, Guide, GuideRequest, TagSource
+from lodestone.spaces.names import CAPTIONS, TAGS
 from lodestone.store.base import VectorQuery, VectorStore
 
-CAPTIONS: Final = "captions"  # key of `GuideRequest.collections` for the collection of captions
-TAGS: Final = "tags"  # the same for tags
 LEAST_SIMILARITY: Final = 0.6  # benchmarks/learning/exemplars.py
 TAG_WEIGHT: Final = 0.5  # weight of a tag that matches the whole query: as that of a caption with similarity .8
 _CAPTIONS_A_PICTURE: Final = 5  # captions fetched per picture at first

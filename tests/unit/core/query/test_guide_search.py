@@ -8,7 +8,7 @@ import pytest
 
 from lodestone.clock import Stopwatch, remaining, within
 from lodestone.generators.base import Guide
-from lodestone.query.guide_search import FusionSettings, embed_guides, fit, searches_of
+from lodestone.query.guides.search import FusionSettings, embed_guides, fit, searches_of
 
 
 @pytest.mark.parametrize(

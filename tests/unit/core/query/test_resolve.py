@@ -1,4 +1,4 @@
-"""Planning: what is refused, what is resolved, what is left out."""
+"""Resolution of queries: what is refused, what is resolved, what is left out."""
 
 import time
 from dataclasses import replace
@@ -11,8 +11,11 @@ from lodestone.config.profiles import PROFILES
 from lodestone.config.settings import QuerySettings
 from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.query.filters import build_filter
-from lodestone.query.resolve import normalise_query, resolve
-from lodestone.store.base import Between, Filter, MatchAny
+from lodestone.query.request_context import NOW, RequestContext
+from lodestone.query.resolve import resolve
+from lodestone.query.tree import And, Compose, Image, Not, Or, Text, Where
+from lodestone.store.base import Between, Filter, HasId, MatchAny
+from lodestone.text_encoders.text import normalise_query
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 
 PROFILE = replace(PROFILES["embedded"], spaces=("bridge", "labels"), generators=("exemplar",), guides=10)
@@ -26,8 +29,10 @@ def catalog(tmp_path):
     opened.close()
 
 
-def plan(catalog, options, *, settings=None, aliases=LIVE, known=LIVE, started=None):
+def resolved(catalog, options, *, query=None, settings=None, aliases=LIVE, known=LIVE, started=None, request_context=NOW):
+    words = Text(options.query) if isinstance(options, SearchRequest) else Image("an-id")
     return resolve(
+        Where(options.filters, words) if query is None else query,
         options,
         settings=settings or QuerySettings(),
         profile=PROFILE,
@@ -36,6 +41,7 @@ def plan(catalog, options, *, settings=None, aliases=LIVE, known=LIVE, started=N
         known_generators=["exemplar", "sketch"],
         catalog=catalog,
         started=started,
+        request_context=request_context,
     )
 
 
@@ -57,6 +63,7 @@ def test_ten_thousand_characters_are_refused_and_a_thousand_are_not():
 def test_the_loaded_version_is_searched_in_its_own_collection_while_another_is_promoted_until_it_is_dropped(catalog):
     def made(*present):
         return resolve(
+            Text("x"),
             SearchRequest(query="x"),
             settings=QuerySettings(),
             profile=PROFILE,
@@ -91,24 +98,28 @@ def test_words_are_kept_and_noise_is_not(given, expected):
 
 
 def test_the_request_wins_over_settings_and_settings_over_the_profile(catalog):
-    assert plan(catalog, SearchRequest(query="x")).fusion == PROFILE.fusion
+    assert resolved(catalog, SearchRequest(query="x")).fusion == PROFILE.fusion
     settings = QuerySettings(fusion="rrf", guides=3, generators=["sketch"])
-    ours = plan(catalog, SearchRequest(query="x"), settings=settings)
+    ours = resolved(catalog, SearchRequest(query="x"), settings=settings)
     assert (ours.fusion, ours.guides, ours.generators) == ("rrf", 3, ("sketch",))
-    theirs = plan(catalog, SearchRequest(query="x", fusion="needle", guides=1, generators=["exemplar"]), settings=settings)
-    assert (theirs.fusion, theirs.guides, theirs.generators) == ("needle", 1, ("exemplar",))
+    theirs = resolved(
+        catalog,
+        SearchRequest(query="x", fusion="weighted_reciprocal_rank", guides=1, generators=["exemplar"]),
+        settings=settings,
+    )
+    assert (theirs.fusion, theirs.guides, theirs.generators) == ("weighted_reciprocal_rank", 1, ("exemplar",))
 
 
 @pytest.mark.parametrize("wanted", [{"guides": 0}, {"generators": []}])
 def test_no_guides_or_no_generators_is_the_text_pass_alone(catalog, wanted):
-    ours = plan(catalog, SearchRequest(query="x", **wanted))
+    ours = resolved(catalog, SearchRequest(query="x", **wanted))
     assert (ours.generators, ours.guides) == ((), 0)
 
 
 @pytest.mark.parametrize(
     ("wrong", "kind", "known"),
     [
-        ({"fusion": "borda"}, "fusion", ["mean_distance", "needle", "rrf"]),
+        ({"fusion": "borda"}, "fusion", ["mean_distance", "rrf", "weighted_reciprocal_rank"]),
         ({"spaces": ["clip"]}, "space", ["bridge", "labels"]),
         ({"generators": ["sdxl"]}, "generator", ["exemplar", "sketch"]),
         ({"filters": SearchFilters(corpora=["nowhere"])}, "corpus", []),
@@ -117,28 +128,28 @@ def test_no_guides_or_no_generators_is_the_text_pass_alone(catalog, wanted):
 )
 def test_unknown_names_list_the_known_ones(catalog, wrong, kind, known):
     with pytest.raises(UnknownNameError) as raised:
-        plan(catalog, SearchRequest(query="x", **wrong))
+        resolved(catalog, SearchRequest(query="x", **wrong))
     assert raised.value.details["kind"] == kind
     assert raised.value.details["known"] == known
 
 
 def test_spaces_are_the_collections_that_the_aliases_point_at(catalog):
-    ours = plan(catalog, SearchRequest(query="x"), aliases={**LIVE, "captions": "captions-1"})
+    ours = resolved(catalog, SearchRequest(query="x"), aliases={**LIVE, "captions": "captions-1"})
     assert ours.spaces == LIVE
     assert ours.captions == "captions-1"
     assert ours.warnings == ()
-    assert plan(catalog, SearchOptions(spaces=["labels"])).spaces == {"labels": "labels-1"}
-    assert plan(catalog, SearchOptions(spaces=[])).spaces == LIVE
+    assert resolved(catalog, SearchOptions(spaces=["labels"])).spaces == {"labels": "labels-1"}
+    assert resolved(catalog, SearchOptions(spaces=[])).spaces == LIVE
 
 
 def test_a_space_of_another_version_or_without_an_index_is_left_out_with_a_warning(catalog):
-    other = plan(catalog, SearchRequest(query="x"), aliases={**LIVE, "bridge": "bridge-0"})
+    other = resolved(catalog, SearchRequest(query="x"), aliases={**LIVE, "bridge": "bridge-0"})
     assert other.spaces == {"labels": "labels-1"}
     assert "bridge-0" in other.warnings[0] and "lodestone index" in other.warnings[0]
-    missing = plan(catalog, SearchRequest(query="x"), aliases={"labels": "labels-1"})
+    missing = resolved(catalog, SearchRequest(query="x"), aliases={"labels": "labels-1"})
     assert missing.spaces == {"labels": "labels-1"}
     assert "nothing is indexed in it" in missing.warnings[0]
-    nothing = plan(catalog, SearchRequest(query="x"), aliases={})
+    nothing = resolved(catalog, SearchRequest(query="x"), aliases={})
     assert nothing.spaces == {}
     assert nothing.warnings == ("nothing is indexed yet; run `lodestone index PATH`",)
 
@@ -154,13 +165,15 @@ def test_a_space_of_another_version_or_without_an_index_is_left_out_with_a_warni
     ],
 )
 def test_the_depth_reaches_beyond_the_page(catalog, offset, limit, depths):
-    assert plan(catalog, SearchOptions(offset=offset, limit=limit)).depths == depths
+    assert resolved(catalog, SearchOptions(offset=offset, limit=limit)).depths == depths
 
 
 def test_the_deadline_is_absolute_and_counts_from_the_start(catalog):
     started = time.monotonic() - 5
-    assert plan(catalog, SearchRequest(query="x", deadline_ms=1500), started=started).deadline == started + 1.5
-    assert plan(catalog, SearchOptions(), settings=QuerySettings(deadline_ms=200), started=started).deadline == started + 0.2
+    assert resolved(catalog, SearchRequest(query="x", deadline_ms=1500), started=started).deadline == started + 1.5
+    assert (
+        resolved(catalog, SearchOptions(), settings=QuerySettings(deadline_ms=200), started=started).deadline == started + 0.2
+    )
 
 
 def test_names_become_ids_in_the_filter(catalog):
@@ -213,6 +226,7 @@ def test_dates_the_wrong_way_round_are_refused(catalog):
 @pytest.mark.parametrize(("own", "expected"), [(None, 40), (25, 25)])
 def test_lists_are_as_deep_as_the_home_says_else_the_profile(catalog, own, expected):
     made = resolve(
+        Text("x"),
         SearchRequest(query="x", limit=10),
         settings=QuerySettings(depth=own),
         profile=replace(PROFILE, depth=40),
@@ -222,3 +236,50 @@ def test_lists_are_as_deep_as_the_home_says_else_the_profile(catalog, own, expec
         catalog=catalog,
     )
     assert made.depths == (expected,)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Compose(((Text("a dog"), 1.0), (Image("an-id"), -0.5))),
+        And((Text("a dog"), Text("a beach"))),
+        Or((Text("a dog"), Text("a cat"))),
+        Not(Text("a dog")),
+        Where(SearchFilters(), Not(Text("a dog"))),
+    ],
+)
+def test_queries_of_several_parts_are_refused_with_what_to_do(catalog, query):
+    with pytest.raises(InvalidRequestError, match="not answered yet") as raised:
+        resolved(catalog, SearchRequest(query="x"), query=query)
+    assert raised.value.code == "invalid_request"
+    assert raised.value.details["node"] in {"Compose", "And", "Or", "Not"}
+    assert "one part at a time" in raised.value.hint
+
+
+def test_a_composition_of_one_part_is_that_part(catalog):
+    ours = resolved(catalog, SearchRequest(query="x"), query=Compose(((Text("a dog"), 0.3),)))
+    assert (ours.text, ours.leaves) == ("a dog", (Text("a dog"),))
+
+
+def test_conditions_of_all_levels_hold_together_and_a_picture_is_not_like_itself(catalog):
+    inner, outer = SearchFilters(path_prefix="2024"), SearchFilters(path_prefix="summer")
+    ours = resolved(catalog, SearchOptions(), query=Where(outer, Where(inner, Image("an-id"))))
+    assert ours.filter == Filter((MatchAny("folders", ("summer",)), MatchAny("folders", ("2024",))), (HasId(("an-id",)),))
+    assert resolved(catalog, SearchRequest(query="x"), query=Text("x")).filter is None
+
+
+def test_a_former_name_of_a_fusion_is_accepted_with_a_warning(catalog, caplog):
+    asked = resolved(catalog, SearchRequest(query="x", fusion="needle"))
+    assert asked.fusion == "weighted_reciprocal_rank"
+    assert any("'needle' is now called 'weighted_reciprocal_rank'" in warning for warning in asked.warnings)
+    configured = resolved(catalog, SearchRequest(query="x"), settings=QuerySettings(fusion="needle"))
+    assert (configured.fusion, configured.warnings) == ("weighted_reciprocal_rank", ())
+
+
+def test_a_query_without_room_for_guides_says_so_and_its_way_back_is_taken_from_its_time(catalog):
+    busy = RequestContext(text_only="the service is busy", way_back=0.5)
+    started = time.monotonic()
+    ours = resolved(catalog, SearchRequest(query="x", deadline_ms=2000), started=started, request_context=busy)
+    assert (ours.guides, ours.generators, ours.dropped) == (0, (), ("guides: the service is busy",))
+    assert ours.deadline == started + 2 - 0.5
+    assert resolved(catalog, SearchRequest(query="x", guides=0), request_context=busy).dropped == ()

@@ -3,8 +3,8 @@
 import pytest
 from tests.support.models import model_context
 
-from lodestone.query.space_weighting import SpaceWeighting, make_weigher
 from lodestone.query.stages import EqualWeights
+from lodestone.query.weighting.choice import SpaceWeighting, make_weigher
 from lodestone.spaces.registry import make_space
 from lodestone.text_encoders.registry import make_text_encoder
 

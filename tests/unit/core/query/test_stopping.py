@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lodestone.errors import InvalidRequestError
-from lodestone.query.stopping import LEAST, PATIENCE, StableTopK, guides_bound, overlap
+from lodestone.query.guides.stopping import LEAST, PATIENCE, StableTopK, guides_bound, overlap
 
 FIRST = tuple("abcdefghij")
 OTHER = tuple("klmnopqrst")

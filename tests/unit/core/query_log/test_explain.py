@@ -125,7 +125,7 @@ def test_a_hit_that_was_deleted_before_it_was_recorded_is_explained_by_its_space
 
 
 def test_a_part_too_few_is_seen(store):
-    trace = answered(store, "needle")
+    trace = answered(store, "weighted_reciprocal_rank")
     short = replace(trace, lists=tuple(one for one in trace.lists if one.guide != "exemplar/0"))
     assert unexplained(explain(short))
 

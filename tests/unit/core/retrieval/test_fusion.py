@@ -12,12 +12,14 @@ from lodestone.retrieval.fusion import (
     FUSIONS,
     NEED_ALL_SCORES,
     RankedList,
+    _log_former_name,
     contributions,
+    current_name,
     find_fusion,
     fuse_in_tiers,
     mean_distance,
-    needle,
     rrf,
+    weighted_reciprocal_rank,
 )
 
 
@@ -46,8 +48,8 @@ def complete_lists(draw, *, complete=False):
     return lists
 
 
-def test_needle_is_the_weighted_sum_of_reciprocal_ranks():
-    fused = needle([ranked("abc", weight=2.0), ranked("cab", space="b", weight=0.5)])
+def test_weighted_reciprocal_rank_is_the_weighted_sum_of_reciprocal_ranks():
+    fused = weighted_reciprocal_rank([ranked("abc", weight=2.0), ranked("cab", space="b", weight=0.5)])
     assert fused.ids == ("a", "b", "c")
     np.testing.assert_allclose(fused.scores, [2 + 0.25, 1 + 0.5 / 3, 2 / 3 + 0.5])
 
@@ -133,6 +135,16 @@ def test_an_unknown_fusion_is_answered_with_the_known_ones():
     with pytest.raises(UnknownNameError) as raised:
         find_fusion("borda")
     assert raised.value.details["known"] == sorted(FUSIONS)
+
+
+def test_a_former_name_finds_the_fusion_and_is_logged_once(caplog):
+    assert find_fusion("needle") is weighted_reciprocal_rank
+    _log_former_name.cache_clear()
+    assert [current_name("needle") for _ in range(3)] == ["weighted_reciprocal_rank"] * 3
+    assert current_name("rrf") == "rrf"
+    assert [record.message for record in caplog.records] == [
+        "fusion 'needle' is now called 'weighted_reciprocal_rank'; use the new name"
+    ]
 
 
 @pytest.mark.parametrize("name", FUSIONS)

@@ -11,7 +11,7 @@ from tests.support.pairs import make_pairs
 from lodestone.errors import ConfigurationError
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
-from lodestone.query.weights import SpaceWeights
+from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.spaces.bridge import BridgeSpace
 from lodestone.spaces.bridge_arrays import Tower, required_outputs
 from lodestone.spaces.bridge_weights import HUB_NEIGHBOURS, HUB_SHARE, BridgeWeights

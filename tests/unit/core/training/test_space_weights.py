@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from lodestone.query.trust_weights import apply_trust, prior_trust
-from lodestone.query.weights import SpaceWeights
+from lodestone.query.weighting.fitted import SpaceWeights
+from lodestone.query.weighting.trust import apply_trust, prior_trust
 from lodestone.training.trust import ScoredQueries, fit_space_weights, fuse, sure_pictures
 
 FITTED = SpaceWeights(middle=0.65, slope=25, named=0.45, floor=0.05, ceiling=0.5, scales={"labels": 0.1, "bridge": 0.2})

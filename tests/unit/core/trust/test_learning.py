@@ -12,7 +12,7 @@ from tests.support.traces import ENCODER, record_trace, trace_of_scores
 from lodestone.catalog.catalog import Catalog
 from lodestone.config.settings import TrustSettings
 from lodestone.evaluation.metrics import bootstrap
-from lodestone.query.trust_weights import apply_trust
+from lodestone.query.weighting.trust import apply_trust
 from lodestone.trust.service import TrustService
 from lodestone_schemas.api import FeedbackRequest
 

@@ -1,4 +1,4 @@
-"""When are enough guides drawn? When more of them no longer change the first results.
+"""Stopping rule for guides: enough are drawn when more of them no longer change the first results.
 
 Guides cost seconds, and what one more adds shrinks with each. `guides_bound` says beforehand how many suffice for the worst
 query; `StableTopK` looks at the rankings as they come and stops at the first sign that the answer stands. NEEDLE draws a fixed
@@ -23,7 +23,7 @@ _PERSISTENCE: Final = 0.9  # Webber et al.: the first ten places have most of th
 
 
 def guides_bound(epsilon: float, delta: float, *, candidates: int = 1, spread: float = 2.0) -> int:
-    """How many guides suffice for mean scores that are right to `epsilon`, except with probability `delta`?
+    """Return how many guides suffice for mean scores that are right to `epsilon`, except with probability `delta`.
 
     NEEDLE takes a query's true score of a picture to be its expected similarity to what a generator draws, and the mean over
     guides for an estimate of it; theorem 1 bounds its error by the number of guides. In Hoeffding's form: the mean of n
@@ -53,7 +53,7 @@ def guides_bound(epsilon: float, delta: float, *, candidates: int = 1, spread: f
 
 
 def overlap(before: Sequence[str], after: Sequence[str], k: int) -> float:
-    """Rank-biased overlap of the first `k` of two rankings, in [0, 1]; 1 only for the same results in the same order.
+    """Return the rank-biased overlap of the first `k` of two rankings, in [0, 1]; 1 only for equal results in equal order.
 
     The mean over depths d = 1..k of the share of results that the two first d have in common, weighted by .9^(d-1) and
     normalised to end at k (Webber, Moffat and Zobel, 2010). Rankings shorter than `k` count as far as the longer one goes.
@@ -71,7 +71,7 @@ def overlap(before: Sequence[str], after: Sequence[str], k: int) -> float:
 
 
 class StableTopK:
-    """Says stop when the first `k` results stayed nearly the same over the last `patience` guides, or `bound` is reached.
+    """Stops when the first `k` results stayed nearly the same over the last `patience` guides, or `bound` is reached.
 
     One per query: it keeps what the last round gave.
 
@@ -117,7 +117,7 @@ class StableTopK:
         self.agreements: list[float] = []
 
     def update(self, ranking_ids: Sequence[str], *, guides: int) -> bool:
-        """Take the ranking that the first `guides` guides gave (0: the text pass alone); True: draw no more.
+        """Take the ranking that the first `guides` guides gave (0: the text pass alone); return whether to stop.
 
         A round that brought no guide says nothing and is not counted. Once True, always True.
         """

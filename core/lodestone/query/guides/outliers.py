@@ -1,10 +1,10 @@
-"""Which guides are unlike the others? Those that lie as far from their core as strangers lie from one another.
+"""Outlier filter: rejects guides that lie as far from their core as unrelated pictures lie from one another.
 
-Judged in each space apart, then averaged with the spaces' weights (trust), then compared with one threshold (NEEDLE, E.2). A
-guide's unlikeness in a space is its mean distance to the *core*: the half of the guides that is nearest to their medoid. It is
-measured twice, and the smaller one counts: against the typical distance between pictures of the collection (`background`), and
-against the typical distance between the guides themselves. So neither guides that are all much alike (a generator's), nor a
-collection of a single topic, makes a guide look strange.
+Guides are judged in each space apart. The scores are averaged with the spaces' weights (trust) and compared with one threshold
+(NEEDLE, E.2). A guide's unlikeness in a space is its mean distance to the *core*: the half of the guides that is nearest to
+their medoid. It is measured twice, and the smaller one counts: against the typical distance between pictures of the collection
+(`background`), and against the typical distance between the guides themselves. So neither guides that are all much alike (a
+generator's), nor a collection of a single topic, makes a guide look strange.
 
 - `medoid`: just that; below 15 guides, and wherever there is no background.
 - `umap_lof`: from 15 guides on. Guides and a few pictures of the background are laid out by UMAP, and the logarithm of the
@@ -62,7 +62,7 @@ _ONE_MAP: Final = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class OutlierReport:
-    """What became of g guides.
+    """Judgement of g guides.
 
     Attributes:
         scores: (g,) float64, >= 0; above 1 is unlike the others. 0 for a guide that could not be judged.
@@ -118,14 +118,14 @@ def judge_guides(
 
 
 def warm_up() -> None:
-    """Import and compile UMAP and LOF: 10 to 30 seconds on a new machine, which the first 15 guides would pay otherwise."""
+    """Import and compile UMAP and LOF, which takes 10 to 30 seconds on a new machine, before the first 15 guides come."""
     rng = np.random.default_rng(0)
     vectors, around = (rng.standard_normal((rows, 8)).astype(np.float32) for rows in (UMAP_FROM, _FEWEST_BACKGROUND))
     judge_guides({"space": vectors}, {"space": 1.0}, background={"space": around})
 
 
 def local_outlier_factors(guides: Vectors, around: Vectors, *, seed: int = 0) -> Values:
-    """(g,) float64, > 0, about 1 for a guide among guides: LOF over the guides on a UMAP of guides and surroundings.
+    """Return (g,) float64 factors, > 0, about 1 for a guide among guides: LOF on a UMAP of guides and surroundings.
 
     Args:
         guides: (g, dim) float32, L2-normalised, g >= 4.
@@ -154,7 +154,7 @@ def local_outlier_factors(guides: Vectors, around: Vectors, *, seed: int = 0) ->
 
 @cache
 def _umap() -> Any:  # noqa: ANN401 (a module without types)
-    """UMAP's module; what of it is compiled here is kept on disk, where the next process finds it in a fraction of a second."""
+    """Return UMAP's module. What is compiled here is cached on disk, for a fast start of the next process."""
     from umap import umap_
 
     for name in ("fast_knn_indices", "smooth_knn_dist", "compute_membership_strengths"):
@@ -164,13 +164,13 @@ def _umap() -> Any:  # noqa: ANN401 (a module without types)
 
 
 def _principal(rows: Vectors) -> Vectors:
-    """(n, 2): where the map starts, the first principal components (`init="pca"` would take a model for it)."""
+    """Return (n, 2) places where the map starts: the first principal components (`init="pca"` would take a model for it)."""
     left, sizes, _ = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
     return np.asarray(left[:, :_DIMENSIONS] * sizes[:_DIMENSIONS], np.float32)
 
 
 def _check(vectors: Mapping[str, Vectors], weights: Mapping[str, float], limit: float) -> int:
-    """The number of guides."""
+    """Return the number of guides."""
     if not (math.isfinite(limit) and limit > 0):
         raise InvalidRequestError(f"an outlier threshold is above 0, not {limit!r}", hint=f"the fitted one is {THRESHOLD}")
     for space, weight in weights.items():
@@ -185,14 +185,14 @@ def _check(vectors: Mapping[str, Vectors], weights: Mapping[str, float], limit: 
 
 
 def _unit(rows: Vectors) -> tuple[Vectors, NDArray[np.bool_]]:
-    """Rows of length 1, and which of them are vectors at all."""
+    """Return the rows scaled to length 1, and which of them are vectors at all."""
     lengths = np.linalg.norm(rows, axis=1)
     present = np.isfinite(lengths) & (lengths > 0)
     return np.asarray(rows / np.where(present, lengths, 1.0)[:, None], np.float32), present
 
 
 def _around(background: Mapping[str, Vectors] | None, space: str, guides: Vectors) -> Vectors | None:
-    """Pictures of the collection that are not among the guides; None when they are too few to say anything."""
+    """Return pictures of the collection that are not among the guides; None when there are too few."""
     if background is None or space not in background or len(background[space]) < _FEWEST_BACKGROUND:
         return None
     units, present = _unit(background[space][: _BACKGROUND + len(guides)])
@@ -202,7 +202,7 @@ def _around(background: Mapping[str, Vectors] | None, space: str, guides: Vector
 
 
 def _unlikeness(guides: Vectors, around: Vectors | None, *, seed: int, maps: bool) -> tuple[Values, bool]:
-    """(g,) in units of `THRESHOLD`, and whether a map took part."""
+    """Return (g,) scores in units of `THRESHOLD`, and whether a map took part."""
     apart = _distances(guides)
     to_core = _to_core(apart)
     limit = _AMONG_GUIDES[0] + _AMONG_GUIDES[1] * min(len(guides), _AMONG_MOST)
@@ -227,7 +227,7 @@ def _typical(apart: Values) -> float:
 
 
 def _to_core(apart: Values) -> Values:
-    """Mean distance of each guide to the half of the guides that is nearest to their medoid, itself left out."""
+    """Return the mean distance of each guide to the half of the guides that is nearest to their medoid, itself left out."""
     medoid = int(np.argmin(apart.sum(1)))
     core = np.argsort(apart[medoid], kind="stable")[: (len(apart) + 1) // 2]
     within = np.isin(np.arange(len(apart)), core)
@@ -236,7 +236,7 @@ def _to_core(apart: Values) -> Values:
 
 
 def _average(per_space: Mapping[str, Values], weights: Mapping[str, float]) -> tuple[Values, NDArray[np.bool_]]:
-    """Weighted mean over the spaces that hold a guide, else 0; and which guides any space holds."""
+    """Return the weighted mean over the spaces that hold a guide, else 0, and which guides any space holds."""
     scores = np.stack(list(per_space.values()))
     held = ~np.isnan(scores)
     counts = np.array([weights[space] for space in per_space])[:, None] * held
@@ -246,7 +246,7 @@ def _average(per_space: Mapping[str, Values], weights: Mapping[str, float]) -> t
 
 
 def _strangest(scores: Values, most: int) -> NDArray[np.bool_]:
-    """Those above 1, and of these no more than `most`, the strangest first."""
+    """Return which guides are above 1, and of these no more than `most`, those with the highest scores."""
     rejected = np.zeros(len(scores), bool)
     rejected[np.argsort(-scores, kind="stable")[:most]] = True
     return rejected & (scores > 1.0)

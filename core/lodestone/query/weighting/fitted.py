@@ -1,6 +1,6 @@
-"""How much does each space count for this query? A name is best found by label matching, a familiar sentence by the bridge.
+"""Fitted weights of spaces: a name is best found by label matching, a familiar sentence by the bridge.
 
-Two signs say that label matching deserves trust: the words are close to a class name and some picture really matches them
+Two signs show that label matching deserves trust: the words are close to a class name and some picture really matches them
 (on drawings none does), or the words are far from everything the bridge was taught (a caption about things that its training
 never showed). Either one raises its share along a sigmoid; the bridge has the rest, and any further space counts as much as
 these two together. Scores of different spaces are made comparable by their scale. The parameters are fitted on validation
@@ -14,15 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final
+from typing import Any
 
-LABELS: Final = "labels"
-BRIDGE: Final = "bridge"
+from lodestone.spaces.names import BRIDGE, LABELS
 
 
 @dataclass(frozen=True, slots=True)
 class SpaceWeights:
-    """Fitted parameters of the weights; immutable.
+    """Fitted parameters of the weights, which never change.
 
     Attributes:
         middle: Similarity (cosine) to a class name at which half of `named` is given.
@@ -51,7 +50,7 @@ class SpaceWeights:
     scales: Mapping[str, float] = field(default_factory=dict)
 
     def label_trust(self, similarity: float, familiarity: float = 1.0, evidence: float = 1.0) -> float:
-        """Share of label matching, in [floor, ceiling].
+        """Return the share of label matching, in [floor, ceiling].
 
         Args:
             similarity: The query's highest cosine to a class name (`LabelSpace.label_similarity`).
@@ -64,7 +63,7 @@ class SpaceWeights:
         return min(trust, self.ceiling)
 
     def weigh(self, similarity: float, familiarity: float, spaces: Iterable[str], *, evidence: float = 1.0) -> dict[str, float]:
-        """Weights of `spaces` for one query; they sum to 1.
+        """Return the weights of `spaces` for one query; they sum to 1.
 
         A space that is missing (a profile without the bridge, say) leaves its share to the others.
 
@@ -82,18 +81,18 @@ class SpaceWeights:
         return {space: weight / total for space, weight in raw.items()}
 
     def scale(self, space: str) -> float:
-        """What to divide a space's scores by; for a space that was not fitted, the mean of those that were, else 1."""
+        """Return what to divide a space's scores by; for a space that was not fitted, the mean of those that were, else 1."""
         if space in self.scales:
             return self.scales[space]
         return sum(self.scales.values()) / len(self.scales) if self.scales else 1.0
 
     def to_header(self) -> dict[str, Any]:
-        """JSON-serialisable form for the bridge's file."""
+        """Return a JSON-serialisable form for the bridge's file."""
         return asdict(self)
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any]) -> SpaceWeights:
-        """The inverse of `to_header`; an empty mapping gives the defaults."""
+        """Read what `to_header` returned; an empty mapping gives the defaults."""
         return cls(**header)
 
 

@@ -1,4 +1,4 @@
-"""How do guides become searches? Fit them into the time left, embed their pixels, share out their weight."""
+"""Searches of guides: how many fit into the time left, the vectors of their pixels, and their weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GuideVectors = dict[str, NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class FusionSettings:
-    """Fitted numbers of the fusion (benchmarks/exemplars.py).
+    """Fitted numbers of the fusion of guides (benchmarks/exemplars.py).
 
     Attributes:
         guide_weight: What all guides together count at most, the query's own words counting 1.
@@ -30,7 +30,9 @@ class FusionSettings:
 
 
 def fit(guides: int, spaces: int, *, seconds_a_list: float, left: float) -> tuple[int, int]:
-    """How many guides in how many spaces fit into the time left: fewer guides first, then fewer spaces. (0, 0): none.
+    """Return how many guides in how many spaces fit into the time left; (0, 0) for none.
+
+    What does not fit costs guides first, then spaces.
 
     Args:
         guides: How many there are.
@@ -49,7 +51,7 @@ def fit(guides: int, spaces: int, *, seconds_a_list: float, left: float) -> tupl
 async def embed_guides(
     guides: Sequence[Guide], *, encoder: Encoder, collections: Collection[str], deadline: float | None = None
 ) -> dict[str, GuideVectors]:
-    """Guide id -> collection -> (dim,) float32; the pixels of all guides are embedded in one call.
+    """Map guide ids and collections to (dim,) float32 vectors; the pixels of all guides are embedded in one call.
 
     Args:
         guides: With vectors for some of `collections`, or with pixels.
@@ -76,7 +78,7 @@ def searches_of(
     space_weights: Mapping[str, float],
     settings: FusionSettings,
 ) -> list[ListSearch]:
-    """The (guide, space) lists to search, weighted.
+    """Return the weighted searches of guides, one for each guide and space.
 
     Args:
         guides: Those that count together.

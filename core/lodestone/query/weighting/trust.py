@@ -1,4 +1,4 @@
-"""What do fitted weights become once feedback has taught trust? Their product, with the same sum as before."""
+"""Weights of spaces multiplied by trust, with the same sum as before."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 
 def apply_trust(weights: Mapping[str, float], trust: Mapping[str, float]) -> dict[str, float]:
-    """Space -> weight times trust (1 where nothing was learnt), scaled so that the sum stays (NEEDLE, E.1).
+    """Return the weights multiplied by trust (1 where nothing was learnt), scaled so that their sum stays (NEEDLE, E.1).
 
     Args:
         weights: Space -> weight, >= 0, as fitted for the query's words.
@@ -20,14 +20,14 @@ def apply_trust(weights: Mapping[str, float], trust: Mapping[str, float]) -> dic
 
 
 def prior_trust(priors: Mapping[str, float], spaces: Sequence[str]) -> dict[str, float]:
-    """Space -> trust before any feedback, of mean 1; empty where the profile says nothing of these spaces.
+    """Return the trust before any feedback, of mean 1; empty where the profile says nothing about these spaces.
 
     Args:
-        priors: Of the profile: space -> number > 0, of which ratios count; 1 where it names none.
-        spaces: What is searched.
+        priors: The profile's: space -> number > 0, of which only ratios count; 1 where it names none.
+        spaces: Names of the searched spaces.
     """
     if not any(space in priors for space in spaces):
         return {}
-    found = {space: priors.get(space, 1.0) for space in spaces}
-    mean = sum(found.values()) / len(found)
-    return {space: prior / mean for space, prior in found.items()}
+    known = {space: priors.get(space, 1.0) for space in spaces}
+    mean = sum(known.values()) / len(known)
+    return {space: prior / mean for space, prior in known.items()}

@@ -1,4 +1,4 @@
-"""Who says how much each space counts? Label trust where label matching and the bridge are both searched, else equal ones."""
+"""Choice of the weights of spaces: fitted ones where label matching and the bridge are both searched, else equal ones."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from lodestone.query.stages import EqualWeights, SpaceWeigher, Vectors
-from lodestone.query.weights import BRIDGE, LABELS, SpaceWeights
+from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.spaces.base import Projection
 from lodestone.spaces.bridge import BridgeSpace
 from lodestone.spaces.labels import LabelSpace
+from lodestone.spaces.names import BRIDGE, LABELS
 
 
 class SpaceWeighting:
-    """Weights by the query's closeness to a class name and to what the bridge knows; the parameters are in the bridge's file.
+    """Weighs spaces by the query's closeness to a class name and to what the bridge knows, by parameters in the bridge's file.
 
     Args:
         labels: Knows the class names; warm by the time of the first query.
@@ -31,7 +32,7 @@ class SpaceWeighting:
     def weights(
         self, encoded: Mapping[str, Vectors], spaces: Sequence[str], *, best: Mapping[str, float] | None = None
     ) -> Mapping[str, float]:
-        """See `SpaceWeigher.weights`."""
+        """Return the weight of each space, as `SpaceWeigher.weights` says."""
         words = encoded[self._labels.text_encoder]
         similarity = float(self._labels.label_similarity(words)[0])
         familiarity = float(self._bridge.weights.familiarity(words)[0])
@@ -39,7 +40,7 @@ class SpaceWeighting:
 
 
 def make_weigher(projections: Mapping[str, Projection]) -> SpaceWeigher:
-    """The weigher for these spaces. Light: the bridge's file is read at the first query."""
+    """Return the weigher for these spaces. It is light: the bridge's file is read at the first query."""
     labels, bridge = projections.get(LABELS), projections.get(BRIDGE)
     if isinstance(labels, LabelSpace) and isinstance(bridge, BridgeSpace):
         return SpaceWeighting(labels, bridge)

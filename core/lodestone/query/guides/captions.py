@@ -1,44 +1,43 @@
-"""What do captions say for and against a picture? Evidence of words about it, beside what the spaces see in it.
+"""Evidence of captions for and against pictures, beside what the spaces see in them.
 
-A caption much like the query speaks for its picture; one that says something else speaks against it, a little, because a
-description names what there is to see. How alike is much alike depends on the collection's captions: similarities are taken in
-units of their spread over a sample of them. Pictures without captions get nothing and lose nothing: what is taken from those
-whose descriptions do not fit even helps them.
+A caption that is much like the query is evidence for its picture. One that says something else is weak evidence against it,
+because a description names what there is to see. What counts as much alike depends on the collection's captions: similarities
+are measured in units of their spread over a sample of captions. Pictures without captions get no evidence.
 
     evidence(caption) = max(z - neutral, -against)    z = (cosine - mean) / spread over the sample
 
-The more captions there are, the more of them are like any query by chance. So only the few best pictures can be spoken for:
-`neutral` is at least where the next best one stands. And it matters how much a caption says: one of two words ("metal fence")
-needs to fit better, and its silence means little. A picture counts by its best caption. Fitted on 500 validation and 1,500
-training pictures, with full descriptions and with titles (benchmarks/exemplars.py).
+The more captions there are, the more of them are like any query by chance. So only the few best pictures get evidence for them:
+`neutral` is at least the standing of the next best one. The length of a caption matters too: one of two words ("metal fence")
+needs to fit better, and what it leaves out means little. A picture counts by its best caption. Fitted on 500 validation and
+1,500 training pictures, with full descriptions and with titles (benchmarks/exemplars.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.catalog.identity import caption_id
-from lodestone.query.stages import CatalogReader
+from lodestone.catalog.reading import CatalogReader
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
+from lodestone.spaces.names import CAPTIONS
 from lodestone.store.base import Filter, HasId, VectorQuery, VectorStore
-
-CAPTIONS_SPACE: Final = "captions"  # name of the list's space
 
 
 @dataclass(frozen=True, slots=True)
 class CaptionRule:
-    """Fitted numbers (benchmarks/exemplars.py); `neutral` so that undescribed pictures lose no average precision either.
+    """Fitted numbers of the evidence (benchmarks/exemplars.py).
+
+    `neutral` was chosen so that pictures without captions lose no average precision.
 
     Attributes:
-        weight: Of the list, the spaces' weights summing to 1 and their scores being in units of their spread.
+        weight: Weight of the list of captions; the spaces' weights sum to 1, their scores are in units of their spread.
         full: Words of a caption that says as much as captions do; shorter ones say their share of it.
-        speakers: Pictures that may be spoken for.
+        speakers: Pictures that may get evidence for them, at most.
         neutral: Spreads above the mean at which a full caption says neither yes nor no, at least.
         short: What a caption of no words falls behind a full one, in spreads; in between it is linear.
         against: Most that a full caption takes, in spreads; shorter ones take their share.
@@ -52,12 +51,12 @@ class CaptionRule:
     against: float = 0.4
 
     def standing(self, spreads: NDArray[np.float32], words: NDArray[np.intp]) -> NDArray[np.float32]:
-        """(n,) spreads above the mean and numbers of words -> (n,) float32 standings: short captions fall behind."""
+        """Return (n,) float32 standings from (n,) spreads above the mean and numbers of words: short captions fall behind."""
         standing: NDArray[np.float32] = (spreads - self.short * (1 - self._share(words))).astype(np.float32)
         return standing
 
     def evidence(self, standing: NDArray[np.float32], words: NDArray[np.intp], *, neutral: float) -> NDArray[np.float32]:
-        """(n,) standings and numbers of words -> (n,) float32 evidence, 0 being none."""
+        """Return (n,) float32 evidence, 0 being none, from (n,) standings and numbers of words."""
         evidence: NDArray[np.float32] = np.maximum(standing - neutral, -self.against * self._share(words)).astype(np.float32)
         return evidence
 
@@ -67,10 +66,10 @@ class CaptionRule:
 
 
 class CaptionMatches:
-    """Captions against one query; made by `CaptionEvidence.ask`.
+    """Captions compared with one query; `CaptionEvidence.ask` makes them.
 
     Attributes:
-        found: The pictures that captions speak for most, best first: guide `text`, space `captions`, scale 1.
+        found: The pictures with the most evidence for them, best first: guide `text`, space `captions`, scale 1.
     """
 
     def __init__(self, found: RankedList, of: Callable[[Sequence[str]], Mapping[str, float]]) -> None:
@@ -79,11 +78,11 @@ class CaptionMatches:
         self._known: dict[str, float] = {}
 
     def speak(self, image_ids: Sequence[str]) -> bool:
-        """Whether any caption was found that fits, or speaks against one of these pictures. Blocking; raises as `completed`."""
+        """Return whether a caption is evidence for any, or against one of these pictures. Blocking; raises as `completed`."""
         return bool(self.found.ids) or bool(self.completed(image_ids).scores.any())
 
     def completed(self, image_ids: Sequence[str]) -> RankedList:
-        """`found` over all of `image_ids`: evidence for and against, 0 for pictures without captions. Blocking.
+        """Return `found` over all of `image_ids`: evidence for and against, 0 for pictures without captions. Blocking.
 
         Pictures that were asked about before cost nothing.
 
@@ -95,11 +94,11 @@ class CaptionMatches:
             self._known |= dict.fromkeys(new, 0.0) | dict(self._of(new))
         ids = sorted(image_ids, key=lambda image_id: (-self._known[image_id], image_id))
         scores = np.array([self._known[image_id] for image_id in ids], np.float32)
-        return RankedList(TEXT_GUIDE, CAPTIONS_SPACE, self.found.weight, tuple(ids), scores)
+        return RankedList(TEXT_GUIDE, CAPTIONS, self.found.weight, tuple(ids), scores)
 
 
 class CaptionEvidence:
-    """Weighs captions. Blocking and thread-safe.
+    """Weighs the captions of a collection. Blocking and thread-safe.
 
     Args:
         store: Holds the captions' vectors.
@@ -124,7 +123,7 @@ class CaptionEvidence:
     def ask(
         self, vector: NDArray[np.float32], collection: str, *, filter_: Filter | None = None, limit: int = 50
     ) -> CaptionMatches:
-        """Look for captions that speak for their pictures.
+        """Search the captions that are evidence for their pictures.
 
         Args:
             vector: (d,) float32, the query's words by the encoder of the captions.
@@ -146,15 +145,15 @@ class CaptionEvidence:
             tops[image_id] = max(value, tops.get(image_id, value))
         neutral = max([self._rule.neutral, *sorted(tops.values(), reverse=True)[self._rule.speakers :][:1]])
         best = {image_id: value - neutral for image_id, value in tops.items() if value > neutral}
-        ids = sorted(best, key=lambda one: (-best[one], one))
-        scores = np.array([best[one] for one in ids], np.float32)
+        ids = sorted(best, key=lambda image_id: (-best[image_id], image_id))
+        scores = np.array([best[image_id] for image_id in ids], np.float32)
         return CaptionMatches(
-            RankedList(TEXT_GUIDE, CAPTIONS_SPACE, self._rule.weight, tuple(ids), scores),
+            RankedList(TEXT_GUIDE, CAPTIONS, self._rule.weight, tuple(ids), scores),
             lambda image_ids: self._of(image_ids, vector, collection, neutral),
         )
 
     def _of(self, image_ids: Sequence[str], vector: NDArray[np.float32], collection: str, neutral: float) -> dict[str, float]:
-        """Picture -> evidence of its best caption; pictures without captions are left out."""
+        """Map pictures to the evidence of their best caption; pictures without captions are left out."""
         words = self._words(image_ids)
         if not words:
             return {}
@@ -180,7 +179,7 @@ class CaptionEvidence:
         return self._rule.standing((cosines - np.float32(mean)) / np.float32(spread), words)
 
     def _words(self, image_ids: Sequence[str]) -> Mapping[str, tuple[str, int]]:
-        """Caption id -> its picture and its number of words."""
+        """Map caption ids to their picture and their number of words."""
         return {
             caption_id(image_id, caption.source, caption.text): (image_id, len(caption.text.split()))
             for image_id, captions in self._catalog.captions(image_ids).items()

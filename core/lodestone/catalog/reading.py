@@ -1,0 +1,36 @@
+"""The part of the catalog that queries read, as a contract for engines, guides and tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from lodestone.catalog.records import CaptionRecord, Corpus, ImageRecord, Root
+
+
+class CatalogReader(Protocol):
+    """Reads facts of pictures, corpora and roots. Methods block and are thread-safe."""
+
+    def corpus(self, name: str) -> Corpus:
+        """Return the corpus of this name; `UnknownNameError` lists the known ones."""
+
+    def corpora(self, offset: int = 0, limit: int = 100) -> list[Corpus]:
+        """Return a page of all corpora."""
+
+    def corpus_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Map the names of existing corpora to their ids; unknown names are left out."""
+
+    def roots(self, corpus_id: str | None = None) -> list[Root]:
+        """Return the roots of one corpus, or all roots."""
+
+    def disabled_roots(self) -> tuple[str, ...]:
+        """Return the ids of the roots whose pictures must not be found now; every query reads them."""
+
+    def images(self, image_ids: Iterable[str]) -> dict[str, ImageRecord]:
+        """Map image ids to their records; unknown ids are left out."""
+
+    def captions(self, image_ids: Iterable[str]) -> dict[str, list[CaptionRecord]]:
+        """Map image ids to captions; pictures without captions may be left out."""
+
+    def duplicate_groups(self, image_ids: Iterable[str]) -> dict[str, str]:
+        """Map image ids to their group of copies; pictures without copies are left out."""

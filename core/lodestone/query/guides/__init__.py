@@ -1,0 +1,1 @@
+"""Guides in the pipeline: drawing, judging, searching and fusing them, and what captions say."""

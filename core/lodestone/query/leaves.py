@@ -1,0 +1,205 @@
+"""Retrievers of the leaves of queries: one table from leaf type to what turns such a leaf into vectors.
+
+A retriever gives one vector a collection, and the store searches it with the query's filter, so that no leaf can find what the
+caller may not see. A new type of leaf needs its class in tree.py and its row here (docs/recipes/add-a-query-node.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
+from lodestone.query.running import RunningQuery
+from lodestone.query.stages import Encoder
+from lodestone.query.tree import Image, Leaf, Picture, Text, Vector
+from lodestone.query_log.trace import Kind
+from lodestone.retrieval.fusion import PICTURE_GUIDE, TEXT_GUIDE
+from lodestone.retrieval.rescoring import ListSearch
+from lodestone.store.base import VectorStore
+
+Row = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedLeaf:
+    """A leaf as it can be searched.
+
+    Attributes:
+        guide: Guide of its lists, e.g. `TEXT_GUIDE`.
+        vectors: Collection -> (dim,) float32, L2-normalised.
+        text_vectors: Text encoder -> (d,) float32, L2-normalised, of a leaf with words.
+    """
+
+    guide: str
+    vectors: Mapping[str, Row] = field(default_factory=dict)
+    text_vectors: Mapping[str, Row] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedQuery:
+    """All leaves of a query as they can be searched.
+
+    Attributes:
+        leaves: In the order of `ResolvedQuery.leaves`.
+        spaces: Space -> collection that the query is compared with: every space for words, as some spaces weigh by them without
+            taking text, else those for which a leaf has a vector.
+    """
+
+    leaves: tuple[EncodedLeaf, ...]
+    spaces: Mapping[str, str]
+
+    @property
+    def text_vectors(self) -> Mapping[str, Row]:
+        """Text encoder -> (d,) float32 vector of the query's words; empty without words."""
+        return next((leaf.text_vectors for leaf in self.leaves if leaf.text_vectors), {})
+
+    def searches(self, weights: Mapping[str, float]) -> list[ListSearch]:
+        """Return the searches of all leaves; spaces of weight 0 are not searched.
+
+        Args:
+            weights: Space -> weight, for each of `spaces`.
+        """
+        return [
+            ListSearch(leaf.guide, space, collection, weights[space], leaf.vectors[collection])
+            for leaf in self.leaves
+            for space, collection in self.spaces.items()
+            if collection in leaf.vectors and weights[space] > 0
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class LeafSources:
+    """What retrievers may read.
+
+    Attributes:
+        encoder: All models.
+        store: Vectors of indexed pictures.
+    """
+
+    encoder: Encoder
+    store: VectorStore
+
+
+@dataclass(frozen=True, slots=True)
+class Retriever:
+    """How leaves of one type are retrieved.
+
+    Attributes:
+        kind: What the record calls a query of this leaf.
+        encode: Turns a leaf of the running query into vectors.
+    """
+
+    kind: Kind
+    encode: Callable[[Any, RunningQuery, LeafSources], Awaitable[EncodedLeaf]]
+
+
+async def _encode_text(leaf: Text, query: RunningQuery, sources: LeafSources) -> EncodedLeaf:
+    with query.stopwatch.stage("encode"):
+        if not query.resolved.spaces:
+            return EncodedLeaf(TEXT_GUIDE)
+        encoding = sources.encoder.encode_texts([leaf.words], deadline=query.resolved.deadline)
+        texts = await query.in_time(encoding, "encoding the query")
+    return EncodedLeaf(
+        TEXT_GUIDE,
+        {collection: rows[0] for collection, rows in texts.projected.items()},
+        {encoder: rows[0] for encoder, rows in texts.encoded.items()},
+    )
+
+
+async def _read_image(leaf: Image, query: RunningQuery, sources: LeafSources) -> EncodedLeaf:
+    def read() -> dict[str, Row]:
+        points = {collection: sources.store.retrieve(collection, [leaf.image_id]) for collection in spaces.values()}
+        return {collection: batch.vectors[0] for collection, batch in points.items() if len(batch)}
+
+    spaces = query.resolved.spaces
+    with query.stopwatch.stage("retrieve"):
+        vectors = await query.in_time(asyncio.to_thread(read), "reading the picture's vectors")
+    if spaces and not vectors:
+        raise NotFoundError(
+            f"no picture {leaf.image_id!r} is indexed", hint="take the id from a search result", image_id=leaf.image_id
+        )
+    return EncodedLeaf(PICTURE_GUIDE, vectors)
+
+
+async def _embed_picture(leaf: Picture, query: RunningQuery, sources: LeafSources) -> EncodedLeaf:
+    if not query.resolved.spaces:
+        return EncodedLeaf(PICTURE_GUIDE)
+    with query.stopwatch.stage("embed"):
+        embedding = sources.encoder.embed_pictures([leaf.pixels], deadline=query.resolved.deadline)
+        embedded = await query.in_time(embedding, "embedding the picture")
+    return EncodedLeaf(PICTURE_GUIDE, {collection: rows[0] for collection, rows in embedded.items()})
+
+
+async def _take_vectors(leaf: Vector, query: RunningQuery, sources: LeafSources) -> EncodedLeaf:
+    known, spaces = sources.encoder.collections, query.resolved.spaces
+    for space in leaf.by_space:
+        if space not in known:
+            raise UnknownNameError.among("space", space, list(known))
+    vectors = {spaces[space]: vector for space, vector in leaf.by_space.items() if space in spaces}
+    for collection, vector in vectors.items():
+        dim = (await asyncio.to_thread(sources.store.info, collection)).dim
+        if len(vector) != dim:
+            raise InvalidRequestError(
+                f"a vector has {len(vector)} numbers, the collection {collection!r} holds vectors of {dim}",
+                hint="give a vector of the version that is searched",
+            )
+    if spaces and not vectors:
+        raise InvalidRequestError(
+            f"there are vectors for {sorted(leaf.by_space)}, but {sorted(spaces)} are searched",
+            hint="search the spaces of the vectors",
+        )
+    return EncodedLeaf(PICTURE_GUIDE, vectors)
+
+
+RETRIEVERS: Final[dict[type[Leaf], Retriever]] = {
+    Text: Retriever("words", _encode_text),
+    Image: Retriever("similar", _read_image),
+    Picture: Retriever("picture", _embed_picture),
+    Vector: Retriever("picture", _take_vectors),  # vectors stand for a picture that was embedded elsewhere
+}
+
+
+def retriever_of(leaf: Leaf) -> Retriever:
+    """Return the retriever of a leaf.
+
+    Raises:
+        InvalidRequestError: there is none for its type.
+    """
+    if type(leaf) not in RETRIEVERS:
+        node = type(leaf).__name__
+        known = ", ".join(sorted(one.__name__ for one in RETRIEVERS))
+        raise InvalidRequestError(f"queries of the type {node!r} are not answered", hint=f"known: {known}", node=node)
+    return RETRIEVERS[type(leaf)]
+
+
+class RetrievalStage:
+    """Retrieves the leaves of queries.
+
+    Args:
+        sources: What retrievers may read.
+    """
+
+    def __init__(self, sources: LeafSources) -> None:
+        self._sources = sources
+
+    async def encode(self, query: RunningQuery) -> EncodedQuery:
+        """Retrieve all leaves at once.
+
+        Raises:
+            InvalidRequestError: a leaf cannot be retrieved as it is.
+            NotFoundError: a leaf names a picture that is not indexed.
+            ModelUnavailableError: a model cannot be loaded.
+            DeadlineExceededError: the deadline passed.
+        """
+        work = (retriever_of(leaf).encode(leaf, query, self._sources) for leaf in query.resolved.leaves)
+        leaves = tuple(await asyncio.gather(*work))
+        spaces = query.resolved.spaces
+        if not query.resolved.text:
+            spaces = {space: name for space, name in spaces.items() if any(name in leaf.vectors for leaf in leaves)}
+        return EncodedQuery(leaves, spaces)

@@ -1,0 +1,217 @@
+"""Pipeline that answers every query: resolve, retrieve the leaves, combine, gate, guides, decide, record.
+
+Each stage takes what the stages before it returned and returns one value: `RunningQuery` (the resolved query), `EncodedQuery`,
+`QueryWeights`, `FirstPass` (the ranking), `GateDecision`, `GuideOutcome`, `QueryAnswer`. Events come as soon as possible:
+`plan`, `results` of the first pass, `guide` for each guide, better `results`, `done`.
+
+The gate and guides are for words alone: the gate's model was fitted on text passes, and a picture needs no imagined one. Tags
+compare words and learnt trust has topics of words, so they take part in words alone too. Everything else holds for every query:
+the record, and with it explanation, replay and feedback.
+
+What does not fit into the deadline is dropped in this order: guides, then spaces of the guides, then all guides; the first pass
+answers with the spaces that came in time. `dropped` names what was left out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+from lodestone.catalog.reading import CatalogReader
+from lodestone.clock import Stopwatch, remaining
+from lodestone.config.profiles import Profile
+from lodestone.config.settings import QuerySettings
+from lodestone.generators.query_notes import QueryNotes
+from lodestone.query.first_pass import FirstPass, FirstPassStage, QueryWeights
+from lodestone.query.guides.outcome import GuideOutcome
+from lodestone.query.guides.stage import GuideInput, GuideStage
+from lodestone.query.hydrate import Hydrator
+from lodestone.query.learned_stages import LearnedStages
+from lodestone.query.leaves import RetrievalStage, retriever_of
+from lodestone.query.record import trace_of
+from lodestone.query.request_context import RequestContext
+from lodestone.query.resolve import ResolvedQuery, resolve
+from lodestone.query.responses import QueryAnswer, Stage, finished, guide_info, guide_infos, opening_event, response_of
+from lodestone.query.running import RunningQuery, too_late
+from lodestone.query.stages import Encoder, GuideSource
+from lodestone.query.tree import Query
+from lodestone.retrieval.searcher import Ranking
+from lodestone.store.base import VectorStore
+from lodestone_schemas.api import (
+    DoneEvent,
+    Event,
+    GateDecision,
+    GuideEvent,
+    GuideInfo,
+    ResultsEvent,
+    SearchOptions,
+)
+
+_HYDRATE_GRACE_S: Final = 0.25  # an answer that is found is read out even when the deadline has just passed
+
+
+@dataclass(frozen=True, slots=True)
+class ResolveStage:
+    """Resolves queries against the home as it is now.
+
+    Attributes:
+        store: Knows aliases and collections.
+        catalog: Knows corpora and roots.
+        encoder: Knows the loaded versions of the spaces.
+        profile: Defaults of spaces, generators, guides and fusion.
+        settings: Defaults of this home.
+        hub: Knows the generators; None without any.
+    """
+
+    store: VectorStore
+    catalog: CatalogReader
+    encoder: Encoder
+    profile: Profile
+    settings: QuerySettings
+    hub: GuideSource | None
+
+    async def resolve(self, query: Query, options: SearchOptions, request_context: RequestContext) -> RunningQuery:
+        """Resolve a query and start its clock.
+
+        Raises:
+            InvalidRequestError: the query cannot be answered as it stands.
+            StoreError, CatalogError: what the query is resolved against cannot be read.
+        """
+        stopwatch = Stopwatch(request_context.arrived)
+        with stopwatch.stage("plan"):
+            resolved = await asyncio.to_thread(self._resolved, query, options, stopwatch.started, request_context)
+        stopwatch.observed.about(resolved.query_id)
+        if mixed := resolved.spaces.items() - self.encoder.collections.items():
+            raise AssertionError(f"vectors of one version would be compared with those of another: {sorted(mixed)}")
+        return RunningQuery(resolved, stopwatch, QueryNotes(dropped=list(resolved.dropped)))
+
+    def _resolved(self, query: Query, options: SearchOptions, started: float, request_context: RequestContext) -> ResolvedQuery:
+        if self.hub is not None:
+            self.hub.refresh()
+        resolved = resolve(
+            query,
+            options,
+            settings=self.settings,
+            profile=self.profile,
+            aliases=self.store.aliases(),
+            known_spaces=self.encoder.collections,
+            known_generators=[] if self.hub is None else list(self.hub.names),
+            catalog=self.catalog,
+            present=self.store.collections,
+            started=started,
+            request_context=request_context,
+        )
+        for leaf in resolved.leaves:
+            retriever_of(leaf)
+        return resolved
+
+
+class DecideStage:
+    """Decides what is shown of a ranking: one page, read from the catalog.
+
+    Args:
+        hydrator: Reads pages.
+    """
+
+    def __init__(self, hydrator: Hydrator) -> None:
+        self._hydrator = hydrator
+
+    async def answer(
+        self,
+        query: RunningQuery,
+        ranking: Ranking,
+        *,
+        stage: Stage,
+        weights: QueryWeights,
+        gate: GateDecision | None,
+        guides: Sequence[GuideInfo] = (),
+    ) -> QueryAnswer:
+        """Return the answer that a ranking gives.
+
+        Raises:
+            DeadlineExceededError: the catalog could not be read in time.
+            CatalogError: the catalog cannot be read.
+        """
+        with query.stopwatch.stage("hydrate"):
+            try:
+                async with asyncio.timeout(max(remaining(query.resolved.deadline), _HYDRATE_GRACE_S)):
+                    shown, hits = await asyncio.to_thread(self._hydrator.shown, query.resolved, ranking)
+            except TimeoutError as error:
+                raise too_late("reading the catalog") from error
+        return QueryAnswer(ranking, response_of(query, shown, hits, stage=stage, weights=weights, gate=gate, guides=guides))
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPipeline:
+    """The stages of one query engine, in the order in which queries go through them.
+
+    Attributes:
+        resolving: Checks and names everything.
+        retrieval: Retrieves the leaves.
+        first_pass: Weighs the spaces and combines what the leaves find.
+        learned: Trust, tags, the gate and the record.
+        guides: Draws guides and fuses them in; None without a hub.
+        deciding: Reads the page that is shown.
+    """
+
+    resolving: ResolveStage
+    retrieval: RetrievalStage
+    first_pass: FirstPassStage
+    learned: LearnedStages
+    guides: GuideStage | None
+    deciding: DecideStage
+
+    async def run(self, query: Query, options: SearchOptions, request_context: RequestContext) -> AsyncGenerator[Event, None]:
+        """Answer a query, event by event; closing the iterator cancels what is pending.
+
+        Args:
+            query: What to look for.
+            options: How to answer.
+            request_context: When it came, from whom, and whether it may have guides.
+        """
+        running = await self.resolving.resolve(query, options, request_context)
+        query_id = running.resolved.query_id
+        encoded = await self.retrieval.encode(running)
+        weights = await self.first_pass.weigh(running, encoded)
+        yield opening_event(running, weights.by_space)
+        first = await self.first_pass.rank(running, encoded, weights)
+        gate = await self.learned.judged(running, encoded.text_vectors, first.ranking, first.tags)
+        stage: Stage = "text" if running.resolved.text else "picture"
+        answer = await self.deciding.answer(running, first.ranking, stage=stage, weights=first.weights, gate=gate)
+        if running.resolved.text:
+            running.stopwatch.observed.text_answered(time.monotonic() - running.stopwatch.started)
+        yield ResultsEvent(response=answer.response)
+        if self.guides is not None and _wants_guides(running.resolved, gate):
+            given = GuideInput(first.ranking, first.weights.by_space, encoded.text_vectors, running.search_deadline)
+            async with aclosing(self.guides.run(running, given)) as drawing:
+                async for part in drawing:
+                    if isinstance(part, GuideOutcome):
+                        answer = await self._guided(running, first, gate, answer, part)
+                    else:
+                        for guide in part:
+                            yield GuideEvent(query_id=query_id, guide=guide_info(guide, query_id))
+            if answer.response.stage == "guides":
+                yield ResultsEvent(response=answer.response)
+        if self.learned.remembers:
+            await self.learned.remember(running, trace_of(running, encoded, answer))
+        yield DoneEvent(response=finished(answer.response, running))
+
+    async def _guided(
+        self, query: RunningQuery, first: FirstPass, gate: GateDecision | None, answer: QueryAnswer, outcome: GuideOutcome
+    ) -> QueryAnswer:
+        """Return the answer with guides; where none counts, that of the first pass, which names them."""
+        infos = guide_infos(outcome, query.resolved.query_id)
+        if outcome.ranking is None:
+            return QueryAnswer(answer.ranking, answer.response.model_copy(update={"guides": infos}))
+        return await self.deciding.answer(
+            query, outcome.ranking, stage="guides", weights=first.weights, gate=gate, guides=infos
+        )
+
+
+def _wants_guides(resolved: ResolvedQuery, gate: GateDecision | None) -> bool:
+    simple = gate is not None and gate.verdict == "simple"
+    return bool(resolved.generators and resolved.guides and resolved.spaces) and not simple

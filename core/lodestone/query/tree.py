@@ -1,0 +1,217 @@
+"""Queries as small typed trees of pure values: leaves that say what to look for, and nodes that combine or restrict them.
+
+Searches in words, by an indexed picture, by any picture and in batches are constructors of such trees, and one pipeline answers
+them (pipeline.py). A node checks its own values when it is made. Whether a tree can be answered is decided when it is resolved
+(resolve.py), and which leaves there are retrievers for is a table (leaves.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lodestone.errors import InvalidRequestError
+from lodestone.text_encoders.text import normalise_query
+from lodestone_schemas.api import SearchFilters
+
+_RGB: Final = 3
+
+
+class Query:
+    """Base of all nodes of a query."""
+
+    __slots__ = ()
+
+
+class Leaf(Query):
+    """Base of the nodes that say what to look for; each type has a retriever."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Text(Leaf):
+    """Pictures that show what these words say.
+
+    Attributes:
+        words: The words, which are normalised (`normalise_query`).
+
+    Raises:
+        InvalidRequestError: there are no words, or too many characters.
+    """
+
+    words: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "words", normalise_query(self.words))
+
+
+@dataclass(frozen=True, slots=True)
+class Image(Leaf):
+    """Pictures like an indexed one, which is not among them.
+
+    Attributes:
+        image_id: Identifier of the indexed picture.
+
+    Raises:
+        InvalidRequestError: the identifier is empty.
+    """
+
+    image_id: str
+
+    def __post_init__(self) -> None:
+        if not self.image_id:
+            raise InvalidRequestError("the query names no picture", hint="take the id from a search result")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Picture(Leaf):
+    """Pictures like a given one, which need not be indexed.
+
+    Attributes:
+        pixels: (h, w, 3) uint8, upright RGB.
+
+    Raises:
+        InvalidRequestError: the array is of another shape or type, or empty.
+    """
+
+    pixels: NDArray[np.uint8]
+
+    def __post_init__(self) -> None:
+        shape, dtype = self.pixels.shape, self.pixels.dtype
+        if len(shape) != _RGB or shape[-1] != _RGB or 0 in shape or dtype != np.uint8:
+            raise InvalidRequestError(
+                f"a picture's pixels have shape {shape} and type {dtype}", hint="give (height, width, 3) uint8, upright RGB"
+            )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vector(Leaf):
+    """Pictures near given vectors.
+
+    Attributes:
+        by_space: Space -> (dim,) float32 vector of the version that is searched; it is normalised to length 1.
+
+    Raises:
+        InvalidRequestError: there is no vector, or one is not finite, zero or of another shape than (dim,).
+    """
+
+    by_space: Mapping[str, NDArray[np.float32]]
+
+    def __post_init__(self) -> None:
+        if not self.by_space:
+            raise InvalidRequestError("the query holds no vector", hint="give a vector for at least one space")
+        units = {}
+        for space, vector in self.by_space.items():
+            length = float(np.linalg.norm(vector))
+            if vector.ndim != 1 or not math.isfinite(length) or length == 0:
+                raise InvalidRequestError(
+                    f"the vector for space {space!r} has shape {vector.shape} and length {length:g}",
+                    hint="give one row of finite numbers, not all 0",
+                    space=space,
+                )
+            units[space] = np.asarray(vector / length, np.float32)
+        object.__setattr__(self, "by_space", units)
+
+
+@dataclass(frozen=True, slots=True)
+class Compose(Query):
+    """Pictures that are near several queries at once (MUST).
+
+    Attributes:
+        parts: Pairs of a query and its weight; a negative weight asks for pictures unlike that query.
+
+    Raises:
+        InvalidRequestError: there is no part, a weight is not finite, or no weight is above 0.
+    """
+
+    parts: tuple[tuple[Query, float], ...]
+
+    def __post_init__(self) -> None:
+        _check_parts("Compose", [part for part, _ in self.parts])
+        for _, weight in self.parts:
+            if not math.isfinite(weight):
+                raise InvalidRequestError(f"a part of the query has weight {weight!r}", hint="weights are finite numbers")
+        if all(weight <= 0 for _, weight in self.parts):
+            raise InvalidRequestError(
+                "no part of the query has a weight above 0", hint="say what to look for, beside what to avoid"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Where(Query):
+    """A query restricted to pictures that meet conditions.
+
+    Attributes:
+        filters: The conditions, in names and dates; they hold together with those of nodes above and below.
+        query: The restricted query.
+    """
+
+    filters: SearchFilters
+    query: Query
+
+    def __post_init__(self) -> None:
+        _check_parts("Where", [self.query])
+
+
+@dataclass(frozen=True, slots=True)
+class And(Query):
+    """Pictures that meet every one of several queries.
+
+    Attributes:
+        parts: The queries.
+
+    Raises:
+        InvalidRequestError: there is no part.
+    """
+
+    parts: tuple[Query, ...]
+
+    def __post_init__(self) -> None:
+        _check_parts("And", self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Query):
+    """Pictures that meet at least one of several queries.
+
+    Attributes:
+        parts: The queries.
+
+    Raises:
+        InvalidRequestError: there is no part.
+    """
+
+    parts: tuple[Query, ...]
+
+    def __post_init__(self) -> None:
+        _check_parts("Or", self.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Query):
+    """Pictures that do not meet a query.
+
+    Attributes:
+        query: The query to negate.
+    """
+
+    query: Query
+
+    def __post_init__(self) -> None:
+        _check_parts("Not", [self.query])
+
+
+def _check_parts(node: str, parts: Any) -> None:  # noqa: ANN401 (what callers without types pass)
+    if not parts:
+        raise InvalidRequestError(f"{node} has no part", hint="give at least one query", node=node)
+    for part in parts:
+        if not isinstance(part, Query):
+            raise InvalidRequestError(
+                f"a part of {node} is a {type(part).__name__}, not a query", hint="e.g. Text('a dog')", node=node
+            )
