@@ -61,11 +61,11 @@ import asyncio, json, sys
 import uvicorn
 from lodestone.config.settings import load_settings
 from lodestone_serve.http.application import create_app
-from lodestone_serve.use_cases.home_services import HomeServices
+from lodestone_serve.inference.home import home_services
 from lodestone_serve.telemetry.metrics import Metrics
 settings = load_settings(json.loads(sys.argv[1])).settings
 metrics = Metrics()
-services = HomeServices(settings, observe_batch=metrics.text_batch.observe, observe_engines=metrics.engines)
+services = home_services(settings, observe_batch=metrics.text_batch.observe, observe_engines=metrics.engines)
 app = create_app(services, settings=settings.serve, token="benchmark", metrics=metrics)
 server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="on"))
 async def main():

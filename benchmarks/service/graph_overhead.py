@@ -34,9 +34,10 @@ from benchmarks.data.filled_home import sentences
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.harness.tables import spread
 from benchmarks.service.serve_latency import prepare
+from lodestone.access.caller import LOCAL_CALLER
 from lodestone.config.settings import load_settings
 from lodestone_schemas.api import SearchOptions, SearchRequest
-from lodestone_serve.use_cases.home_services import HomeServices
+from lodestone_serve.inference.home import home_services
 
 IN_PROCESS, WARM = "in process", 10
 VARIANTS: Mapping[str, tuple[str, str]] = {  # name -> shape, RAY_SERVE_THROUGHPUT_OPTIMIZED
@@ -48,6 +49,7 @@ VARIANTS: Mapping[str, tuple[str, str]] = {  # name -> shape, RAY_SERVE_THROUGHP
 KINDS = ("words", "guides", "picture")
 _SERVE = """
 import json, sys
+from lodestone.access.caller import LOCAL_CALLER
 from lodestone.config.settings import load_settings
 from lodestone_serve.hosting.run import serve_forever
 serve_forever(load_settings(json.loads(sys.argv[1])).settings, ready_callback=lambda url: print(url, flush=True))
@@ -74,20 +76,20 @@ def bodies(queries: int) -> list[tuple[str, dict[str, Any]]]:
 
 async def in_this_process(flags: Mapping[str, Any], queries: int) -> dict[str, list[float]]:
     """Ask the engine itself; return kind -> milliseconds of each query."""
-    services = HomeServices(load_settings(flags).settings)
-    await services.open()
+    services = home_services(load_settings(flags).settings)
+    await services.session.open()
     data = picture()
 
     async def ask(kind: str, body: dict[str, Any]) -> None:
         if kind == "picture":
-            await services.by_picture(data, SearchOptions(limit=10))
+            await services.search.by_picture(data, SearchOptions(limit=10), LOCAL_CALLER)
         else:
-            await services.answer(SearchRequest(**body))
+            await services.search.answer(SearchRequest(**body), LOCAL_CALLER)
 
     try:
         return await _timed(ask, queries)
     finally:
-        await services.close()
+        await services.session.close()
 
 
 async def through_serve(url: str, queries: int) -> dict[str, list[float]]:

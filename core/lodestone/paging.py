@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -16,6 +17,15 @@ from lodestone.errors import InvalidRequestError
 
 MAX_CURSOR_CHARS: Final = 8_192
 _LARGEST: Final = 2**63 - 1  # largest integer of a database
+
+
+@dataclass(frozen=True, slots=True)
+class PageRequest:
+    """The rows of a list that are asked for: `limit` of them, behind `offset` rows or behind the row of a `cursor`."""
+
+    limit: int
+    offset: int = 0
+    cursor: str | None = None
 
 
 def encode_cursor(of: str, *place: str | int | datetime) -> str:

@@ -202,9 +202,9 @@ async def http(base: Path) -> AsyncIterator[httpx.AsyncClient]:
     """The HTTP application over the shared home, in this process."""
     from lodestone.config.settings import ServeSettings
     from lodestone_serve.http.application import create_app
-    from lodestone_serve.use_cases.home_services import HomeServices
+    from lodestone_serve.inference.home import home_services
 
-    app = create_app(HomeServices(settings_for(base)), settings=ServeSettings(), token="a-secret")
+    app = create_app(home_services(settings_for(base)), settings=ServeSettings(), token="a-secret")
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with (
         app.router.lifespan_context(app),

@@ -68,7 +68,7 @@ def assert_whole_and_of_one_version(load: Load, served: Served, references: list
         assert (response.warnings, response.dropped) == ([], []), text
         assert response.space_weights.keys() == {"bridge", "labels"}
         assert any(same(ranking(response), reference[text]) for reference in references), text
-        record = served.services.opened()[0].catalog.query(response.query_id)
+        record = served.services.session.runtime.catalog.query(response.query_id)
         assert record is not None
         searched = {search.collection for search in Trace.from_bytes(record.trace).searches if search.space == space}
         assert len(searched) == 1
@@ -96,7 +96,7 @@ def test_another_backbone_is_put_behind_a_space_and_taken_back_under_load(settin
 
 
 def test_another_bridge_whose_words_lie_elsewhere_too_is_swapped_in_under_load(settings: Settings, served: Served) -> None:
-    runtime, _ = served.services.opened()
+    runtime = served.services.session.runtime
     shipped = BridgeWeights.shipped()
     other = replace(shipped, ridge_share=0.9)
     path = other.save(runtime.home.artifacts / "bridge")
@@ -128,7 +128,7 @@ def test_the_comparison_counts_what_people_called_right(settings: Settings, serv
     with served.client() as client:
         kept = client.search(SearchRequest(query=TEXTS[0], guides=0, limit=10))
         assert client.explain(kept.query_id).query_id == kept.query_id  # recorded by now: that goes on behind the answer
-    assert served.services.opened()[0].catalog.queries(0, 1)[0].query_id == kept.query_id  # shadow queries are not recorded
+    assert served.services.session.runtime.catalog.queries(0, 1)[0].query_id == kept.query_id  # shadow queries are not recorded
     status = lodestone(settings, "models", "swap", "--status").json
     assert status[0]["state"] == "shadow"
     listed = {one["space"]: one for one in lodestone(settings, "models", "list").json["spaces"]}

@@ -28,7 +28,7 @@ from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.query.stages import Encoder, Pixels, Vectors
 from lodestone_serve.http.application import create_app
-from lodestone_serve.use_cases.home_services import HomeServices
+from lodestone_serve.inference.home import home_services
 
 COUNT: Final = int(os.environ.get("LODESTONE_FUZZ", "300"))
 SEED: Final = 5
@@ -177,9 +177,9 @@ async def test_damaged_uploads_are_answered_and_cost_no_memory(tmp_path: Path) -
     settings = settings_for(tmp_path, max_decoded_mb=MOST_DECODED_MB)
     with Runtime.open(settings) as runtime:
         index_paths(runtime, IndexRequest((tmp_path / "pictures",), corpus="photos"))
-    services = HomeServices(settings)
+    services = home_services(settings)
     app = create_app(services, settings=settings.serve, token="secret")
-    await services.open()
+    await services.session.open()
     answers: Counter[tuple[str, int]] = Counter()
     dice = random.Random(SEED)
     kinds = sorted(wholes_of_all)
@@ -194,7 +194,7 @@ async def test_damaged_uploads_are_answered_and_cost_no_memory(tmp_path: Path) -
             for kind in kinds:  # all of them are good as they are, and everything is loaded
                 whole = await send(wholes_of_all[kind])
                 assert whole.status_code == 200, (kind, whole.text)
-            engine = services.opened()[1]
+            engine = services.session.live.answering.engine
             retrieval = engine._pipeline.retrieval
             retrieval._sources = replace(retrieval._sources, encoder=Eyes(engine.encoder, 20))  # type: ignore[arg-type]
             before = resident_mb()
@@ -213,7 +213,7 @@ async def test_damaged_uploads_are_answered_and_cost_no_memory(tmp_path: Path) -
                 most = max(most, resident_mb())
             assert (await send(wholes_of_all["jpeg"])).status_code == 200
     finally:
-        await services.close()
+        await services.session.close()
     print(f"{COUNT} damaged pictures: {dict(Counter(status for _, status in answers.elements()))}, {most - before:+.0f} MB")
     refused = sum(count for (_, status), count in answers.items() if status != 200)
     assert refused > COUNT // 4, answers  # else these are no damages

@@ -24,8 +24,9 @@ from lodestone.config.settings import Settings
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
+from lodestone.services.use_cases import Services
 from lodestone_serve.http.application import create_app
-from lodestone_serve.use_cases.home_services import HomeServices
+from lodestone_serve.inference.home import home_services
 
 TOKEN = {"X-Lodestone-Token": "secret"}
 PICTURES = 9
@@ -62,15 +63,15 @@ def settings(tmp_path_factory: pytest.TempPathFactory, server: ImageServer) -> S
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def services(settings: Settings) -> AsyncIterator[HomeServices]:
-    services = HomeServices(settings)
-    await services.open()
+async def services(settings: Settings) -> AsyncIterator[Services]:
+    services = home_services(settings)
+    await services.session.open()
     yield services
-    await services.close()
+    await services.session.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def http(settings: Settings, services: HomeServices) -> AsyncIterator[httpx.AsyncClient]:
+async def http(settings: Settings, services: Services) -> AsyncIterator[httpx.AsyncClient]:
     app = create_app(services, settings=settings.serve, token="secret")
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7860", timeout=60) as client:
@@ -186,13 +187,13 @@ async def test_runs_tell_what_became_of_them_and_which_files_failed(http: httpx.
     assert (await got(http, "/v1/runs", state="running"))["runs"] == []
 
 
-async def test_a_run_is_asked_to_stop_by_those_who_may(http: httpx.AsyncClient, services: HomeServices) -> None:
-    run = services.opened()[0].catalog.start_run("train-prior")
+async def test_a_run_is_asked_to_stop_by_those_who_may(http: httpx.AsyncClient, services: Services) -> None:
+    run = services.session.runtime.catalog.start_run("train-prior")
     path = f"/v1/runs/{run.run_id}/cancel"
     assert (await http.post(path)).status_code == 401
     stopped = await http.post(path, headers=TOKEN)
     assert (stopped.status_code, stopped.json()["cancel_requested"]) == (200, True)
-    services.opened()[0].catalog.finish_run(run.run_id, RunState.CANCELLED)
+    services.session.runtime.catalog.finish_run(run.run_id, RunState.CANCELLED)
     unknown = "00000000-0000-4000-8000-000000000000"
     for answer in (
         await http.get(f"/v1/runs/{unknown}"),
@@ -203,10 +204,8 @@ async def test_a_run_is_asked_to_stop_by_those_who_may(http: httpx.AsyncClient, 
     assert (await http.get("/v1/runs/latest")).status_code == 422
 
 
-async def test_embedded_texts_and_pictures_are_those_that_searches_compare(
-    http: httpx.AsyncClient, services: HomeServices
-) -> None:
-    runtime, engine = services.opened()
+async def test_embedded_texts_and_pictures_are_those_that_searches_compare(http: httpx.AsyncClient, services: Services) -> None:
+    runtime, engine = services.session.runtime, services.session.live.answering.engine
     texts = ["a boat on a lake", "dogs"]
     expected = await engine.encoder.encode_texts(texts)
     spaces = {one["id"]: one for one in (await got(http, "/v1/models"))["data"] if one["kind"] == "space"}

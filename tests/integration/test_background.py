@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from tests.support.home import image_ids, settings_for
 from tests.support.pictures import write_photo, write_photos
 from tests.support.upkeep import asked_meanwhile, copied, found, serving, settled, until
 
+from lodestone.access.caller import LOCAL_CALLER
 from lodestone.config.settings import Settings
 from lodestone.directories.naming import find_directory
 from lodestone.errors import NotFoundError
@@ -42,33 +44,37 @@ async def test_an_added_directory_is_indexed_while_queries_are_answered(settings
     (tmp_path / "more" / "broken.jpg").write_bytes(b"no picture")
     async with serving(settings) as services:
         async with asked_meanwhile(services):
-            added = await services.add_directory(DirectoryRequest(path=str(tmp_path / "more"), corpus="photos"))
+            added = await asyncio.to_thread(
+                services.directories.add, DirectoryRequest(path=str(tmp_path / "more"), corpus="photos"), LOCAL_CALLER
+            )
             assert added.job is not None
-            assert (await services.directory(added.directory.directory_id)).indexing
+            assert (await asyncio.to_thread(services.directories.get, added.directory.directory_id, LOCAL_CALLER)).indexing
             await settled(services)
-        (job,) = (await services.jobs()).jobs
+        (job,) = (services.directories.jobs(LOCAL_CALLER)).jobs
         assert (job.state, job.counts["new"], job.error) == ("done", 21, "")
-        described = await services.directory(added.directory.directory_id)
+        described = await asyncio.to_thread(services.directories.get, added.directory.directory_id, LOCAL_CALLER)
         assert (described.images, described.failed, described.indexing) == (20, 1, False)
         assert len(await found(services)) == 26
 
-        await services.change_directory(added.directory.directory_id, DirectoryChange(enabled=False))
+        await asyncio.to_thread(
+            services.directories.change, added.directory.directory_id, DirectoryChange(enabled=False), LOCAL_CALLER
+        )
         assert len(await found(services)) == 6
-        await services.remove_directory(added.directory.directory_id)
+        await services.directories.remove(added.directory.directory_id, LOCAL_CALLER)
         assert len(await found(services)) == 6
         with pytest.raises(NotFoundError):
-            await services.directory(added.directory.directory_id)
+            await asyncio.to_thread(services.directories.get, added.directory.directory_id, LOCAL_CALLER)
 
 
 async def test_a_watched_directory_follows_its_files(settings: Settings, tmp_path: Path) -> None:
     folder = tmp_path / "pictures"
     (first, second, third, *_) = sorted(path.name for path in folder.iterdir())
     async with serving(settings) as services:
-        catalog = services.opened()[0].catalog
+        catalog = services.session.runtime.catalog
         root = find_directory(catalog, "pictures")
-        before = image_ids(services.opened()[0], "photos")
-        await services.change_directory(root.root_id, DirectoryChange(watched=True))
-        await until(lambda: services.background().watcher.paths() == [str(folder)])
+        before = image_ids(services.session.runtime, "photos")
+        await asyncio.to_thread(services.directories.change, root.root_id, DirectoryChange(watched=True), LOCAL_CALLER)
+        await until(lambda: services.session.upkeep.watcher.paths() == [str(folder)])
         await settled(services)
 
         write_photo(folder / "new" / "added.jpg", seed=900)
@@ -78,13 +84,13 @@ async def test_a_watched_directory_follows_its_files(settings: Settings, tmp_pat
         write_photo(folder / third, seed=901)
         expected = set(before) - {f"pictures/{first}", f"pictures/{second}"}
         expected |= {"pictures/new/added.jpg", f"pictures/albums/{second}"}
-        await until(lambda: set(image_ids(services.opened()[0], "photos")) == expected)
+        await until(lambda: set(image_ids(services.session.runtime, "photos")) == expected)
         await settled(services)
         assert await found(services) == expected
 
-        after = image_ids(services.opened()[0], "photos")
+        after = image_ids(services.session.runtime, "photos")
         assert after[f"pictures/albums/{second}"] == before[f"pictures/{second}"]
-        done = [job for job in (await services.jobs()).jobs if job.counts.get("embedded")]
+        done = [job for job in (services.directories.jobs(LOCAL_CALLER)).jobs if job.counts.get("embedded")]
         assert sum(job.counts["embedded"] for job in done) == 2, "only the new and the changed picture are embedded"
 
 
@@ -97,7 +103,7 @@ async def test_a_store_that_was_deleted_is_rebuilt_from_parquet_without_a_model(
         async with asked_meanwhile(services):
             await settled(services)
         assert len(await found(services)) == 6
-        assert (await services.jobs()).jobs == []
+        assert (services.directories.jobs(LOCAL_CALLER)).jobs == []
 
 
 async def test_a_stored_file_that_was_deleted_is_made_again(settings: Settings, tmp_path: Path) -> None:
@@ -106,7 +112,7 @@ async def test_a_stored_file_that_was_deleted_is_made_again(settings: Settings, 
     async with serving(settings) as services:
         async with asked_meanwhile(services):
             await settled(services)
-        (job,) = (await services.jobs()).jobs
+        (job,) = (services.directories.jobs(LOCAL_CALLER)).jobs
         assert (job.state, job.reason) == ("done", "repair")
         assert len(await found(services)) == 6
     assert stored.exists()
@@ -120,21 +126,23 @@ async def test_what_is_embedded_is_found_before_the_directory_is_finished_and_a_
     async with serving(settings) as services:
         await settled(services)
         monkeypatch.setenv("LODESTONE_FAULT", "embedding:7")  # batches of four pictures: killed in the last of four slices
-        added = await services.add_directory(DirectoryRequest(path=str(tmp_path / "more"), corpus="photos"))
+        added = await asyncio.to_thread(
+            services.directories.add, DirectoryRequest(path=str(tmp_path / "more"), corpus="photos"), LOCAL_CALLER
+        )
         await settled(services)
-        job = (await services.jobs()).jobs[-1]
+        job = (services.directories.jobs(LOCAL_CALLER)).jobs[-1]
         assert job.state == "failed"
         assert "killed by signal 9" in job.error
-        partial = await services.directory(added.directory.directory_id)
+        partial = await asyncio.to_thread(services.directories.get, added.directory.directory_id, LOCAL_CALLER)
         assert 8 <= partial.images <= 24
         assert partial.images + partial.waiting == 32
         shown = {name for name in await found(services) if name.startswith("more/")}
         assert len(shown) >= 8
 
         monkeypatch.delenv("LODESTONE_FAULT")
-        await services.index_directory(added.directory.directory_id)
+        await asyncio.to_thread(services.directories.index, added.directory.directory_id, LOCAL_CALLER)
         await settled(services)
-        job = (await services.jobs()).jobs[-1]
+        job = (services.directories.jobs(LOCAL_CALLER)).jobs[-1]
         assert job.counts["embedded"] == partial.waiting
         assert len({name for name in await found(services) if name.startswith("more/")}) == 32
 
@@ -147,11 +155,11 @@ async def test_a_folder_that_is_not_there_loses_nothing_and_is_caught_up_with_wh
     (tmp_path / "pictures").rename(tmp_path / "unplugged")
     async with serving(settings) as services:
         await settled(services)
-        assert (await services.jobs()).jobs == []
+        assert (services.directories.jobs(LOCAL_CALLER)).jobs == []
         assert len(await found(services)) == 6
         write_photo(tmp_path / "unplugged" / "later.jpg", seed=700)
         (tmp_path / "unplugged").rename(tmp_path / "pictures")
-        await until(lambda: "pictures/later.jpg" in image_ids(services.opened()[0], "photos"))
+        await until(lambda: "pictures/later.jpg" in image_ids(services.session.runtime, "photos"))
         await settled(services)
         assert len(await found(services)) == 7
 
@@ -162,22 +170,24 @@ async def test_an_order_waits_while_another_process_indexes_the_corpus_and_can_b
     write_photos(tmp_path / "more", 2)
     async with serving(settings) as services:
         await settled(services)
-        runtime, _ = services.opened()
+        runtime = services.session.runtime
         with corpus_lock(runtime.home, runtime.catalog.corpus("photos")):
-            added = await services.add_directory(DirectoryRequest(path=str(tmp_path / "more"), corpus="photos"))
+            added = await asyncio.to_thread(
+                services.directories.add, DirectoryRequest(path=str(tmp_path / "more"), corpus="photos"), LOCAL_CALLER
+            )
             assert added.job is not None
-            await until(lambda: "another process" in services.background().queue.jobs()[-1].error)
-            assert services.background().queue.jobs()[-1].state == "waiting"
+            await until(lambda: "another process" in services.session.upkeep.queue.jobs()[-1].error)
+            assert services.session.upkeep.queue.jobs()[-1].state == "waiting"
         await settled(services)
-        assert (await services.directory(added.directory.directory_id)).images == 2
+        assert (await asyncio.to_thread(services.directories.get, added.directory.directory_id, LOCAL_CALLER)).images == 2
 
         with corpus_lock(runtime.home, runtime.catalog.corpus("photos")):
-            job = await services.index_directory(added.directory.directory_id)
-            await until(lambda: services.background().queue.jobs()[-1].error)
-            await services.cancel_job(job.job_id)
-            await until(lambda: services.background().queue.jobs()[-1].state == "cancelled")
+            job = await asyncio.to_thread(services.directories.index, added.directory.directory_id, LOCAL_CALLER)
+            await until(lambda: services.session.upkeep.queue.jobs()[-1].error)
+            await asyncio.to_thread(services.directories.cancel_job, job.job_id, LOCAL_CALLER)
+            await until(lambda: services.session.upkeep.queue.jobs()[-1].state == "cancelled")
         with pytest.raises(NotFoundError, match="there is no job"):
-            await services.cancel_job("nothing")
+            await asyncio.to_thread(services.directories.cancel_job, "nothing", LOCAL_CALLER)
 
 
 def _unloadable(backbones: object) -> object:

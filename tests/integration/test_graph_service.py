@@ -19,11 +19,12 @@ from tests.support.image_servers import ImageServer
 from tests.support.photos import CAT, photo
 from tests.support.pictures import encoded
 
+from lodestone.access.caller import LOCAL_CALLER
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings
 from lodestone.home.service_address import read_address
 from lodestone_schemas.api import SearchOptions, SearchRequest
-from lodestone_serve.use_cases.home_services import HomeServices
+from lodestone_serve.inference.home import home_services
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -92,16 +93,16 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 async def _in_one_process(settings: Settings) -> dict[str, list[str]]:
-    services = HomeServices(settings)
-    await services.open()
+    services = home_services(settings)
+    await services.session.open()
     try:
         answers = {
-            "words": await services.answer(WORDS),
-            "guided": await services.answer(GUIDED),
-            "picture": await services.by_picture(encoded(photo(CAT), "JPEG"), SearchOptions(limit=5)),
+            "words": await services.search.answer(WORDS, LOCAL_CALLER),
+            "guided": await services.search.answer(GUIDED, LOCAL_CALLER),
+            "picture": await services.search.by_picture(encoded(photo(CAT), "JPEG"), SearchOptions(limit=5), LOCAL_CALLER),
         }
     finally:
-        await services.close()
+        await services.session.close()
     return {name: [hit.uri for hit in answer.hits] for name, answer in answers.items()}
 
 

@@ -13,6 +13,7 @@ from tests.support.home import settings_for
 from tests.support.pictures import encoded, write_photo, write_photos
 from tests.support.pictures import photo as drawn
 
+from lodestone.access.caller import LOCAL_CALLER
 from lodestone.catalog.records import ImageState
 from lodestone.config.settings import Settings
 from lodestone.errors import NotFoundError, StoreError
@@ -20,10 +21,11 @@ from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.sync import collections as syncing
+from lodestone.services.use_cases import Services
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training.retrain import KIND
 from lodestone_schemas.api import SearchOptions, SearchRequest, SearchResponse, SyncRequest
-from lodestone_serve.use_cases.home_services import HomeServices
+from lodestone_serve.inference.home import home_services
 
 ASKED = SearchRequest(query="coloured dots", limit=3, guides=0)
 
@@ -38,11 +40,11 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-async def services(settings: Settings) -> AsyncIterator[HomeServices]:
-    opened = HomeServices(settings)
-    await opened.open()
+async def services(settings: Settings) -> AsyncIterator[Services]:
+    opened = home_services(settings)
+    await opened.session.open()
     yield opened
-    await opened.close()
+    await opened.session.close()
 
 
 def put_in_force(settings: Settings, *, shift: float) -> str:
@@ -56,9 +58,12 @@ def put_in_force(settings: Settings, *, shift: float) -> str:
         return runtime.projections()["bridge"].collection
 
 
-async def synchronise(services: HomeServices) -> str:
+async def synchronise(services: Services) -> str:
     """How the sync ended."""
-    return [step.type async for step in services.sync(SyncRequest())][-1]
+    try:
+        return [step.type async for step in services.operations.sync(SyncRequest(), LOCAL_CALLER)][-1]
+    except StoreError:
+        return "error"
 
 
 def assert_whole(response: SearchResponse) -> None:
@@ -68,30 +73,30 @@ def assert_whole(response: SearchResponse) -> None:
 
 
 async def test_a_new_bridge_is_searched_after_its_sync_and_the_old_one_until_then(
-    settings: Settings, services: HomeServices, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real, loop, meanwhile = syncing.sync, asyncio.get_running_loop(), []
 
     def sync(runtime: Runtime, **options: Any) -> Any:
-        meanwhile.append(asyncio.run_coroutine_threadsafe(services.answer(ASKED), loop).result(60))
+        meanwhile.append(asyncio.run_coroutine_threadsafe(services.search.answer(ASKED, LOCAL_CALLER), loop).result(60))
         return real(runtime, **options)
 
     monkeypatch.setattr(syncing, "sync", sync)
-    before = await services.answer(ASKED)
+    before = await services.search.answer(ASKED, LOCAL_CALLER)
     for shift in (0.02, 0.04):
         collection = put_in_force(settings, shift=shift)
         assert await synchronise(services) == "done"
         assert_whole(meanwhile[-1])
-        after = await services.answer(ASKED)
+        after = await services.search.answer(ASKED, LOCAL_CALLER)
         assert_whole(after)
-        assert services._now.runtime.store.aliases()["bridge"] == collection
+        assert services.session.live.runtime.store.aliases()["bridge"] == collection
     assert [hit.score for hit in after.hits] != [hit.score for hit in before.hits]
-    like = await services.by_picture(encoded(drawn(seed=3), "JPEG", quality=90), SearchOptions(limit=1))
+    like = await services.search.by_picture(encoded(drawn(seed=3), "JPEG", quality=90), SearchOptions(limit=1), LOCAL_CALLER)
     assert (like.hits[0].uri, like.warnings) == ("000003.jpg", [])
 
 
 async def test_the_old_bridge_serves_on_while_syncs_fail(
-    settings: Settings, services: HomeServices, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise StoreError("the disk is gone", hint="put it back")
@@ -100,13 +105,13 @@ async def test_the_old_bridge_serves_on_while_syncs_fail(
     with monkeypatch.context() as patched:
         patched.setattr(syncing, "sync", broken)
         assert await synchronise(services) == "error"
-    assert_whole(await services.answer(ASKED))
+    assert_whole(await services.search.answer(ASKED, LOCAL_CALLER))
     assert await synchronise(services) == "done"
-    assert_whole(await services.answer(ASKED))
+    assert_whole(await services.search.answer(ASKED, LOCAL_CALLER))
 
 
 async def test_a_sync_that_fails_after_the_promotion_leaves_the_new_bridge_serving(
-    settings: Settings, services: HomeServices, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object, **__: object) -> None:
         raise StoreError("the disk is gone", hint="put it back")
@@ -114,24 +119,24 @@ async def test_a_sync_that_fails_after_the_promotion_leaves_the_new_bridge_servi
     collection = put_in_force(settings, shift=0.02)
     monkeypatch.setattr(syncing, "_drop_retired", broken)
     assert await synchronise(services) == "error"
-    assert services._now.runtime.store.aliases()["bridge"] == collection
-    assert_whole(await services.answer(ASKED))
+    assert services.session.live.runtime.store.aliases()["bridge"] == collection
+    assert_whole(await services.search.answer(ASKED, LOCAL_CALLER))
 
 
 async def test_a_service_that_starts_before_the_sync_serves_the_old_bridge_then_the_new(settings: Settings) -> None:
     put_in_force(settings, shift=0.02)
-    opened = HomeServices(settings)
-    await opened.open()
+    opened = home_services(settings)
+    await opened.session.open()
     try:
-        assert_whole(await opened.answer(ASKED))
+        assert_whole(await opened.search.answer(ASKED, LOCAL_CALLER))
         assert await synchronise(opened) == "done"
-        assert_whole(await opened.answer(ASKED))
+        assert_whole(await opened.search.answer(ASKED, LOCAL_CALLER))
     finally:
-        await opened.close()
+        await opened.session.close()
 
 
 async def test_a_changed_picture_that_waits_for_its_embedding_is_shown_with_working_links(
-    settings: Settings, services: HomeServices, tmp_path: Path
+    settings: Settings, services: Services, tmp_path: Path
 ) -> None:
     path = write_photo(tmp_path / "pictures" / "000001.jpg", seed=77)
     status = path.stat()
@@ -143,14 +148,14 @@ async def test_a_changed_picture_that_waits_for_its_embedding_is_shown_with_work
             width=0, height=0,
         )  # fmt: skip
         runtime.catalog.update_images([waiting])
-    hits = (await services.answer(ASKED.model_copy(update={"limit": 10}))).hits
+    hits = (await services.search.answer(ASKED.model_copy(update={"limit": 10}), LOCAL_CALLER)).hits
     assert image.image_id in [hit.image_id for hit in hits]
-    assert (await services.image(image.image_id)).hash == waiting.hash
-    thumbnail = await services.thumbnail(image.image_id)
+    assert (services.pictures.image(image.image_id, LOCAL_CALLER)).hash == waiting.hash
+    thumbnail = services.pictures.thumbnail(image.image_id, LOCAL_CALLER)
     assert isinstance(thumbnail.source, Path)
     assert (thumbnail.source.stem, thumbnail.source.stat().st_size > 0) == (waiting.hash, True)
-    assert (await services.content(image.image_id)).source == path
+    assert (services.pictures.content(image.image_id, LOCAL_CALLER)).source == path
     with Runtime.open(settings) as runtime:
         runtime.catalog.update_images([replace(waiting, state=ImageState.GONE)])
     with pytest.raises(NotFoundError):
-        await services.image(image.image_id)
+        services.pictures.image(image.image_id, LOCAL_CALLER)

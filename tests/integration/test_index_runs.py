@@ -14,6 +14,7 @@ from tests.support.cli import lodestone, run_here
 from tests.support.home import image_ids, open_runtime, vectors_of
 from tests.support.pictures import write_photos
 
+from lodestone.access.caller import LOCAL_CALLER
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import AttemptState, RunState
 from lodestone.errors import (
@@ -35,9 +36,9 @@ from lodestone.indexing.run.history import find_run
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
-from lodestone.query.engine import QueryEngine
-from lodestone_serve.use_cases.run_services import RunServices
-from lodestone_serve.use_cases.services import RunFilters
+from lodestone.paging import PageRequest
+from lodestone.services.runs import RunFilters, RunUseCases
+from lodestone.services.sessions.in_process import InProcessSession
 
 
 class Disturbed:
@@ -310,17 +311,7 @@ def test_commands_list_show_cancel_and_export(tmp_path: Path) -> None:
     assert run_here("index", "--resume", "a", "b", home=home).code == 2
 
 
-class Told(RunServices):
-    """Tells of runs as the service does."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-
-    def opened(self) -> tuple[Runtime, QueryEngine]:
-        return self._runtime, self._runtime.engine()
-
-
-async def test_a_run_killed_with_its_driver_is_told_with_what_it_finished_and_so_is_the_one_that_resumes_it(
+def test_a_run_killed_with_its_driver_is_told_with_what_it_finished_and_so_is_the_one_that_resumes_it(
     tmp_path: Path,
 ) -> None:
     """Four files a slice: the kill falls into the third, of which the files of the two image models are complete."""
@@ -332,10 +323,10 @@ async def test_a_run_killed_with_its_driver_is_told_with_what_it_finished_and_so
     assert killed.code == -signal.SIGKILL, killed.err
 
     with open_runtime(tmp_path) as runtime:
-        services = Told(runtime)
-        (info,) = (await services.runs(RunFilters(), 0, 10)).runs
+        runs = RunUseCases(InProcessSession(runtime))
+        (info,) = runs.page(RunFilters(), PageRequest(10), LOCAL_CALLER).runs
         assert (info.state, info.counts) == ("running", {**info.counts, "found": 40, "new": 40, "embedded": 16})
-        assert (await services.run(info.run_id)).counts == info.counts
+        assert runs.get(info.run_id, LOCAL_CALLER).counts == info.counts
     (run,) = run_here("runs", "list", "--output", "json", home=home).json
     (told,) = run_here("status", "--output", "json", home=home).json["runs"]
     assert (

@@ -15,12 +15,14 @@ from tests.support.home import open_runtime, vectors_of
 from tests.support.pictures import jpeg_bytes
 from tests.support.s3_server import S3Server, s3_server
 
+from lodestone.access.caller import LOCAL_CALLER
 from lodestone.catalog.records import ImageState
 from lodestone.errors import ManifestChangedError, NotFoundError, SourceError
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
-from lodestone_serve.use_cases.pictures import Pictures
+from lodestone.services.pictures import PictureUseCases
+from lodestone.services.sessions.in_process import InProcessSession
 
 PICTURES = [jpeg_bytes((64, 48), seed=i) for i in range(12)]
 
@@ -55,19 +57,19 @@ def test_bucket_with_pictures_archives_and_tables_is_searched_shown_and_followed
         assert (report.images, report.counts["embedded"], report.counts["failed"]) == (12, 12, 1)
         ids = images_of(runtime)
         assert set(vectors_of(runtime, "bridge")) == set(ids.values())
-        shown = Pictures(runtime)
-        originals = [shown.content(ids[uri]).source for uri in ("0.jpg", "s-0.tar/5.jpg", "t.parquet/000000002")]
+        shown = PictureUseCases(InProcessSession(runtime))
+        originals = [shown.content(ids[uri], LOCAL_CALLER).source for uri in ("0.jpg", "s-0.tar/5.jpg", "t.parquet/000000002")]
         assert originals == [PICTURES[0], PICTURES[5], PICTURES[10]]
         runtime.thumbnails.discard(runtime.catalog.images([ids["1.jpg"]])[ids["1.jpg"]].hash)
-        assert shown.thumbnail(ids["1.jpg"]).media_type == "image/jpeg"
-        assert shown.info(ids["t.parquet/000000001"]).captions == ["a hill"]
+        assert shown.thumbnail(ids["1.jpg"], LOCAL_CALLER).media_type == "image/jpeg"
+        assert shown.image(ids["t.parquet/000000001"], LOCAL_CALLER).captions == ["a hill"]
 
         s3.client.copy_object(Bucket="photos", Key="in/new/0.jpg", CopySource="photos/in/0.jpg")
         s3.client.delete_object(Bucket="photos", Key="in/0.jpg")
         s3.client.delete_object(Bucket="photos", Key="in/1.jpg")
         before = s3.keys("photos")
         with pytest.raises(NotFoundError):
-            shown.content(ids["1.jpg"])
+            shown.content(ids["1.jpg"], LOCAL_CALLER)
         again = index(runtime, *places)
         assert (again.counts["moved"], again.counts["gone"], again.counts.get("embedded", 0)) == (1, 2, 0)
         assert images_of(runtime)["new/0.jpg"] == ids["0.jpg"]

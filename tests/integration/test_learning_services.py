@@ -16,8 +16,8 @@ from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 from lodestone_serve.http.application import create_app
+from lodestone_serve.inference.home import home_services
 from lodestone_serve.telemetry.metrics import Metrics
-from lodestone_serve.use_cases.home_services import HomeServices
 
 
 @pytest.fixture(scope="module")
@@ -34,13 +34,13 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 @pytest.fixture
 async def http(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
     metrics = Metrics()
-    services = HomeServices(settings, observe_engines=metrics.engines)
+    services = home_services(settings, observe_engines=metrics.engines)
     app = create_app(services, settings=settings.serve, token="secret", metrics=metrics)
-    await services.open()
+    await services.session.open()
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:7860") as client:
         yield client
-    await services.close()
+    await services.session.close()
 
 
 async def asked(http: httpx.AsyncClient, query: str, **options) -> dict:

@@ -10,6 +10,7 @@ from tests.support.home import settings_for
 from tests.support.pictures import encoded, photo, write_photos
 from tests.support.qdrant_server import QdrantServer, qdrant_binary, qdrant_server
 
+from lodestone.access.caller import LOCAL_CALLER
 from lodestone.catalog.records import SwapState
 from lodestone.config.own_profiles import ProfileSettings
 from lodestone.config.settings import Settings, StoreSettings
@@ -18,7 +19,7 @@ from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.swap.swapping import Swapper
 from lodestone_schemas.api import SearchOptions
-from lodestone_serve.use_cases.home_services import HomeServices
+from lodestone_serve.inference.home import home_services
 
 __all__ = ["qdrant_binary", "qdrant_server"]
 
@@ -44,23 +45,23 @@ def settings(tmp_path: Path, qdrant_server: QdrantServer) -> Settings:
 async def test_services_follow_a_promotion_by_another_process_without_an_answer_that_lacks_the_space(
     settings: Settings,
 ) -> None:
-    services = HomeServices(settings)
-    await services.open()
+    services = home_services(settings)
+    await services.session.open()
     try:
         swapped = asyncio.create_task(asyncio.to_thread(_swap_by_another_process, settings))
         picture, waited = encoded(photo(seed=3), "JPEG", quality=90), 0
         used: list[str] = []
         while not swapped.done() or used[-1] != swapped.result():
-            answer = await services.by_picture(picture, SearchOptions(limit=1, spaces=["look"]))
+            answer = await services.search.by_picture(picture, SearchOptions(limit=1, spaces=["look"]), LOCAL_CALLER)
             assert (answer.warnings, answer.hits[0].uri) == ([], "000003.jpg")
-            used.append(services._now.answering.collections["look"])
+            used.append(services.session.live.answering.collections["look"])
             waited += swapped.done()
             assert waited < 300, "the service never noticed"
             await asyncio.sleep(0.05)
         assert used[0] != used[-1]
         assert sorted(set(used), key=used.index) == [used[0], used[-1]]
     finally:
-        await services.close()
+        await services.session.close()
 
 
 def _swap_by_another_process(settings: Settings) -> str:

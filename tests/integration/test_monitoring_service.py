@@ -15,6 +15,7 @@ from tests.support.fake_services import START
 from tests.support.home import settings_for
 from tests.support.pictures import write_photos
 
+from lodestone.access.caller import Caller
 from lodestone.catalog.catalog import Catalog
 from lodestone.config.serve import TelemetrySettings
 from lodestone.config.settings import Settings
@@ -22,14 +23,15 @@ from lodestone.errors import CatalogError
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
+from lodestone.services.sessions.home_facts import HomeFacts, RunningRuns
 from lodestone_schemas.directories import JobInfo
 from lodestone_schemas.service import Check, ServiceStatus
 from lodestone_serve.http.application import create_app
+from lodestone_serve.inference.home import home_services
 from lodestone_serve.telemetry.metric_table import TABLE
 from lodestone_serve.telemetry.metrics import Metrics
-from lodestone_serve.telemetry.sampling import HomeFacts, RunningRuns, Sampler
+from lodestone_serve.telemetry.sampling import Sampler
 from lodestone_serve.telemetry.tracing import Tracing
-from lodestone_serve.use_cases.home_services import HomeServices
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")  # the home is opened once, and belongs to one loop
 
@@ -53,7 +55,7 @@ class Served:
         self.metrics = Metrics()
         self.spans = InMemorySpanExporter()
         self.tracing = Tracing(TelemetrySettings(), exporter=self.spans)
-        self.services = HomeServices(
+        self.services = home_services(
             settings, observe_batch=self.metrics.text_batch.observe, observe_engines=self.metrics.engines
         )
         self.app = create_app(
@@ -68,17 +70,17 @@ class Served:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served(settings: Settings) -> AsyncIterator[Served]:
     served = Served(settings)
-    await served.services.open()
+    await served.services.session.open()
     yield served
     await served.http.aclose()
-    await served.services.close()
+    await served.services.session.close()
 
 
 async def test_the_home_is_looked_at(served: Served) -> None:
-    await Sampler(served.services, served.metrics.home).look()
+    await Sampler(served.services.operations, served.metrics.home).look()
     assert served.value("lodestone_images", state="active") == 8
     assert served.value("lodestone_images", state="gone") == 0
-    for space in served.services.opened()[1]._encoder.collections:  # type: ignore[attr-defined]
+    for space in served.services.session.live.answering.engine._encoder.collections:  # type: ignore[attr-defined]
         assert served.value("lodestone_collection_points", space=space) == 8
         assert served.value("lodestone_slices_unloaded", space=space) == 0
     assert served.value("lodestone_standing_failures") == 1
@@ -125,7 +127,7 @@ async def test_judgements_and_problems_are_counted(served: Served) -> None:
         assert (await served.http.post("/v1/feedback", json=said)).status_code == 200
     assert served.value("lodestone_judged_hits_total", judgement="relevant") == 1
     assert served.value("lodestone_judged_hits_total", judgement="irrelevant") == 1
-    await Sampler(served.services, served.metrics.home).look()
+    await Sampler(served.services.operations, served.metrics.home).look()
     assert served.value("lodestone_trust_topics") >= 1
     before = served.value("lodestone_errors_total", code="unknown_name", status="404")
     assert (await served.http.post("/v1/search", json={"query": "x", "spaces": ["nope"]})).status_code == 404
@@ -138,7 +140,7 @@ async def test_a_failing_catalog_is_seen(served: Served, monkeypatch: pytest.Mon
     def fail(*_: object, **__: object) -> int:
         raise CatalogError("the catalog cannot be read")
 
-    sampler = Sampler(served.services, served.metrics.home)
+    sampler = Sampler(served.services.operations, served.metrics.home)
     await sampler.look()
     monkeypatch.setattr(Catalog, "count_images", fail)
     await asyncio.sleep(1.1)  # the last answer of readiness holds for a second
@@ -157,11 +159,11 @@ class Facts:
         self.runs: dict[str, RunningRuns] = {}
         self.looks = 0
 
-    async def status(self) -> ServiceStatus:
+    async def status(self, caller: Caller) -> ServiceStatus:
         checks = {"store": Check(ok=True, milliseconds=1.0)}
         return ServiceStatus(ready=True, version="1", profile="embedded", started_at=START, images=1, checks=checks)
 
-    async def measured(self) -> HomeFacts:
+    async def facts(self, caller: Caller) -> HomeFacts:
         self.looks += 1
         return HomeFacts({}, {}, {}, 0, 0, {}, 0, self.runs, list(self.jobs), 1, 2)
 

@@ -19,6 +19,7 @@ from fastapi import FastAPI
 from tests.support.home import settings_for
 from tests.support.pictures import write_photos
 
+from lodestone.access.caller import LOCAL_CALLER
 from lodestone.catalog.catalog import Catalog
 from lodestone.config.home import Home
 from lodestone.config.settings import Settings
@@ -27,10 +28,11 @@ from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.query.request_context import RequestContext
+from lodestone.services.use_cases import Services
 from lodestone.store.base import VectorStore
 from lodestone_schemas.api import SearchRequest
 from lodestone_serve.http.application import create_app
-from lodestone_serve.use_cases.home_services import HomeServices
+from lodestone_serve.inference.home import home_services
 
 _SERVE = """
 import json, sys
@@ -54,15 +56,15 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 
 @pytest.fixture
-async def services(settings: Settings) -> AsyncIterator[HomeServices]:
-    opened = HomeServices(settings)
-    await opened.open()
+async def services(settings: Settings) -> AsyncIterator[Services]:
+    opened = home_services(settings)
+    await opened.session.open()
     yield opened
-    await opened.close()
+    await opened.session.close()
 
 
 @pytest.fixture
-async def app(services: HomeServices, settings: Settings) -> FastAPI:
+async def app(services: Services, settings: Settings) -> FastAPI:
     return create_app(services, settings=settings.serve, token="secret")
 
 
@@ -102,20 +104,20 @@ async def test_answers_do_not_wait_for_their_records_and_looking_back_does(
 
 
 async def test_a_closing_service_writes_down_what_it_has_answered(settings: Settings) -> None:
-    services = HomeServices(settings)
-    await services.open()
-    asked = [await services.answer(SearchRequest(query=f"dots {number}", guides=0)) for number in range(5)]
-    await services.close()
+    services = home_services(settings)
+    await services.session.open()
+    asked = [await services.search.answer(SearchRequest(query=f"dots {number}", guides=0), LOCAL_CALLER) for number in range(5)]
+    await services.session.close()
     with Catalog.open(Home(settings.home).catalog) as catalog:
         assert all(catalog.has_query(answer.query_id) for answer in asked)
 
 
 async def test_a_tag_is_there_for_good_before_it_is_answered_though_the_store_fails(
-    http: httpx.AsyncClient, settings: Settings, services: HomeServices, monkeypatch: pytest.MonkeyPatch
+    http: httpx.AsyncClient, settings: Settings, services: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image_id = (await http.post("/v1/search", json={"query": "dots", "guides": 0})).json()["hits"][5]["image_id"]
     delivered = threading.Event()
-    runtime, _ = services.opened()
+    runtime = services.session.runtime
     store: VectorStore = runtime.store
     real = type(store).upsert_sparse
 
@@ -136,20 +138,20 @@ async def test_a_tag_is_there_for_good_before_it_is_answered_though_the_store_fa
             await asyncio.sleep(0.01)
 
 
-async def test_deadlines_count_from_the_arrival_of_a_query(services: HomeServices) -> None:
+async def test_deadlines_count_from_the_arrival_of_a_query(services: Services) -> None:
     asked = SearchRequest(query="dots", guides=0, deadline_ms=2_000)
     with pytest.raises(DeadlineExceededError):
-        await services.answer(asked, request_context=RequestContext(arrived=time.monotonic() - 2.1))
-    answer = await services.answer(asked, request_context=RequestContext(arrived=time.monotonic() - 0.5))
+        await services.search.answer(asked, LOCAL_CALLER, context=RequestContext(arrived=time.monotonic() - 2.1))
+    answer = await services.search.answer(asked, LOCAL_CALLER, context=RequestContext(arrived=time.monotonic() - 0.5))
     assert answer.timings_ms["total"] >= 500
 
 
-async def test_a_busy_service_answers_by_words_and_says_so(services: HomeServices) -> None:
+async def test_a_busy_service_answers_by_words_and_says_so(services: Services) -> None:
     request = SearchRequest(query="fishing boats", guides=4, generators=["exemplar"], gate=False)
-    answer = await services.answer(request, request_context=RequestContext(text_only="the service is busy"))
+    answer = await services.search.answer(request, LOCAL_CALLER, context=RequestContext(text_only="the service is busy"))
     assert (answer.stage, answer.guides, answer.dropped) == ("text", [], ["guides: the service is busy"])
     words = SearchRequest(query="fishing boats", guides=0)
-    plain = await services.answer(words, request_context=RequestContext(text_only="the service is busy"))
+    plain = await services.search.answer(words, LOCAL_CALLER, context=RequestContext(text_only="the service is busy"))
     assert plain.dropped == [], "who wanted no guides misses none"
 
 
@@ -188,14 +190,14 @@ def test_what_people_said_survives_a_kill_right_after_the_answer(settings: Setti
         assert {"survivor", "a kill"} <= {tag.text for tag in catalog.tags([right])[right]}
 
     async def after_restart() -> None:
-        services = HomeServices(settings)
-        await services.open()
+        services = home_services(settings)
+        await services.session.open()
         try:
             transport = httpx.ASGITransport(app=create_app(services, settings=settings.serve, token="secret"))
             async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http, asyncio.timeout(30):
                 while await tagged_for(http, "survivor") != [right]:
                     await asyncio.sleep(0.01)
         finally:
-            await services.close()
+            await services.session.close()
 
     asyncio.run(after_restart())

@@ -1,18 +1,27 @@
-"""A stand-in for the engine, store and catalog behind the HTTP layer: knows one picture and records what it was asked."""
+"""A stand-in for the use cases behind the HTTP layer: knows one picture and records what it was asked."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 
+from lodestone.access.caller import Caller
+from lodestone.access.key_cache import KeyStore
 from lodestone.access.visibility import EVERYTHING, Visibility
+from lodestone.catalog.records import WriteKey, WriteRecord
 from lodestone.errors import ImageError, NotFoundError, UnknownNameError
-from lodestone.paging import decode_cursor, encode_cursor
+from lodestone.paging import PageRequest, decode_cursor, encode_cursor
 from lodestone.query.request_context import NOW, RequestContext
+from lodestone.services.keys import KeyUseCases
+from lodestone.services.limits import need_all_corpora, need_whole_home, shown
+from lodestone.services.models import Embedded, GeneratedImages, ModelUseCases
+from lodestone.services.pictures import PictureFile
+from lodestone.services.redaction import redact_status
 from lodestone_schemas.api import (
     CorpusInfo,
     CorpusPage,
@@ -32,7 +41,6 @@ from lodestone_schemas.api import (
 )
 from lodestone_schemas.openai import DrawingRequest, ModelInfo, ModelList
 from lodestone_schemas.service import Check, ServiceStatus
-from lodestone_serve.use_cases.services import Embedded, GeneratedImages, ServedFile
 
 KNOWN_ID = "5f0f7a52-6f62-5b1f-9d3e-0a4f6d1c2b3a"
 UNKNOWN_ID = "00000000-0000-5000-8000-000000000000"
@@ -40,7 +48,7 @@ START = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 class FakeServices:
-    """Answers at once, unless `pause` (an event that must be set) holds it; `fail` is raised by every query."""
+    """Stands in for `Services`. Answers at once, unless `pause` (an event to be set) holds it; every query raises `fail`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -53,6 +61,15 @@ class FakeServices:
         self.pause: asyncio.Event | None = None
         self.running = 0
         self.cancelled = asyncio.Event()
+        self.session = self
+        self.search = _Search(self)
+        self.pictures = _Pictures(self)
+        self.corpora = _Corpora(self)
+        self.models = _Models(self)
+        self.keys = _Keys(self)
+        self.operations = _Operations(self)
+        self.writes = _Writes()
+        self.queries = self.learning = self.tags = self.directories = self.runs = None
 
     async def open(self) -> None:
         self.open_count += 1
@@ -115,26 +132,26 @@ class FakeServices:
         self.asked.append(options)
         return self.response("picture")
 
-    async def image(self, image_id: str) -> ImageInfo:
+    def image(self, image_id: str) -> ImageInfo:
         self._known(image_id)
         return ImageInfo(
             image_id=image_id, corpus="c", root="r", uri="a.png", hash="h", size=1, width=2, height=2, format="PNG",
             thumbnail=f"/v1/images/{image_id}/thumbnail",
         )  # fmt: skip
 
-    async def thumbnail(self, image_id: str) -> ServedFile:
+    def thumbnail(self, image_id: str) -> PictureFile:
         self._known(image_id)
         path = self.folder / "thumbnail.jpg"
         path.write_bytes(b"thumbnail bytes")
-        return ServedFile(path, "image/jpeg", "tag1")
+        return PictureFile(path, "image/jpeg", "tag1")
 
-    async def content(self, image_id: str) -> ServedFile:
+    def content(self, image_id: str) -> PictureFile:
         self._known(image_id)
         path = self.folder / "content.png"
         path.write_bytes(b"content bytes")
-        return ServedFile(path, "image/png", "tag2")
+        return PictureFile(path, "image/png", "tag2")
 
-    async def models(self) -> ModelList:
+    def model_list(self) -> ModelList:
         known = [
             ModelInfo(id="words", name="words", kind="space", created=1, dim=4, takes=["text"], gives=["embedding"]),
             ModelInfo(id="eyes", name="eyes", kind="space", created=1, dim=4, takes=["picture"], gives=["embedding"]),
@@ -155,7 +172,7 @@ class FakeServices:
         pictures = [np.full((32, 48, 3), 40 * place, np.uint8) for place in range(request.n)]
         return GeneratedImages("brush", pictures, cost=0.5, warnings=["slow today"])
 
-    async def corpora(self, offset: int, limit: int, *, cursor: str | None = None) -> CorpusPage:
+    def corpus_page(self, offset: int, limit: int, *, cursor: str | None = None) -> CorpusPage:
         names = ["a", "b", "c"]
         if cursor is not None:
             names = [name for name in names if name > decode_cursor("corpora", cursor, str)[0]]
@@ -197,3 +214,100 @@ class FakeServices:
     def _known(self, image_id: str) -> None:
         if image_id != KNOWN_ID:
             raise NotFoundError(f"no picture has the id {image_id!r}", hint="search again")
+
+    def key_store(self) -> KeyStore:
+        raise NotImplementedError("this stand-in has no keys")
+
+
+class _Search:
+    def __init__(self, fake: FakeServices) -> None:
+        self._fake = fake
+
+    def events(self, request: SearchRequest, caller: Caller, *, context: RequestContext = NOW) -> AsyncIterator[Event]:
+        return self._fake.events(request, request_context=replace(context, visibility=caller.visibility))
+
+    async def answer(self, request: SearchRequest, caller: Caller, *, context: RequestContext = NOW) -> SearchResponse:
+        return await self._fake.answer(request, request_context=replace(context, visibility=caller.visibility))
+
+    async def similar(
+        self, image_id: str, options: SearchOptions, caller: Caller, *, context: RequestContext = NOW
+    ) -> SearchResponse:
+        return await self._fake.similar(image_id, options, request_context=context)
+
+    async def by_picture(
+        self, picture: bytes, options: SearchOptions, caller: Caller, *, context: RequestContext = NOW
+    ) -> SearchResponse:
+        return await self._fake.by_picture(picture, options, request_context=context)
+
+
+class _Pictures:
+    def __init__(self, fake: FakeServices) -> None:
+        self._fake = fake
+
+    def image(self, image_id: str, caller: Caller) -> ImageInfo:
+        return self._fake.image(image_id)
+
+    def thumbnail(self, image_id: str, caller: Caller) -> PictureFile:
+        return self._fake.thumbnail(image_id)
+
+    def content(self, image_id: str, caller: Caller) -> PictureFile:
+        return self._fake.content(image_id)
+
+    page = people = None
+
+
+class _Corpora:
+    def __init__(self, fake: FakeServices) -> None:
+        self._fake = fake
+
+    def page(self, page: PageRequest, caller: Caller) -> CorpusPage:
+        return self._fake.corpus_page(page.offset, page.limit, cursor=page.cursor)
+
+    async def remove(self, name: str, caller: Caller) -> None:
+        await self._fake.remove_corpus(name)
+
+
+class _Models(ModelUseCases):
+    def __init__(self, fake: FakeServices) -> None:
+        self._fake = fake
+
+    def all(self, caller: Caller) -> ModelList:
+        return self._fake.model_list()
+
+    async def embed(self, model: str, inputs: Sequence[str | bytes], caller: Caller) -> Embedded:
+        return await self._fake.embed(model, inputs)
+
+    async def draw(self, request: DrawingRequest, caller: Caller) -> GeneratedImages:
+        return await self._fake.draw(request)
+
+
+class _Keys(KeyUseCases):
+    def __init__(self, fake: FakeServices) -> None:
+        self._fake = fake
+
+    def store(self, caller: Caller) -> KeyStore:
+        need_whole_home(caller, "keys")
+        return self._fake.key_store()
+
+
+class _Operations:
+    def __init__(self, fake: FakeServices) -> None:
+        self._fake = fake
+
+    async def status(self, caller: Caller) -> ServiceStatus:
+        return shown(caller, await self._fake.status(visibility=caller.visibility), redact_status)
+
+    def sync(self, request: SyncRequest, caller: Caller) -> AsyncIterator[SyncProgress]:
+        need_all_corpora(caller, "bringing collections in line")
+        return self._fake.sync(request)
+
+
+class _Writes:
+    """Forgets every write: nothing is answered twice."""
+
+    def claim(self, write: WriteKey, caller: Caller) -> WriteRecord | None:
+        return None
+
+    def answer(self, write: WriteKey, caller: Caller, *, status: int, body: bytes) -> None: ...
+
+    def forget(self, write: WriteKey, caller: Caller) -> None: ...

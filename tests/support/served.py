@@ -19,8 +19,9 @@ from lodestone.config.home import Home
 from lodestone.config.settings import Settings
 from lodestone.home.local_client import ServiceClient
 from lodestone.home.service_address import ServiceAddress
+from lodestone.services.use_cases import Services
 from lodestone_serve.http.application import create_app
-from lodestone_serve.use_cases.home_services import HomeServices
+from lodestone_serve.inference.home import home_services
 
 TOKEN = "a-token-of-tests"
 
@@ -29,7 +30,7 @@ TOKEN = "a-token-of-tests"
 class Served:
     """A served home."""
 
-    services: HomeServices
+    services: Services
     address: ServiceAddress
 
     def client(self) -> ServiceClient:
@@ -48,7 +49,7 @@ def served_here(settings: Settings) -> Iterator[Served]:
         logger_factory=structlog.PrintLoggerFactory(sys.__stderr__),
         cache_logger_on_first_use=False,
     )
-    services = HomeServices(settings)
+    services = home_services(settings)
     app = create_app(services, settings=settings.serve, token=TOKEN)
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="on"))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)

@@ -13,10 +13,12 @@ from pathlib import Path
 
 from tests.support.home import settings_for
 
+from lodestone.access.caller import LOCAL_CALLER
 from lodestone.config.settings import Settings
 from lodestone.directories.watch import WatchDelays
+from lodestone.services.use_cases import Services, make_services
 from lodestone_schemas.api import SearchRequest
-from lodestone_serve.use_cases.home_services import HomeServices
+from lodestone_serve.inference.home import home_session
 
 IMPATIENT = WatchDelays(quiet=0.3, longest=5.0, look=0.2)
 _WAIT_S = 120.0
@@ -31,14 +33,14 @@ def copied(indexed: Path, folder: Path, **index: int) -> Settings:
 
 
 @asynccontextmanager
-async def serving(settings: Settings) -> AsyncIterator[HomeServices]:
+async def serving(settings: Settings) -> AsyncIterator[Services]:
     """Services of a home, opened; closed at the end."""
-    services = HomeServices(settings, patience=IMPATIENT)
-    await services.open()
+    services = make_services(home_session(settings, delays=IMPATIENT))
+    await services.session.open()
     try:
         yield services
     finally:
-        await services.close()
+        await services.session.close()
 
 
 async def until(condition: Callable[[], object], what: str = "") -> None:
@@ -49,16 +51,16 @@ async def until(condition: Callable[[], object], what: str = "") -> None:
         await asyncio.sleep(0.05)
 
 
-async def settled(services: HomeServices) -> None:
+async def settled(services: Services) -> None:
     """Return once the check at the start is over and nothing is being indexed."""
-    background = services.background()
+    background = services.session.upkeep
     assert await asyncio.to_thread(background.repaired, _WAIT_S)
     assert await asyncio.to_thread(background.queue.wait, _WAIT_S)
 
 
-async def found(services: HomeServices, query: str = "coloured dots") -> set[str]:
+async def found(services: Services, query: str = "coloured dots") -> set[str]:
     """`root/uri` of all pictures that a search finds."""
-    response = await services.answer(SearchRequest(query=query, limit=200, guides=0))
+    response = await services.search.answer(SearchRequest(query=query, limit=200, guides=0), LOCAL_CALLER)
     return {f"{hit.root}/{hit.uri}" for hit in response.hits}
 
 
@@ -66,14 +68,14 @@ async def found(services: HomeServices, query: str = "coloured dots") -> set[str
 class Asker:
     """Asks again and again until it is stopped; keeps what went wrong."""
 
-    services: HomeServices
+    services: Services
     answers: int = 0
     errors: list[str] = field(default_factory=list)
 
     async def run(self) -> None:
         while True:
             try:
-                await self.services.answer(SearchRequest(query="coloured dots", limit=5, guides=0))
+                await self.services.search.answer(SearchRequest(query="coloured dots", limit=5, guides=0), LOCAL_CALLER)
                 self.answers += 1
             except Exception as error:  # noqa: BLE001 - the test fails with it
                 self.errors.append(repr(error))
@@ -81,7 +83,7 @@ class Asker:
 
 
 @asynccontextmanager
-async def asked_meanwhile(services: HomeServices) -> AsyncIterator[Asker]:
+async def asked_meanwhile(services: Services) -> AsyncIterator[Asker]:
     """Have queries answered while the block runs; afterwards none may have failed."""
     asker = Asker(services)
     task = asyncio.create_task(asker.run())

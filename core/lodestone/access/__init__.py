@@ -1,1 +1,1 @@
-"""Access control: API keys, visibility of corpora and queries, redaction of secrets."""
+"""Access to a home: callers, what they see and may do, and the keys that name them."""

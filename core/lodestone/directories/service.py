@@ -11,7 +11,6 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.catalog.records import ImageState, Root
 from lodestone.directories.naming import corpus_names
 from lodestone.errors import InvalidRequestError, NotFoundError
@@ -91,25 +90,32 @@ class DirectoryService:
         *,
         cursor: str | None = None,
         busy: Collection[str] = (),
-        visibility: Visibility = EVERYTHING,
+        corpora: Collection[str] | None = None,
     ) -> DirectoryPage:
-        """Return a page of directories, ordered by corpus and name, from an offset or after a page's `next_cursor`.
+        """Return some directories, by corpus and name, from an offset or behind a page's `next_cursor`.
+
+        Args:
+            offset: Directories to skip.
+            limit: Directories a page.
+            cursor: `next_cursor` of the page before; None for the first.
+            busy: Names of the corpora that are being indexed.
+            corpora: Names of the corpora whose directories are listed; None for all.
 
         Raises:
             InvalidRequestError: there is no such cursor.
         """
         names = corpus_names(self._catalog)
-        visible = [root for root in self._catalog.roots(None) if visibility.sees(names[root.corpus_id])]
-        sort_keys = {root.root_id: (names[root.corpus_id], root.name) for root in visible}
-        roots = sorted(visible, key=lambda root: sort_keys[root.root_id])
+        found = [root for root in self._catalog.roots(None) if corpora is None or names[root.corpus_id] in corpora]
+        places = {root.root_id: (names[root.corpus_id], root.name) for root in found}
+        roots = sorted(found, key=lambda root: places[root.root_id])
         if cursor is not None:
             after = decode_cursor("directories", cursor, str, str)
-            roots = [root for root in roots if sort_keys[root.root_id] > after]
+            roots = [root for root in roots if places[root.root_id] > after]
         shown, more = roots[offset : offset + limit], offset + limit < len(roots)
         return DirectoryPage(
             directories=[self._info(root, names[root.corpus_id], busy) for root in shown],
             next_offset=offset + limit if more and cursor is None else None,
-            next_cursor=encode_cursor("directories", *sort_keys[shown[-1].root_id]) if more and shown else None,
+            next_cursor=encode_cursor("directories", *places[shown[-1].root_id]) if more and shown else None,
         )
 
     def _info(self, root: Root, corpus: str, busy: Collection[str]) -> DirectoryInfo:

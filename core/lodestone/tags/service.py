@@ -5,11 +5,10 @@ The catalog holds the tags. `delivery.deliver` brings the sparse collection, whi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.paging import decode_cursor, encode_cursor
 from lodestone.tags.terms import terms
@@ -57,16 +56,16 @@ class TagService:
         records = [new_tag(image_id, images[image_id].corpus_id, text, source=source, created_at=now) for image_id in wanted]
         return [info_of(tag) for tag in self._catalog.add_tags(records)]
 
-    def remove(self, tag_ids: Sequence[str], *, visibility: Visibility = EVERYTHING) -> int:
+    def remove(self, tag_ids: Sequence[str], *, corpora: Collection[str] | None = None) -> int:
         """Remove tags by id, and return how many were removed.
 
         Args:
             tag_ids: Tags to remove; unknown ids are ignored.
-            visibility: What the caller may see; tags of other corpora are ignored.
+            corpora: Names of the corpora whose pictures' tags may be removed; None for all.
         """
         wanted = list(dict.fromkeys(tag_ids))
-        if visibility.corpora is not None:
-            visible = set(self._catalog.corpus_ids(visibility.corpora).values())
+        if corpora is not None:
+            visible = set(self._catalog.corpus_ids(corpora).values())
             tags = {tag_id: self._catalog.tag(tag_id) for tag_id in wanted}
             wanted = [tag_id for tag_id, tag in tags.items() if tag is not None and tag.corpus_id in visible]
         return self._catalog.remove_tags(wanted)
@@ -97,7 +96,7 @@ class TagService:
         offset: int = 0,
         limit: int = 100,
         cursor: str | None = None,
-        visibility: Visibility = EVERYTHING,
+        corpora: Collection[str] | None = None,
     ) -> TagPage:
         """Return a page of the tags that meet all conditions given.
 
@@ -105,11 +104,11 @@ class TagService:
             corpus: Name of a corpus.
             text: Exactly this tag, after normalisation.
             source: One of `SOURCES`.
-            image_id: Only tags of this picture.
-            offset: Number of tags to skip, >= 0.
-            limit: Highest number of tags on the page, 1 to `MAX_PAGE`.
-            cursor: `next_cursor` of the page before; None for the first page.
-            visibility: What the caller may see; pictures of other corpora appear to have no tags.
+            image_id: Of this picture.
+            offset: Tags to skip, >= 0.
+            limit: Tags a page, 1 to `MAX_PAGE`.
+            cursor: `next_cursor` of the page before; None for the first.
+            corpora: Names of the corpora whose pictures' tags are listed; None for all.
 
         Raises:
             InvalidRequestError: no such source, no such cursor, or offset or limit out of range.
@@ -119,8 +118,6 @@ class TagService:
             raise InvalidRequestError(
                 f"offset {offset} and limit {limit} are no page", hint=f"offset from 0 on, limit 1 to {MAX_PAGE}"
             )
-        if corpus is not None and not visibility.sees(corpus):
-            raise visibility.unknown_corpus(corpus, visibility.corpora or ())
         tags = self._catalog.list_tags(
             corpus_id=self._corpus_id(corpus),
             text=None if text is None else tag_text(text),
@@ -129,7 +126,7 @@ class TagService:
             offset=offset,
             limit=limit + 1,
             after=None if cursor is None else decode_cursor("tags", cursor, datetime, str),
-            corpus_ids=None if visibility.corpora is None else list(self._catalog.corpus_ids(visibility.corpora).values()),
+            corpus_ids=None if corpora is None else list(self._catalog.corpus_ids(corpora).values()),
         )
         page, more = tags[:limit], len(tags) > limit
         return TagPage(

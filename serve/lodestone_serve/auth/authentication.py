@@ -1,4 +1,4 @@
-"""Who sent a request? Middleware that finds the principal, before anything of the body is read.
+"""Authentication of requests: middleware that finds the principal before anything of the body is read.
 
 A key or a token is sent as `Authorization: Bearer …`, a key also as `X-API-Key`. Where the service asks for one, nothing but
 the probes and the description of the interface is given to those who have none.
@@ -8,26 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from lodestone.access.key_cache import KeyRing, KeyStore
 from lodestone.access.keys import PREFIX, ApiKey
 from lodestone.config.serve import AuthSettings
 from lodestone.errors import ForbiddenError, LodestoneError, UnauthorizedError
 from lodestone.home.service_address import TOKEN_HEADER
 from lodestone_schemas.access import Scope as Right
-from lodestone_serve.auth.api_key_cache import KeyRing
 from lodestone_serve.auth.oidc import TokenReader
 from lodestone_serve.auth.principal import ANYBODY, LOCAL, NOBODY, Principal
-from lodestone_serve.http.problems import problem_of, problem_response
-from lodestone_serve.traffic.request_guards import PROBES
-from lodestone_serve.use_cases.services import Services
-from lodestone_serve.use_cases.tenancy import seen_by
+from lodestone_serve.responses.problems import problem_of, problem_response
 
 KEY_HEADER: Final = "X-API-Key"
+PROBES: Final = frozenset({"/healthz", "/readyz"})
+"""Asked by whatever keeps the service running: without a key, and by an address instead of a name."""
+
 OPEN: Final = PROBES | {"/openapi.json"}
 """Given to everybody; credentials are not even looked at."""
 METRICS: Final = "/metrics"
@@ -38,7 +39,7 @@ class Authenticator:
     """Finds the principal of a request.
 
     Args:
-        services: The whole home: knows the keys.
+        keys: Returns where keys are kept; called at every lookup, as the home may be opened later.
         settings: Whether keys are asked for, and whose tokens count.
         token: Of service.json; its reader is this machine's user.
 
@@ -46,10 +47,10 @@ class Authenticator:
         ConfigurationError: the settings of the issuer cannot be used.
     """
 
-    def __init__(self, services: Services, settings: AuthSettings, *, token: str) -> None:
+    def __init__(self, keys: Callable[[], KeyStore], settings: AuthSettings, *, token: str) -> None:
         self._settings = settings
         self._token = token.encode()
-        self._ring = KeyRing(lambda: services.key_store())  # noqa: PLW0108 - stand-ins of tests have none if settings.keys else None
+        self._ring = KeyRing(keys)
         self._reader = TokenReader(settings) if settings.oidc_issuer is not None else None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="lodestone-tokens") if self._reader else None
 
@@ -91,17 +92,15 @@ class Authenticator:
 
 
 class Authentication:
-    """Puts `principal`, and `services` as that principal may see them, into the state of every request.
+    """Puts `principal` into the state of every request.
 
     Args:
-        app: What asks for them.
-        services: The whole home.
+        app: What asks for it.
         authenticator: Finds the principal.
     """
 
-    def __init__(self, app: ASGIApp, *, services: Services, authenticator: Authenticator) -> None:
+    def __init__(self, app: ASGIApp, *, authenticator: Authenticator) -> None:
         self._app = app
-        self._services = services
         self._authenticator = authenticator
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -114,9 +113,7 @@ class Authentication:
         except LodestoneError as error:
             await problem_response(problem_of(error, instance=scope["path"]))(scope, receive, send)
             return
-        state = scope.setdefault("state", {})
-        state["principal"] = principal
-        state["services"] = seen_by(self._services, principal)
+        scope.setdefault("state", {})["principal"] = principal
         await self._app(scope, receive, send)
 
     async def _principal(self, scope: Scope) -> Principal:

@@ -1,4 +1,4 @@
-"""Whom does an OpenID Connect token name? Its signature, issuer, audience and time are checked; its claims become a principal.
+"""OpenID Connect tokens: signature, issuer, audience and time are checked, and the claims become a principal.
 
 Only asymmetric signatures count: `none`, and secrets shared by signer and reader, would let anybody sign. Keys come from the
 address that the issuer's discovery document names, or the settings; never from one that a token names. An unknown key id has
@@ -22,8 +22,8 @@ from lodestone.access.visibility import MAX_CORPORA
 from lodestone.config.serve import AuthSettings
 from lodestone.errors import ConfigurationError, ServiceUnavailableError, UnauthorizedError
 from lodestone_schemas.access import Scope
+from lodestone_serve.auth.loopback import is_loopback
 from lodestone_serve.auth.principal import Principal
-from lodestone_serve.traffic.request_guards import is_loopback
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 MAX_TOKEN_CHARS: Final = 16_384

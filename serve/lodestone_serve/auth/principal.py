@@ -1,7 +1,7 @@
-"""Who asks? The principal of a request, and what a route demands of it.
+"""The principal of a request, and what a route demands of it.
 
-The outermost guard finds out who asks and puts two things into the request's state: `principal`, and `services`, which is the
-home as that principal may see it. Routes take both from there, and so cannot forget to ask.
+The outermost guard puts `principal` into the request's state. A route takes its caller from there and hands it to the use case,
+which decides what that caller sees.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from fastapi import params as fastapi_params
 
-from lodestone.access.visibility import Visibility
+from lodestone.access.caller import LOCAL_CALLER, Caller
 from lodestone.errors import ForbiddenError, UnauthorizedError
 from lodestone_schemas.access import Scope
-from lodestone_serve.use_cases.services import Services
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whoever asks.
+    """Whoever sends a request.
 
     Attributes:
         owner: Names it in records and limits: `key:…`, `oidc:…`; "" where nobody has to say who they are.
@@ -37,19 +36,14 @@ class Principal:
     rate: str | None = None
     local: bool = False
 
+    @property
+    def caller(self) -> Caller:
+        """The caller of use cases that this principal is."""
+        return LOCAL_CALLER if self.local else Caller.named(self.owner, self.scopes, self.corpora)
+
     def may(self, scope: Scope) -> bool:
-        """Whether it has the scope."""
-        return scope in self.scopes or Scope.ADMIN in self.scopes
-
-    @property
-    def sees_all(self) -> bool:
-        """Whether other users' queries, and what was learnt from them, are its to see."""
-        return self.corpora is None and (self.owner == "" or self.may(Scope.ADMIN))
-
-    @property
-    def visibility(self) -> Visibility:
-        """What of the home it sees."""
-        return Visibility(self.owner, self.corpora, all_queries=self.sees_all)
+        """Return whether it has the scope."""
+        return self.caller.may(scope)
 
 
 ANYBODY = Principal("", frozenset({Scope.SEARCH, Scope.FEEDBACK}))
@@ -64,19 +58,19 @@ LOCAL = Principal("", frozenset(Scope), local=True)
 
 # Coroutines although they wait for nothing: FastAPI sends plain functions to a thread, for each request.
 async def principal_of(request: Request) -> Principal:
-    """Whoever sent the request."""
-    found: Principal = request.state.principal
-    return found
+    """Return whoever sent the request."""
+    principal: Principal = request.state.principal
+    return principal
 
 
-async def services_of(request: Request) -> Services:
-    """The home as whoever sent the request may see it."""
-    found: Services = request.state.services
-    return found
+async def caller_of(request: Request) -> Caller:
+    """Return whoever sent the request, as use cases want them."""
+    principal: Principal = request.state.principal
+    return principal.caller
 
 
-Seen = Annotated[Services, Depends(services_of)]
-"""A route's parameter: what it asks, within what the principal may see."""
+Asking = Annotated[Caller, Depends(caller_of)]
+"""A route's parameter: for whom it asks."""
 
 Asker = Annotated[Principal, Depends(principal_of)]
 """A route's parameter: the principal itself."""

@@ -16,6 +16,7 @@ from ray import serve
 from lodestone.config.settings import Settings, load_settings
 from lodestone_serve.graph.encoders import Encoders
 from lodestone_serve.graph.generators import GeneratorReplica
+from lodestone_serve.graph.ingress import App
 from lodestone_serve.graph.replicas import Host, known, read_anew
 from lodestone_serve.graph.stages import (
     APP,
@@ -26,7 +27,6 @@ from lodestone_serve.graph.stages import (
     generator_deployment,
     remote_engines,
 )
-from lodestone_serve.hosting.app import App
 
 
 class ApplicationArguments(BaseModel):

@@ -15,7 +15,7 @@ from lodestone.errors import ConfigurationError
 from lodestone_serve.graph.llm import LLM_APPLICATION
 from lodestone_serve.graph.secrets import public_settings
 from lodestone_serve.graph.stages import APPLICATION, as_served, deployment_options
-from lodestone_serve.hosting.tls import tls_options
+from lodestone_serve.graph.tls import tls_options
 from lodestone_serve.traffic.proxy_middleware import PROXY_ENVIRONMENT
 from lodestone_serve.traffic.request_guards import checked_exposure
 

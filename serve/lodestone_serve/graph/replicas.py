@@ -17,9 +17,9 @@ import structlog
 from lodestone.config.settings import Settings, load_settings
 from lodestone.errors import LodestoneError
 from lodestone_schemas.api import Problem
+from lodestone_serve.graph.replica_port import keep_replica_on_loopback
 from lodestone_serve.graph.stages import APP, INGRESS
-from lodestone_serve.hosting.local_ray import keep_replica_on_loopback
-from lodestone_serve.http.problems import problem, problem_of
+from lodestone_serve.responses.problems import problem, problem_of
 from lodestone_serve.telemetry.logs import LOG_NAME, log_to
 from lodestone_serve.telemetry.ray_metrics import deployment_of_replica
 

@@ -1,1 +1,1 @@
-"""Hosting: the Serve application, the local Ray and the life of the process."""
+"""Hosting: the local Ray and the life of the service's process."""

@@ -5,15 +5,13 @@ Nothing here touches another Ray on the machine, and `RAY_ADDRESS` is ignored: t
 
 from __future__ import annotations
 
-import importlib
 import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from lodestone.processes import sweep_folders
 from lodestone_serve.traffic.proxy_middleware import PROXY_ENVIRONMENT
@@ -90,20 +88,3 @@ def _with_environment(environment: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-def keep_replica_on_loopback() -> None:
-    """Make Serve open this replica's own gRPC port on loopback; to be called in the replica before it is ready.
-
-    Ray 2.60 opens that port on every network card, asks for no token there, and unpickles what comes in: anybody who reaches it
-    runs code as this user. There is no setting for it. If a later Ray has no such function, the replica fails instead of
-    opening it.
-    """
-    replica: Any = importlib.import_module("ray.serve._private.replica")
-    add_port: Callable[[Any, str], int] = replica.add_port_to_grpc_server
-
-    def on_loopback(server: Any, address: str) -> int:  # noqa: ANN401 - one of gRPC's or Ray's servers
-        return add_port(server, address.replace("[::]", "127.0.0.1"))
-
-    if add_port.__name__ != on_loopback.__name__:
-        replica.add_port_to_grpc_server = on_loopback

@@ -1,1 +1,1 @@
-"""The HTTP application: wiring, problems, pages, streams and the OpenAPI document."""
+"""The HTTP application: wiring, the outermost middleware and the OpenAPI document."""

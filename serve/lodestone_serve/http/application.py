@@ -1,4 +1,4 @@
-"""How is the HTTP app put together? `create_app` wires routes, limits, guards and errors around one `Services` object.
+"""The HTTP app: `create_app` wires routes, limits, guards and errors around the use cases.
 
 From the outside in: request context (id, metrics, last resort), site guard, CORS, authentication, rate limits, idempotency,
 body limits, admission, routes.
@@ -15,15 +15,15 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.routing import APIRoute
 
 from lodestone import __version__
+from lodestone.access.caller import LOCAL_CALLER
 from lodestone.config.settings import ServeSettings
 from lodestone.home.service_address import instance_of
+from lodestone.services.use_cases import Services
 from lodestone_serve.auth.authentication import KEY_HEADER, Authentication, Authenticator
-from lodestone_serve.http import problems
-from lodestone_serve.http.batch_search import Batches
-from lodestone_serve.http.fetching import Fetcher
-from lodestone_serve.http.openapi import describe
-from lodestone_serve.http.request_context import RequestContext
-from lodestone_serve.http.streams import NDJSON, Streams
+from lodestone_serve.http.description import describe
+from lodestone_serve.http.ledger import CatalogLedger
+from lodestone_serve.http.request_context import RequestContextMiddleware
+from lodestone_serve.responses import problems
 from lodestone_serve.routes.batch import BATCH_SEARCH, batch_router
 from lodestone_serve.routes.corpora import corpora_router
 from lodestone_serve.routes.directories import directories_router
@@ -38,15 +38,17 @@ from lodestone_serve.routes.queries import queries_router
 from lodestone_serve.routes.runs import runs_router
 from lodestone_serve.routes.search import IMAGE_SEARCH, search_router
 from lodestone_serve.routes.streams import streams_router
+from lodestone_serve.streaming.batch_search import Batches
+from lodestone_serve.streaming.streams import NDJSON, Streams
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.telemetry.sampling import Sampler
 from lodestone_serve.telemetry.tracing import Tracing
 from lodestone_serve.traffic.admission import DEADLINE_MS, Admission
 from lodestone_serve.traffic.admission_middleware import Admitted
-from lodestone_serve.traffic.idempotency import Idempotency, WriteLedger
+from lodestone_serve.traffic.fetching import Fetcher
+from lodestone_serve.traffic.idempotency import Idempotency
 from lodestone_serve.traffic.rate_limits import RateLimits
 from lodestone_serve.traffic.request_guards import UPLOAD_SLACK_BYTES, BodyLimits, PromptBodies, SiteGuard, checked_exposure
-from lodestone_serve.use_cases.services import Services
 
 # Headers that pages of other origins may send and read, beside those that browsers always allow.
 _ASKED_WITH = ["Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "Priority", "X-Request-ID", "traceparent"]
@@ -64,10 +66,10 @@ def create_app(
     echo_request_id: bool = True,
     deadline_ms: int = DEADLINE_MS,
 ) -> FastAPI:
-    """Build the app. Its lifespan opens and closes `services`.
+    """Build the app. Its lifespan opens and closes the session of `services`.
 
     Args:
-        services: What the routes ask.
+        services: The use cases that the routes call.
         settings: Host name to answer for, and limits.
         token: Secret of the internal routes.
         metrics: Where to count; a new set by default.
@@ -76,15 +78,15 @@ def create_app(
         deadline_ms: Of queries that name none.
     """
     checked_exposure(settings)
-    authenticator = Authenticator(services, settings.auth, token=token)
+    authenticator = Authenticator(lambda: services.keys.store(LOCAL_CALLER), settings.auth, token=token)
     metrics = metrics or Metrics()
     streams = Streams(settings.streams, metrics)
     tracing = tracing or Tracing(settings.telemetry)
-    sampler = Sampler(services, metrics.home)
+    sampler = Sampler(services.operations, metrics.home)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        await services.open()
+        await services.session.open()
         sampler.start()
         try:
             yield
@@ -92,7 +94,7 @@ def create_app(
             await streams.close()
             await sampler.close()
             await authenticator.close()
-            await services.close()
+            await services.session.close()
             await asyncio.to_thread(tracing.close)
 
     app = FastAPI(
@@ -104,21 +106,7 @@ def create_app(
         redirect_slashes=False,
         generate_unique_id_function=_operation_id,
     )
-    app.include_router(search_router(metrics, Fetcher(enabled=settings.fetch_urls, max_bytes=settings.max_upload_mb * 2**20)))
-    app.include_router(streams_router(streams))
-    app.include_router(images_router())
-    app.include_router(corpora_router())
-    app.include_router(directories_router())
-    app.include_router(queries_router())
-    app.include_router(learning_router())
-    app.include_router(operations_router(metrics, instance_of(token)))
-    app.include_router(internal_router())
-    batches = Batches(ongoing=settings.load.batch_ongoing, most_lines=settings.load.batch_lines)
-    app.include_router(batch_router(batches, metrics))
-    app.include_router(openai_router())
-    app.include_router(models_router())
-    app.include_router(runs_router())
-    app.include_router(keys_router())
+    _include_routes(app, services, settings, metrics=metrics, streams=streams, instance=instance_of(token))
     problems.install(app)
     describe(app)
 
@@ -131,9 +119,10 @@ def create_app(
         EMBEDDINGS: ("application/json", settings.max_upload_mb * 2**20),
     }
     app.add_middleware(BodyLimits, uploads=uploads, others=others)
-    _limit_askers(app, services, settings, metrics)
+    app.add_middleware(Idempotency, ledger=CatalogLedger(services.writes), metrics=metrics)
+    app.add_middleware(RateLimits, rate=settings.load.rate, metrics=metrics)
     app.add_middleware(PromptBodies, large={*uploads, EMBEDDINGS}, unhurried={BATCH_SEARCH})
-    app.add_middleware(Authentication, services=services, authenticator=authenticator)
+    app.add_middleware(Authentication, authenticator=authenticator)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -144,14 +133,29 @@ def create_app(
             max_age=_PREFLIGHT_S,
         )
     app.add_middleware(SiteGuard, settings=settings)
-    app.add_middleware(RequestContext, metrics=metrics, tracing=tracing, echo=echo_request_id)
+    app.add_middleware(RequestContextMiddleware, metrics=metrics, tracing=tracing, echo=echo_request_id)
     return app
 
 
-def _limit_askers(app: FastAPI, services: Services, settings: ServeSettings, metrics: Metrics) -> None:
-    if isinstance(services, WriteLedger):
-        app.add_middleware(Idempotency, ledger=services, metrics=metrics)
-    app.add_middleware(RateLimits, rate=settings.load.rate, metrics=metrics)
+def _include_routes(
+    app: FastAPI, services: Services, settings: ServeSettings, *, metrics: Metrics, streams: Streams, instance: str
+) -> None:
+    fetcher = Fetcher(enabled=settings.fetch_urls, max_bytes=settings.max_upload_mb * 2**20)
+    app.include_router(search_router(services.search, metrics, fetcher))
+    app.include_router(streams_router(services.search, streams))
+    app.include_router(images_router(services.pictures))
+    app.include_router(corpora_router(services.corpora))
+    app.include_router(directories_router(services.directories))
+    app.include_router(queries_router(services.queries))
+    app.include_router(learning_router(services.learning, services.tags))
+    app.include_router(operations_router(services.operations, metrics, instance))
+    app.include_router(internal_router(services.operations, services.corpora))
+    batches = Batches(ongoing=settings.load.batch_ongoing, most_lines=settings.load.batch_lines)
+    app.include_router(batch_router(services.search, batches, metrics))
+    app.include_router(openai_router(services.models))
+    app.include_router(models_router(services.models))
+    app.include_router(runs_router(services.runs))
+    app.include_router(keys_router(services.keys))
 
 
 def _operation_id(route: APIRoute) -> str:

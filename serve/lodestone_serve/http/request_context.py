@@ -10,7 +10,7 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from lodestone_serve.http.problems import CODE_IN_SCOPE, problem_response, unexpected
+from lodestone_serve.responses.problems import CODE_IN_SCOPE, problem_response, unexpected
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.telemetry.observing import observed
 from lodestone_serve.telemetry.tracing import Tracing
@@ -25,7 +25,7 @@ _GONE: Final = 499  # as nginx has it: the client went away before there was an 
 _log = structlog.get_logger("lodestone.serve")
 
 
-class RequestContext:
+class RequestContextMiddleware:
     """Outermost middleware: everything that must hold even for requests that nothing else handles.
 
     A client's `X-Request-ID` is used when it is short and plain, else a new one is made; either way it is echoed. HEAD is

@@ -1,19 +1,23 @@
-"""Which route answers many questions at once? Lines of JSON in, lines of JSON out, in the order in which they are ready."""
+"""The route that answers many questions at once: lines of JSON in, lines of JSON out, in the order in which they are ready."""
 
 from __future__ import annotations
 
+import functools
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import StreamingResponse
 
+from lodestone.access.caller import Caller
+from lodestone.query.request_context import RequestContext
+from lodestone.services.search import SearchUseCases
 from lodestone_schemas.access import Scope
-from lodestone_schemas.api import SearchResponse
+from lodestone_schemas.api import SearchRequest, SearchResponse
 from lodestone_schemas.batch import BatchAnswer, BatchLine
-from lodestone_serve.auth.principal import Seen, needs
-from lodestone_serve.http.batch_search import Batches, BatchResponse
-from lodestone_serve.http.pages import Fields, FieldSelection
-from lodestone_serve.http.streams import NDJSON
+from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.responses.pages import Fields, FieldSelection
+from lodestone_serve.streaming.batch_search import Batches, BatchResponse
+from lodestone_serve.streaming.streams import NDJSON
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.traffic.admission_middleware import admission_of
 from lodestone_serve.traffic.arrivals import REQUEST_ID
@@ -33,7 +37,7 @@ LINES: Final = (BatchLine, BatchAnswer)
 _Chosen = Annotated[FieldSelection, Depends(Fields(SearchResponse))]
 
 
-def batch_router(batches: Batches, metrics: Metrics) -> APIRouter:
+def batch_router(use_cases: SearchUseCases, batches: Batches, metrics: Metrics) -> APIRouter:
     """The route of batches."""
     router = APIRouter(tags=["search"], dependencies=[needs(Scope.SEARCH)])
 
@@ -48,11 +52,11 @@ def batch_router(batches: Batches, metrics: Metrics) -> APIRouter:
             }
         },
     )
-    async def search_batch(services: Seen, request: Request, fields: _Chosen) -> BatchResponse:
+    async def search_batch(caller: Asking, request: Request, fields: _Chosen) -> BatchResponse:
         """Answer many questions, behind the interactive ones. Each gets a line of its own: an answer, or a problem."""
         return BatchResponse(
             batches,
-            services.answer,
+            functools.partial(_answer, use_cases, caller),
             admission=admission_of(request),
             request_id=request.headers.get(REQUEST_ID, ""),
             fields=fields,
@@ -60,3 +64,9 @@ def batch_router(batches: Batches, metrics: Metrics) -> APIRouter:
         )
 
     return router
+
+
+async def _answer(
+    use_cases: SearchUseCases, caller: Caller, request: SearchRequest, *, request_context: RequestContext
+) -> SearchResponse:
+    return await use_cases.answer(request, caller, context=request_context)

@@ -1,4 +1,4 @@
-"""Which routes list what is indexed? The corpora, in pages."""
+"""Routes that list the corpora, in pages."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
+from lodestone.services.corpora import CorpusUseCases
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import CorpusPage
-from lodestone_serve.auth.principal import Seen, needs
-from lodestone_serve.http.pages import NOT_CHANGED, Fields, FieldSelection, Paged, unless_known
+from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.responses.pages import NOT_CHANGED, Fields, FieldSelection, Paged, unless_known
+from lodestone_serve.routes.threads import in_thread
 
 _Chosen = Annotated[FieldSelection, Depends(Fields(CorpusPage))]
 
 
-def corpora_router() -> APIRouter:
+def corpora_router(use_cases: CorpusUseCases) -> APIRouter:
     """Routes of corpora."""
     router = APIRouter(prefix="/v1/corpora", tags=["corpora"], dependencies=[needs(Scope.SEARCH)])
 
     @router.get("", response_model=CorpusPage, responses=NOT_CHANGED)
-    async def corpora(services: Seen, page: Paged, fields: _Chosen, request: Request) -> Response:
+    async def corpora(caller: Asking, page: Paged, fields: _Chosen, request: Request) -> Response:
         """The corpora, by name."""
-        found = await services.corpora(page.offset, page.limit, cursor=page.cursor)
-        return unless_known(request, fields.json(found))
+        return unless_known(request, fields.json(await in_thread(use_cases.page, page, caller)))
 
     return router

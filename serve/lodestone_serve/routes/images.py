@@ -1,4 +1,4 @@
-"""Which routes hand out pictures? Facts, thumbnail and file of one picture, by id alone: no path ever comes from a client."""
+"""Routes that hand out pictures: facts, thumbnail and file of one, by id alone. No path ever comes from a client."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from lodestone.paging import MAX_CURSOR_CHARS
+from lodestone.paging import MAX_CURSOR_CHARS, PageRequest
+from lodestone.services.pictures import PictureFile, PictureUseCases
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import MAX_LIMIT, ImageInfo, ImagePage
-from lodestone_serve.auth.principal import Seen, needs
-from lodestone_serve.http.pages import (
+from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.responses.pages import (
     CURSOR_DESCRIPTION,
     FIELDS_DESCRIPTION,
     MAX_FIELDS_CHARS,
@@ -24,7 +25,7 @@ from lodestone_serve.http.pages import (
     select_fields,
     unless_known,
 )
-from lodestone_serve.use_cases.services import ServedFile
+from lodestone_serve.routes.threads import in_thread
 
 _Chosen = Annotated[FieldSelection, Depends(Fields(ImageInfo))]
 # Private: a picture is for the one who asked. A thumbnail's bytes never change under its ETag; its id may get another picture.
@@ -44,35 +45,36 @@ class ImageParams(BaseModel):
     fields: str | None = Field(None, max_length=MAX_FIELDS_CHARS, description=FIELDS_DESCRIPTION)
 
 
-def images_router() -> APIRouter:
+def images_router(use_cases: PictureUseCases) -> APIRouter:
     """Routes of single pictures."""
     router = APIRouter(prefix="/v1/images", tags=["images"], dependencies=[needs(Scope.SEARCH)])
 
     @router.get("", response_model=ImagePage, responses=NOT_CHANGED)
-    async def images(services: Seen, params: Annotated[ImageParams, Query()], request: Request) -> Response:
+    async def images(caller: Asking, params: Annotated[ImageParams, Query()], request: Request) -> Response:
         """A corpus's pictures, by root and path; those of directories that are switched off, too."""
         fields = select_fields(ImagePage, params.fields)
-        return unless_known(request, fields.json(await services.images(params.corpus, params.limit, cursor=params.cursor)))
+        page = PageRequest(params.limit, cursor=params.cursor)
+        return unless_known(request, fields.json(await in_thread(use_cases.page, params.corpus, page, caller)))
 
     @router.get("/{image_id}", response_model=ImageInfo, responses=NOT_CHANGED)
-    async def image(services: Seen, image_id: UUID, fields: _Chosen, request: Request) -> Response:
+    async def image(caller: Asking, image_id: UUID, fields: _Chosen, request: Request) -> Response:
         """What is known about a picture."""
-        return unless_known(request, fields.json(await services.image(str(image_id))))
+        return unless_known(request, fields.json(await in_thread(use_cases.image, str(image_id), caller)))
 
     @router.get("/{image_id}/thumbnail", response_class=FileResponse, responses=NOT_CHANGED)
-    async def thumbnail(services: Seen, image_id: UUID, request: Request) -> Response:
+    async def thumbnail(caller: Asking, image_id: UUID, request: Request) -> Response:
         """A small version of a picture, upright."""
-        return _sent(await services.thumbnail(str(image_id)), request)
+        return _sent(await in_thread(use_cases.thumbnail, str(image_id), caller), request)
 
     @router.get("/{image_id}/content", response_class=FileResponse, responses=NOT_CHANGED)
-    async def content(services: Seen, image_id: UUID, request: Request) -> Response:
+    async def content(caller: Asking, image_id: UUID, request: Request) -> Response:
         """The picture's own file."""
-        return _sent(await services.content(str(image_id)), request)
+        return _sent(await in_thread(use_cases.content, str(image_id), caller), request)
 
     return router
 
 
-def _sent(file: ServedFile, request: Request) -> Response:
+def _sent(file: PictureFile, request: Request) -> Response:
     tag = f'"{file.etag}"'
     headers = {"ETag": tag, "Cache-Control": _CACHE, "Content-Security-Policy": _INERT}
     if is_known(request, tag):

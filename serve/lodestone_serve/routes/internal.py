@@ -1,18 +1,20 @@
-"""Which routes are for Lodestone's own commands? Syncing, comparing, removing: what needs the scope `index`."""
+"""Routes that sync, compare and remove: for Lodestone's own commands and for keys with the scope `index`."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 
+from lodestone.services.corpora import CorpusUseCases
+from lodestone.services.operations import OperationUseCases
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import SyncProgress, SyncRequest
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
-from lodestone_serve.auth.principal import Seen, needs
-from lodestone_serve.http.streams import NDJSON, progress_stream
+from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.streaming.streams import NDJSON, progress_stream
 
 
-def internal_router() -> APIRouter:
+def internal_router(operations: OperationUseCases, corpora: CorpusUseCases) -> APIRouter:
     """Routes that change what is indexed, for Lodestone's own commands and the holders of such keys."""
     router = APIRouter(tags=["internal"], dependencies=[needs(Scope.INDEX)])
 
@@ -21,20 +23,20 @@ def internal_router() -> APIRouter:
         response_class=StreamingResponse,
         responses={200: {"model": SyncProgress, "content": {NDJSON: {}}, "description": "one SyncProgress a line"}},
     )
-    async def sync(services: Seen, body: SyncRequest) -> StreamingResponse:
+    async def sync(caller: Asking, body: SyncRequest) -> StreamingResponse:
         """Bring the collections in line with the catalog and the Parquet files, then answer from what is new."""
-        return progress_stream(services.sync(body))
+        return progress_stream(operations.sync(body, caller), body.run_id)
 
     @router.post("/v1/internal/shadow", response_model=ShadowResult)
-    async def shadow(services: Seen, body: ShadowRequest) -> Response:
+    async def shadow(caller: Asking, body: ShadowRequest) -> Response:
         """Answer recorded queries by both versions of a space that is being swapped, beside those of users; compare."""
-        found = await services.shadow(body)
-        return Response(content=found.model_dump_json(), media_type="application/json")
+        result = await operations.shadow(body, caller)
+        return Response(content=result.model_dump_json(), media_type="application/json")
 
     @router.delete("/v1/corpora/{name:path}", status_code=204)
-    async def remove_corpus(services: Seen, name: str) -> Response:
+    async def remove_corpus(caller: Asking, name: str) -> Response:
         """Remove a corpus everywhere: vectors, embeddings, thumbnails, catalog. The pictures themselves are not touched."""
-        await services.remove_corpus(name)
+        await corpora.remove(name, caller)
         return Response(status_code=204)
 
     return router

@@ -1,4 +1,4 @@
-"""Which routes teach, and show what was learnt? Feedback, trust, tags and the guide engines."""
+"""Routes that teach, and show what was learnt: feedback, trust, tags and the guide engines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from lodestone.paging import MAX_CURSOR_CHARS
+from lodestone.services.learning import LearningUseCases
+from lodestone.services.tags import TagFilters, TagUseCases
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import (
     MAX_LIMIT,
@@ -20,8 +22,8 @@ from lodestone_schemas.api import (
     TagRequest,
     TrustPage,
 )
-from lodestone_serve.auth.principal import Seen, needs
-from lodestone_serve.http.pages import (
+from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.responses.pages import (
     CURSOR_DESCRIPTION,
     FIELDS_DESCRIPTION,
     MAX_FIELDS_CHARS,
@@ -29,7 +31,7 @@ from lodestone_serve.http.pages import (
     page_of,
     select_fields,
 )
-from lodestone_serve.use_cases.services import TagFilters
+from lodestone_serve.routes.threads import in_thread
 
 
 class TagParams(BaseModel):
@@ -47,45 +49,45 @@ class TagParams(BaseModel):
     source: str | None = Field(None, max_length=32)
 
     def filters(self) -> TagFilters:
-        """Without the page."""
+        """Return the filters, without the page."""
         return TagFilters(self.corpus, self.image_id, self.text, self.source)
 
 
-def learning_router() -> APIRouter:
+def learning_router(use_cases: LearningUseCases, tag_use_cases: TagUseCases) -> APIRouter:
     """Routes of what use teaches."""
     router = APIRouter(prefix="/v1", tags=["learning"], dependencies=[needs(Scope.SEARCH)])
     teaching = [needs(Scope.FEEDBACK)]
 
     @router.post("/feedback", response_model=FeedbackResult, dependencies=teaching)
-    async def feedback(services: Seen, body: FeedbackRequest) -> Response:
+    async def feedback(caller: Asking, body: FeedbackRequest) -> Response:
         """Say which pictures of an answer were right and which were not; saying it twice changes nothing."""
-        return _json(await services.feedback(body))
+        return _json(await use_cases.feedback(body, caller))
 
     @router.get("/trust", response_model=TrustPage)
-    async def trust(services: Seen) -> Response:
+    async def trust(caller: Asking) -> Response:
         """How far each space is trusted, topic by topic."""
-        return _json(await services.trust())
+        return _json(await in_thread(use_cases.trust, caller))
 
     @router.get("/generators", response_model=EngineList)
-    async def generators(services: Seen) -> Response:
+    async def generators(caller: Asking) -> Response:
         """The guide engines, their breakers, and the guide cache."""
-        return _json(await services.generators())
+        return _json(await in_thread(use_cases.generators, caller))
 
     @router.get("/tags", response_model=TagPage)
-    async def tags(services: Seen, params: Annotated[TagParams, Query()]) -> Response:
+    async def tags(caller: Asking, params: Annotated[TagParams, Query()]) -> Response:
         """Tags, newest first."""
         page, fields = page_of(params.limit, params.offset, params.cursor), select_fields(TagPage, params.fields)
-        return fields.answer(await services.tags(params.filters(), page.offset, page.limit, cursor=page.cursor))
+        return fields.answer(await in_thread(tag_use_cases.page, params.filters(), page, caller))
 
     @router.post("/tags", response_model=TagList, dependencies=teaching)
-    async def add_tags(services: Seen, body: TagRequest) -> Response:
+    async def add_tags(caller: Asking, body: TagRequest) -> Response:
         """Tag pictures by hand; a tag that is there stays as it is."""
-        return _json(await services.add_tags(body))
+        return _json(await tag_use_cases.add(body, caller))
 
     @router.delete("/tags/{tag_id}", status_code=204, dependencies=teaching)
-    async def remove_tag(services: Seen, tag_id: str) -> Response:
+    async def remove_tag(caller: Asking, tag_id: str) -> Response:
         """Remove one tag."""
-        await services.remove_tag(tag_id)
+        await tag_use_cases.remove(tag_id, caller)
         return Response(status_code=204)
 
     return router

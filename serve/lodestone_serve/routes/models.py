@@ -1,31 +1,33 @@
-"""Which routes tell of models? All of them, in the shape that OpenAI's clients expect, with what we know besides."""
+"""Routes of models: all of them, in the shape that OpenAI's clients expect, with what we know besides."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from lodestone.errors import UnknownNameError
+from lodestone.services.models import ModelUseCases
 from lodestone_schemas.access import Scope
 from lodestone_schemas.openai import ModelInfo, ModelList
-from lodestone_serve.auth.principal import Seen, needs
+from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.routes.threads import in_thread
 
 
-def models_router() -> APIRouter:
+def models_router(use_cases: ModelUseCases) -> APIRouter:
     """Routes of models."""
     router = APIRouter(prefix="/v1/models", tags=["models"], dependencies=[needs(Scope.SEARCH)])
 
     @router.get("", response_model=ModelList)
-    async def models(services: Seen) -> Response:
+    async def models(caller: Asking) -> Response:
         """Spaces, text encoders, generators and backbones, with their versions."""
-        return Response(content=(await services.models()).model_dump_json(), media_type="application/json")
+        return _json(await in_thread(use_cases.all, caller))
 
     @router.get("/{model_id:path}", response_model=ModelInfo)
-    async def model(services: Seen, model_id: str) -> Response:
+    async def model(caller: Asking, model_id: str) -> Response:
         """One of them, by id."""
-        known = {one.id: one for one in (await services.models()).data}
-        if model_id not in known:
-            raise UnknownNameError.among("model", model_id, list(known))
-        return Response(content=known[model_id].model_dump_json(), media_type="application/json")
+        return _json(await in_thread(use_cases.get, model_id, caller))
 
     return router
+
+
+def _json(message: ModelList | ModelInfo) -> Response:
+    return Response(content=message.model_dump_json(), media_type="application/json")

@@ -1,4 +1,4 @@
-"""Which routes are for whoever runs the service? Alive, ready, status and metrics."""
+"""Routes for whoever runs the service: alive, ready, status and metrics."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from fastapi.responses import Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from lodestone import __version__
+from lodestone.services.operations import OperationUseCases
 from lodestone_schemas.service import Alive, ServiceStatus
-from lodestone_serve.auth.principal import Seen
-from lodestone_serve.http.problems import problem, problem_response
+from lodestone_serve.auth.principal import Asking
+from lodestone_serve.responses.problems import problem, problem_response
 from lodestone_serve.telemetry.metrics import Metrics
 
 
-def operations_router(metrics: Metrics, instance: str) -> APIRouter:
+def operations_router(use_cases: OperationUseCases, metrics: Metrics, instance: str) -> APIRouter:
     """Routes of operation."""
     router = APIRouter(tags=["operations"])
     alive = Alive(version=__version__, instance=instance)
@@ -24,9 +25,9 @@ def operations_router(metrics: Metrics, instance: str) -> APIRouter:
         return alive
 
     @router.get("/readyz", response_model=ServiceStatus)
-    async def readyz(services: Seen) -> Response:
+    async def readyz(caller: Asking) -> Response:
         """200 when models, store and catalog have just answered, else a 503 problem naming those that have not."""
-        status = await services.status()
+        status = await use_cases.status(caller)
         if status.ready:
             return _json(status)
         failing = sorted(name for name, check in status.checks.items() if not check.ok)
@@ -36,9 +37,9 @@ def operations_router(metrics: Metrics, instance: str) -> APIRouter:
         )
 
     @router.get("/v1/status", response_model=ServiceStatus)
-    async def status(services: Seen) -> Response:
+    async def status(caller: Asking) -> Response:
         """The same, always 200: for people and for `lodestone status`."""
-        return _json(await services.status())
+        return _json(await use_cases.status(caller))
 
     @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def exposition() -> Response:

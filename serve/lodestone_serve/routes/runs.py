@@ -1,4 +1,4 @@
-"""Which routes tell of runs? What became of each, which files failed in it, and the one that stops it."""
+"""Routes of runs: what became of each, which files failed in it, and the one that stops it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from lodestone.paging import MAX_CURSOR_CHARS
+from lodestone.paging import MAX_CURSOR_CHARS, PageRequest
+from lodestone.services.runs import RunFilters, RunUseCases
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import MAX_LIMIT
 from lodestone_schemas.runs import FailurePage, RunInfo, RunPage, RunStateName
-from lodestone_serve.auth.principal import Seen, needs
-from lodestone_serve.http.pages import (
+from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.responses.pages import (
     CURSOR_DESCRIPTION,
     FIELDS_DESCRIPTION,
     MAX_FIELDS_CHARS,
@@ -24,7 +25,7 @@ from lodestone_serve.http.pages import (
     page_of,
     select_fields,
 )
-from lodestone_serve.use_cases.services import RunFilters
+from lodestone_serve.routes.threads import in_thread
 
 
 class RunParams(BaseModel):
@@ -41,43 +42,44 @@ class RunParams(BaseModel):
     state: RunStateName | None = Field(None, description="Only in this state.")
 
     def filters(self) -> RunFilters:
-        """Without the page."""
+        """Return the filters, without the page."""
         return RunFilters(None if self.corpus is None else frozenset({self.corpus}), self.kind, self.state)
 
 
 _ChosenFailures = Annotated[FieldSelection, Depends(Fields(FailurePage))]
 
 
-def runs_router() -> APIRouter:
+def runs_router(use_cases: RunUseCases) -> APIRouter:
     """Routes of runs."""
     router = APIRouter(prefix="/v1/runs", tags=["runs"], dependencies=[needs(Scope.SEARCH)])
 
     @router.get("", response_model=RunPage)
-    async def runs(services: Seen, params: Annotated[RunParams, Query()]) -> Response:
+    async def runs(caller: Asking, params: Annotated[RunParams, Query()]) -> Response:
         """Runs, newest first."""
         page, fields = page_of(params.limit, params.offset, params.cursor), select_fields(RunPage, params.fields)
-        return fields.answer(await services.runs(params.filters(), page.offset, page.limit, cursor=page.cursor))
+        return fields.answer(await in_thread(use_cases.page, params.filters(), page, caller))
 
     @router.get("/{run_id}", response_model=RunInfo)
-    async def run(services: Seen, run_id: UUID) -> Response:
+    async def run(caller: Asking, run_id: UUID) -> Response:
         """One run."""
-        return _json(await services.run(str(run_id)))
+        return _json(await in_thread(use_cases.get, str(run_id), caller))
 
     @router.post("/{run_id}/cancel", response_model=RunInfo, dependencies=[needs(Scope.INDEX)])
-    async def cancel_run(services: Seen, run_id: UUID) -> Response:
+    async def cancel_run(caller: Asking, run_id: UUID) -> Response:
         """Ask a run to stop. It does within seconds, and keeps what it finished; one that has ended stays as it is."""
-        return _json(await services.cancel_run(str(run_id)))
+        return _json(await in_thread(use_cases.cancel, str(run_id), caller))
 
     @router.get("/{run_id}/failures", response_model=FailurePage)
     async def run_failures(
-        services: Seen,
+        caller: Asking,
         run_id: UUID,
         fields: _ChosenFailures,
         limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Rows a page.")] = 50,
         cursor: Annotated[str | None, Query(max_length=MAX_CURSOR_CHARS, description=CURSOR_DESCRIPTION)] = None,
     ) -> Response:
         """The files that last failed in a run, by place."""
-        return fields.answer(await services.run_failures(str(run_id), limit, cursor=cursor))
+        page = PageRequest(limit, cursor=cursor)
+        return fields.answer(await in_thread(use_cases.failures, str(run_id), page, caller))
 
     return router
 

@@ -1,4 +1,4 @@
-"""Which routes answer questions? Search in words, by an uploaded picture and by an indexed one."""
+"""Routes that answer questions: search in words, by an uploaded picture and by an indexed one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from lodestone.services.search import SearchUseCases
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import (
     MAX_LIMIT,
@@ -21,11 +22,11 @@ from lodestone_schemas.api import (
     SearchResponse,
     UrlSearchRequest,
 )
-from lodestone_serve.auth.principal import Seen, needs
-from lodestone_serve.http.fetching import Fetcher
-from lodestone_serve.http.pages import FIELDS_DESCRIPTION, MAX_FIELDS_CHARS, Fields, FieldSelection, select_fields
+from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.responses.pages import FIELDS_DESCRIPTION, MAX_FIELDS_CHARS, Fields, FieldSelection, select_fields
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.traffic.admission_middleware import at_work
+from lodestone_serve.traffic.fetching import Fetcher
 
 IMAGE_SEARCH = "/v1/search/image"
 _OPTIONS_CHARS = 65_536
@@ -52,13 +53,13 @@ class SimilarParams(BaseModel):
     fields: str | None = Field(None, max_length=MAX_FIELDS_CHARS, description=FIELDS_DESCRIPTION)
 
     def options(self) -> SearchOptions:
-        """The same as the body of a search has it."""
+        """Return the options as the body of a search has them."""
         nested = self.model_dump(include=set(SearchFilters.model_fields))
         flat = self.model_dump(exclude={*SearchFilters.model_fields, "fields"})
         return SearchOptions(filters=SearchFilters(**nested), **flat)
 
 
-def search_router(metrics: Metrics, fetcher: Fetcher) -> APIRouter:
+def search_router(use_cases: SearchUseCases, metrics: Metrics, fetcher: Fetcher) -> APIRouter:
     """Routes that ask the engine."""
     router = APIRouter(tags=["search"], dependencies=[needs(Scope.SEARCH)])
 
@@ -68,16 +69,16 @@ def search_router(metrics: Metrics, fetcher: Fetcher) -> APIRouter:
         return fields.answer(response)
 
     @router.post("/v1/search", response_model=SearchResponse)
-    async def search(services: Seen, body: SearchRequest, fields: _Chosen, request: Request) -> Response:
+    async def search(caller: Asking, body: SearchRequest, fields: _Chosen, request: Request) -> Response:
         """Find pictures by words; answers once, when the answer is final."""
         async with at_work(request, body.deadline_ms) as work:
-            response = await services.answer(body, request_context=work.request_context)
+            response = await use_cases.answer(body, caller, context=work.request_context)
             work.answered(response)
         return answered(response, fields)
 
     @router.post(IMAGE_SEARCH, response_model=SearchResponse)
     async def search_by_picture(
-        services: Seen,
+        caller: Asking,
         request: Request,
         fields: _Chosen,
         image: Annotated[UploadFile, File(description="The picture to search by.")],
@@ -91,24 +92,23 @@ def search_router(metrics: Metrics, fetcher: Fetcher) -> APIRouter:
                 [{**item, "loc": ("body", "options", *item["loc"])} for item in error.errors(include_url=False)]
             ) from error
         async with at_work(request, chosen.deadline_ms, strictly=True) as work:
-            response = await services.by_picture(await image.read(), chosen, request_context=work.request_context)
+            response = await use_cases.by_picture(await image.read(), chosen, caller, context=work.request_context)
         return answered(response, fields)
 
     @router.post("/v1/search/url", response_model=SearchResponse)
-    async def search_by_url(services: Seen, body: UrlSearchRequest, fields: _Chosen, request: Request) -> Response:
+    async def search_by_url(caller: Asking, body: UrlSearchRequest, fields: _Chosen, request: Request) -> Response:
         """Find pictures like one at a public URL, which the service fetches. Off unless `serve.fetch_urls` is set."""
         async with at_work(request, body.options.deadline_ms, strictly=True) as work:
-            response = await services.by_picture(
-                await fetcher.fetch(body.url), body.options, request_context=work.request_context
-            )
+            picture = await fetcher.fetch(body.url)
+            response = await use_cases.by_picture(picture, body.options, caller, context=work.request_context)
         return answered(response, fields)
 
     @router.get("/v1/images/{image_id}/similar", response_model=SearchResponse)
-    async def similar(services: Seen, image_id: UUID, params: Annotated[SimilarParams, Query()], request: Request) -> Response:
+    async def similar(caller: Asking, image_id: UUID, params: Annotated[SimilarParams, Query()], request: Request) -> Response:
         """Find pictures like an indexed one."""
         fields = select_fields(SearchResponse, params.fields)
         async with at_work(request, params.deadline_ms) as work:
-            response = await services.similar(str(image_id), params.options(), request_context=work.request_context)
+            response = await use_cases.similar(str(image_id), params.options(), caller, context=work.request_context)
         return answered(response, fields)
 
     return router

@@ -1,4 +1,4 @@
-"""Which routes stream a query's answers, and go on where a connection broke?"""
+"""Routes that stream a query's answers, and go on where a connection broke."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from fastapi.responses import Response
 from sse_starlette import EventSourceResponse
 
 from lodestone.errors import InvalidRequestError
+from lodestone.services.search import SearchUseCases
 from lodestone_schemas.access import Scope
 from lodestone_schemas.api import SearchRequest
-from lodestone_serve.auth.principal import Asker, Seen, needs
-from lodestone_serve.http.streams import Streams, last_event
+from lodestone_serve.auth.principal import Asker, Asking, needs
+from lodestone_serve.streaming.streams import Streams, last_event
 from lodestone_serve.traffic.admission_middleware import at_work
 from lodestone_serve.traffic.arrivals import REQUEST_ID
 
@@ -24,7 +25,7 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
 }
 
 
-def streams_router(streams: Streams) -> APIRouter:
+def streams_router(use_cases: SearchUseCases, streams: Streams) -> APIRouter:
     """Routes of server-sent events."""
     router = APIRouter(prefix="/v1/search/stream", tags=["search"], dependencies=[needs(Scope.SEARCH)])
 
@@ -36,14 +37,14 @@ def streams_router(streams: Streams) -> APIRouter:
 
     @router.post("", response_class=EventSourceResponse, responses=_EVENTS)
     async def search_stream(
-        services: Seen, asker: Asker, body: SearchRequest, request: Request, last_event_id: LastEvent = None
+        caller: Asking, asker: Asker, body: SearchRequest, request: Request, last_event_id: LastEvent = None
     ) -> Response:
         """Find pictures by words; sends each better answer as soon as it is known. `Last-Event-ID` goes on with a stream."""
         last = last_event(last_event_id)
         if last is not None:
             return resumed(*last, asker.owner)
         async with at_work(request, body.deadline_ms) as work:
-            events = services.events(body, request_context=work.request_context)
+            events = use_cases.events(body, caller, context=work.request_context)
             request_id = request.headers.get(REQUEST_ID, "")
             stream = await streams.begin(events, ticket=work.ticket, owner=asker.owner, request_id=request_id)
         return streams.response(stream)

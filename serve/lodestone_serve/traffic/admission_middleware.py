@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lodestone.errors import DeadlineExceededError, OverloadedError
 from lodestone.query.request_context import RequestContext
 from lodestone_schemas.api import SearchResponse
-from lodestone_serve.http.problems import problem_of, problem_response
+from lodestone_serve.responses.problems import problem_of, problem_response
 from lodestone_serve.traffic.admission import Admission
 from lodestone_serve.traffic.request_guards import is_large
 from lodestone_serve.traffic.tickets import Priority, Ticket

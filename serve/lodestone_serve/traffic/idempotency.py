@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lodestone.catalog.records import WriteKey, WriteRecord
 from lodestone.errors import IdempotencyConflictError, InvalidRequestError, LodestoneError
 from lodestone_serve.auth.principal import ANYBODY, Principal
-from lodestone_serve.http.problems import problem_of, problem_response
+from lodestone_serve.responses.problems import problem_of, problem_response
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.traffic.request_guards import MAX_JSON_BYTES
 

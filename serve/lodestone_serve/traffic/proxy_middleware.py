@@ -26,7 +26,7 @@ from lodestone.errors import (
     OverloadedError,
     ServiceUnavailableError,
 )
-from lodestone_serve.http.problems import Refusal, problem_of, problem_response, refusal_response
+from lodestone_serve.responses.problems import Refusal, problem_of, problem_response, refusal_response
 from lodestone_serve.traffic.arrivals import REQUEST_ID, identify, stamp
 from lodestone_serve.traffic.request_guards import BODY_S, MAX_JSON_BYTES, dawdled, is_large, protect
 

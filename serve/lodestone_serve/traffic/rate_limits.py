@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lodestone.errors import RateLimitedError
 from lodestone_serve.auth.principal import ANYBODY, Principal
-from lodestone_serve.http.problems import problem_of, problem_response
+from lodestone_serve.responses.problems import problem_of, problem_response
 from lodestone_serve.telemetry.metrics import Metrics
 
 MOST_ASKERS: Final = 4_096

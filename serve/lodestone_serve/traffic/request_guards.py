@@ -9,7 +9,6 @@ unless `serve.cors_origins` names them.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import re
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -20,14 +19,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lodestone.config.serve import ServeSettings
 from lodestone.errors import ConfigurationError
-from lodestone_serve.http.problems import Refusal, refusal_response
+from lodestone_serve.auth.authentication import PROBES
+from lodestone_serve.auth.loopback import is_loopback
+from lodestone_serve.responses.problems import Refusal, refusal_response
 
 MAX_JSON_BYTES = 64 * 1024
 BODY_S: Final = 5.0
 _LARGE_BODY_S: Final = 60.0
 UPLOAD_SLACK_BYTES = 256 * 1024  # multipart boundaries, the options field
-PROBES: Final = frozenset({"/healthz", "/readyz"})
-"""Asked by whatever keeps the service running: without a key, and by an address instead of a name."""
 ANY: Final = "*"
 CONTENT_SECURITY_POLICY: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 """Of every answer that has no other: nothing in it is to run, load, be framed or be sent anywhere."""
@@ -46,16 +45,6 @@ _SAFE = {"GET", "HEAD", "OPTIONS"}
 _WITH_BODY = {"POST", "PATCH"}
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(:\d*)?", re.ASCII | re.IGNORECASE)
 _ONCE: Final = ("host", "content-length", "transfer-encoding", "authorization", "x-api-key")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether `host` (a name or an address, without port) can only mean this machine."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def checked_exposure(settings: ServeSettings) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Callable
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from lodestone.errors import OverloadedError
+from lodestone.errors import DeadlineExceededError, OverloadedError
 from lodestone_schemas.api import SearchResponse
-
-if TYPE_CHECKING:
-    from lodestone_serve.traffic.admission import Admission
 
 
 class Priority(StrEnum):
@@ -30,6 +28,25 @@ class State(Enum):
     DONE = "has neither"
 
 
+class TicketOffice(Protocol):
+    """What a ticket needs of whoever admits queries: `admission.Admission`."""
+
+    deadline_ms: int
+    clock: Callable[[], float]
+
+    def way_back_s(self, allowed_s: float) -> float:
+        """Return the seconds between an answer and the client that has it, of a query that allows so many."""
+
+    def queue(self, ticket: Ticket) -> None:
+        """Give the ticket a slot, or line it up; `OverloadedError` when its turn would come too late."""
+
+    def leave(self, ticket: Ticket, state: State, held_s: float) -> None:
+        """Take back what the ticket has; it held its slot for `held_s` seconds."""
+
+    def expired(self) -> DeadlineExceededError:
+        """Return the error of a query whose deadline passed while it waited."""
+
+
 class Ticket:
     """Place, and later slot, of one query. `release` returns whatever it holds, at any moment and more than once.
 
@@ -46,7 +63,7 @@ class Ticket:
         kept: Whether another owner than the request's own guard releases it.
     """
 
-    def __init__(self, admission: Admission, priority: Priority) -> None:
+    def __init__(self, admission: TicketOffice, priority: Priority) -> None:
         self._admission = admission
         self._state = State.PLACED
         self._turn: asyncio.Future[None] | None = None

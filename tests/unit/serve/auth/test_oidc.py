@@ -116,7 +116,7 @@ def test_a_token_names_its_subject_with_its_scopes_and_corpora(issuer: Issuer) -
 def test_admin_within_some_corpora_is_everything_that_can_be_kept_to_them(issuer: Issuer) -> None:
     found = TokenReader(issuer.settings()).read(issuer.token(scope="admin", lodestone_corpora=["a"]))
     assert found.scopes == {Scope.SEARCH, Scope.FEEDBACK, Scope.INDEX}
-    assert not found.sees_all
+    assert not found.caller.sees_whole_home
 
 
 @pytest.mark.parametrize(

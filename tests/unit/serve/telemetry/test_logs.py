@@ -17,7 +17,7 @@ from lodestone.clock import Stopwatch
 from lodestone.config.serve import ServeSettings, TelemetrySettings
 from lodestone_serve.auth.principal import Principal
 from lodestone_serve.http.application import create_app
-from lodestone_serve.http.request_context import RequestContext
+from lodestone_serve.http.request_context import RequestContextMiddleware
 from lodestone_serve.telemetry.logs import LOG_NAME, log_to
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.telemetry.tracing import Tracing
@@ -54,7 +54,7 @@ async def a_query(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def test_lines_of_a_request_carry_its_ids(lines: Lines) -> None:
-    async with client(RequestContext(a_query, metrics=Metrics(), tracing=Tracing(TelemetrySettings()))) as http:
+    async with client(RequestContextMiddleware(a_query, metrics=Metrics(), tracing=Tracing(TelemetrySettings()))) as http:
         await http.get("/v1/search", headers={"X-Request-ID": "r1"})
     inner, last = lines()
     assert (inner["event"], inner["request_id"], inner["query_id"]) == ("guides are slow", "r1", "q1")
@@ -64,7 +64,7 @@ async def test_lines_of_a_request_carry_its_ids(lines: Lines) -> None:
 
 
 async def test_whoever_asks_is_told_apart_and_not_named(lines: Lines) -> None:
-    async with client(RequestContext(a_query, metrics=Metrics(), tracing=Tracing(TelemetrySettings()))) as http:
+    async with client(RequestContextMiddleware(a_query, metrics=Metrics(), tracing=Tracing(TelemetrySettings()))) as http:
         await http.get("/v1/search")
         await http.get("/v1/search")
     askers = [line["asker"] for line in lines() if line["event"] == "request"]

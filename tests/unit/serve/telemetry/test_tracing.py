@@ -20,7 +20,7 @@ from lodestone.config.serve import ServeSettings, TelemetrySettings
 from lodestone.errors import ConfigurationError
 from lodestone_schemas.api import SearchResponse
 from lodestone_serve.http.application import create_app
-from lodestone_serve.http.request_context import RequestContext
+from lodestone_serve.http.request_context import RequestContextMiddleware
 from lodestone_serve.telemetry import tracing as tracing_module
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.telemetry.tracing import Tracing, attached, carrier, trace_id
@@ -67,13 +67,13 @@ async def a_query(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b""})
 
 
-async def ask(app: RequestContext, **headers: str) -> httpx.Response:
+async def ask(app: RequestContextMiddleware, **headers: str) -> httpx.Response:
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1") as http:
         return await http.get("/v1/search", headers=headers)
 
 
 async def test_a_request_holds_its_query_and_that_its_stages(tracing: Tracing, spans: InMemorySpanExporter) -> None:
-    await ask(RequestContext(a_query, metrics=Metrics(), tracing=tracing), traceparent=PARENT)
+    await ask(RequestContextMiddleware(a_query, metrics=Metrics(), tracing=tracing), traceparent=PARENT)
     found = finished(tracing, spans)
     request = found["GET unmatched"]
     assert format(request.context.trace_id, "032x") == PARENT.split("-")[1], "the client's trace goes on"
@@ -93,7 +93,7 @@ async def test_a_trace_goes_on_in_another_process(tracing: Tracing, spans: InMem
         await a_query(scope, receive, send)
         carried.update(scope["carried"])
 
-    await ask(RequestContext(app, metrics=Metrics(), tracing=tracing))
+    await ask(RequestContextMiddleware(app, metrics=Metrics(), tracing=tracing))
     there = InMemorySpanExporter()
     other = Tracing(TelemetrySettings(), service="encoders", exporter=there)
     with other.received(carried, "Encoders.encode_texts"):
@@ -106,7 +106,7 @@ async def test_a_trace_goes_on_in_another_process(tracing: Tracing, spans: InMem
 
 async def test_who_asked_decides_whether_it_is_traced(spans: InMemorySpanExporter) -> None:
     never = Tracing(TelemetrySettings(sample=0.0), exporter=spans)
-    app = RequestContext(a_query, metrics=Metrics(), tracing=never)
+    app = RequestContextMiddleware(a_query, metrics=Metrics(), tracing=never)
     await ask(app)
     await ask(app, traceparent=UNSAMPLED)
     await ask(app, traceparent="nonsense")
@@ -120,7 +120,7 @@ async def test_a_query_that_fails_ends_its_span(tracing: Tracing, spans: InMemor
         with Stopwatch().stage("encode"):
             raise RuntimeError("no model")
 
-    assert (await ask(RequestContext(app, metrics=Metrics(), tracing=tracing))).status_code == 500
+    assert (await ask(RequestContextMiddleware(app, metrics=Metrics(), tracing=tracing))).status_code == 500
     found = finished(tracing, spans)
     assert set(found) == {"GET unmatched", "query", "encode"}
     assert found["encode"].events[0].attributes["exception.message"] == "no model"
@@ -148,7 +148,7 @@ async def test_without_a_collector_nothing_is_made(monkeypatch: pytest.MonkeyPat
     off = Tracing(TelemetrySettings())
     assert not off.on
     metrics = Metrics()
-    assert (await ask(RequestContext(a_query, metrics=metrics, tracing=off), traceparent=PARENT)).status_code == 200
+    assert (await ask(RequestContextMiddleware(a_query, metrics=metrics, tracing=off), traceparent=PARENT)).status_code == 200
     assert metrics.registry.get_sample_value("lodestone_text_pass_seconds_count") == 1, "metrics are there all the same"
     with off.received({"traceparent": PARENT}, "nobody"), off.span("nothing") as span:
         assert span is None
@@ -196,7 +196,7 @@ def collector() -> Iterator[tuple[str, list[ExportTraceServiceRequest]]]:
 async def sent(collector: tuple[str, list[ExportTraceServiceRequest]]) -> list[ExportTraceServiceRequest]:
     endpoint, got = collector
     tracing = Tracing(TelemetrySettings(otlp_endpoint=endpoint), service="ingress")
-    await ask(RequestContext(a_query, metrics=Metrics(), tracing=tracing))
+    await ask(RequestContextMiddleware(a_query, metrics=Metrics(), tracing=tracing))
     await asyncio.to_thread(tracing.close)
     return got
 

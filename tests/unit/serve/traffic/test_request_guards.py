@@ -163,9 +163,9 @@ async def test_last_use_is_written_behind_the_requests(tmp_path: Path) -> None:
 async def test_many_unknown_keys_cost_one_lookup_each_and_no_memory_without_end(
     http: httpx.AsyncClient, services: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lodestone_serve.auth import api_key_cache
+    from lodestone.access import key_cache
 
-    monkeypatch.setattr(api_key_cache, "MOST_HELD", 5)
+    monkeypatch.setattr(key_cache, "MOST_HELD", 5)
     asked: list[str] = []
     real = services.catalog.key
     monkeypatch.setattr(services.catalog, "key", lambda key_id: asked.append(key_id) or real(key_id))

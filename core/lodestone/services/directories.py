@@ -1,0 +1,130 @@
+"""Directories and their background indexing: listed, added, switched, brought up to date and removed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from lodestone.access.caller import Caller
+from lodestone.access.folders import check_folder
+from lodestone.access.visibility import EVERYTHING
+from lodestone.directories.queue import Reason
+from lodestone.directories.service import DirectoryService
+from lodestone.directories.upkeep import order_for
+from lodestone.errors import NotFoundError
+from lodestone.paging import PageRequest
+from lodestone.services.limits import own, within
+from lodestone_schemas.directories import (
+    DirectoryAdded,
+    DirectoryChange,
+    DirectoryInfo,
+    DirectoryPage,
+    DirectoryRequest,
+    JobInfo,
+    JobList,
+)
+
+if TYPE_CHECKING:
+    from lodestone.services.sessions.session import HomeSession
+
+
+class DirectoryUseCases:
+    """Manages the directories of one home. Those of corpora that the caller does not see are unknown to them; so are jobs."""
+
+    def __init__(self, session: HomeSession) -> None:
+        self._session = session
+
+    def page(self, page: PageRequest, caller: Caller) -> DirectoryPage:
+        """Return one page of the directories that the caller sees, by corpus and name.
+
+        Raises:
+            InvalidRequestError: no such cursor.
+        """
+        return self._service().page(
+            page.offset, page.limit, cursor=page.cursor, busy=self._session.busy(), corpora=caller.visibility.corpora
+        )
+
+    def get(self, directory_id: str, caller: Caller) -> DirectoryInfo:
+        """Return one directory.
+
+        Raises:
+            NotFoundError: the directory is unknown or not seen.
+        """
+        missing = NotFoundError(
+            f"there is no directory {directory_id!r}", hint="see /v1/directories", directory_id=directory_id
+        )
+        busy = self._session.busy()
+        describe = self._service().describe
+        return own(caller, lambda: describe(directory_id, busy=busy), lambda directory: directory.corpus, missing)
+
+    def add(self, request: DirectoryRequest, caller: Caller) -> DirectoryAdded:
+        """Add a folder and have it indexed in the background; one that is there already stays.
+
+        Raises:
+            ForbiddenError: the folder lies outside what `serve.index_folders` names for the caller.
+            UnknownNameError: the corpus is not seen.
+            NotFoundError, InvalidRequestError: see `DirectoryService.add`.
+        """
+        with within(caller, request.corpus):
+            folders = self._session.runtime.settings.serve.index_folders
+            check_folder(request.path, request.corpus, folders, caller.visibility)
+            root = self._service().add(request.path, corpus=request.corpus, watch=request.watch)
+            job = self._index(root.root_id, "added") if request.index else None
+            return DirectoryAdded(directory=self._service().describe(root.root_id, busy=self._session.busy()), job=job)
+
+    def change(self, directory_id: str, change: DirectoryChange, caller: Caller) -> DirectoryInfo:
+        """Switch a directory; in force with the next query. Raises as `get`.
+
+        Raises:
+            InvalidRequestError: it cannot be watched.
+        """
+        self._check_seen(directory_id, caller)
+        self._service().change(directory_id, change)
+        return self.get(directory_id, caller)
+
+    def index(self, directory_id: str, caller: Caller) -> JobInfo:
+        """Have a directory brought up to date in the background. Raises as `get`.
+
+        Raises:
+            ServiceUnavailableError: nothing indexes in the background of this process.
+        """
+        self._check_seen(directory_id, caller)
+        return self._index(directory_id, "asked")
+
+    async def remove(self, directory_id: str, caller: Caller) -> None:
+        """Forget a directory; what is being indexed of it is stopped. Raises as `get`."""
+        from lodestone.directories.remove import remove_directory
+
+        await asyncio.to_thread(self._check_seen, directory_id, caller)
+        runtime = self._session.runtime
+        root = await asyncio.to_thread(runtime.catalog.root, directory_id)
+        await asyncio.to_thread(self._session.withdraw, root.path)
+        async with self._session.changing:
+            await asyncio.to_thread(remove_directory, runtime, directory_id)
+            await self._session.load()
+
+    def jobs(self, caller: Caller) -> JobList:
+        """Return the background indexing of corpora that the caller sees, oldest first."""
+        return JobList(jobs=[job for job in self._session.queue.jobs() if caller.visibility.sees(job.corpus)])
+
+    def cancel_job(self, job_id: str, caller: Caller) -> JobInfo:
+        """Take back or stop one job; what is finished is kept.
+
+        Raises:
+            NotFoundError: the job is unknown or not seen.
+        """
+        if caller.visibility != EVERYTHING and all(job.job_id != job_id for job in self.jobs(caller).jobs):
+            raise NotFoundError(f"there is no job {job_id!r}", hint="see /v1/jobs", job_id=job_id)
+        return self._session.queue.cancel(job_id)
+
+    def _check_seen(self, directory_id: str, caller: Caller) -> None:
+        if caller.visibility != EVERYTHING:
+            self.get(directory_id, caller)
+
+    def _service(self) -> DirectoryService:
+        runtime = self._session.runtime
+        return DirectoryService(runtime.catalog, runtime.home)
+
+    def _index(self, root_id: str, reason: Reason) -> JobInfo:
+        catalog = self._session.runtime.catalog
+        return self._session.queue.submit(order_for(catalog, catalog.root(root_id), reason=reason))

@@ -1,0 +1,51 @@
+"""Learning from use: feedback on answers, the trust that was learnt from it, and how the guide engines fare."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from lodestone.access.caller import Caller
+from lodestone.access.visibility import EVERYTHING
+from lodestone.services.limits import shown
+from lodestone.services.redaction import redact_engines, redact_feedback, redact_trust
+from lodestone.services.sessions.recording import wait_until_recorded
+from lodestone_schemas.api import EngineList, FeedbackRequest, FeedbackResult, TrustPage
+
+if TYPE_CHECKING:
+    from lodestone.services.sessions.session import HomeSession
+
+
+class LearningUseCases:
+    """Teaches one home by feedback, and shows what it has learnt."""
+
+    def __init__(self, session: HomeSession) -> None:
+        self._session = session
+
+    async def feedback(self, request: FeedbackRequest, caller: Caller) -> FeedbackResult:
+        """Learn trust and tags from what was right in an answer and what was not. Saying it twice changes nothing.
+
+        Raises:
+            NotFoundError: the query is unknown or not seen.
+            InvalidRequestError: no picture is named, or one is both right and wrong.
+        """
+        from lodestone.query_log.trace import load_trace
+
+        await wait_until_recorded(self._session, request.query_id)
+        runtime = self._session.runtime
+        if caller.visibility != EVERYTHING:
+            await asyncio.to_thread(load_trace, runtime.catalog, request.query_id, caller.visibility)
+        result = await asyncio.to_thread(runtime.learn, request)
+        if result.applied:
+            await self._session.tags_changed()
+        return shown(caller, result, redact_feedback)
+
+    def trust(self, caller: Caller) -> TrustPage:
+        """Return the learnt trust, topic by topic. The weights are everybody's, the words behind them are not shown."""
+        return shown(caller, self._session.runtime.trust.show(), redact_trust)
+
+    def generators(self, caller: Caller) -> EngineList:
+        """Return the guide engines, their breakers, and the state of the guide cache."""
+        runtime = self._session.runtime
+        runtime.hub.apply(runtime.catalog.engine_states())  # what was switched just now, without waiting for a query
+        return shown(caller, runtime.hub.status(), redact_engines)

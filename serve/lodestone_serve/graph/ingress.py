@@ -1,0 +1,135 @@
+"""The deployment that answers HTTP: the routes and the engine, and in the shape `app` models and store as well.
+
+On two cores every further hop costs more than it brings, and the embedded store has one owner: there `App` is the whole
+service, in exactly one replica, and texts are batched inside it. In the shape `graph` it asks others for models and guides.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI
+
+from lodestone.generators.base import Generator
+from lodestone.query.stages import Encoder, RemoteStages
+from lodestone.services.sessions.serving import ServingSession
+from lodestone.services.use_cases import make_services
+from lodestone_serve.graph.adapters import RemoteEncoder, RemoteGenerator
+from lodestone_serve.graph.calls import StageCall
+from lodestone_serve.graph.policy import BUSY
+from lodestone_serve.graph.replicas import Host, threads_turn
+from lodestone_serve.graph.stages import ENCODERS, generator_deployment
+from lodestone_serve.http.application import create_app
+from lodestone_serve.inference.shared_passes import LocalStages
+from lodestone_serve.telemetry.metrics import Metrics
+from lodestone_serve.telemetry.ray_metrics import mirror_of_replica
+from lodestone_serve.telemetry.record_metrics import RecordMetrics
+
+if TYPE_CHECKING:
+    from ray.serve.handle import DeploymentHandle
+
+    from lodestone.config.settings import Settings
+    from lodestone.home.runtime import Runtime
+    from lodestone.spaces.base import Projection
+
+
+class App:
+    """A replica of the ingress. Serve calls the methods; requests go through the ASGI app.
+
+    Args:
+        host: Where the settings are.
+        token: Secret of the internal routes; a random one by default, so that nobody can use them.
+        encoders: The models, where they are elsewhere.
+        generators: Guide engine -> what draws for it, elsewhere.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        token: str = "",
+        encoders: DeploymentHandle[Any] | None = None,
+        generators: Mapping[str, DeploymentHandle[Any]] | None = None,
+    ) -> None:
+        self._host = host
+        self._token = token or secrets.token_urlsafe(32)
+        self._metrics = Metrics(mirror_of_replica())
+        self._encoders = encoders
+        self._generators = dict(generators or {})
+
+    def __serve_build_asgi_app__(self) -> FastAPI:
+        """What Serve serves; its lifespan opens the home, and a replica is ready when it is open."""
+        with self._host.noted():
+            settings = self._host.prepare()
+        metrics = self._metrics
+        encoders, generators = self._encoders, self._generators
+
+        def stages(runtime: Runtime) -> RemoteStages:
+            if encoders is not None:
+                return HandleStages(settings, encoders, generators)
+            return LocalStages(runtime, observe=metrics.text_batch.observe, observe_pictures=metrics.picture_batch.observe)
+
+        session = _AnnouncedSession(
+            settings,
+            host=self._host,
+            observe_engines=metrics.engines,
+            observe_records=RecordMetrics(metrics.records_waiting, metrics.records_lost),
+            stages=stages,
+        )
+        return create_app(
+            make_services(session),
+            settings=settings.serve,
+            token=self._token,
+            metrics=metrics,
+            echo_request_id=False,
+            deadline_ms=settings.query.deadline_ms,
+        )
+
+    async def check_health(self) -> None:
+        """Fail when nothing can be answered any more."""
+        await threads_turn()
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """What the ingress scales by; see `graph.policy`."""
+        registry = self._metrics.registry
+        names = ("lodestone_queries_in_flight", "lodestone_queries_waiting")
+        return {BUSY: sum(registry.get_sample_value(name) or 0.0 for name in names)}
+
+
+class HandleStages:
+    """Meets `query.stages.RemoteStages`: stages behind the handles of other deployments."""
+
+    def __init__(
+        self, settings: Settings, encoders: DeploymentHandle[Any], generators: Mapping[str, DeploymentHandle[Any]]
+    ) -> None:
+        self._settings = settings
+        self._encoders = StageCall(ENCODERS, encoders, again=True)
+        self._generators = dict(generators)
+
+    def encoder(self, projections: Mapping[str, Projection]) -> Encoder:
+        """See `RemoteStages.encoder`."""
+        return RemoteEncoder(self._encoders, projections)
+
+    def generator(self, name: str, local: Generator) -> Generator:
+        """See `RemoteStages.generator`."""
+        handle = self._generators.get(name)
+        if handle is None:
+            return local
+        stage = self._settings.serve.graph.generators.get(name)
+        may_sleep = stage is not None and stage.min_replicas == 0
+        return RemoteGenerator(StageCall(generator_deployment(name), handle), local, describe=not may_sleep)
+
+
+class _AnnouncedSession(ServingSession):
+    """A session that leaves a note when it cannot open."""
+
+    def __init__(self, settings: Settings, *, host: Host, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(settings, **options)
+        self._host = host
+
+    async def open(self) -> None:
+        """Open, or say why not."""
+        with self._host.noted():
+            await super().open()

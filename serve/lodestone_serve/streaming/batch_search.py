@@ -1,0 +1,279 @@
+"""How are many questions answered by one request? A line of JSON each way per question, streamed, and stopped with its reader.
+
+Lines are taken in as fast as they come, so that a client may send all of them before it reads anything; what that costs is
+bounded by the body's limit. Answers wait for the client: while it does not read, nothing more is asked. Questions of all
+batches share `serve.load.batch_ongoing` turns, each of which then asks for a slot behind the interactive queries.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import structlog
+from pydantic import BaseModel, Field, ValidationError
+from starlette.responses import Response
+from starlette.types import Message, Receive, Scope, Send
+
+from lodestone.errors import InvalidRequestError, LodestoneError, OverloadedError
+from lodestone.query.request_context import RequestContext
+from lodestone_schemas.api import Problem, SearchRequest, SearchResponse
+from lodestone_schemas.batch import BatchAnswer, BatchLine
+from lodestone_serve.responses.pages import FieldSelection
+from lodestone_serve.responses.problems import Refusal, problem_of, unexpected, validation_problem
+from lodestone_serve.streaming.streams import NDJSON
+from lodestone_serve.traffic.admission import Admission
+from lodestone_serve.traffic.tickets import Priority
+
+MAX_LINE_BYTES: Final = 64 * 1024
+_IDLE_S: Final = 60.0  # without a byte from the client, or to it
+_PATIENCE_S: Final = 600.0  # that a question waits for its turn
+_log = structlog.get_logger("lodestone.serve")
+
+
+class Ask(Protocol):
+    """Answers one question: `SearchUseCases.answer` for one caller."""
+
+    def __call__(self, request: SearchRequest, *, request_context: RequestContext) -> Awaitable[SearchResponse]:
+        """Return the final answer; raise as `SearchUseCases.answer`."""
+
+
+class Batches:
+    """All batches of a replica. For one event loop.
+
+    Args:
+        ongoing: Questions worked on at once, of all batches together.
+        most: Batches open at once.
+        most_lines: Lines of one batch.
+    """
+
+    def __init__(self, *, ongoing: int, most: int = 16, most_lines: int = 10_000) -> None:
+        self._turns = asyncio.Semaphore(ongoing)
+        self._open = 0
+        self._most = most
+        self.ongoing = ongoing
+        self.most_lines = most_lines
+
+    def enter(self, admission: Admission) -> None:
+        """One more batch is open.
+
+        Raises:
+            OverloadedError: as many as there may be are open.
+        """
+        if self._open >= self._most:
+            raise admission.refusal(f"{self._open} batches are being answered")
+        self._open += 1
+
+    def leave(self) -> None:
+        """One batch less."""
+        self._open -= 1
+
+    async def ask(self, ask: Ask, request: SearchRequest, admission: Admission) -> SearchResponse:
+        """The answer, when it is the question's turn; its own deadline counts from then."""
+        give_up = time.monotonic() + _PATIENCE_S
+        async with self._turns:
+            while True:
+                try:
+                    async with admission.slot(deadline=give_up, priority=Priority.BATCH) as ticket:
+                        request_context = RequestContext(arrived=time.monotonic(), text_only=ticket.text_only)
+                        response = await ask(request, request_context=request_context)
+                        ticket.answered(response)
+                        return response
+                except OverloadedError as error:
+                    pause = float(error.details.get("retry_after", 1))
+                    if time.monotonic() + pause > give_up:
+                        raise
+                    await asyncio.sleep(pause)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    number: int
+    content: bytes
+
+
+class _LeftError(Exception):
+    """The client went away, or is told that its batch as a whole is refused."""
+
+
+class BatchResponse(Response):
+    """Answers the lines of a request's body, in the order in which answers are ready.
+
+    Args:
+        batches: Where turns come from.
+        ask: Answers one question.
+        admission: Gives slots.
+        request_id: For the log.
+        fields: Which members of the answers are sent.
+        observe: Told every answer.
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        ask: Ask,
+        *,
+        admission: Admission,
+        request_id: str,
+        fields: FieldSelection,
+        observe: Callable[[SearchResponse], None],
+    ) -> None:
+        super().__init__(media_type=NDJSON)
+        self._batches = batches
+        self._ask = ask
+        self._admission = admission
+        self._request_id = request_id
+        self._include: dict[str, Any] | None = (
+            None if fields.include is None else {"line": True, "id": True, "response": fields.include}
+        )
+        self._observe = observe
+        self._lines: asyncio.Queue[_Line | None] = asyncio.Queue()
+        self._answers: asyncio.Queue[BatchAnswer | None] = asyncio.Queue(maxsize=batches.ongoing)
+        self._broken: LodestoneError | Refusal | None = None
+        self._count = 0
+        self._started = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
+        """Answer; raises what makes the request as a whole impossible, as long as nothing has been sent."""
+        self._batches.enter(self._admission)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                reading = tasks.create_task(self._read(receive))
+                tasks.create_task(self._work())
+                await self._send(send)
+                reading.cancel()
+        except* (_LeftError, OSError) as left:  # nobody reads on
+            if self._broken is None:
+                _log.info("a batch was left", request_id=self._request_id, why=repr(left.exceptions[0]))
+        finally:
+            self._batches.leave()
+        if self._broken is not None and not self._started:
+            raise self._broken
+
+    # -- in ------------------------------------------------------------------------------------------------------------------
+
+    async def _read(self, receive: Receive) -> None:
+        try:
+            await self._take_in(receive)
+            if self._count == 0:
+                raise InvalidRequestError("there is no question in the batch", hint="send one SearchRequest a line")
+        except (LodestoneError, Refusal) as error:
+            self._broken = error
+            if not self._started:
+                raise _LeftError from error  # nothing is known of it outside: it can be refused as a whole
+        self._lines.put_nowait(None)
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        raise _LeftError
+
+    async def _take_in(self, receive: Receive) -> None:
+        number, rest, more = 0, b"", True
+        while more:
+            message = await self._next(receive)
+            if message["type"] == "http.disconnect":
+                raise _LeftError
+            more = message.get("more_body", False)
+            *lines, rest = (rest + message.get("body", b"")).split(b"\n")
+            for line in [*lines, rest] if not more else lines:
+                number += 1
+                self._take(_Line(number, line))
+            if len(rest) > MAX_LINE_BYTES:
+                raise _too_long(number + 1)
+
+    async def _next(self, receive: Receive) -> Message:
+        try:
+            async with asyncio.timeout(_IDLE_S):
+                return await receive()
+        except TimeoutError as error:
+            raise Refusal(400, f"nothing more came for {_IDLE_S:.0f} s", hint="send the lines without pauses") from error
+
+    def _take(self, line: _Line) -> None:
+        if not line.content.strip():
+            return
+        if len(line.content) > MAX_LINE_BYTES:
+            raise _too_long(line.number)
+        if self._count >= self._batches.most_lines:
+            raise Refusal(
+                413,
+                f"the batch has more than {self._batches.most_lines} questions",
+                hint="send several batches, one after another",
+                limit=self._batches.most_lines,
+            )
+        self._count += 1
+        self._lines.put_nowait(line)
+
+    # -- between -------------------------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        async with asyncio.TaskGroup() as workers:
+            for _ in range(self._batches.ongoing):
+                workers.create_task(self._worker())
+        await self._answers.put(None)
+
+    async def _worker(self) -> None:
+        while (line := await self._lines.get()) is not None:
+            await self._answers.put(await self._answered(line))
+        self._lines.put_nowait(None)  # for the next worker
+
+    async def _answered(self, line: _Line) -> BatchAnswer:
+        question: BatchLine | None = None
+        try:
+            question = BatchLine.model_validate_json(line.content)
+            response = await self._batches.ask(self._ask, question.search(), self._admission)
+        except ValidationError as error:
+            problem = validation_problem(error.errors(include_url=False))
+        except LodestoneError as error:
+            problem = problem_of(error)
+        except Exception:  # noqa: BLE001 - one line's defect spoils no other's answer; logged in full
+            _log.exception("unexpected error in a batch", request_id=self._request_id, line=line.number)
+            problem = unexpected(self._request_id)
+        else:
+            self._observe(response)
+            return BatchAnswer(line=line.number, id=question.id, response=response)
+        return BatchAnswer(line=line.number, id=question.id if question else _id_of(line), problem=problem)
+
+    # -- out -----------------------------------------------------------------------------------------------------------------
+
+    async def _send(self, send: Send) -> None:
+        while (answer := await self._answers.get()) is not None:
+            await self._sent(send, answer)
+        if self._broken is not None:
+            await self._sent(send, BatchAnswer(line=self._count + 1, problem=_problem(self._broken)))
+        await self._start(send)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _sent(self, send: Send, answer: BatchAnswer) -> None:
+        include = self._include if answer.problem is None else None
+        body = answer.model_dump_json(include=include, exclude_none=False).encode() + b"\n"
+        async with asyncio.timeout(_IDLE_S):
+            await self._start(send)
+            await send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def _start(self, send: Send) -> None:
+        if not self._started:
+            self._started = True
+            headers = [(name, value) for name, value in self.raw_headers if name != b"content-length"]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+
+def _too_long(number: int) -> Refusal:
+    return Refusal(413, f"line {number} is longer than {MAX_LINE_BYTES} bytes", hint="one question a line", line=number)
+
+
+def _problem(error: LodestoneError | Refusal) -> Problem:
+    return error.problem if isinstance(error, Refusal) else problem_of(error)
+
+
+def _id_of(line: _Line) -> str | None:
+    """The id of a line that is no question otherwise."""
+    with suppress(ValueError):
+        return _OnlyId.model_validate_json(line.content).id
+    return None
+
+
+class _OnlyId(BaseModel):
+    id: str | None = Field(None, max_length=200)
