@@ -23,15 +23,10 @@ from lodestone.home.service_address import TOKEN_HEADER
 from lodestone_schemas.access import Scope as Right
 from lodestone_serve.auth.oidc import TokenReader
 from lodestone_serve.auth.principal import ANYBODY, LOCAL, NOBODY, Principal
+from lodestone_serve.policy import AccessRule, policy_of
 from lodestone_serve.responses.problems import problem_of, problem_response
 
 KEY_HEADER: Final = "X-API-Key"
-PROBES: Final = frozenset({"/healthz", "/readyz"})
-"""Asked by whatever keeps the service running: without a key, and by an address instead of a name."""
-
-OPEN: Final = PROBES | {"/openapi.json"}
-"""Given to everybody; credentials are not even looked at."""
-METRICS: Final = "/metrics"
 _THREADS: Final = 2
 
 
@@ -117,11 +112,11 @@ class Authentication:
         await self._app(scope, receive, send)
 
     async def _principal(self, scope: Scope) -> Principal:
-        path, asks = scope["path"], self._authenticator.asks
-        if asks and (path in OPEN or (path == METRICS and self._authenticator.open_metrics)):
+        rule, open_metrics = policy_of(scope).access, self._authenticator.open_metrics
+        if self._authenticator.asks and (rule is AccessRule.OPEN or (rule is AccessRule.METRICS and open_metrics)):
             return NOBODY
         principal = await self._authenticator.principal(Headers(scope=scope))
-        if path == METRICS and not self._authenticator.open_metrics and not principal.may(Right.ADMIN):
+        if rule is AccessRule.METRICS and not open_metrics and not principal.may(Right.ADMIN):
             raise ForbiddenError("metrics need the scope 'admin'", hint="or set serve.auth.open_metrics", scope="admin")
         return principal
 

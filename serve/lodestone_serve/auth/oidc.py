@@ -22,8 +22,8 @@ from lodestone.access.visibility import MAX_CORPORA
 from lodestone.config.serve import AuthSettings
 from lodestone.errors import ConfigurationError, ServiceUnavailableError, UnauthorizedError
 from lodestone_schemas.access import Scope
-from lodestone_serve.auth.loopback import is_loopback
 from lodestone_serve.auth.principal import Principal
+from lodestone_serve.hosts import is_loopback
 
 ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 MAX_TOKEN_CHARS: Final = 16_384

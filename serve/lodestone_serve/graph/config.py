@@ -12,12 +12,12 @@ import yaml
 
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError
+from lodestone_serve.auth.exposure import checked_exposure
 from lodestone_serve.graph.llm import LLM_APPLICATION
 from lodestone_serve.graph.secrets import public_settings
 from lodestone_serve.graph.stages import APPLICATION, as_served, deployment_options
 from lodestone_serve.graph.tls import tls_options
 from lodestone_serve.traffic.proxy_middleware import PROXY_ENVIRONMENT
-from lodestone_serve.traffic.request_guards import checked_exposure
 
 IMPORT_PATH: Final = "lodestone_serve.graph.application:from_arguments"
 LLM_IMPORT_PATH: Final = "lodestone_serve.graph.llm:from_arguments"

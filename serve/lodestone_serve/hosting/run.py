@@ -30,11 +30,11 @@ from lodestone.errors import ConfigurationError, LodestoneError, ServiceUnavaila
 from lodestone.home.service_address import ServiceAddress, find_service
 from lodestone.store.ownership import StoreOwnership
 from lodestone_client.problems import error_of
+from lodestone_serve.auth.exposure import checked_exposure
 from lodestone_serve.graph.stages import APPLICATION, deployment_options, most_resources
 from lodestone_serve.graph.tls import checked_certificate, tls_options
 from lodestone_serve.hosting.local_ray import local_ray
 from lodestone_serve.traffic.proxy_middleware import proxy_variables
-from lodestone_serve.traffic.request_guards import checked_exposure
 
 Options = Mapping[str, Mapping[str, Any]]
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -1,7 +1,7 @@
-"""What the OpenAPI document says beyond the routes: who may ask, how a request can be refused, streamed bodies, examples.
+"""Completion of the OpenAPI document: credentials, problems, streamed bodies and examples, added to what FastAPI describes.
 
-FastAPI describes what the routes declare. `describe` adds every status with which a request can be refused, each as problem
-details, the shapes of the lines and events of streamed bodies, and examples.
+FastAPI describes what the routes declare. `describe` adds what surrounds them: who may ask, every status with which a request
+can be refused, each as a problem, the lines and events of streamed bodies, and examples.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pydantic.json_schema import models_json_schema
 
 from lodestone_schemas.api import Event, Problem
 from lodestone_schemas.batch import BatchAnswer, BatchLine
+from lodestone_serve.policy import AdmissionRule, RoutePolicy, policy_for
 from lodestone_serve.responses import problems
 
 _REF: Final = "#/components/schemas/{model}"
-_NO_KEY: Final = frozenset({"/healthz", "/readyz"})
 _MEANINGS: Final[Mapping[int, str]] = {
     400: "The request cannot be read, or can be read in two ways.",
     401: "Nobody is named as who asks, and a scope is needed.",
@@ -42,8 +42,6 @@ _MEANINGS: Final[Mapping[int, str]] = {
 _WAIT: Final = {
     "Retry-After": {"description": "Seconds to wait before asking again.", "schema": {"type": "integer", "minimum": 1}}
 }
-# Behind `Idempotency-Key` nothing is done twice.
-_KEYED: Final = ("/v1/feedback", "/v1/tags", "/v1/directories")
 _KEY_PARAMETER: Final[dict[str, Any]] = {
     "name": "Idempotency-Key",
     "in": "header",
@@ -51,16 +49,17 @@ _KEY_PARAMETER: Final[dict[str, Any]] = {
     "description": "Any text of the client's; the same request again gets the first one's answer, and nothing is done twice.",
     "schema": {"type": "string", "pattern": "^[!-~]{1,255}$"},
 }
+# Name of the operation -> a body that it takes.
 _EXAMPLES: Final[Mapping[str, Any]] = {
-    "/v1/search": {"query": "a boat on a lake", "limit": 5},
-    "/v1/search/stream": {"query": "two dogs on a beach", "guides": 4, "filters": {"corpora": ["holidays"]}},
-    "/v1/feedback": {"query_id": "9f1c", "relevant": ["5f0f7a52-6f62-5b1f-9d3e-0a4f6d1c2b3a"]},
-    "/v1/tags": {"image_ids": ["5f0f7a52-6f62-5b1f-9d3e-0a4f6d1c2b3a"], "text": "my boat"},
+    "search": {"query": "a boat on a lake", "limit": 5},
+    "search_stream": {"query": "two dogs on a beach", "guides": 4, "filters": {"corpora": ["holidays"]}},
+    "feedback": {"query_id": "9f1c", "relevant": ["5f0f7a52-6f62-5b1f-9d3e-0a4f6d1c2b3a"]},
+    "add_tags": {"image_ids": ["5f0f7a52-6f62-5b1f-9d3e-0a4f6d1c2b3a"], "text": "my boat"},
 }
 
 
 def describe(app: FastAPI) -> None:
-    """Make the document of the app complete, and serve it: written once, for anybody may ask for it."""
+    """Complete the document of the app and serve it. It is written once, as anybody may ask for it."""
     generate = app.openapi
 
     def described() -> dict[str, Any]:
@@ -82,15 +81,16 @@ def describe(app: FastAPI) -> None:
 def _complete(document: dict[str, Any]) -> None:
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            if method == "post" and path in _EXAMPLES:
+            policy = policy_for(method.upper(), path)
+            if (example := _EXAMPLES.get(operation["operationId"])) is not None:
                 for content in operation["requestBody"]["content"].values():
-                    content["example"] = _EXAMPLES[path]
-            if method in {"post", "patch", "delete"} and path.startswith(_KEYED):
+                    content["example"] = example
+            if policy.idempotent:
                 operation.setdefault("parameters", []).append(_KEY_PARAMETER)
             operation["responses"].pop("422", None)  # FastAPI's own shape of it
-            for status in sorted(_refusals(method, path, operation)):
+            for status in sorted(_refusals(policy, operation)):
                 operation["responses"][str(status)] = {"$ref": f"#/components/responses/{_name(status)}"}
-            if path in _NO_KEY:
+            if policy.probe:
                 operation["security"] = []
     components = document["components"]
     components["responses"] = {_name(status): _problem(status) for status in _MEANINGS}
@@ -106,29 +106,21 @@ def _complete(document: dict[str, Any]) -> None:
         schemas.setdefault(name, schema)
 
 
-def _refusals(method: str, path: str, operation: Mapping[str, Any]) -> set[int]:
-    """Statuses other than success that the operation can end with."""
-    found = {400, 403, 413, 421, 429, 500, 503, 504}  # 503 and 504 of Serve's proxy, too, while no replica answers
-    if path not in _NO_KEY:
-        found.add(401)
-    if method in {"post", "patch"} and ("requestBody" in operation):
-        found |= {415, 422}
+def _refusals(policy: RoutePolicy, operation: Mapping[str, Any]) -> set[int]:
+    """Return the statuses other than success that the operation can end with."""
+    statuses = {400, 403, 413, 421, 429, 500, 503, 504}  # 503 and 504 of Serve's proxy, too, while no replica answers
+    statuses |= policy.problems
+    if not policy.probe:
+        statuses.add(401)
+    if policy.method in {"POST", "PATCH"} and "requestBody" in operation:
+        statuses |= {415, 422}
     if operation.get("parameters"):
-        found.add(422)
-    asks = path.startswith(("/v1/search", "/v1/embeddings", "/v1/images/generations")) or path.endswith(("similar", "replay"))
-    if asks:
-        found.add(404)
-    if "{" in path or path in {"/v1/images", "/v1/tags", "/v1/feedback", "/v1/directories", "/v1/internal/shadow"}:
-        found.add(404)
-    if method in {"post", "patch", "delete"} and path.startswith(_KEYED):
-        found |= {409, 507}
-    if path.endswith(("/thumbnail", "/content")):
-        found |= {502, 507}  # made now, from wherever the picture lies
-    if path.startswith(("/v1/internal", "/v1/keys")) and method == "post":
-        found.add(507)
-    if path.startswith(("/v1/directories", "/v1/search/url")) and method == "post":
-        found.add(502)
-    return found
+        statuses.add(422)
+    if policy.has_parameters or policy.admission is not AdmissionRule.NONE:
+        statuses.add(404)
+    if policy.idempotent:
+        statuses |= {409, 507}
+    return statuses
 
 
 def _problem(status: int) -> dict[str, Any]:
@@ -144,7 +136,7 @@ def _name(status: int) -> str:
 
 
 def _besides() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Schemas that no route names: problems, the lines of batches, the events of streams."""
+    """Yield the schemas that no route names: problems, the lines of batches, the events of streams."""
     yield "Problem", Problem.model_json_schema()
     for model, mode in ((BatchLine, "validation"), (BatchAnswer, "serialization")):
         _, found = models_json_schema([(model, cast("Any", mode))], ref_template=_REF)

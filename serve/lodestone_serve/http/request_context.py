@@ -1,4 +1,4 @@
-"""What surrounds every request? An id, a trace, metrics, a log line, safe headers, and an answer even when code is wrong."""
+"""Context of every request: its id, trace, metrics, log line and safe headers, and an answer even when the code fails."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from lodestone_serve.policy import policy_of
 from lodestone_serve.responses.problems import CODE_IN_SCOPE, problem_response, unexpected
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.telemetry.observing import observed
@@ -18,8 +19,6 @@ from lodestone_serve.traffic.arrivals import REQUEST_ID, arrived_at, identify
 from lodestone_serve.traffic.request_guards import protect
 
 UNMATCHED = "unmatched"
-PROBES: Final = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Asked every few seconds by machines: neither traced nor logged."""
 
 _GONE: Final = 499  # as nginx has it: the client went away before there was an answer
 _log = structlog.get_logger("lodestone.serve")
@@ -32,10 +31,10 @@ class RequestContextMiddleware:
     answered as GET without a body. `Cross-Origin-Resource-Policy` keeps other sites' pages from embedding pictures.
 
     Args:
-        app: What to surround.
-        metrics: Where requests, and what the engine tells of their queries, are counted.
-        tracing: Makes spans; none by default.
-        echo: Send the request id back; not needed behind Serve's proxy, which does so itself.
+        app: The application that answers.
+        metrics: Counts requests, and what the engine reports of their queries.
+        tracing: Makes spans.
+        echo: Whether to send the request id back; Serve's proxy does so by itself.
     """
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics, tracing: Tracing, echo: bool = True) -> None:
@@ -59,10 +58,10 @@ class RequestContextMiddleware:
         )
         with structlog.contextvars.bound_contextvars(request_id=request_id):
             try:
-                if scope["path"] in PROBES:
-                    await self._app(scope, receive, answer)
-                else:
+                if policy_of(scope).observed:
                     await self._traced(method, request_id, scope, receive, answer)
+                else:
+                    await self._app(scope, receive, answer)
             except Exception:  # noqa: BLE001 - the last resort: logged in full, answered without internals
                 _log.exception("unexpected error", method=method, path=scope["path"])
                 if not answer.started:
@@ -91,7 +90,7 @@ class RequestContextMiddleware:
         if code:
             self._metrics.observe_error(code, status)
         # Where nobody has said where lines go, structlog prints them: standard output belongs to whoever embeds the app.
-        if scope["path"] not in PROBES and structlog.is_configured():
+        if policy_of(scope).observed and structlog.is_configured():
             _log.info(
                 "request",
                 method=method,
@@ -104,7 +103,7 @@ class RequestContextMiddleware:
 
 
 class _Answer:
-    """Wraps `send`: adds headers to the start of the answer and remembers its status."""
+    """Wrapper of `send` that adds headers to the start of the answer and remembers its status."""
 
     def __init__(self, send: Send, *, request_id: str, without_body: bool, https: bool) -> None:
         self._send = send
@@ -135,6 +134,6 @@ def _route(scope: Scope) -> str:
 
 
 def _asker(scope: Scope) -> str:
-    """Tells askers apart in the log without naming them; empty where nobody has to say who they are."""
+    """Return a hash that tells senders apart in the log without naming them; empty where no key is asked for."""
     owner = getattr(scope.get("state", {}).get("principal"), "owner", "")
     return hashlib.sha256(owner.encode()).hexdigest()[:12] if owner else ""

@@ -1,4 +1,4 @@
-"""Which part of a list, and which members of an answer, does a client want? Pages, cursors, `fields` and entity tags."""
+"""Parts of lists and answers that a client asks for: pages, cursors, the parameter `fields`, and entity tags."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def page_of(limit: int, offset: int, cursor: str | None) -> PageRequest:
     """The page that is asked for.
 
     Raises:
-        InvalidRequestError: both an offset and a cursor say where it begins.
+        InvalidRequestError: Both an offset and a cursor say where it begins.
     """
     if offset and cursor is not None:
         raise InvalidRequestError(
@@ -54,21 +54,21 @@ Paged = Annotated[PageRequest, Depends(_page)]
 
 @dataclass(frozen=True, slots=True)
 class FieldSelection:
-    """Which members of an answer are sent; `include` as pydantic takes it, None for all."""
+    """The members of an answer that are sent: `include` as pydantic takes it, None for all of them."""
 
     include: dict[str, Any] | None = None
 
     def json(self, message: BaseModel) -> bytes:
-        """The answer, serialised once."""
+        """Return the message as JSON, serialised once."""
         return message.model_dump_json(include=self.include).encode()
 
     def answer(self, message: BaseModel, *, status: int = 200) -> Response:
-        """The HTTP answer that carries `message`."""
+        """Return the HTTP answer that carries `message`."""
         return Response(content=self.json(message), status_code=status, media_type="application/json")
 
 
 class Fields:
-    """A dependency: the parameter `fields` of a route that answers with `model`, checked before anything is done."""
+    """Dependency that reads the parameter `fields` of a route that answers with `model`, before anything is done."""
 
     def __init__(self, model: type[BaseModel]) -> None:
         self._model = model
@@ -76,15 +76,15 @@ class Fields:
     def __call__(
         self, fields: Annotated[str | None, Query(max_length=MAX_FIELDS_CHARS, description=FIELDS_DESCRIPTION)] = None
     ) -> FieldSelection:
-        """The selection; all members without the parameter."""
+        """Return the selection; all members where the parameter is missing."""
         return select_fields(self._model, fields)
 
 
 def select_fields(model: type[BaseModel], fields: str | None) -> FieldSelection:
-    """What `fields` (dotted paths, commas between them) selects of a `model`. A path through a list means all its items.
+    """Return what `fields` (dotted paths between commas) selects of a `model`. A path through a list means all its items.
 
     Raises:
-        InvalidRequestError: a path leads nowhere; the hint lists what is there.
+        InvalidRequestError: A path leads nowhere; the hint lists what is there.
     """
     if fields is None:
         return FieldSelection()
@@ -116,7 +116,7 @@ def _add(chosen: dict[str, Any], model: type[BaseModel], path: str, parts: list[
 
 
 def _inner(annotation: Any) -> tuple[type[BaseModel] | None, bool]:  # noqa: ANN401 - any annotation there is
-    """The model behind an annotation, and whether it is in a list."""
+    """Return the model behind an annotation, and whether it is in a list."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, False
     origin, arguments = get_origin(annotation), get_args(annotation)
@@ -131,7 +131,7 @@ def _inner(annotation: Any) -> tuple[type[BaseModel] | None, bool]:  # noqa: ANN
 
 
 def unless_known(request: Request, body: bytes, headers: Mapping[str, str] | None = None) -> Response:
-    """`body` as JSON under an entity tag of its own; 304 where the client has it already."""
+    """Return `body` as JSON under an entity tag of its own, or 304 where the client has it already."""
     tag = f'"{hashlib.blake2b(body, digest_size=16).hexdigest()}"'
     carried = {"ETag": tag, "Cache-Control": _REVALIDATE, **(headers or {})}
     if is_known(request, tag):
@@ -140,6 +140,6 @@ def unless_known(request: Request, body: bytes, headers: Mapping[str, str] | Non
 
 
 def is_known(request: Request, tag: str) -> bool:
-    """Whether `If-None-Match` names the entity tag (or any)."""
+    """Return whether `If-None-Match` names the entity tag, or any."""
     asked = {given.strip().removeprefix("W/") for given in request.headers.get("if-none-match", "").split(",")}
     return tag in asked or "*" in asked

@@ -1,4 +1,4 @@
-"""How does an error become an HTTP answer? RFC 9457 problem details, for every error, on every route."""
+"""Errors as HTTP answers: RFC 9457 problem details, for every error on every route."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from lodestone.access.redaction import redacted, without_secrets
 from lodestone.errors import LodestoneError
 from lodestone_schemas.api import Problem
 from lodestone_schemas.openai import OpenAIError
+from lodestone_serve.policy import has_openai_errors
 
 PROBLEM_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
@@ -40,13 +41,12 @@ _OF_A_UNION = ("constrained-", "list[")  # what pydantic says of which alternati
 _ALTERNATIVES = (*_OF_A_UNION, "str")
 _OTHER_KINDS = frozenset({"string_type", "list_type"})
 _WAIT = frozenset({429, 503})
-OPENAI_PATHS = frozenset({"/v1/models", "/v1/embeddings", "/v1/images/generations"})
 _OPENAI_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
 _log = structlog.get_logger("lodestone.serve")
 
 
 class Refusal(HTTPException):
-    """The request is refused by the HTTP layer itself, before any part of Lodestone has seen it.
+    """Raised when the HTTP layer itself refuses a request, before any other part of Lodestone has seen it.
 
     It is an `HTTPException` because FastAPI turns every other exception raised while a body is read into a plain 400.
     """
@@ -59,9 +59,9 @@ class Refusal(HTTPException):
 def problem(
     status: int, code: str, detail: str, *, hint: str = "", instance: str = "", extra: Mapping[str, Any] | None = None
 ) -> Problem:
-    """Problem details with the title of `status`; members of `extra` never replace those that the RFC defines.
+    """Return problem details with the title of `status`; members of `extra` never replace those that the RFC defines.
 
-    What looks like a secret is taken out: messages quote addresses, and addresses hold passwords.
+    What looks like a secret is taken out, as messages quote addresses, and addresses may hold passwords.
     """
     own = {
         "type": f"urn:lodestone:problem:{code}",
@@ -76,12 +76,12 @@ def problem(
 
 
 def problem_of(error: LodestoneError, *, instance: str = "") -> Problem:
-    """Problem details of an error that Lodestone raised on purpose."""
+    """Return the problem details of an error that Lodestone raised on purpose."""
     return problem(error.status, error.code, error.message, hint=error.hint, instance=instance, extra=error.details)
 
 
 def validation_problem(errors: Sequence[Mapping[str, Any]], *, instance: str = "") -> Problem:
-    """Problem details of a message that is not what it should be; `errors` as pydantic lists them."""
+    """Return the problem details of a message that is not valid; `errors` as pydantic lists them."""
     fields = [_described(item) for item in _telling(errors)]
     first = fields[0] if fields else {"field": "body", "message": "not understood"}
     return problem(
@@ -95,7 +95,7 @@ def validation_problem(errors: Sequence[Mapping[str, Any]], *, instance: str = "
 
 
 def unexpected(request_id: str) -> Problem:
-    """Problem details of a defect: names the request, and nothing of what happened inside."""
+    """Return the problem details of a defect, which name the request and nothing of what happened inside."""
     return problem(
         500,
         "internal_error",
@@ -106,12 +106,12 @@ def unexpected(request_id: str) -> Problem:
 
 
 def problem_response(found: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    """The HTTP answer that carries `found`."""
+    """Return the HTTP answer that carries the problem `found`."""
     return _ProblemResponse(found, headers={**_retry_headers(found.status, found.model_extra), **(headers or {})})
 
 
 class _ProblemResponse(Response):
-    """Leaves the problem's code in the scope, where whoever counts requests finds it; speaks to OpenAI's clients, too."""
+    """Answer that leaves the problem's code in the scope for the metrics, and adds the member that OpenAI's clients read."""
 
     def __init__(self, found: Problem, *, headers: Mapping[str, str]) -> None:
         super().__init__(found.model_dump_json(), status_code=found.status, media_type=PROBLEM_TYPE, headers=dict(headers))
@@ -119,16 +119,15 @@ class _ProblemResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[CODE_IN_SCOPE] = self._found.code
-        path = scope.get("path", "")
-        if path in OPENAI_PATHS or path.startswith("/v1/models/"):
-            told = self._found.model_copy(update={"error": _openai_error(self._found).model_dump()})
-            self.body = told.model_dump_json().encode()
+        if has_openai_errors(scope.get("path", "")):
+            extended = self._found.model_copy(update={"error": _openai_error(self._found).model_dump()})
+            self.body = extended.model_dump_json().encode()
             self.headers["content-length"] = str(len(self.body))
         await super().__call__(scope, receive, send)
 
 
 def _openai_error(found: Problem) -> OpenAIError:
-    """The member that OpenAI's clients read; the rest of the problem is beside it."""
+    """Return the member that OpenAI's clients read; the rest of the problem is beside it."""
     errors = (found.model_extra or {}).get("errors") or [{}]
     return OpenAIError(
         message=f"{found.detail} ({found.hint})" if found.hint else found.detail,
@@ -139,12 +138,12 @@ def _openai_error(found: Problem) -> OpenAIError:
 
 
 def refusal_response(refusal: Refusal, path: str) -> Response:
-    """The answer of a middleware that refuses a request for `path`."""
+    """Return the answer of a middleware that refuses a request for `path`."""
     return problem_response(refusal.problem.model_copy(update={"instance": path}), refusal.headers)
 
 
 def install(app: FastAPI) -> None:
-    """Make every error of `app` a problem."""
+    """Make every error of `app` a problem answer."""
     app.add_exception_handler(LodestoneError, _lodestone)
     app.add_exception_handler(RequestValidationError, _validation)
     app.add_exception_handler(HTTPException, _http)
@@ -173,7 +172,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 def _said(error: HTTPException, method: str, path: str) -> tuple[str, str]:
-    """Detail and hint of what the framework refuses by itself, whose own words name nothing."""
+    """Return detail and hint of what the framework refuses by itself, as its own words name nothing."""
     if error.status_code == 404:
         ends = path.endswith("/") and path != "/"
         return f"there is nothing at {path[:200]!r}", "leave the slash at the end out" if ends else "see /openapi.json"
@@ -184,7 +183,7 @@ def _said(error: HTTPException, method: str, path: str) -> tuple[str, str]:
 
 
 def _telling(errors: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Without what pydantic says of alternatives that were not meant: a list is no text, which is not what is wrong with it."""
+    """Return the errors without those of alternatives that were not meant, such as a list that is no text."""
 
     def unmeant(item: Mapping[str, Any]) -> bool:
         *member, last = item["loc"] or ("",)
@@ -205,13 +204,13 @@ def _described(item: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _field(location: tuple[int | str, ...]) -> str:
-    """`("body", "filters", "corpora", 0)` -> `filters.corpora.0`; the bare part (`body`) where nothing follows."""
+    """Return `filters.corpora.0` for `("body", "filters", "corpora", 0)`, and the bare part (`body`) where nothing follows."""
     inner = location[1:] if len(location) > 1 and location[0] in {"body", "query", "path", "header"} else location
     return ".".join(str(part) for part in inner if not str(part).startswith(_OF_A_UNION))
 
 
 def _retry_headers(status: int, extra: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Where waiting helps, how long: `retry_after`, or a second; where a name helps, how to give one."""
+    """Return the headers that say how long to wait (`retry_after`, or one second), or how to authenticate."""
     if status == 401:
         return {"WWW-Authenticate": "Bearer"}
     seconds = (extra or {}).get("retry_after", RETRY_AFTER_S if status in _WAIT else None)

@@ -11,13 +11,12 @@ from fastapi.responses import StreamingResponse
 from lodestone.access.caller import Caller
 from lodestone.query.request_context import RequestContext
 from lodestone.services.search import SearchUseCases
-from lodestone_schemas.access import Scope
 from lodestone_schemas.api import SearchRequest, SearchResponse
 from lodestone_schemas.batch import BatchAnswer, BatchLine
-from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.auth.principal import Asking
+from lodestone_serve.policy import NDJSON
 from lodestone_serve.responses.pages import Fields, FieldSelection
 from lodestone_serve.streaming.batch_search import Batches, BatchResponse
-from lodestone_serve.streaming.streams import NDJSON
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.traffic.admission_middleware import admission_of
 from lodestone_serve.traffic.arrivals import REQUEST_ID
@@ -39,7 +38,7 @@ _Chosen = Annotated[FieldSelection, Depends(Fields(SearchResponse))]
 
 def batch_router(use_cases: SearchUseCases, batches: Batches, metrics: Metrics) -> APIRouter:
     """The route of batches."""
-    router = APIRouter(tags=["search"], dependencies=[needs(Scope.SEARCH)])
+    router = APIRouter(tags=["search"])
 
     @router.post(
         BATCH_SEARCH,

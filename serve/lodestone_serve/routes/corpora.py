@@ -8,9 +8,8 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import Response
 
 from lodestone.services.corpora import CorpusUseCases
-from lodestone_schemas.access import Scope
 from lodestone_schemas.api import CorpusPage
-from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.auth.principal import Asking
 from lodestone_serve.responses.pages import NOT_CHANGED, Fields, FieldSelection, Paged, unless_known
 from lodestone_serve.routes.threads import in_thread
 
@@ -19,7 +18,7 @@ _Chosen = Annotated[FieldSelection, Depends(Fields(CorpusPage))]
 
 def corpora_router(use_cases: CorpusUseCases) -> APIRouter:
     """Routes of corpora."""
-    router = APIRouter(prefix="/v1/corpora", tags=["corpora"], dependencies=[needs(Scope.SEARCH)])
+    router = APIRouter(prefix="/v1/corpora", tags=["corpora"])
 
     @router.get("", response_model=CorpusPage, responses=NOT_CHANGED)
     async def corpora(caller: Asking, page: Paged, fields: _Chosen, request: Request) -> Response:

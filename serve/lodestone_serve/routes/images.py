@@ -11,9 +11,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lodestone.paging import MAX_CURSOR_CHARS, PageRequest
 from lodestone.services.pictures import PictureFile, PictureUseCases
-from lodestone_schemas.access import Scope
 from lodestone_schemas.api import MAX_LIMIT, ImageInfo, ImagePage
-from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.auth.principal import Asking
 from lodestone_serve.responses.pages import (
     CURSOR_DESCRIPTION,
     FIELDS_DESCRIPTION,
@@ -47,7 +46,7 @@ class ImageParams(BaseModel):
 
 def images_router(use_cases: PictureUseCases) -> APIRouter:
     """Routes of single pictures."""
-    router = APIRouter(prefix="/v1/images", tags=["images"], dependencies=[needs(Scope.SEARCH)])
+    router = APIRouter(prefix="/v1/images", tags=["images"])
 
     @router.get("", response_model=ImagePage, responses=NOT_CHANGED)
     async def images(caller: Asking, params: Annotated[ImageParams, Query()], request: Request) -> Response:

@@ -7,16 +7,16 @@ from fastapi.responses import Response, StreamingResponse
 
 from lodestone.services.corpora import CorpusUseCases
 from lodestone.services.operations import OperationUseCases
-from lodestone_schemas.access import Scope
 from lodestone_schemas.api import SyncProgress, SyncRequest
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
-from lodestone_serve.auth.principal import Asking, needs
-from lodestone_serve.streaming.streams import NDJSON, progress_stream
+from lodestone_serve.auth.principal import Asking
+from lodestone_serve.policy import NDJSON
+from lodestone_serve.streaming.streams import progress_stream
 
 
 def internal_router(operations: OperationUseCases, corpora: CorpusUseCases) -> APIRouter:
     """Routes that change what is indexed, for Lodestone's own commands and the holders of such keys."""
-    router = APIRouter(tags=["internal"], dependencies=[needs(Scope.INDEX)])
+    router = APIRouter(tags=["internal"])
 
     @router.post(
         "/v1/internal/sync",

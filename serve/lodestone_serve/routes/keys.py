@@ -9,9 +9,9 @@ from fastapi.responses import Response
 
 from lodestone.paging import PageRequest
 from lodestone.services.keys import KeyUseCases
-from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation, Scope
+from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
 from lodestone_schemas.api import MAX_LIMIT
-from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.auth.principal import Asking
 from lodestone_serve.responses.pages import MAX_LIST_OFFSET
 from lodestone_serve.routes.threads import in_thread
 
@@ -20,7 +20,7 @@ _KeyId = Annotated[str, Path(max_length=32)]
 
 def keys_router(use_cases: KeyUseCases) -> APIRouter:
     """Routes of keys."""
-    router = APIRouter(prefix="/v1/keys", tags=["keys"], dependencies=[needs(Scope.ADMIN)])
+    router = APIRouter(prefix="/v1/keys", tags=["keys"])
 
     @router.get("", response_model=KeyPage)
     async def keys(

@@ -6,15 +6,14 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from lodestone.services.models import ModelUseCases
-from lodestone_schemas.access import Scope
 from lodestone_schemas.openai import ModelInfo, ModelList
-from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.auth.principal import Asking
 from lodestone_serve.routes.threads import in_thread
 
 
 def models_router(use_cases: ModelUseCases) -> APIRouter:
     """Routes of models."""
-    router = APIRouter(prefix="/v1/models", tags=["models"], dependencies=[needs(Scope.SEARCH)])
+    router = APIRouter(prefix="/v1/models", tags=["models"])
 
     @router.get("", response_model=ModelList)
     async def models(caller: Asking) -> Response:

@@ -9,9 +9,8 @@ from fastapi.responses import Response
 
 from lodestone.services.models import ModelUseCases
 from lodestone.services.openai_shapes import drawing_list, embedding_list, inputs_of
-from lodestone_schemas.access import Scope
 from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest
-from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.auth.principal import Asking
 from lodestone_serve.routes.threads import in_thread
 from lodestone_serve.traffic.admission_middleware import at_work
 
@@ -21,7 +20,7 @@ GENERATIONS: Final = "/v1/images/generations"
 
 def openai_router(use_cases: ModelUseCases) -> APIRouter:
     """Routes in OpenAI's shapes."""
-    router = APIRouter(tags=["openai"], dependencies=[needs(Scope.SEARCH)])
+    router = APIRouter(tags=["openai"])
 
     @router.post(EMBEDDINGS, response_model=EmbeddingList)
     async def embeddings(caller: Asking, body: EmbeddingsRequest, request: Request) -> Response:

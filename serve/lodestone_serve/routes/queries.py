@@ -8,9 +8,8 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import Response
 
 from lodestone.services.queries import QueryUseCases
-from lodestone_schemas.access import Scope
 from lodestone_schemas.api import QueryExplanation, QueryPage, ReplayResult
-from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.auth.principal import Asking
 from lodestone_serve.responses.pages import Fields, FieldSelection, Paged
 
 _Chosen = Annotated[FieldSelection, Depends(Fields(QueryPage))]
@@ -20,7 +19,7 @@ _CACHE = "private, max-age=3600"
 
 def queries_router(use_cases: QueryUseCases) -> APIRouter:
     """Routes of recorded queries."""
-    router = APIRouter(prefix="/v1/queries", tags=["queries"], dependencies=[needs(Scope.SEARCH)])
+    router = APIRouter(prefix="/v1/queries", tags=["queries"])
 
     @router.get("", response_model=QueryPage)
     async def queries(caller: Asking, page: Paged, fields: _Chosen) -> Response:

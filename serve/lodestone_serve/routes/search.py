@@ -12,7 +12,6 @@ from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lodestone.services.search import SearchUseCases
-from lodestone_schemas.access import Scope
 from lodestone_schemas.api import (
     MAX_LIMIT,
     MAX_OFFSET,
@@ -22,7 +21,7 @@ from lodestone_schemas.api import (
     SearchResponse,
     UrlSearchRequest,
 )
-from lodestone_serve.auth.principal import Asking, needs
+from lodestone_serve.auth.principal import Asking
 from lodestone_serve.responses.pages import FIELDS_DESCRIPTION, MAX_FIELDS_CHARS, Fields, FieldSelection, select_fields
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.traffic.admission_middleware import at_work
@@ -61,7 +60,7 @@ class SimilarParams(BaseModel):
 
 def search_router(use_cases: SearchUseCases, metrics: Metrics, fetcher: Fetcher) -> APIRouter:
     """Routes that ask the engine."""
-    router = APIRouter(tags=["search"], dependencies=[needs(Scope.SEARCH)])
+    router = APIRouter(tags=["search"])
 
     def answered(response: SearchResponse, fields: FieldSelection) -> Response:
         metrics.observe_answer(response)

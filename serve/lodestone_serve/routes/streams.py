@@ -10,9 +10,8 @@ from sse_starlette import EventSourceResponse
 
 from lodestone.errors import InvalidRequestError
 from lodestone.services.search import SearchUseCases
-from lodestone_schemas.access import Scope
 from lodestone_schemas.api import SearchRequest
-from lodestone_serve.auth.principal import Asker, Asking, needs
+from lodestone_serve.auth.principal import Asker, Asking
 from lodestone_serve.streaming.streams import Streams, last_event
 from lodestone_serve.traffic.admission_middleware import at_work
 from lodestone_serve.traffic.arrivals import REQUEST_ID
@@ -27,7 +26,7 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
 
 def streams_router(use_cases: SearchUseCases, streams: Streams) -> APIRouter:
     """Routes of server-sent events."""
-    router = APIRouter(prefix="/v1/search/stream", tags=["search"], dependencies=[needs(Scope.SEARCH)])
+    router = APIRouter(prefix="/v1/search/stream", tags=["search"])
 
     def resumed(query_id: str, after: int, owner: str) -> Response:
         stream = streams.find(query_id, owner)

@@ -1,7 +1,7 @@
-"""How are many questions answered by one request? A line of JSON each way per question, streamed, and stopped with its reader.
+"""Batches of queries in one request: one line of JSON for each query and each answer, streamed, and cancelled with the reader.
 
-Lines are taken in as fast as they come, so that a client may send all of them before it reads anything; what that costs is
-bounded by the body's limit. Answers wait for the client: while it does not read, nothing more is asked. Questions of all
+Lines are read as fast as they come, so that a client may send all of them before it reads anything; the limit of the body
+bounds what that costs. Answers wait for the client: while it does not read, no further query begins. The queries of all
 batches share `serve.load.batch_ongoing` turns, each of which then asks for a slot behind the interactive queries.
 """
 
@@ -23,9 +23,9 @@ from lodestone.errors import InvalidRequestError, LodestoneError, OverloadedErro
 from lodestone.query.request_context import RequestContext
 from lodestone_schemas.api import Problem, SearchRequest, SearchResponse
 from lodestone_schemas.batch import BatchAnswer, BatchLine
+from lodestone_serve.policy import NDJSON
 from lodestone_serve.responses.pages import FieldSelection
 from lodestone_serve.responses.problems import Refusal, problem_of, unexpected, validation_problem
-from lodestone_serve.streaming.streams import NDJSON
 from lodestone_serve.traffic.admission import Admission
 from lodestone_serve.traffic.tickets import Priority
 
@@ -43,12 +43,12 @@ class Ask(Protocol):
 
 
 class Batches:
-    """All batches of a replica. For one event loop.
+    """All batches of a replica, for one event loop.
 
     Args:
-        ongoing: Questions worked on at once, of all batches together.
-        most: Batches open at once.
-        most_lines: Lines of one batch.
+        ongoing: Number of queries worked on at once, of all batches together.
+        most: Number of batches open at once.
+        most_lines: Largest number of lines in one batch.
     """
 
     def __init__(self, *, ongoing: int, most: int = 16, most_lines: int = 10_000) -> None:
@@ -59,21 +59,21 @@ class Batches:
         self.most_lines = most_lines
 
     def enter(self, admission: Admission) -> None:
-        """One more batch is open.
+        """Count one more open batch.
 
         Raises:
-            OverloadedError: as many as there may be are open.
+            OverloadedError: As many batches are open as may be.
         """
         if self._open >= self._most:
             raise admission.refusal(f"{self._open} batches are being answered")
         self._open += 1
 
     def leave(self) -> None:
-        """One batch less."""
+        """Count one open batch less."""
         self._open -= 1
 
     async def ask(self, ask: Ask, request: SearchRequest, admission: Admission) -> SearchResponse:
-        """The answer, when it is the question's turn; its own deadline counts from then."""
+        """Return the answer of a query once it has its turn; its own deadline counts from then."""
         give_up = time.monotonic() + _PATIENCE_S
         async with self._turns:
             while True:
@@ -97,19 +97,19 @@ class _Line:
 
 
 class _LeftError(Exception):
-    """The client went away, or is told that its batch as a whole is refused."""
+    """Raised when the client disconnected, or when its whole batch is refused."""
 
 
 class BatchResponse(Response):
     """Answers the lines of a request's body, in the order in which answers are ready.
 
     Args:
-        batches: Where turns come from.
-        ask: Answers one question.
+        batches: Gives turns.
+        ask: Answers one query.
         admission: Gives slots.
-        request_id: For the log.
-        fields: Which members of the answers are sent.
-        observe: Told every answer.
+        request_id: Id of the request, for the log.
+        fields: The members of the answers that are sent.
+        observe: Called with every answer.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class BatchResponse(Response):
         self._started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI
-        """Answer; raises what makes the request as a whole impossible, as long as nothing has been sent."""
+        """Send the answers; raises what makes the whole request impossible, as long as nothing has been sent."""
         self._batches.enter(self._admission)
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -269,7 +269,7 @@ def _problem(error: LodestoneError | Refusal) -> Problem:
 
 
 def _id_of(line: _Line) -> str | None:
-    """The id of a line that is no question otherwise."""
+    """Return the id of a line that holds no valid query."""
     with suppress(ValueError):
         return _OnlyId.model_validate_json(line.content).id
     return None

@@ -1,10 +1,9 @@
-"""How are a query's events streamed, and taken up again where a connection broke? Server-sent events, kept for a while.
+"""Streams of a query's events as server-sent events, which are kept for a while and can be resumed; and of a sync's progress.
 
-(And how does a sync's progress go over HTTP? As lines of JSON.)
-
-The query runs in a task of its own, which holds its slot, and its events are kept by this process; connections only read them.
-A reader that goes away may come back within a grace; then the query is cancelled, all the way down. An event's id is
-`QUERY_ID.N`: who sends it as `Last-Event-ID` gets what came after it.
+A query runs in a task of its own, which holds its slot. Its events are kept by this process, and connections only read them. A
+reader that disconnects may come back within a grace period; after that the query is cancelled, down to its models. The id of
+an event is `QUERY_ID.N`: a client that sends it as `Last-Event-ID` gets the events after it. The progress of a sync is sent as
+lines of JSON.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from starlette.types import Receive, Scope, Send
 from lodestone.config.serve import StreamSettings
 from lodestone.errors import InvalidRequestError, LodestoneError, NotFoundError
 from lodestone_schemas.api import DoneEvent, ErrorEvent, Event, PlanEvent, Problem, SyncProgress
+from lodestone_serve.policy import NDJSON
 from lodestone_serve.responses.problems import problem_of, unexpected
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.traffic.tickets import Ticket
 
-NDJSON: Final = "application/x-ndjson"
 MOST_STREAMS: Final = 1_024
 MOST_BYTES: Final = 64 << 20
 _STUCK_S: Final = 60.0  # a reader that takes nothing for so long is gone
@@ -38,13 +37,13 @@ _log = structlog.get_logger("lodestone.serve")
 
 
 class Streams:
-    """The streams of one process. For one event loop.
+    """The streams of one process, for one event loop.
 
     Args:
-        settings: Heartbeats, grace, and how long a finished stream is kept.
+        settings: Heartbeats, the grace period, and how long a finished stream is kept.
         metrics: Counts streams that are open, resumed and cancelled.
-        most_streams: Kept at once; beyond them, those that were finished longest ago go first.
-        most_bytes: The same for the size of their events.
+        most_streams: Number of streams kept at once; beyond it, those that were finished longest ago go first.
+        most_bytes: Size in bytes of all kept events, with the same rule.
     """
 
     def __init__(
@@ -66,13 +65,13 @@ class Streams:
         """Start a query and wait for its first event, so that one that cannot be planned gets an ordinary problem.
 
         Args:
-            events: Of the query; closed at the end.
-            ticket: Its slot, taken over: given back when the query ends.
-            owner: Who may read it.
-            request_id: Named in problems.
+            events: The events of the query; closed at the end.
+            ticket: The ticket of its slot, which is released when the query ends.
+            owner: Name of the principal that may read the stream.
+            request_id: Id of the request, which problems name.
 
         Raises:
-            LodestoneError: the query failed before its first event.
+            LodestoneError: The query failed before its first event.
         """
         ticket.kept = True
         stream = Stream(self, ticket, owner=owner, request_id=request_id)
@@ -86,10 +85,10 @@ class Streams:
         return stream
 
     def find(self, query_id: str, owner: str) -> Stream:
-        """A stream that is going on or kept.
+        """Return a stream that is running or kept.
 
         Raises:
-            NotFoundError: there is none of that id, or it is somebody else's.
+            NotFoundError: There is none of that id, or it is somebody else's.
         """
         found = self._known.get(query_id)
         if found is None or found.owner != owner:
@@ -103,7 +102,7 @@ class Streams:
         return found
 
     def response(self, stream: Stream, after: int = 0) -> EventSourceResponse:
-        """The events behind number `after`, and those to come."""
+        """Return the answer with the events after number `after`, and those to come."""
         return _Events(
             stream.read(after, self._settings.grace_s, self._metrics),
             ping=self._settings.heartbeat_s,
@@ -113,7 +112,7 @@ class Streams:
         )
 
     async def close(self) -> None:
-        """Cancel what runs and forget everything."""
+        """Cancel the running queries and forget all streams."""
         running = list(self._running)
         for stream in running:
             stream.cancel()
@@ -124,11 +123,11 @@ class Streams:
     # -- for streams -----------------------------------------------------------------------------------------------------------
 
     def named(self, stream: Stream) -> None:
-        """Its query has an id: it can be found by it."""
+        """Register a stream under the id that its query has got."""
         self._known[stream.query_id] = stream
 
     def done(self, stream: Stream, *, whole: bool) -> None:
-        """It has its last event, if it is `whole`; else it was cancelled, and cannot be taken up again."""
+        """Note that a stream ended: with its last event if it is `whole`, else cancelled, and then it cannot be resumed."""
         self._running.discard(stream)
         self._forget(stream)
         if whole and stream.query_id and self._settings.keep_s:
@@ -137,11 +136,11 @@ class Streams:
             self._make_room()
 
     def answered(self, event: DoneEvent) -> None:
-        """A query has its answer."""
+        """Record the answer of a query."""
         self._metrics.observe_answer(event.response)
 
     def failed(self, problem: Problem) -> None:
-        """A stream ends with a problem."""
+        """Count a stream that ends with a problem."""
         self._metrics.observe_error(problem.code, problem.status)
 
     def _make_room(self) -> None:
@@ -161,7 +160,7 @@ class Streams:
 
 
 class Stream:
-    """One query's events, as far as they have come. See `Streams`."""
+    """The events of one query, as far as they have come; `Streams` makes it."""
 
     def __init__(self, streams: Streams, ticket: Ticket, *, owner: str, request_id: str) -> None:
         self.owner = owner
@@ -181,13 +180,13 @@ class Stream:
         self._task: asyncio.Task[None] | None = None
 
     def run(self, events: AsyncIterator[Event]) -> None:
-        """Start the query."""
+        """Start the query in its own task."""
         self._task = asyncio.create_task(self._pump(events), context=_own_context())
         # Not by the task itself: one that is cancelled before its first step runs nothing.
         self._task.add_done_callback(lambda _: self._end())
 
     async def begun(self) -> None:
-        """Return once the first event is there; raise what came instead."""
+        """Return when the first event has come; raise the error that came instead."""
         while not self._events and not self.finished:
             await self._news.wait()
         if self._failed is not None:
@@ -199,17 +198,17 @@ class Stream:
             await asyncio.wait([self._task])
 
     def cancel(self) -> None:
-        """Stop the query."""
+        """Cancel the query and its task."""
         if self._task is not None:
             self._task.cancel()
 
     @property
     def count(self) -> int:
-        """Events so far."""
+        """Return the number of events so far."""
         return len(self._events)
 
     async def read(self, after: int, grace_s: float, metrics: Metrics) -> AsyncIterator[ServerSentEvent]:
-        """Events from the one behind `after` on, to the last. When the last reader is gone for `grace_s`, the query stops."""
+        """Yield the events after number `after`. The query is cancelled `grace_s` seconds after its last reader left."""
         self._readers += 1
         metrics.streams_open.inc()
         if self._giving_up is not None:
@@ -269,7 +268,7 @@ class Stream:
         self._tell()
 
     def _fail(self, error: Exception, problem: Problem) -> None:
-        """After the first event, a problem must travel inside the stream; before, it is the request's answer."""
+        """Send a problem inside the stream after the first event; before it, the problem is the answer of the request."""
         if not self._events:
             self._failed = error
             return
@@ -283,7 +282,7 @@ class Stream:
 
 
 class _Events(EventSourceResponse):
-    """As its base; a reader that takes nothing is gone, which is no error of ours."""
+    """Server-sent events; a reader that takes nothing for too long counts as disconnected, and not as an error."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -293,10 +292,10 @@ class _Events(EventSourceResponse):
 
 
 def last_event(header: str | None) -> tuple[str, int] | None:
-    """Query id and number that a `Last-Event-ID` names; None without one.
+    """Return the query id and the number that a `Last-Event-ID` names; None where there is none.
 
     Raises:
-        InvalidRequestError: it is none of ours.
+        InvalidRequestError: The id was not made by this service.
     """
     if not header:
         return None
@@ -330,7 +329,7 @@ def progress_stream(steps: AsyncIterator[SyncProgress], run_id: str | None = Non
 
 
 def _own_context() -> Context:
-    """What the request's task knows of its surroundings, but for Serve's part.
+    """Return the context variables of the request's task, without those of Ray Serve.
 
     Serve cancels the calls that a request made when its client goes away; the query lives on for a grace.
     """

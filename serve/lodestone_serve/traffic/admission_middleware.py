@@ -1,6 +1,7 @@
-"""How does a request get its place, its slot, and its end? Middleware around the queries, and what their routes hold meanwhile.
+"""Middleware that gives each query a place in the queue, and the context in which its route holds a slot.
 
-The place is taken before the body is read; the slot once the body has told the deadline. A client that leaves stops the work.
+The place is taken before the body is read, and the slot once the body has named the deadline. A client that leaves stops the
+work. The rows of `lodestone_serve.policy` say which routes are queries.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -20,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lodestone.errors import DeadlineExceededError, OverloadedError
 from lodestone.query.request_context import RequestContext
 from lodestone_schemas.api import SearchResponse
+from lodestone_serve.policy import AdmissionRule, BodyPace, policy_of
 from lodestone_serve.responses.problems import problem_of, problem_response
 from lodestone_serve.traffic.admission import Admission
 from lodestone_serve.traffic.request_guards import is_large
@@ -27,39 +29,28 @@ from lodestone_serve.traffic.tickets import Priority, Ticket
 
 _BATCH_FROM: Final = 5  # RFC 9218: urgency 0 to 7, 3 by default
 _URGENCY: Final = re.compile(r"(?:^|,)\s*u=([0-7])\s*(?=[,;]|$)")
-_BATCH: Final = "/v1/search/batch"  # takes a place for each of its lines, itself
-_QUERIES: Final = re.compile(
-    r"/v1/search(/(?!batch$|stream/).*)?|/v1/images/[^/]+/similar|/v1/queries/[^/]+/replay|/v1/embeddings|/v1/images/generations"
-)
-
-
-def runs_a_query(method: str, path: str) -> bool:
-    """Whether the route asks engine or models for one answer. A batch takes its places line by line."""
-    asks = "GET" if path.endswith("/similar") else "POST"
-    return method == asks and _QUERIES.fullmatch(path) is not None
 
 
 def priority_of(headers: Headers) -> Priority:
-    """As the client says by `Priority: u=…` (RFC 9218): 5 to 7 may wait for all others."""
-    found = _URGENCY.search(headers.get("priority", ""))
-    return Priority.BATCH if found is not None and int(found[1]) >= _BATCH_FROM else Priority.INTERACTIVE
+    """Return the priority that a client asks for by `Priority: u=…` (RFC 9218); urgencies 5 to 7 wait for all others."""
+    urgency = _URGENCY.search(headers.get("priority", ""))
+    return Priority.BATCH if urgency is not None and int(urgency[1]) >= _BATCH_FROM else Priority.INTERACTIVE
 
 
 class Admitted:
-    """Middleware: routes that run a query have a place from before their body is read, until their answer has been sent.
+    """Middleware in which a route that runs a query has a place from before its body is read until its answer has been sent.
 
-    Puts `admission` into the state of every request, and `ticket` into that of queries.
+    It puts `admission` into the state of every request, and `ticket` into that of queries. Of large bodies, such as pictures,
+    at most as many are read at once as there are slots.
 
     Args:
-        app: What to surround.
+        app: The application that answers.
         admission: Gives places and slots.
-        uploads: Paths that take pictures: of bodies with one, at most as many as there are slots are read at once.
     """
 
-    def __init__(self, app: ASGIApp, *, admission: Admission, uploads: Collection[str] = ()) -> None:
+    def __init__(self, app: ASGIApp, *, admission: Admission) -> None:
         self._app = app
         self._admission = admission
-        self._uploads = uploads
         self._uploading = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,11 +60,12 @@ class Admitted:
             return
         state = scope.setdefault("state", {})
         state["admission"] = self._admission
-        if not runs_a_query(scope["method"], scope["path"]):
+        policy = policy_of(scope)
+        if policy.admission is not AdmissionRule.QUERY:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        upload = scope["path"] in self._uploads and is_large(headers)
+        upload = policy.body.pace is BodyPace.LARGE and is_large(headers)
         try:
             if upload and self._uploading >= self._admission.slots:
                 raise self._admission.refusal(
@@ -112,7 +104,7 @@ class Admitted:
 
 
 class _Client:
-    """The other side of a request, which may go away while its answer is worked on."""
+    """The client of a request, which may disconnect while its answer is worked on."""
 
     def __init__(self, receive: Receive, ticket: Ticket, *, reads: bool) -> None:
         self._receive = receive
@@ -124,23 +116,23 @@ class _Client:
         self._loop = asyncio.get_running_loop()
 
     def watch(self, staying: asyncio.Timeout) -> None:
-        """Let `staying` expire when the client goes away."""
+        """Let the timeout `staying` expire when the client disconnects."""
         self._staying = staying
         if not self._reading:
             self._watcher = asyncio.create_task(self._watch())
 
     def answered(self) -> None:
-        """The answer has begun."""
+        """Note that the answer has begun, so that its sender watches the client."""
         self._staying = None
 
     def close(self) -> None:
-        """Stop watching."""
+        """Stop watching for the client's disconnection."""
         self._staying = None
         if self._watcher is not None:
             self._watcher.cancel()
 
     async def receive(self) -> Message:
-        """For the app: the body, then the end."""
+        """Return the messages of the body to the application, then the disconnection."""
         if not self._reading:
             await self._gone.wait()
             return {"type": "http.disconnect"}
@@ -160,33 +152,33 @@ class _Client:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A query that has its slot.
+    """A query that holds its slot.
 
     Attributes:
-        request_context: For the engine.
-        ticket: The slot; given back by itself.
+        request_context: The context that the engine gets.
+        ticket: The ticket of the slot, which is released when the work ends.
     """
 
     request_context: RequestContext
     ticket: Ticket
 
     def answered(self, response: SearchResponse) -> None:
-        """Learn from the answer how long such work takes."""
+        """Record from the answer how long such work takes."""
         self.ticket.answered(response)
 
 
 @asynccontextmanager
 async def at_work(request: Request, deadline_ms: int | None = None, *, strictly: bool = False) -> AsyncIterator[Work]:
-    """Hold a slot while the route of a query works; for routes that `runs_a_query` knows.
+    """Hold a slot while the route of a query works; its row must say `AdmissionRule.QUERY`.
 
     Args:
-        request: Of the route.
-        deadline_ms: As the client asked; None for the service's own. It counts from the request's arrival.
-        strictly: Give the work up at the deadline, for what does not watch it by itself: fetching and decoding a picture.
+        request: The request that the route answers.
+        deadline_ms: Milliseconds that the client allows, from the arrival of the request; None for the service's own deadline.
+        strictly: Whether to cancel the work at the deadline, for work that does not watch it: fetching and decoding a picture.
 
     Raises:
-        OverloadedError: the turn would come too late.
-        DeadlineExceededError: the deadline passed before a slot was free, or `strictly` at work.
+        OverloadedError: The turn would come too late.
+        DeadlineExceededError: The deadline passed before a slot was free, or with `strictly` during the work.
     """
     ticket: Ticket = request.state.ticket
     await ticket.start(ticket.deadline_after(deadline_ms))
@@ -204,6 +196,6 @@ async def at_work(request: Request, deadline_ms: int | None = None, *, strictly:
 
 
 def admission_of(request: Request) -> Admission:
-    """Who gives slots; for routes that ask for several."""
-    found: Admission = request.state.admission
-    return found
+    """Return the admission that gives slots, for routes that ask for several."""
+    admission: Admission = request.state.admission
+    return admission

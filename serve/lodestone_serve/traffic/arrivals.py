@@ -1,7 +1,8 @@
-"""When did a request come, and what is its id? The proxy writes both down, and the replica reads them.
+"""Arrival time and id of a request, which the proxy writes into its headers and the replica reads.
 
-A busy machine takes a few tenths of a second from proxy to replica, and a replica that starts many seconds: that counts for the
-deadline too. Written as time of day, for they may be on different nodes; what no deadline allows is not believed.
+A busy machine takes a few tenths of a second from proxy to replica, and a replica that is starting takes many seconds. That
+time counts against the deadline, too. The arrival is a time of day, as proxy and replica may be on different nodes. An arrival
+that is longer ago than any deadline allows is ignored.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _ACCEPTABLE_ID: Final = re.compile(r"[!-~]{1,128}")
 
 
 def stamp(scope: Scope) -> None:
-    """Write into the headers of an ASGI scope that it came now; what a client wrote there itself is taken out."""
+    """Write the current time into the headers of an ASGI scope, in place of what a client may have written there."""
     others = [(name, value) for name, value in scope["headers"] if name.lower() != ARRIVED]
     scope["headers"] = [*others, (ARRIVED, f"{time.time():.6f}".encode())]
 
 
 def identify(scope: Scope) -> str:
-    """The id of the request of an ASGI scope: its client's where that is short and plain, else a new one, written there."""
+    """Return the id of a request: its client's where that is short and plain, else a new one, written into the headers."""
     given = Headers(scope=scope).get(REQUEST_ID, "")
     if _ACCEPTABLE_ID.fullmatch(given):
         return given
@@ -38,7 +39,7 @@ def identify(scope: Scope) -> str:
 
 
 def arrived_at(scope: Scope) -> float:
-    """When the request of an ASGI scope came, on `time.monotonic()`'s clock: as it is stamped, or else now."""
+    """Return when a request came, in seconds of `time.monotonic()`: as its headers say, or else now."""
     now = time.monotonic()
     given = Headers(scope=scope).get(ARRIVED.decode())
     if given is None:

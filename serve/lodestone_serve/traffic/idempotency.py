@@ -1,7 +1,8 @@
-"""What if a client sends a write twice, because it never got the answer? With an `Idempotency-Key`, it is done once.
+"""Writes with an `Idempotency-Key`, which are done once however often a client sends them.
 
-The key is claimed in the catalog before the work begins, so that two replicas never both do it, and the answer is kept there
-for a day, before it is sent. Answers that may differ next time (too busy, failed) are not kept: the key is free again.
+The key is claimed in the catalog before the work begins, so that two replicas never both do it. The answer is kept there for a
+day, and is kept before it is sent. An answer that may differ the next time (too busy, failed) is not kept, and its key is free
+again. The rows of `lodestone_serve.policy` say which routes take a key.
 """
 
 from __future__ import annotations
@@ -16,16 +17,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lodestone.catalog.records import WriteKey, WriteRecord
 from lodestone.errors import IdempotencyConflictError, InvalidRequestError, LodestoneError
-from lodestone_serve.auth.principal import ANYBODY, Principal
+from lodestone_serve.policy import MAX_JSON_BYTES, policy_of
 from lodestone_serve.responses.problems import problem_of, problem_response
 from lodestone_serve.telemetry.metrics import Metrics
-from lodestone_serve.traffic.request_guards import MAX_JSON_BYTES
+from lodestone_serve.traffic.askers import asker_of
 
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotency-Replayed"
 MOST_ANSWER_BYTES: Final = 1 << 20
-_WRITES: Final = re.compile(r"/v1/(feedback|tags|directories)(/.*)?")
-_METHODS: Final = frozenset({"POST", "PATCH", "DELETE"})
 _KEY: Final = re.compile(r"[!-~]{1,255}")
 _AGAIN: Final = frozenset({401, 403, 408, 409, 413, 421, 429})  # answers to the moment or the asker, not to the write
 _RETRY_AFTER_S: Final = 1
@@ -33,25 +32,25 @@ _RETRY_AFTER_S: Final = 1
 
 @runtime_checkable
 class WriteLedger(Protocol):
-    """Where keys and answers are kept: the catalog, which all replicas share."""
+    """The place where keys and answers are kept: the catalog, which all replicas share."""
 
     async def claim_write(self, write: WriteKey) -> WriteRecord | None:
-        """See `IdempotencyRows.claim_write`."""
+        """Claim a key, as `IdempotencyRows.claim_write` does; return the earlier record of it, if there is one."""
 
     async def answer_write(self, write: WriteKey, *, status: int, body: bytes) -> None:
-        """See `IdempotencyRows.answer_write`."""
+        """Keep the answer of a claimed key, as `IdempotencyRows.answer_write` does."""
 
     async def forget_write(self, write: WriteKey) -> None:
-        """See `IdempotencyRows.forget_write`."""
+        """Free a claimed key that has no answer, as `IdempotencyRows.forget_write` does."""
 
 
 class Idempotency:
-    """Middleware: writes with an `Idempotency-Key` are done once, and answered alike however often they are sent.
+    """Middleware that does a write with an `Idempotency-Key` once, and gives the same answer however often it is sent.
 
     Args:
-        app: What does the work.
-        ledger: Keeps keys and answers.
-        metrics: Counts replays.
+        app: The application that does the work.
+        ledger: Keeps the keys and the answers.
+        metrics: Counts the replays.
     """
 
     def __init__(self, app: ASGIApp, *, ledger: WriteLedger, metrics: Metrics) -> None:
@@ -62,7 +61,7 @@ class Idempotency:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI scope."""
         key = Headers(scope=scope).get(HEADER) if scope["type"] == "http" else None
-        if key is None or scope["method"] not in _METHODS or not _WRITES.fullmatch(scope["path"]):
+        if key is None or not policy_of(scope).idempotent:
             await self._app(scope, receive, send)
             return
         try:
@@ -79,28 +78,27 @@ class Idempotency:
         if not read.whole:  # larger than any write, or cut off: refused further in
             await self._app(scope, read.again(receive), send)
             return
-        principal: Principal = scope.get("state", {}).get("principal", ANYBODY)
-        mine = WriteKey(principal.owner, key, _fingerprint(scope, read.body))
-        before = await self._ledger.claim_write(mine)
+        write = WriteKey(asker_of(scope).owner, key, _fingerprint(scope, read.body))
+        before = await self._ledger.claim_write(write)
         if before is not None:
-            await self._again(before, mine.fingerprint, send)
+            await self._again(before, write.fingerprint, send)
             return
         # A client that leaves meanwhile will ask again: what was begun is finished, and its answer kept.
-        work = asyncio.create_task(self._work(scope, read.again(receive), mine))
+        work = asyncio.create_task(self._work(scope, read.again(receive), write))
         for message in (await asyncio.shield(work)).messages:
             await send(message)
 
-    async def _work(self, scope: Scope, receive: Receive, mine: WriteKey) -> _Answer:
+    async def _work(self, scope: Scope, receive: Receive, write: WriteKey) -> _Answer:
         answer = _Answer()
         kept = False
         try:
             await self._app(scope, receive, answer)
             if answer.is_final:
-                await self._ledger.answer_write(mine, status=answer.status, body=answer.packed())
+                await self._ledger.answer_write(write, status=answer.status, body=answer.packed())
                 kept = True
         finally:
             if not kept:
-                await self._ledger.forget_write(mine)
+                await self._ledger.forget_write(write)
         return answer
 
     async def _again(self, before: WriteRecord, fingerprint: str, send: Send) -> None:
@@ -128,7 +126,7 @@ class Idempotency:
 
 
 class _Answer:
-    """Takes an answer in, whole, so that it can be kept before it is sent."""
+    """Collects a whole answer, so that it can be kept before it is sent."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -143,17 +141,17 @@ class _Answer:
 
     @property
     def is_final(self) -> bool:
-        """Whether the same request would be answered so again."""
+        """Return whether the same request would get the same answer again."""
         return 200 <= self.status < 500 and self.status not in _AGAIN and self._size <= MOST_ANSWER_BYTES
 
     def packed(self) -> bytes:
-        """Media type, a line's end, and the body."""
+        """Return the media type, a line feed, and the body."""
         kind = Headers(raw=self.messages[0]["headers"]).get("content-type", "")
         return kind.encode("latin-1") + b"\n" + b"".join(message.get("body", b"") for message in self.messages[1:])
 
 
 class _Read:
-    """A body that was read ahead."""
+    """The messages of a body that was read ahead."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -161,7 +159,7 @@ class _Read:
         self.whole = False
 
     def again(self, receive: Receive) -> Receive:
-        """Gives the same messages once more, then what else comes."""
+        """Return a `receive` that gives the same messages once more, then those that follow."""
         left = list(self.messages)
 
         async def replayed() -> Message:

@@ -26,9 +26,10 @@ from lodestone.errors import (
     OverloadedError,
     ServiceUnavailableError,
 )
+from lodestone_serve.policy import MAX_JSON_BYTES, BodyPace, DeadlineRule, policy_for
 from lodestone_serve.responses.problems import Refusal, problem_of, problem_response, refusal_response
 from lodestone_serve.traffic.arrivals import REQUEST_ID, identify, stamp
-from lodestone_serve.traffic.request_guards import BODY_S, MAX_JSON_BYTES, dawdled, is_large, protect
+from lodestone_serve.traffic.request_guards import BODY_S, dawdled, is_large, protect
 
 if TYPE_CHECKING:
     from lodestone.config.settings import Settings
@@ -55,12 +56,6 @@ An invalid one ends there as a 500, which every count of errors attributes to us
 _REMOVED_HEADERS: Final = frozenset((b"x-session-id", b"serve-multiplexed-model-id", b"x-request-disconnect-disabled"))
 """Headers that Ray's proxy obeys and no client needs. The last one would let work go on after its client has disconnected."""
 _PROXY_ROUTES: Final = "/-/"  # the proxy's own routes
-_BATCH: Final = "/v1/search/batch"
-LARGE: Final = frozenset({"/v1/search/image", "/v1/embeddings"})
-"""Routes whose bodies may be large: pictures, and many texts."""
-_UNLIMITED: Final = re.compile(r"DELETE /v1/(?:corpora|directories)/.+|POST /v1/internal/shadow")
-_DRAWN_OR_REPLAYED: Final = re.compile(r"POST /v1/(?:images/generations|queries/[^/]+/replay)")
-_SEARCH: Final = re.compile(r"\w+ /v1/(?:search(?:/.*)?|images/[^/]+/similar)")
 _RETRY_HINT: Final = "send it again; what reads or searches may always be repeated, a write with its Idempotency-Key"
 
 
@@ -94,15 +89,16 @@ class Waits:
             path: Path of the request.
             named_ms: The (longest) deadline that it names, milliseconds.
         """
-        request_line = f"{method} {path}"
-        if _UNLIMITED.fullmatch(request_line):
+        rule = policy_for(method, path).deadline
+        if rule is DeadlineRule.ENDLESS:
             return None
-        if _DRAWN_OR_REPLAYED.fullmatch(request_line):
-            usual = _LONGEST_S
+        if named_ms is not None:
+            seconds = named_ms / 1000
+        elif rule is DeadlineRule.LONGEST:
+            seconds = _LONGEST_S
         else:
-            usual = self.deadline_s if _SEARCH.fullmatch(request_line) else self.patience_s
-        seconds = usual if named_ms is None else named_ms / 1000
-        return seconds + GRACE_S + (_LONGEST_S if path == _BATCH else 0.0)
+            seconds = self.patience_s if rule is DeadlineRule.PATIENCE else self.deadline_s
+        return seconds + GRACE_S + (_LONGEST_S if rule is DeadlineRule.LINES else 0.0)
 
 
 def proxy_variables(settings: Settings) -> dict[str, str]:
@@ -243,9 +239,9 @@ async def _body_first(scope: Scope, receive: Receive) -> Receive | None:
     Raises:
         Refusal: the body did not arrive in time.
     """
-    path = scope["path"]
+    pace = policy_for(scope["method"], scope["path"]).body.pace
     headers = Headers(scope=scope)
-    if path == _BATCH or (is_large(headers) and (path in LARGE or "content-length" in headers)):
+    if pace is BodyPace.STREAMED or (is_large(headers) and (pace is BodyPace.LARGE or "content-length" in headers)):
         return receive
     messages: deque[Message] = deque()
     size = 0

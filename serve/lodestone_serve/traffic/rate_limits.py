@@ -1,7 +1,8 @@
-"""How often may one key, or one address, ask? So many requests in a sliding window, counted by this process.
+"""Rate limits of keys and addresses: a number of requests in a sliding window, counted by this process.
 
-Counters are kept for as many askers as there is room for; those who asked longest ago are forgotten first. An address is what
-the connection says, never a header: behind a proxy all share one, so ask for keys there.
+Counters are kept for a bounded number of senders; the one that sent its last request longest ago is forgotten first. The
+address is that of the connection, never one that a header names. Behind a proxy all clients share one address, so ask for keys
+there.
 """
 
 from __future__ import annotations
@@ -20,23 +21,23 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lodestone.errors import RateLimitedError
-from lodestone_serve.auth.principal import ANYBODY, Principal
+from lodestone_serve.policy import policy_of
 from lodestone_serve.responses.problems import problem_of, problem_response
 from lodestone_serve.telemetry.metrics import Metrics
+from lodestone_serve.traffic.askers import Asker, asker_of
 
 MOST_ASKERS: Final = 4_096
 _IPV6_NET: Final = 64  # bits: what one customer has
-_FREE: Final = frozenset({"/healthz", "/readyz", "/metrics", "/openapi.json"})
 
 
 class RateLimits:
-    """Middleware: answers 429 `rate_limited` to whoever asks too often, and tells everybody how much is left.
+    """Middleware that answers 429 `rate_limited` to requests beyond the rate, and says in all answers how many are left.
 
     Args:
-        app: What to protect.
-        rate: Of askers without a rate of their own, e.g. `600/minute`; None: any number.
-        metrics: Counts refusals.
-        most_askers: Askers that are counted at once.
+        app: The application to protect.
+        rate: The rate of senders that have none of their own, such as `600/minute`; None for no limit.
+        metrics: Counts the refusals.
+        most_askers: Number of senders that are counted at once.
     """
 
     def __init__(self, app: ASGIApp, *, rate: str | None, metrics: Metrics, most_askers: int = MOST_ASKERS) -> None:
@@ -49,18 +50,18 @@ class RateLimits:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI scope."""
-        principal: Principal = scope.get("state", {}).get("principal", ANYBODY)
-        rate = principal.rate or self._rate
-        if scope["type"] != "http" or rate is None or principal.local or scope["path"] in _FREE:
+        asker = asker_of(scope)
+        rate = asker.rate or self._rate
+        if scope["type"] != "http" or rate is None or asker.local or not policy_of(scope).rate_limited:
             await self._app(scope, receive, send)
             return
-        item, asker = _parsed(rate), _asker(principal, scope)
-        await self._know(asker, item)
-        allowed = await self._limiter.hit(item, asker)
-        headers = await self._headers(item, asker)
+        item, name = _parsed(rate), _name(asker, scope)
+        await self._know(name, item)
+        allowed = await self._limiter.hit(item, name)
+        headers = await self._headers(item, name)
         if not allowed:
             self._metrics.shed.labels("rate_limited").inc()
-            error = _refusal(item, await self._reset_s(item, asker))
+            error = _refusal(item, await self._reset_s(item, name))
             await problem_response(problem_of(error, instance=scope["path"]), headers)(scope, receive, send)
             return
 
@@ -81,7 +82,7 @@ class RateLimits:
             await self._limiter.clear(its, longest_ago)
 
     async def _headers(self, item: RateLimitItem, asker: str) -> dict[str, str]:
-        """As draft-ietf-httpapi-ratelimit-headers has them."""
+        """Return the headers of draft-ietf-httpapi-ratelimit-headers."""
         stats = await self._limiter.get_window_stats(item, asker)
         reset = max(1, math.ceil(stats.reset_time - time.time()))
         return {
@@ -99,9 +100,9 @@ def _parsed(rate: str) -> RateLimitItem:
     return parse(rate)
 
 
-def _asker(principal: Principal, scope: Scope) -> str:
-    if principal.owner:
-        return principal.owner
+def _name(asker: Asker, scope: Scope) -> str:
+    if asker.owner:
+        return asker.owner
     host = (scope.get("client") or ("unknown", 0))[0]
     try:
         address = ipaddress.ip_address(host)

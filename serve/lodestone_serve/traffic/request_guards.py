@@ -1,16 +1,16 @@
-"""Which requests are turned away unread? Foreign hosts and origins, ambiguous ones, bodies of the wrong kind or size.
+"""Guards that refuse requests of foreign hosts and origins, ambiguous requests, and bodies of the wrong kind, size or pace.
 
-By default the service binds to loopback and asks for no key, so a web page in the user's browser is the attacker to think of.
-DNS rebinding makes a page's own name resolve to 127.0.0.1: only loopback names, and those of `serve.public_hosts`, are accepted
-as Host. Other sites' pages may send requests without reading the answers: their Origin and Sec-Fetch-Site give them away,
-unless `serve.cors_origins` names them.
+By default the service binds to loopback and asks for no key, so the attacker to think of is a web page in the user's browser.
+DNS rebinding makes a page's own name resolve to 127.0.0.1, so only loopback names and those of `serve.public_hosts` are
+accepted as Host. Pages of other sites may send requests without reading the answers. They are known by their Origin and
+Sec-Fetch-Site, and are refused unless `serve.cors_origins` names them. The rows of `lodestone_serve.policy` say what each
+route's body may be.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -18,16 +18,12 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lodestone.config.serve import ServeSettings
-from lodestone.errors import ConfigurationError
-from lodestone_serve.auth.authentication import PROBES
-from lodestone_serve.auth.loopback import is_loopback
+from lodestone_serve.hosts import ANY, is_loopback
+from lodestone_serve.policy import MAX_JSON_BYTES, BodyPace, policy_of
 from lodestone_serve.responses.problems import Refusal, refusal_response
 
-MAX_JSON_BYTES = 64 * 1024
 BODY_S: Final = 5.0
 _LARGE_BODY_S: Final = 60.0
-UPLOAD_SLACK_BYTES = 256 * 1024  # multipart boundaries, the options field
-ANY: Final = "*"
 CONTENT_SECURITY_POLICY: Final = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 """Of every answer that has no other: nothing in it is to run, load, be framed or be sent anywhere."""
 
@@ -47,66 +43,8 @@ _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(:\d*)?", re.ASCII | re.IGN
 _ONCE: Final = ("host", "content-length", "transfer-encoding", "authorization", "x-api-key")
 
 
-def checked_exposure(settings: ServeSettings) -> str:
-    """The host to bind to, if whoever reaches it may.
-
-    Raises:
-        ConfigurationError: others could reach the service, or their pages could, and nobody would be asked who they are; or
-            it would answer for no name that others can use; or the settings of an issuer cannot be used.
-    """
-    host, asks = settings.host, settings.auth.asks
-    if not is_loopback(host):
-        if not asks:
-            raise ConfigurationError(
-                f"serve.host {host!r} is not this machine's own, and nobody would be asked for a key",
-                hint="set serve.auth.keys (lodestone keys create makes some) or serve.auth.oidc_issuer, or bind to 127.0.0.1",
-                setting="serve.host",
-            )
-        if not settings.public_hosts:
-            raise ConfigurationError(
-                f"serve.host {host!r} is not this machine's own, and the service would answer for no name of it",
-                hint="name those that clients use: serve.public_hosts",
-                setting="serve.public_hosts",
-            )
-    if not asks and ANY in settings.public_hosts:
-        raise ConfigurationError(
-            "serve.public_hosts `*` without keys would let any web page ask, under a name of its own",
-            hint="name the hosts, or set serve.auth.keys",
-            setting="serve.public_hosts",
-        )
-    if settings.auth.oidc_issuer is not None:
-        from lodestone_serve.auth.oidc import TokenReader
-
-        TokenReader(settings.auth)  # refuses what it could not read tokens by; here, where whoever starts the service is told
-    for origin in settings.cors_origins:
-        _check_origin(origin, asks=asks)
-    return host
-
-
-def _check_origin(origin: str, *, asks: bool) -> None:
-    if origin == ANY:
-        if not asks:
-            raise ConfigurationError(
-                "serve.cors_origins `*` without keys would let any web page search your pictures",
-                hint="name the origins, or set serve.auth.keys",
-                setting="serve.cors_origins",
-            )
-        return
-    try:
-        parts = urlsplit(origin)
-        plain = parts.scheme in {"http", "https"} and parts.hostname and f"{parts.scheme}://{parts.netloc}" == origin
-    except ValueError:
-        plain = False
-    if not plain:
-        raise ConfigurationError(
-            f"serve.cors_origins has {origin!r}, which is no origin",
-            hint="write it like https://photos.example.org, without a path",
-            setting="serve.cors_origins",
-        )
-
-
 def protect(headers: MutableHeaders, *, https: bool) -> None:
-    """Add what every answer carries, where a route has not said otherwise: no sniffing, no framing, no scripts, no caching."""
+    """Add the headers that every answer carries unless its route set them: no sniffing, no framing, no scripts, no caching."""
     for name, value in _PROTECTIVE.items():
         headers.setdefault(name, value)
     if https:
@@ -114,18 +52,18 @@ def protect(headers: MutableHeaders, *, https: bool) -> None:
 
 
 class SiteGuard:
-    """Lets through requests that name this service, come from no other site, and can be read in one way only.
+    """Middleware that passes on requests that name this service, come from no other site, and can be read in one way only.
 
     Args:
-        app: What to guard.
-        settings: Names to answer for, origins whose pages may ask.
+        app: The application to guard.
+        settings: The names to answer for, and the origins whose pages may send requests.
     """
 
     def __init__(self, app: ASGIApp, *, settings: ServeSettings) -> None:
         self._app = app
         self._names = frozenset(name.lower() for name in (settings.host, *settings.public_hosts))
         self._origins = frozenset(origin.lower() for origin in settings.cors_origins)
-        self._probed = PROBES if settings.auth.asks else frozenset()
+        self._asks = settings.auth.asks
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI scope."""
@@ -139,7 +77,7 @@ class SiteGuard:
             return ambiguous
         method, given = scope["method"], headers.get("host", "")
         name = _hostname(given)
-        if name is None or not (self._answers_for(name) or scope["path"] in self._probed):
+        if name is None or not (self._answers_for(name) or (self._asks and policy_of(scope).probe)):
             hint = "use http://127.0.0.1, or name it in serve.public_hosts"
             return Refusal(421, f"this service does not answer for the host {given[:200]!r}", hint=hint)
         origin = headers.get("origin")
@@ -157,7 +95,7 @@ class SiteGuard:
 
 
 def _ambiguous(headers: Headers) -> Refusal | None:
-    """What a proxy in front may have read otherwise than we do: the usual way to smuggle a second request through it."""
+    """Return the refusal of a request that a proxy in front may have read otherwise, as request smuggling needs it."""
     for name in _ONCE:
         if len(headers.getlist(name)) > 1:
             return Refusal(400, f"the header {name!r} came more than once", hint="send it once")
@@ -170,27 +108,25 @@ def _ambiguous(headers: Headers) -> Refusal | None:
 
 
 class BodyLimits:
-    """Checks a body's kind before it is read and its size while it is read.
+    """Middleware that checks the kind of a body before it is read, and its size while it is read.
 
     Args:
-        app: What to protect.
-        uploads: Path -> largest body in bytes of routes that take multipart forms; all others take JSON of 64 KB.
-        others: Path -> media type and largest body in bytes of routes that take neither.
+        app: The application to protect.
+        settings: The settings that bound large bodies.
     """
 
-    def __init__(
-        self, app: ASGIApp, *, uploads: Mapping[str, int], others: Mapping[str, tuple[str, int]] | None = None
-    ) -> None:
+    def __init__(self, app: ASGIApp, *, settings: ServeSettings) -> None:
         self._app = app
-        self._taken = {**(others or {}), **{path: ("multipart/form-data", limit) for path, limit in uploads.items()}}
+        self._settings = settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI scope."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        expected, limit = self._taken.get(scope["path"], ("application/json", MAX_JSON_BYTES))
-        refusal = self._refusal(scope, expected, limit)
+        body = policy_of(scope).body
+        limit = body.max_bytes(self._settings)
+        refusal = self._refusal(scope, body.media_type, limit)
         if refusal is not None:
             await refusal_response(refusal, scope["path"])(scope, receive, send)
             return
@@ -227,36 +163,33 @@ def _counted(receive: Receive, limit: int) -> Receive:
 
 
 def is_large(headers: Headers) -> bool:
-    """Whether the body may be larger than a message of JSON is."""
+    """Return whether the body may be larger than an ordinary JSON message."""
     length = headers.get("content-length", "0")
     return "transfer-encoding" in headers or not length.isdecimal() or int(length) > MAX_JSON_BYTES
 
 
 def dawdled(within_s: float) -> Refusal:
-    """The answer to a body that was not there in so many seconds."""
+    """Return the refusal of a body that did not arrive within so many seconds."""
     return Refusal(504, f"the body did not arrive within {within_s:g} s", hint="send it faster", code="deadline_exceeded")
 
 
 class PromptBodies:
-    """Gives up bodies that dawdle: each keeps a request open, and some hundreds of them would keep everybody else out.
+    """Middleware that gives up bodies which arrive too slowly: some hundreds of them would keep all other requests out.
 
     Args:
-        app: What to protect.
-        large: Paths whose bodies may be large, and then take a minute instead of five seconds.
-        unhurried: Paths whose routes see to it themselves.
+        app: The application to protect.
     """
 
-    def __init__(self, app: ASGIApp, *, large: Collection[str], unhurried: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._large = large
-        self._unhurried = unhurried
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI scope."""
-        if scope["type"] != "http" or scope["path"] in self._unhurried:
+        pace = BodyPace.STREAMED if scope["type"] != "http" else policy_of(scope).body.pace
+        if pace is BodyPace.STREAMED:
             await self._app(scope, receive, send)
             return
-        slowly = scope["path"] in self._large and is_large(Headers(scope=scope))
+        slowly = pace is BodyPace.LARGE and is_large(Headers(scope=scope))
         within_s = _LARGE_BODY_S if slowly else BODY_S
         late = dawdled(within_s)
         try:
@@ -294,7 +227,7 @@ def _netloc(origin: str) -> str | None:
 
 
 def _hostname(given: str) -> str | None:
-    """The name in a Host header, in small letters; None for what has no name, or could be read in another way."""
+    """Return the name in a Host header in lower case; None where there is none, or where it can be read in another way."""
     if _HOST.fullmatch(given) is None:
         return None
     try:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from enum import Enum, StrEnum
 from typing import Protocol
 
-from lodestone.errors import DeadlineExceededError, OverloadedError
+from lodestone.errors import OverloadedError
 from lodestone_schemas.api import SearchResponse
 
 
@@ -29,22 +29,27 @@ class State(Enum):
 
 
 class TicketOffice(Protocol):
-    """What a ticket needs of whoever admits queries: `admission.Admission`."""
+    """What a ticket needs of the admission that issued it: its clock, its queue, and its errors.
+
+    Attributes:
+        deadline_ms: Milliseconds that a query is allowed when it names no deadline.
+        clock: Returns the current time in seconds.
+    """
 
     deadline_ms: int
     clock: Callable[[], float]
 
-    def way_back_s(self, allowed_s: float) -> float:
-        """Return the seconds between an answer and the client that has it, of a query that allows so many."""
-
     def queue(self, ticket: Ticket) -> None:
-        """Give the ticket a slot, or line it up; `OverloadedError` when its turn would come too late."""
+        """Give the ticket a slot or put it into the queue; raise `OverloadedError` when its turn would come too late."""
 
     def leave(self, ticket: Ticket, state: State, held_s: float) -> None:
-        """Take back what the ticket has; it held its slot for `held_s` seconds."""
+        """Take back the place and the slot of a ticket that held its slot for `held_s` seconds."""
 
-    def expired(self) -> DeadlineExceededError:
-        """Return the error of a query whose deadline passed while it waited."""
+    def expired(self) -> Exception:
+        """Return the error of a query whose deadline passed while it waited, and count it."""
+
+    def way_back_s(self, allowed_s: float) -> float:
+        """Return the seconds between an answer and its client, for a query that is allowed `allowed_s` seconds."""
 
 
 class Ticket:

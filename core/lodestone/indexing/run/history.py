@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from lodestone.catalog.records import Corpus, Run, RunState
+from lodestone.catalog.records import Corpus, Run
 from lodestone.errors import InvalidRequestError, NotFoundError
-from lodestone.indexing.progress import RunStage
 from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.scan.interrupted_runs import KIND
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
 
-KIND: Final = "index"
 _LOOKED_THROUGH: Final = 10_000  # latest runs that are searched for the beginning of an id
-_IN_A_ROW: Final = 1000  # most consecutive interrupted runs that are considered
 _SHORTEST: Final = 4  # fewest characters that identify a run
-_BEFORE_PLANNING: Final = frozenset({"", RunStage.DISCOVER.value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,23 +37,6 @@ class RunRequestRecord:
     def planned(self) -> bool:
         """Return whether every picture is in a slice already."""
         return not self.discover
-
-
-def cut_short_since(catalog: Catalog, run_id: str) -> datetime | None:
-    """Return when the first of the interrupted runs started that directly precede this one.
-
-    Interrupted means that the run ended while it searched for files. None means that the previous run had scanned all its
-    files.
-    """
-    since = None
-    corpora = [corpus_id] if (corpus_id := catalog.run(run_id).corpus_id) else []
-    for _, run in catalog.run_page(limit=_IN_A_ROW, corpus_ids=corpora, kind=KIND):
-        if run.run_id == run_id:
-            continue
-        if run.state is RunState.DONE or run.stage not in _BEFORE_PLANNING:
-            break
-        since = run.started_at
-    return since
 
 
 class Everything:

@@ -20,8 +20,8 @@ from lodestone.catalog.records import Failure, ImageRecord, ImageState, Root
 from lodestone.errors import ImageError, LodestoneError, ManifestChangedError, SourceError
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter
-from lodestone.indexing.run.history import cut_short_since
 from lodestone.indexing.scan.caption_changes import Recaptioner
+from lodestone.indexing.scan.interrupted_runs import cut_short_since
 from lodestone.indexing.scan.listing import Survey
 from lodestone.indexing.scan.mounts import Mounts, vanished
 from lodestone.indexing.scan.move_detection import ChangedFile, Exchanges, edited_picture, likeliest, moved_over, put, revived

@@ -17,10 +17,11 @@ from lodestone.errors import NotFoundError, OverloadedError
 from lodestone.query.request_context import NOW, RequestContext
 from lodestone_schemas.api import DoneEvent, Event, PlanEvent, SearchRequest, SearchResponse
 from lodestone_serve.http.application import create_app
+from lodestone_serve.policy import AdmissionRule, policy_for
 from lodestone_serve.streaming.streams import Streams
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.traffic.admission import Admission
-from lodestone_serve.traffic.admission_middleware import priority_of, runs_a_query
+from lodestone_serve.traffic.admission_middleware import priority_of
 
 QUERY = {"query": "a boat"}
 
@@ -287,7 +288,7 @@ async def test_closing_stops_what_runs(services: Recording, metrics: Metrics) ->
     ],
 )
 def test_queries_are_known_by_their_routes(method: str, path: str, *, asks: bool) -> None:
-    assert runs_a_query(method, path) is asks
+    assert (policy_for(method, path).admission is AdmissionRule.QUERY) is asks
 
 
 @pytest.mark.parametrize(

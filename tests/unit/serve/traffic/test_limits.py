@@ -354,7 +354,7 @@ async def test_a_body_that_dawdles_is_given_up_by_whoever_reads_it_first(
     app: Idempotency, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lodestone_serve.traffic.request_guards.BODY_S", 0.05)
-    slow = Call(PromptBodies(app, large=(), unhurried=()), "POST", "/v1/feedback", headers={"idempotency-key": "k"})
+    slow = Call(PromptBodies(app), "POST", "/v1/feedback", headers={"idempotency-key": "k"})
     slow.hold_body()
     async with asyncio.timeout(10):
         assert (await slow.done()).status == 504

@@ -21,8 +21,9 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.config.serve import AuthSettings, ServeSettings
 from lodestone.errors import ConfigurationError
 from lodestone_schemas.access import KeyRequest, Scope
+from lodestone_serve.auth.exposure import checked_exposure
 from lodestone_serve.http.application import create_app
-from lodestone_serve.traffic.request_guards import CONTENT_SECURITY_POLICY, checked_exposure
+from lodestone_serve.traffic.request_guards import CONTENT_SECURITY_POLICY
 
 TOKEN = "a-secret"
 SEARCH = {"query": "a boat"}

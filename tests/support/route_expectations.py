@@ -1,0 +1,81 @@
+"""What the HTTP routes are expected to do, written down apart from the product's own table of policies."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.support.fake_services import KNOWN_ID
+
+from lodestone_serve.policy import TABLE, DeadlineRule, RoutePolicy
+
+MB = 2**20
+EVERY_ROUTE = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+
+# What a change of the table must not change by mistake. Whatever is not listed has the usual value.
+NO_SCOPE = {"GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /v1/status"}
+OTHER_SCOPES = {
+    "POST /v1/feedback": "search feedback",
+    "POST /v1/tags": "search feedback",
+    "DELETE /v1/tags/{tag_id}": "search feedback",
+    "POST /v1/directories": "search index",
+    "PATCH /v1/directories/{directory_id}": "search index",
+    "DELETE /v1/directories/{directory_id}": "search index",
+    "POST /v1/directories/{directory_id}/index": "search index",
+    "DELETE /v1/jobs/{job_id}": "search index",
+    "POST /v1/runs/{run_id}/cancel": "search index",
+    "DELETE /v1/corpora/{name:path}": "index",
+    "POST /v1/internal/sync": "index",
+    "POST /v1/internal/shadow": "index",
+    "GET /v1/keys": "admin",
+    "POST /v1/keys": "admin",
+    "POST /v1/keys/{key_id}/rotate": "admin",
+    "DELETE /v1/keys/{key_id}": "admin",
+}
+ADMITTED = {
+    "POST /v1/search",
+    "POST /v1/search/image",
+    "POST /v1/search/url",
+    "POST /v1/search/stream",
+    "GET /v1/images/{image_id}/similar",
+    "POST /v1/queries/{query_id}/replay",
+    "POST /v1/embeddings",
+    "POST /v1/images/generations",
+}
+IDEMPOTENT = {
+    "POST /v1/feedback",
+    "POST /v1/tags",
+    "DELETE /v1/tags/{tag_id}",
+    "POST /v1/directories",
+    "PATCH /v1/directories/{directory_id}",
+    "DELETE /v1/directories/{directory_id}",
+    "POST /v1/directories/{directory_id}/index",
+}
+BODIES = {
+    "POST /v1/search/image": ("multipart/form-data", MB + 256 * 1024),
+    "POST /v1/embeddings": ("application/json", MB),
+    "POST /v1/search/batch": ("application/x-ndjson", 2 * MB),
+}
+DEADLINES = {
+    "POST /v1/search": DeadlineRule.QUERY,
+    "POST /v1/search/image": DeadlineRule.QUERY,
+    "POST /v1/search/url": DeadlineRule.QUERY,
+    "POST /v1/search/stream": DeadlineRule.QUERY,
+    "GET /v1/search/stream/{query_id}": DeadlineRule.QUERY,
+    "GET /v1/images/{image_id}/similar": DeadlineRule.QUERY,
+    "POST /v1/search/batch": DeadlineRule.LINES,
+    "POST /v1/queries/{query_id}/replay": DeadlineRule.LONGEST,
+    "POST /v1/images/generations": DeadlineRule.LONGEST,
+    "DELETE /v1/corpora/{name:path}": DeadlineRule.ENDLESS,
+    "DELETE /v1/directories/{directory_id}": DeadlineRule.ENDLESS,
+    "POST /v1/internal/shadow": DeadlineRule.ENDLESS,
+}
+PROBES = {"GET /healthz", "GET /readyz"}
+WITHOUT_KEY = {*PROBES, "GET /openapi.json"}
+WITHOUT_RATE = {*WITHOUT_KEY, "GET /metrics"}
+UNOBSERVED = {*PROBES, "GET /metrics"}
+
+
+def path_of(row: RoutePolicy) -> str:
+    """Return a path of the route, with its parameters filled in."""
+    return re.sub(r"\{[^}]+\}", KNOWN_ID, row.path)
