@@ -3,6 +3,9 @@
 A slice of pictures has one file for each part: facts about the files (`META_SCHEMA`), the vectors of their captions
 (`captions_schema`), and the outputs of each backbone (`outputs_schema`). Rows are pictures, or captions. Vectors are fixed-size
 lists of half floats, which plain pyarrow, DuckDB and Polars can read.
+
+Files are never changed, so columns may be missing in older ones: a reader takes a column that is missing for null. Those behind
+`error_message` in `META_SCHEMA` were added in that way.
 """
 
 from __future__ import annotations
@@ -11,7 +14,12 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-SCHEMA_VERSION = "1"  # raised when a column changes its meaning
+SCHEMA_VERSION = "1"
+"""Version of the columns' meaning, in the metadata of each file.
+
+It is raised when a column changes its meaning, its type or its name, or goes: readers of the old version would misread the file
+then. An added column raises nothing, because old readers do not ask for it.
+"""
 
 _ID = pa.field("image_id", pa.string(), nullable=False)
 _HASH = pa.field("hash", pa.string(), nullable=False)  # BLAKE3 hex of the picture's bytes
@@ -29,10 +37,15 @@ META_SCHEMA = pa.schema(
         pa.field("taken_at", pa.int64()),  # seconds since 1970-01-01T00:00:00Z
         pa.field("latitude", pa.float64()),  # degrees
         pa.field("longitude", pa.float64()),
-        pa.field("camera", pa.string()),
+        pa.field("camera", pa.string()),  # maker and model in one
         pa.field("captions", pa.list_(pa.struct([pa.field("source", pa.string()), pa.field("text", pa.string())]))),
         pa.field("error_code", pa.string()),  # null when the picture is fine
         pa.field("error_message", pa.string()),
+        pa.field("utc_offset_minutes", pa.int32()),  # local time minus UTC where it was taken
+        pa.field("taken_subsec_ms", pa.int32()),  # milliseconds to add to `taken_at`, 0 to 999
+        pa.field("camera_make", pa.string()),
+        pa.field("camera_model", pa.string()),
+        pa.field("metadata_version", pa.int32()),  # of the reader of time, place and camera; null in older rows and failures
     ]
 )
 

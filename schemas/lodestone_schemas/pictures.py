@@ -21,9 +21,12 @@ class ImageInfo(Model):
     width: int
     height: int
     format: str
-    taken_at: datetime | None = None
-    latitude: float | None = None
-    longitude: float | None = None
+    taken_at: datetime | None = Field(None, description="UTC. Without `utc_offset_minutes`, what the camera's clock showed.")
+    utc_offset_minutes: int | None = Field(None, description="Local time minus UTC where the picture was taken.")
+    latitude: float | None = Field(None, description="Degrees, north positive.")
+    longitude: float | None = Field(None, description="Degrees, east positive.")
+    camera_make: str | None = None
+    camera_model: str | None = None
     captions: list[str] = Field(default_factory=list)
     thumbnail: str
 

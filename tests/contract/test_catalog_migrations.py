@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,7 @@ def engine(new_url: str) -> Iterator[Engine]:
 
 def go(engine: Engine, revision: str) -> None:
     config = Config()
-    config.set_main_option("script_location", str(Path(migrate.__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(Path(migrate.__file__).parents[1] / "migrations"))
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         known = [None, *migrate.REVISIONS]
@@ -131,3 +132,22 @@ def test_a_migration_that_fails_leaves_no_table_behind(new_url: str, engine: Eng
     monkeypatch.undo()
     assert names(engine) == set()
     Catalog.open(new_url).close()
+
+
+def test_pictures_of_an_older_catalog_wait_for_their_headers_to_be_read(new_url: str, engine: Engine) -> None:
+    with Catalog.open(new_url) as catalog:
+        fill(catalog)
+        (root,) = catalog.roots()
+        known = [
+            replace(i, taken_at=5, camera_make="Lodecam", metadata_version=1) for i in catalog.images_of_root(root.root_id)
+        ]
+        catalog.update_images(known)
+        assert list(catalog.images_with_unread_metadata(root.root_id)) == []
+    go(engine, "0006")
+    assert not {"camera_make", "metadata_version"} & {column["name"] for column in inspect(engine).get_columns("images")}
+    with Catalog.open(new_url) as catalog:
+        unread = list(catalog.images_with_unread_metadata(root.root_id))
+        assert [(i.uri, i.taken_at, i.camera_make, i.metadata_version) for i in unread] == [
+            (f"{number}.jpg", 5, None, 0)
+            for number in range(4)  # the other two are not embedded yet
+        ]

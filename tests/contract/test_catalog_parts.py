@@ -15,7 +15,7 @@ from sqlalchemy import event, text
 from tests.support.catalogs import make_root, picture, plan_slice, receipt
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.database.export import TABLES
+from lodestone.catalog.export import TABLES
 from lodestone.catalog.records import AttemptState, ImageState, Receipt, Root, SliceRecord
 
 PARTS = ("captions-text-v1", "lite0-v1", "meta", "siglip@2")

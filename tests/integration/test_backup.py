@@ -20,7 +20,7 @@ from lodestone.backup.restore import restore_backup
 from lodestone.backup.snapshots import snapshots
 from lodestone.backup.verify import prune_backup, verify_backup
 from lodestone.catalog import tables
-from lodestone.catalog.database.export import TABLES
+from lodestone.catalog.export import TABLES
 from lodestone.catalog.records import RunState, TagRecord
 from lodestone.config.home import Home
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError, NotFoundError, RunFailedError
@@ -69,7 +69,7 @@ def _restored(folder: Path, area: FileArea, **options: Any) -> Runtime:
 
 def _content(runtime: Runtime) -> dict[str, list[dict[str, Any]]]:
     """All rows of the catalog that a restored one must have."""
-    from lodestone.catalog.database.export import TABLES
+    from lodestone.catalog.export import TABLES
 
     with runtime.catalog.exporting() as export:
         return {
@@ -204,7 +204,7 @@ def test_a_snapshot_of_the_schema_before_is_restored(runtime: Runtime, tmp_path:
         )
         before = tuple(slices if table.name == "slices" else table for table in TABLES)
         patch.setattr("lodestone.backup.tables.TABLES", before)
-        patch.setattr("lodestone.catalog.database.export.Export.__init__.__defaults__", ("0004",))
+        patch.setattr("lodestone.catalog.export.Export.__init__.__defaults__", ("0004",))
         create_backup(runtime, area)
     assert snapshots(area)[0].revision == "0004"
     with open_runtime(tmp_path / "new") as new:

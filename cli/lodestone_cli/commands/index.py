@@ -132,6 +132,7 @@ _CHANGES = {
     "back": "back again",
     "gone": "gone",
     "recaptioned": "with new captions",
+    "metadata_read": "with metadata read again",
     "unchanged": "unchanged",
 }
 

@@ -118,6 +118,7 @@ def retry_failed(
     """Ask for the same again, trying the files that failed once more."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone runs retry-failed") as session:
         from lodestone.indexing.run.history import recall
+        from lodestone.indexing.scan.interrupted_runs import KIND
         from lodestone_cli.commands.index import print_report
         from lodestone_cli.progress import shown_progress
         from lodestone_cli.stopping import stopped_by_signals
@@ -180,7 +181,8 @@ def _state(text: str | None) -> Any:  # noqa: ANN401 - RunState, imported late
 
 
 def _find(catalog: Catalog, text: str | None) -> Run:
-    from lodestone.indexing.run.history import KIND, find_run
+    from lodestone.indexing.run.history import find_run
+    from lodestone.indexing.scan.interrupted_runs import KIND
 
     if text is not None:
         return find_run(catalog, text)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.backup.snapshots import THUMBNAILS, Manifest, pooled, read_checked, snapshot, total
 from lodestone.backup.tables import read_tables
-from lodestone.catalog.database.export import READABLE
+from lodestone.catalog.export import READABLE
 from lodestone.catalog.records import RunState
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError
 from lodestone.files.area import FileArea

@@ -12,7 +12,7 @@ from blake3 import blake3
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Float, Integer, LargeBinary, Table
 
 from lodestone.backup.snapshots import TableFile, read_checked
-from lodestone.catalog.database.export import TABLES, Export
+from lodestone.catalog.export import TABLES, Export
 from lodestone.catalog.tables import UtcDateTime
 from lodestone.errors import ConfigurationError
 from lodestone.files.area import FileArea

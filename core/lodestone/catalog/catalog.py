@@ -7,10 +7,9 @@ learning.py, and raise:
     CatalogError     the database cannot be read or written (also: a row that breaks a constraint)
     OutOfSpaceError  the disk is full; the transaction left nothing behind
 
-Each subject has its module: corpora, images, captions, slices (receipts, loads), compaction, attempts, deletions (tombstones),
-runs (failures), artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events), guide_engines,
-duplicates, swaps (overrides), containers, idempotency (writes with keys), api_keys,
-home_facts, export.
+Each subject has its module: corpora, images, photo_facts, captions, slices (receipts, loads), compaction, attempts,
+deletions (tombstones), runs (failures), artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events),
+guide_engines, duplicates, swaps (overrides), containers, idempotency (writes with keys), api_keys, home_facts, export.
 
 Example:
     >>> catalog = Catalog.open(home.catalog)  # doctest: +SKIP
@@ -26,10 +25,10 @@ from typing import Self
 from sqlalchemy.engine import Engine
 
 from lodestone.catalog.database.engine import make_engine
-from lodestone.catalog.database.export import ExportRows
 from lodestone.catalog.database.migrate import ensure_head
 from lodestone.catalog.embeddings.attempts import AttemptRows
 from lodestone.catalog.embeddings.compaction import CompactionRows
+from lodestone.catalog.export import ExportRows
 from lodestone.catalog.home_facts import HomeRows
 from lodestone.catalog.identity import mint_image_id
 from lodestone.catalog.pictures.captions import CaptionRows
@@ -38,6 +37,7 @@ from lodestone.catalog.pictures.corpora import CorpusRows
 from lodestone.catalog.pictures.deletions import DeletionRows
 from lodestone.catalog.pictures.duplicates import DuplicateRows
 from lodestone.catalog.pictures.images import ImageRows
+from lodestone.catalog.pictures.photo_facts import PhotoFactRows
 from lodestone.catalog.service.api_keys import KeyRows
 from lodestone.catalog.service.idempotency import IdempotencyRows
 from lodestone.catalog.use.guide_engines import EngineRows
@@ -52,6 +52,7 @@ from lodestone.catalog.work.swaps import SwapRows
 class Catalog(
     CorpusRows,
     ImageRows,
+    PhotoFactRows,
     CaptionRows,
     CompactionRows,
     AttemptRows,

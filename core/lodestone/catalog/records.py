@@ -58,6 +58,8 @@ class ImageRecord:
     """Record of one picture, in the order of the columns of the table `images`.
 
     `uri` is its path inside the root (sources/uris.py), `hash` is BLAKE3 hex, and `slice_id` is its current slice.
+    `metadata_version` is that of the reader that filled time, place and camera (`imaging.metadata.METADATA_VERSION`); it is 0
+    when the file's header is still to be read, and negative when it could not be read.
     """
 
     image_id: str
@@ -76,6 +78,11 @@ class ImageRecord:
     latitude: float | None = None
     longitude: float | None = None
     position: int | None = None  # inside an archive: the byte where its content begins; inside a table: its row
+    utc_offset_minutes: int | None = None  # local time minus UTC where it was taken
+    taken_subsec_ms: int | None = None  # milliseconds to add to `taken_at`, 0 to 999
+    camera_make: str | None = None
+    camera_model: str | None = None
+    metadata_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

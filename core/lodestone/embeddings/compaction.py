@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
 from lodestone.catalog.database.sql import chunks
+from lodestone.catalog.pictures.photo_facts import PHOTO_FACTS
 from lodestone.catalog.records import ImageRecord, ImageState, Receipt, RunState, SliceRecord
 from lodestone.embeddings.slices import fingerprint, read_part, write_part
 from lodestone.errors import CatalogError, EmbeddingsDamagedError
+from lodestone_schemas.arrow import META_SCHEMA
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -204,7 +206,11 @@ class Compactor:
 
 
 def _rows_of(table: pa.Table, images: Sequence[ImageRecord]) -> pa.Table:
-    """Return the rows of these pictures; rows of the `meta` part get the picture's present uri, size and time."""
+    """Return the rows of these pictures.
+
+    Rows of the `meta` part get the picture's present uri, size and time, and what its header said since: the file may be older
+    than these columns.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -220,10 +226,20 @@ def _rows_of(table: pa.Table, images: Sequence[ImageRecord]) -> pa.Table:
         "size": [image.size for image in current],
         "mtime_ns": [image.mtime_ns for image in current],
     }
+    for name in (*PHOTO_FACTS, "metadata_version"):
+        before = kept.column(name).to_pylist() if name in kept.column_names else [None] * len(current)
+        columns[name] = [
+            getattr(image, name) if image.metadata_version > 0 else value for image, value in zip(current, before, strict=True)
+        ]
     for name, values in columns.items():
-        number = kept.schema.get_field_index(name)
-        kept = kept.set_column(number, kept.schema.field(number), pa.array(values, kept.schema.field(number).type))
+        kept = _with_column(kept, META_SCHEMA.field(name), pa.array(values, META_SCHEMA.field(name).type))
     return kept
+
+
+def _with_column(table: pa.Table, field: pa.Field, values: pa.Array) -> pa.Table:
+    """Return the table with these values in a column, which is appended where the table lacks it."""
+    number = table.schema.get_field_index(field.name)
+    return table.append_column(field, values) if number < 0 else table.set_column(number, field, values)
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:

@@ -103,7 +103,7 @@ def _decode_stream(stream: IO[bytes], size: int, limits: _Limits) -> DecodedImag
     kind = supported_format(head)
     stream.seek(0)
     try:
-        if kind == "RAW" or (kind == "TIFF" and _is_raw(stream)):
+        if kind == "RAW" or (kind == "TIFF" and is_raw(stream)):
             return _decode_raw(stream, limits)
         with open_image(stream, kind) as image:
             if kind == "TIFF":
@@ -158,7 +158,8 @@ def _decode_tiff(image: ImageFile, limits: _Limits) -> DecodedImage:
     return DecodedImage(to_srgb(image), width, height, "TIFF", orientation=embedded.orientation, embedded=embedded)
 
 
-def _is_raw(stream: IO[bytes]) -> bool:
+def is_raw(stream: IO[bytes]) -> bool:
+    """Return whether a TIFF container is a camera's RAW file, as `raw.is_raw_container` does."""
     from lodestone.imaging.raw import is_raw_container  # imported for TIFF containers only
 
     return is_raw_container(stream)

@@ -50,7 +50,8 @@ class EmbeddedMetadata:
 def read_embedded(image: Image.Image) -> EmbeddedMetadata:
     """Collect the metadata blocks of an opened picture; whatever they contain, nothing is raised."""
     info = image.info
-    exif = _safely(image.getexif, Image.Exif()) if _may_have_exif(image) else None
+    # Image's own method: that of PNG decodes the pixels first.
+    exif = _safely(lambda: Image.Image.getexif(image), Image.Exif()) if _may_have_exif(image) else None
     return EmbeddedMetadata(
         base=_EMPTY if exif is None else _safely(lambda: dict(exif), {}),
         photo=_sub_ifd(exif, ExifTags.IFD.Exif),

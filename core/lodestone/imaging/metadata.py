@@ -10,25 +10,29 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from PIL import ExifTags
 
 from lodestone.imaging.descriptions import parse_xmp, xmp_values
 from lodestone.imaging.exif import EmbeddedMetadata
 
+METADATA_VERSION: Final = 1  # of what is read here; catalog rows with 0 are read again from their files' headers
 _FIRST_PHOTO_YEAR, _LAST_PLAUSIBLE_YEAR = 1826, 2100
 _MAX_OFFSET = timedelta(hours=14)
 _QUARTER_HOUR = timedelta(minutes=15)  # every zone's offset is a multiple of it
+_NO_FIX_DOP = 50.0  # receivers without a fix write a dilution of precision of 50 or 99.99; above 20 counts as poor
+_LONGEST_NAME = 100  # characters of a camera's maker or model
 
 _DATE = re.compile(
-    r"(\d{4})[:\-/.](\d{1,2})[:\-/.](\d{1,2})[T ]+(\d{1,2}):(\d{1,2})(?::(\d{1,2}))?(?:\.\d+)?\s*(Z|[+-]\d{2}:?\d{2})?"
+    r"(\d{4})[:\-/.](\d{1,2})[:\-/.](\d{1,2})[T ]+(\d{1,2}):(\d{1,2})(?::(\d{1,2}))?(?:\.(\d+))?\s*(Z|[+-]\d{2}:?\d{2})?"
 )
-_OFFSET = re.compile(r"([+-])(\d{1,2}):?(\d{2})")
+_OFFSET = re.compile(r"([+-])(\d{1,2}):?([0-5]\d)")
+_DIGITS = re.compile(r"[0-9]+")
 
 _EXIF_DATES = (
-    (ExifTags.Base.DateTimeOriginal, ExifTags.Base.OffsetTimeOriginal),
-    (ExifTags.Base.DateTimeDigitized, ExifTags.Base.OffsetTimeDigitized),
+    (ExifTags.Base.DateTimeOriginal, ExifTags.Base.OffsetTimeOriginal, ExifTags.Base.SubsecTimeOriginal),
+    (ExifTags.Base.DateTimeDigitized, ExifTags.Base.OffsetTimeDigitized, ExifTags.Base.SubsecTimeDigitized),
 )
 _XMP_DATES = ("{http://ns.adobe.com/exif/1.0/}DateTimeOriginal", "{http://ns.adobe.com/photoshop/1.0/}DateCreated")
 
@@ -38,7 +42,9 @@ class PhotoMetadata:
     """Holds what a file states about its picture, as far as it is plausible; unknown values are None.
 
     Attributes:
-        taken_at: Seconds since 1970-01-01T00:00:00Z. Without a known offset the camera's clock is read as if it showed UTC.
+        taken_at: Whole seconds since 1970-01-01T00:00:00Z. Without a known offset the camera's clock is read as if it showed
+            UTC.
+        taken_subsec_ms: Milliseconds to add to `taken_at`, 0 to 999; None when the file gives no fraction of the second.
         utc_offset_minutes: Local time minus UTC where the picture was taken, in minutes; from the camera, or from its GPS
             clock.
         latitude: Degrees, north positive.
@@ -49,6 +55,7 @@ class PhotoMetadata:
     """
 
     taken_at: int | None = None
+    taken_subsec_ms: int | None = None
     utc_offset_minutes: int | None = None
     latitude: float | None = None
     longitude: float | None = None
@@ -59,52 +66,60 @@ class PhotoMetadata:
 
 def read_metadata(embedded: EmbeddedMetadata) -> PhotoMetadata:
     """Interpret the metadata that decoding found; no file is read again, and nothing is raised for what it contains."""
-    local, offset = _taken_at(embedded)
+    local, offset, subsec_ms = _taken_at(embedded)
     latitude, longitude = _position(embedded.gps)
     return PhotoMetadata(
         taken_at=None if local is None else int((local - (offset or timedelta())).replace(tzinfo=UTC).timestamp()),
+        taken_subsec_ms=None if local is None else subsec_ms,
         utc_offset_minutes=None if local is None or offset is None else round(offset.total_seconds() / 60),
         latitude=latitude,
         longitude=longitude,
-        camera_make=_text(embedded.base.get(ExifTags.Base.Make)),
-        camera_model=_text(embedded.base.get(ExifTags.Base.Model)),
+        camera_make=_name(embedded.base.get(ExifTags.Base.Make)),
+        camera_model=_name(embedded.base.get(ExifTags.Base.Model)),
         orientation=embedded.orientation,
     )
 
 
-def _taken_at(embedded: EmbeddedMetadata) -> tuple[datetime | None, timedelta | None]:
-    """Return local time and its offset from UTC: EXIF's original time, else its digitisation time, else XMP's.
+def _taken_at(embedded: EmbeddedMetadata) -> tuple[datetime | None, timedelta | None, int | None]:
+    """Return local time, its offset from UTC and its milliseconds.
 
-    An implausible date is skipped, and the next one is tried.
+    EXIF's original time comes first, then its digitisation time, then XMP's; an implausible date is skipped.
     """
     photo = embedded.photo
-    for date_tag, offset_tag in _EXIF_DATES:
-        local, offset = _parse_date(_text(photo.get(date_tag)))
+    for date_tag, offset_tag, subsec_tag in _EXIF_DATES:
+        local, offset, subsec_ms = _parse_date(_text(photo.get(date_tag)))
         if local is not None:
+            stated_ms = _parse_subsec(_text(photo.get(subsec_tag)))
             if offset is None:
                 offset = _parse_offset(_text(photo.get(offset_tag)))
-            return local, _offset_by_gps(local, embedded.gps) if offset is None else offset
+            offset = _offset_by_gps(local, embedded.gps) if offset is None else offset
+            return local, offset, subsec_ms if stated_ms is None else stated_ms
     packet = parse_xmp(embedded.xmp)
     for name in _XMP_DATES:
         for value in () if packet is None else xmp_values(packet, name):
-            local, offset = _parse_date(value)
+            local, offset, subsec_ms = _parse_date(value)
             if local is not None:
-                return local, offset
-    return None, None
+                return local, offset, subsec_ms
+    return None, None, None
 
 
-def _parse_date(text: str | None) -> tuple[datetime | None, timedelta | None]:
+def _parse_date(text: str | None) -> tuple[datetime | None, timedelta | None, int | None]:
     match = _DATE.match(text or "")
     if match is None:
-        return None, None
+        return None, None, None
     try:
         local = datetime(*(int(part or 0) for part in match.groups()[:6]))  # type: ignore[arg-type]  # noqa: DTZ001 - local on purpose
     except ValueError:
-        return None, None
+        return None, None, None
     if not _FIRST_PHOTO_YEAR <= local.year <= _LAST_PLAUSIBLE_YEAR:
-        return None, None
-    zone = match.group(7)
-    return local, timedelta() if zone == "Z" else _parse_offset(zone)
+        return None, None, None
+    fraction, zone = match.group(7), match.group(8)
+    return local, timedelta() if zone == "Z" else _parse_offset(zone), _parse_subsec(fraction)
+
+
+def _parse_subsec(digits: str | None) -> int | None:
+    """Return the milliseconds of the digits behind a decimal point: "5" is 500, "0429" is 42; None for anything else."""
+    return int(digits[:3].ljust(3, "0")) if digits and _DIGITS.fullmatch(digits) else None
 
 
 def _parse_offset(text: str | None) -> timedelta | None:
@@ -123,7 +138,7 @@ def _offset_by_gps(local: datetime, gps: Mapping[int, Any]) -> timedelta | None:
     day = _text(gps.get(ExifTags.GPS.GPSDateStamp))
     if clock is None or day is None:
         return None
-    utc, _ = _parse_date(f"{day} {int(clock[0]):02}:{int(clock[1]):02}:{int(clock[2]):02}")
+    utc, _, _ = _parse_date(f"{day} {int(clock[0]):02}:{int(clock[1]):02}:{int(clock[2]):02}")
     if utc is None:
         return None
     quarters = round((local - utc) / _QUARTER_HOUR)
@@ -133,6 +148,11 @@ def _offset_by_gps(local: datetime, gps: Mapping[int, Any]) -> timedelta | None:
 
 
 def _position(gps: Mapping[int, Any]) -> tuple[float | None, float | None]:
+    """Return latitude and longitude in degrees, or two Nones where one is impossible or the receiver had no fix."""
+    if (_text(gps.get(ExifTags.GPS.GPSStatus)) or "").upper() == "V":  # void: the last known position, or none
+        return None, None
+    if _number(gps.get(ExifTags.GPS.GPSDOP)) >= _NO_FIX_DOP:
+        return None, None
     latitude = _degrees(gps.get(ExifTags.GPS.GPSLatitude), _text(gps.get(ExifTags.GPS.GPSLatitudeRef)), "S", 90.0)
     longitude = _degrees(gps.get(ExifTags.GPS.GPSLongitude), _text(gps.get(ExifTags.GPS.GPSLongitudeRef)), "W", 180.0)
     if latitude is None or longitude is None or (latitude == 0.0 and longitude == 0.0):  # 0, 0 means that the GPS had no fix
@@ -156,9 +176,24 @@ def _numbers(value: object) -> tuple[float, float, float] | None:
         return None
     try:
         a, b, c = (float(part) for part in value)
-    except (TypeError, ValueError, ZeroDivisionError):
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
         return None
     return (a, b, c) if all(math.isfinite(part) and part >= 0 for part in (a, b, c)) else None
+
+
+def _number(value: object) -> float:
+    """Return a finite number; 0.0 for anything else."""
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, ZeroDivisionError, OverflowError):
+        return 0.0
+    return number if math.isfinite(number) else 0.0
+
+
+def _name(value: object) -> str | None:
+    """Return a maker's or model's name on one line without control characters, of at most `_LONGEST_NAME` characters."""
+    printable = "".join(letter if letter.isprintable() else " " for letter in _text(value) or "")
+    return " ".join(printable.split())[:_LONGEST_NAME].rstrip() or None
 
 
 def _text(value: object) -> str | None:

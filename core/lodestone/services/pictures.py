@@ -175,8 +175,11 @@ def _info(image: ImageRecord, root: Root, corpus: str, captions: Sequence[Captio
         height=image.height,
         format=image.format,
         taken_at=None if image.taken_at is None else datetime.fromtimestamp(image.taken_at, UTC),
+        utc_offset_minutes=image.utc_offset_minutes,
         latitude=image.latitude,
         longitude=image.longitude,
+        camera_make=image.camera_make,
+        camera_model=image.camera_model,
         captions=[caption.text for caption in captions],
         thumbnail=f"/v1/images/{image.image_id}/thumbnail",
     )

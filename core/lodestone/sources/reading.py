@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 # Larger local files are hashed in pieces and decoded from their path, so that no thread holds all of one in memory.
 _READ_WHOLE_BYTES: Final = 64 << 20
 _MAX_BYTES: Final = 1 << 30  # largest picture that must be held in memory
+_ALL: Final = 1 << 62  # as many bytes as there are
 _T = TypeVar("_T")
 _OPEN: Final = 8  # archives and tables kept open
 _ATTEMPTS: Final = 4
@@ -81,6 +82,37 @@ class Reader:
             return self._read_object(Url.stored(locator), content)
         return _read_file(locator, content, size)
 
+    def read_beginning(self, locator: str, *, content: str, size: int, mtime_ns: int, most: int) -> bytes | Path:
+        """Return the first `most` bytes of a picture, or the path of a local file.
+
+        No more bytes are fetched from object stores and archives; a row of a table is read whole. A part of a picture has no
+        hash to compare. Instead, size and time of its file, its archive's time, or the store's version of it are compared.
+
+        Args:
+            locator: Where the picture is.
+            content: Its hash or token, as planned.
+            size: Size in bytes, as planned.
+            mtime_ns: Last change, as planned.
+            most: Number of bytes that are enough.
+
+        Raises:
+            ImageError: it is missing, denied, unreadable, or no longer the planned one.
+            SourceError: the store refuses everything, or does not answer.
+            ManifestChangedError: the archive or table was changed since it was listed.
+        """
+        place = inside(locator)
+        if place is not None:
+            return self._read_inside(place, content, size, mtime_ns, most=most)
+        if is_url(locator):
+            return self._read_object(Url.stored(locator), content, most=most)
+        try:
+            status = os.stat(locator)  # noqa: PTH116 - may hold surrogates
+        except OSError as error:
+            raise unreadable(error) from error
+        if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
+            raise _changed()
+        return Path(locator)
+
     def identify(self, files: Sequence[FoundFile], *, threads: int = 2) -> Iterator[str | ImageError]:
         """Yield the hash or token of each file's content, in their order; for a file that cannot be read, its error.
 
@@ -109,10 +141,10 @@ class Reader:
         except ImageError as error:
             return error
 
-    def _read_object(self, url: Url, content: str) -> bytes:
+    def _read_object(self, url: Url, content: str, *, most: int = _ALL) -> bytes:
         try:
             system, path = self._filesystems.at(url)
-            data, token = _with_retries(lambda: _get(system, path, url))
+            data, token = _with_retries(lambda: _get(system, path, url, most))
         except OSError as error:
             raise self._error_for(error, url) from error
         self.has_read = True
@@ -145,18 +177,20 @@ class Reader:
             return source_error(error, url.shown, doing="read") if trouble_of(error) is Trouble.EXPIRED else None
         return None
 
-    def _read_inside(self, place: Inside, content: str, size: int, mtime_ns: int) -> bytes:
+    def _read_inside(self, place: Inside, content: str, size: int, mtime_ns: int, *, most: int = _ALL) -> bytes:
         url = Url.stored(place.where) if is_url(place.where) else None
-        _require_room(size)
+        _require_room(min(size, most))
         try:
-            data = _with_retries(lambda: self._handle(place).read(place.position, size))
+            data = _with_retries(lambda: self._handle(place).read(place.position, min(size, most)))
         except (OSError, ValueError) as error:  # pyarrow's ArrowInvalid is a ValueError: the file is no longer a table
             self._require_unchanged(place.where, mtime_ns)
             if url is None and isinstance(error, OSError):
                 raise unreadable(error) from error
             raise (self._error_for(error, url) if url and isinstance(error, OSError) else _changed()) from error
         self.has_read = True
-        if hash_bytes(data) != content:
+        if len(data) == most < size:
+            self._require_unchanged(place.where, mtime_ns)
+        elif hash_bytes(data) != content:
             self._require_unchanged(place.where, mtime_ns)
             raise _changed()
         return data
@@ -234,17 +268,20 @@ def _read_file(path: str, content: str, size: int) -> bytes | Path:
     return source
 
 
-def _get(system: FileSystem, path: str, url: Url) -> tuple[bytes, str]:
+def _get(system: FileSystem, path: str, url: Url, most: int) -> tuple[bytes, str]:
     inner = fsspec_of(system)
     if inner is not None:
         facts = stat_object(system, path)
-        _require_room(facts.size)
+        _require_room(min(facts.size, most))
+        if most < facts.size:
+            return bytes(inner.cat_file(path, start=0, end=most))[:most], facts.token(url)
         return bytes(inner.cat_file(path)), facts.token(url)
     with system.open_input_file(path) as file:
-        _require_room(file.size())
+        size = file.size()
+        _require_room(min(size, most))
         etag = version_of(file.metadata() or {})
-        data = bytes(file.read())
-    return data, object_token(etag, len(data)) if etag else stat_object(system, path).token(url)
+        data = bytes(file.read_at(most, 0) if most < size else file.read())
+    return data, object_token(etag, size) if etag else stat_object(system, path).token(url)
 
 
 def _require_room(size: int) -> None:

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, String, Table, Text, UniqueConstraint, false, true
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    false,
+    text,
+    true,
+)
 
 from lodestone.catalog.tables.base import ID, NAME, UtcDateTime, metadata, parent
 
@@ -38,6 +52,8 @@ containers = Table(
     Column("items", BigInteger, nullable=False),
 )
 
+_UNREAD = text("metadata_version = 0 AND state = 'active'")  # pictures whose headers the next index run reads
+
 # Columns stand in the order of `ImageRecord`'s fields.
 images = Table(
     "images",
@@ -58,7 +74,13 @@ images = Table(
     Column("latitude", Float),
     Column("longitude", Float),
     Column("position", BigInteger),
+    Column("utc_offset_minutes", Integer),
+    Column("taken_subsec_ms", Integer),
+    Column("camera_make", Text),
+    Column("camera_model", Text),
+    Column("metadata_version", Integer, nullable=False, server_default="0"),
     UniqueConstraint("root_id", "uri"),
+    Index("ix_images_unread_metadata", "root_id", "uri", sqlite_where=_UNREAD, postgresql_where=_UNREAD),
     Index(None, "corpus_id", "state"),
     Index(None, "hash", "corpus_id"),
 )

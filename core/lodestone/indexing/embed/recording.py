@@ -14,16 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.pictures.photo_facts import PHOTO_FACTS
 from lodestone.catalog.records import AttemptState, CaptionRecord, Failure, ImageRecord, ImageState, Receipt
 from lodestone.embeddings.slices import read_part
 from lodestone.errors import LodestoneError, WorkerDiedError
 from lodestone.files.area import FileArea
 from lodestone.indexing.tasks import EMBEDDED_SOURCES, META_PART, SliceReceipt
 
-_READ = (
-    *("image_id", "width", "height", "format", "taken_at", "latitude", "longitude"),
-    *("captions", "error_code", "error_message"),
-)
+_PLAIN = ("width", "height", "format", "taken_at")
+_READ = ("image_id", *_PLAIN, *PHOTO_FACTS, "metadata_version", "captions", "error_code", "error_message")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,10 @@ def _record_meta(catalog: Catalog, embeddings: FileArea, meta: Receipt, run_id: 
 def _updated(image: ImageRecord, row: dict[str, Any]) -> ImageRecord:
     if row["error_code"] is not None:
         return replace(image, state=ImageState.FAILED)
-    fields = {name: row[name] for name in ("width", "height", "format", "taken_at", "latitude", "longitude")}
+    fields = {name: row[name] for name in _PLAIN}
+    version = row.get("metadata_version") or 0
+    if version or not image.metadata_version:  # else the file is older than what was read from the picture's header since
+        fields |= {name: row.get(name) for name in PHOTO_FACTS} | {"metadata_version": version}
     return replace(image, state=ImageState.ACTIVE, **fields)
 
 

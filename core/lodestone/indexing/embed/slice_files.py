@@ -19,6 +19,7 @@ from lodestone.embeddings.slices import find_part, fingerprint, read_part, write
 from lodestone.embeddings.tables import captions_table, meta_table, outputs_table
 from lodestone.files.area import FileArea
 from lodestone.imaging.decode import DECODER_VERSION
+from lodestone.imaging.metadata import METADATA_VERSION
 from lodestone.indexing.embed.picture_inputs import PreparedPicture
 from lodestone.indexing.tasks import EMBEDDED_SOURCES, META_PART, RowFailure, SliceRow, SliceTask
 
@@ -164,5 +165,10 @@ def _meta(picture: PreparedPicture) -> dict[str, Any]:
         "latitude": about.latitude,
         "longitude": about.longitude,
         "camera": " ".join(part for part in (about.camera_make, about.camera_model) if part) or None,
+        "utc_offset_minutes": about.utc_offset_minutes,
+        "taken_subsec_ms": about.taken_subsec_ms,
+        "camera_make": about.camera_make,
+        "camera_model": about.camera_model,
+        "metadata_version": METADATA_VERSION,
         "captions": [{"source": source, "text": text} for source, text in picture.captions],
     }

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from lodestone.catalog.records import Corpus, Run
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.indexing.run.report import IndexRequest
-from lodestone.indexing.scan.interrupted_runs import KIND
+from lodestone.indexing.scan.interrupted_runs import BEFORE_PLANNING, KIND
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
@@ -71,7 +71,7 @@ def recall(catalog: Catalog, run_id: str, *, corpus: str) -> RunRequestRecord:
             f"run {run.run_id} is a run of {run.kind!r} and cannot be resumed", hint="`lodestone runs list` shows index runs"
         )
     request = IndexRequest.remembered({**run.request, "corpus": corpus_record.name})
-    discover = run.stage in _BEFORE_PLANNING
+    discover = run.stage in BEFORE_PLANNING
     if discover and not request.paths:
         raise InvalidRequestError(
             f"run {run.run_id} ended before it had found its files, and does not say where it looked",

@@ -25,11 +25,13 @@ from lodestone.indexing.heartbeat import Heartbeat
 from lodestone.indexing.locking import corpus_lock
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.run.executor_lifecycle import ExecutorLifecycle, IndexResources
-from lodestone.indexing.run.history import KIND, Everything, RunRequestRecord, recall
+from lodestone.indexing.run.history import Everything, RunRequestRecord, recall
 from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.indexing.scan import mounts
 from lodestone.indexing.scan.caption_changes import Recaptioner
 from lodestone.indexing.scan.changes import ChangeFinder
+from lodestone.indexing.scan.interrupted_runs import KIND
+from lodestone.indexing.scan.missing_metadata import MissingMetadata
 from lodestone.indexing.scan.mounts import Mounts
 from lodestone.indexing.scan.scan_scopes import Candidate, examine, scopes_of, uris_of
 from lodestone.indexing.scan.scope import ScanScope
@@ -200,6 +202,7 @@ class _Job:
             scopes += inner_scopes
             problems += wrong
         finder.update(scopes, meter, self.lifecycle.expect)
+        self._read_missing_metadata(MissingMetadata(catalog, finder.reader), scopes, meter)
         if table is not None:
             self._apply(table, scopes, recaptioner)
         self.counts.update(finder.changes.counts)
@@ -215,6 +218,12 @@ class _Job:
             if scope.is_whole:
                 catalog.set_root(scope.root.root_id, scanned_at=self.run.started_at)
         return problems
+
+    def _read_missing_metadata(self, missing: MissingMetadata, scopes: list[ScanScope], meter: Meter) -> None:
+        """Read the headers of pictures that an older version recorded, and add a warning about sources that refuse it."""
+        missing.fill(scopes, lambda: meter.add(0))
+        self.counts.update({"metadata_read": missing.read, "metadata_unreadable": missing.unreadable})
+        self.warnings += [f"metadata of some pictures was not read: {error.message}" for error in missing.problems]
 
     def _apply(self, table: CaptionTable, scopes: list[ScanScope], recaptioner: Recaptioner) -> None:
         """Set the table's captions, and add a warning about files of the table that were not found."""

@@ -63,7 +63,9 @@ class IndexReport:
         run_id: Id of its row in the catalog.
         corpus: Name of the corpus.
         counts: Numbers of files by outcome: found, new, changed, moved, touched, back, unchanged, retried, unreadable, gone,
-            recaptioned; embedded (pictures that went through the models), failed (pictures that could not be used).
+            recaptioned; metadata_read (pictures of an older version whose headers were read again), metadata_unreadable (those
+            whose headers could not be read); embedded (pictures that went through the models), failed (pictures that could not
+            be used).
         images: Pictures of the corpus that can be found now.
         seconds: Duration of the whole run.
         embed_seconds: Duration of the embedding stage, start-up of workers included.

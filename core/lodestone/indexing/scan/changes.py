@@ -24,11 +24,20 @@ from lodestone.indexing.scan.caption_changes import Recaptioner
 from lodestone.indexing.scan.interrupted_runs import cut_short_since
 from lodestone.indexing.scan.listing import Survey
 from lodestone.indexing.scan.mounts import Mounts, vanished
-from lodestone.indexing.scan.move_detection import ChangedFile, Exchanges, edited_picture, likeliest, moved_over, put, revived
+from lodestone.indexing.scan.move_detection import (
+    ChangedFile,
+    Exchanges,
+    edited_picture,
+    likeliest,
+    moved_over,
+    put,
+    revived,
+    touched,
+)
 from lodestone.indexing.scan.scan_scopes import distinct
 from lodestone.indexing.scan.scope import ScanScope
 from lodestone.indexing.scan.tally import Changes, all_denied
-from lodestone.sources.base import FoundFile, Inode, UnreadablePath
+from lodestone.sources.base import FoundFile, UnreadablePath
 from lodestone.sources.folders import discover
 from lodestone.sources.reading import Reader
 from lodestone.sources.uris import path_of, relative_path_of, uri_of
@@ -140,8 +149,7 @@ class ChangeFinder:
             uri = uri_of(f"{scope.prefix}/{relative}" if scope.prefix else relative)
             self._record_failure(scope.root, uri, "unreadable", unreadable.message)
 
-        skip = [inode for other in scope.others if (inode := _inode(other)) is not None]
-        found = discover(scope.path, follow_symlinks=self.follow_symlinks, on_unreadable=report, skip=skip)
+        found = discover(scope.path, follow_symlinks=self.follow_symlinks, on_unreadable=report, skip=scope.other_inodes())
         return self.mounts.watching(found, scope.path, around=around)
 
     def bury(self, scope: ScanScope, survey: Survey) -> None:
@@ -253,7 +261,7 @@ class ChangeFinder:
                 if image.image_id in updates:  # this run moved it elsewhere, and a copy is in its old place
                     fresh.append((uri, found, content))
                     continue
-                updated = replace(image, size=found.size, mtime_ns=found.mtime_ns, position=found.position)
+                updated = touched(image, found)
                 candidate = moved_over(image, just_gone.get(content, ()), updates, found)
                 if candidate is not None:
                     counts["moved"] += 1
@@ -337,11 +345,3 @@ class ChangeFinder:
 
 def _same_stat(image: ImageRecord, found: FoundFile) -> bool:
     return image.size == found.size and image.mtime_ns == found.mtime_ns
-
-
-def _inode(path: Path) -> Inode | None:
-    try:
-        status = path.stat()
-    except OSError:  # nothing there that a walk could meet
-        return None
-    return status.st_dev, status.st_ino

@@ -11,7 +11,7 @@ from lodestone.indexing.progress import RunStage
 
 KIND: Final = "index"
 _IN_A_ROW: Final = 1000  # most consecutive interrupted runs that are considered
-_BEFORE_PLANNING: Final = frozenset({"", RunStage.DISCOVER.value})
+BEFORE_PLANNING: Final = frozenset({"", RunStage.DISCOVER.value})
 
 
 def cut_short_since(catalog: Catalog, run_id: str) -> datetime | None:
@@ -25,7 +25,7 @@ def cut_short_since(catalog: Catalog, run_id: str) -> datetime | None:
     for _, run in catalog.run_page(limit=_IN_A_ROW, corpus_ids=corpora, kind=KIND):
         if run.run_id == run_id:
             continue
-        if run.state is RunState.DONE or run.stage not in _BEFORE_PLANNING:
+        if run.state is RunState.DONE or run.stage not in BEFORE_PLANNING:
             break
         since = run.started_at
     return since

@@ -221,6 +221,18 @@ def edited_picture(image: ImageRecord, found: FoundFile, content: str) -> ImageR
         width=0,
         height=0,
         position=found.position,
+        metadata_version=0,
+    )
+
+
+def touched(image: ImageRecord, found: FoundFile) -> ImageRecord:
+    """Return the row of a picture whose file has another time and the same content; an unreadable header is tried again."""
+    return replace(
+        image,
+        size=found.size,
+        mtime_ns=found.mtime_ns,
+        position=found.position,
+        metadata_version=max(image.metadata_version, 0),
     )
 
 
@@ -232,5 +244,5 @@ def revived(image: ImageRecord) -> ImageRecord:
 
 def put(picture: ImageRecord, root_id: str, uri: str, found: FoundFile) -> ImageRecord:
     """Return the picture's row at another place."""
-    moved = replace(picture, root_id=root_id, uri=uri, size=found.size, mtime_ns=found.mtime_ns, position=found.position)
+    moved = replace(touched(picture, found), root_id=root_id, uri=uri)
     return revived(moved) if picture.state is ImageState.GONE else moved

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lodestone.catalog.records import Root
-from lodestone.sources.base import FoundFile, Source
+from lodestone.sources.base import FoundFile, Inode, Source
 from lodestone.sources.uris import relative_path_of, uri_of
 
 
@@ -56,3 +56,15 @@ class ScanScope:
     def leaves(self, path: Path) -> bool:
         """Return whether a file at this path belongs to another root."""
         return any(other in path.parents for other in self.others)
+
+    def other_inodes(self) -> list[Inode]:
+        """Return the inodes of the roots below the scope that exist, which a walk must not enter."""
+        return [inode for other in self.others if (inode := _inode(other)) is not None]
+
+
+def _inode(path: Path) -> Inode | None:
+    try:
+        status = path.stat()
+    except OSError:  # nothing there that a walk could meet
+        return None
+    return status.st_dev, status.st_ino

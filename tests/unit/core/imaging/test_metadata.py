@@ -15,7 +15,7 @@ from lodestone.imaging.metadata import PhotoMetadata, read_metadata
 
 _MAKE, _MODEL, _ORIENTATION = 0x010F, 0x0110, 0x0112
 _EXIF_IFD, _GPS_IFD = 0x8769, 0x8825
-_ORIGINAL, _DIGITIZED, _OFFSET_ORIGINAL = 0x9003, 0x9004, 0x9011
+_ORIGINAL, _DIGITIZED, _OFFSET_ORIGINAL, _SUBSEC_ORIGINAL = 0x9003, 0x9004, 0x9011, 0x9291
 
 
 def _exif(*, base: dict | None = None, photo: dict | None = None, gps: dict | None = None) -> Image.Exif:
@@ -86,10 +86,64 @@ def test_impossible_date_is_unknown_and_the_next_one_counts(date):
     assert _metadata(photo={_ORIGINAL: date, _DIGITIZED: "2020:01:02 03:04:05"}).taken_at == _utc(2020, 1, 2, 3, 4, 5)
 
 
-@pytest.mark.parametrize("offset", ["+99:00", "local", "+2"])
+@pytest.mark.parametrize(
+    "offset", ["+99:00", "+14:15", "-15:00", "+05:75", "local", "+2", "   :  ", "", "\0+02:00", b"\xff\xfe"]
+)
 def test_impossible_offset_is_unknown(offset):
     found = _metadata(photo={_ORIGINAL: "2021:07:04 18:30:15", _OFFSET_ORIGINAL: offset})
     assert (found.taken_at, found.utc_offset_minutes) == (_utc(2021, 7, 4, 18, 30, 15), None)
+
+
+@pytest.mark.parametrize(
+    ("offset", "minutes"), [("+14:00", 840), ("-12:00", -720), ("+05:45", 345), (b"+01:00\0\0junk", 60), ("Z", 0)]
+)
+def test_plausible_offset_is_kept_and_the_time_is_utc(offset, minutes):
+    found = read_metadata(EmbeddedMetadata(photo={_ORIGINAL: "2021:07:04 18:30:15", _OFFSET_ORIGINAL: offset}))
+    assert (found.taken_at, found.utc_offset_minutes) == (_utc(2021, 7, 4, 18, 30, 15) - 60 * minutes, minutes)
+
+
+@pytest.mark.parametrize(
+    ("digits", "milliseconds"),
+    [("5", 500), ("05", 50), ("0429", 42), ("999999", 999), ("000", 0), ("7  ", 700), (b"25\0\0", 250)]
+    + [(nonsense, None) for nonsense in ("  ", "", "-5", "1.5", "x", "٣", "\0" + "5", b"\0\0", 5, None, (5,))],
+)
+def test_subseconds_are_the_digits_behind_the_point(digits, milliseconds):
+    found = read_metadata(EmbeddedMetadata(photo={_ORIGINAL: "2021:07:04 18:30:15", _SUBSEC_ORIGINAL: digits}))
+    assert (found.taken_at, found.taken_subsec_ms) == (_utc(2021, 7, 4, 18, 30, 15), milliseconds)
+
+
+def test_subseconds_without_a_time_are_nothing_and_before_1970_they_are_added_too():
+    assert read_metadata(EmbeddedMetadata(photo={_SUBSEC_ORIGINAL: "5"})) == PhotoMetadata()
+    found = read_metadata(EmbeddedMetadata(photo={_ORIGINAL: "1955:05:05 05:05:05", _SUBSEC_ORIGINAL: "5"}))
+    assert (found.taken_at, found.taken_subsec_ms) == (_utc(1955, 5, 5, 5, 5, 5), 500)
+
+
+def test_subseconds_belong_to_the_date_that_counts():
+    photo = {_ORIGINAL: "soon", _SUBSEC_ORIGINAL: "5", _DIGITIZED: "2020:01:02 03:04:05", 0x9292: "75"}
+    assert read_metadata(EmbeddedMetadata(photo=photo)).taken_subsec_ms == 750
+    packet = pictures.xmp_packet(body="<photoshop:DateCreated>2018-03-04T05:06:07.089-05:00</photoshop:DateCreated>")
+    found = read_metadata(EmbeddedMetadata(xmp=packet))
+    assert (found.taken_at, found.taken_subsec_ms) == (_utc(2018, 3, 4, 10, 6, 7), 89)
+
+
+@pytest.mark.parametrize(
+    ("tag", "name"),
+    [
+        (b"Canon\0\0\0EOS", "Canon"),
+        ("NIKON CORPORATION   ", "NIKON CORPORATION"),
+        ("two\nlines\x07", "two lines"),
+        ("x" * 500, "x" * 100),
+        (b"Gr\xfc\xdf", "Gr\ufffd\ufffd"),
+        ("\0\0", None),
+        (b"", None),
+        ("   ", None),
+        (17, None),
+        (("Canon",), None),
+    ],
+)
+def test_name_of_a_camera_is_one_short_line(tag, name):
+    found = read_metadata(EmbeddedMetadata(base={_MAKE: tag, _MODEL: tag}))
+    assert (found.camera_make, found.camera_model) == (name, name)
 
 
 def test_date_before_1970_is_negative():
@@ -105,6 +159,9 @@ def test_date_before_1970_is_negative():
         (10.0, 0.0),
         "north",
         (IFDRational(0, 0), 0.0, 0.0),
+        (math.nan, 0.0, 0.0),
+        (math.inf, 0.0, 0.0),
+        (10**400, 0, 0),
         (-10.0, 0.0, 0.0),
     ],
 )
@@ -117,6 +174,19 @@ def test_impossible_place_is_unknown(latitude):
 def test_zero_zero_is_no_place():
     zero = (0.0, 0.0, 0.0)
     assert read_metadata(EmbeddedMetadata(gps={1: "N", 2: zero, 3: "E", 4: zero})).latitude is None
+
+
+@pytest.mark.parametrize("status", [{9: "V"}, {9: b"V\0"}, {11: IFDRational(9999, 100)}, {11: 50.0}])
+def test_place_without_a_fix_is_unknown(status):
+    here = {1: "N", 2: (47.0, 30.0, 0.0), 3: "E", 4: (8.0, 30.0, 0.0)}
+    assert read_metadata(EmbeddedMetadata(gps=here | status)).latitude is None
+
+
+@pytest.mark.parametrize("status", [{}, {9: "A"}, {11: IFDRational(0, 0)}, {11: 4.2}, {11: "good"}, {9: 7, 11: (1, 2)}])
+def test_place_with_a_fix_counts(status):
+    here = {1: "N", 2: (47.0, 30.0, 0.0), 3: "W", 4: (8.0, 30.0, 0.0)}
+    found = read_metadata(EmbeddedMetadata(gps=here | status))
+    assert (found.latitude, found.longitude) == (47.5, -8.5)
 
 
 @pytest.mark.parametrize("value", [0, 9, 65535, "upright", None, (1, 2)])

@@ -1,0 +1,145 @@
+"""Reading of metadata that the catalog lacks: pictures that an older version recorded are read again, by their headers alone.
+
+No pixel is decoded and no model is run; slices, collections and `taken_at` stay as they are. Each batch is written to the
+catalog before the next is read, so a killed run goes on where it stopped, and a picture is read once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import groupby, islice
+from operator import attrgetter
+from pathlib import Path
+from typing import Final
+
+from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.records import ImageRecord, Root
+from lodestone.errors import ImageError, LodestoneError, ManifestChangedError, SourceError
+from lodestone.imaging.exif import EmbeddedMetadata
+from lodestone.imaging.failures import FailureReason, image_error
+from lodestone.imaging.headers import BEGINNING_BYTES, is_enough, read_header
+from lodestone.imaging.metadata import METADATA_VERSION, read_metadata
+from lodestone.indexing.scan.scope import ScanScope
+from lodestone.sources.locators import FOLDER, locator_of_image
+from lodestone.sources.reading import Reader
+from lodestone.sources.trouble import Trouble
+
+_BATCH: Final = 512  # pictures that are read and written at a time
+_LOCAL_THREADS: Final = 4
+_REMOTE_THREADS: Final = 16
+_MOST_WHOLE_BYTES: Final = 16 << 20  # larger pictures in object stores and archives are not read for their metadata alone
+
+
+@dataclass(slots=True)
+class MissingMetadata:
+    """Fills the metadata of pictures that were recorded before it was kept.
+
+    Attributes:
+        catalog: Read and written.
+        reader: Reads the pictures.
+        read: Number of pictures whose headers were read.
+        unreadable: Number of pictures whose headers could not be read: they stay as they are until their files change.
+        problems: Errors of sources that refused every read; their pictures are tried again by the next run.
+    """
+
+    catalog: Catalog
+    reader: Reader
+    read: int = 0
+    unreadable: int = 0
+    problems: list[LodestoneError] = field(default_factory=list)
+
+    def fill(self, scopes: Iterable[ScanScope], step: Callable[[], object]) -> None:
+        """Read the headers of the pictures of some scopes that lack metadata.
+
+        Args:
+            scopes: Parts of roots whose files were compared with the catalog already. Single files are left out: they are read
+                with the folder around them.
+            step: Called after each batch.
+        """
+        usable = [scope for scope in scopes if not scope.is_file and not scope.vanished]
+        by_root = groupby(sorted(usable, key=_root_id), key=_root_id)
+        for _, group in by_root:
+            same_root = list(group)
+            try:
+                self._fill_root(same_root, step)
+            except (SourceError, ManifestChangedError) as error:
+                self.problems.append(error)
+
+    def _fill_root(self, scopes: Sequence[ScanScope], step: Callable[[], object]) -> None:
+        root = scopes[0].root
+        unread = (
+            image
+            for image in self.catalog.images_with_unread_metadata(root.root_id)
+            if any(scope.covers(image.uri) for scope in scopes)
+        )
+        with ThreadPoolExecutor(_LOCAL_THREADS if root.kind == FOLDER else _REMOTE_THREADS, "read-metadata") as pool:
+            while batch := list(islice(unread, _BATCH)):
+                records: list[ImageRecord] = []
+                try:
+                    for record in pool.map(lambda image: self._filled(root, image), batch):
+                        records += [record] if record is not None else []
+                finally:  # a source may refuse the rest
+                    self._write(records)
+                step()
+
+    def _write(self, records: Sequence[ImageRecord]) -> None:
+        self.catalog.set_photo_facts(records)
+        read = sum(record.metadata_version > 0 for record in records)
+        self.read += read
+        self.unreadable += len(records) - read
+
+    def _filled(self, root: Root, image: ImageRecord) -> ImageRecord | None:
+        """Return the picture's row with what its header says; None if it cannot be reached, and the next run tries again."""
+        try:
+            source = self._beginning(root, image, BEGINNING_BYTES)
+        except ImageError as error:
+            return _unreadable(image) if error.details.get("reason") == Trouble.DENIED.value else None
+        try:
+            return _with_facts(image, self._header(root, image, source))
+        except ImageError:
+            return _unreadable(image)
+
+    def _header(self, root: Root, image: ImageRecord, source: bytes | Path) -> EmbeddedMetadata:
+        if isinstance(source, Path) or len(source) >= image.size:
+            return read_header(source)
+        with suppress(ImageError):  # some headers are longer, or refer to the file's end
+            if is_enough(source):
+                return read_header(source)
+        if image.size > _MOST_WHOLE_BYTES:
+            raise image_error(FailureReason.TOO_LARGE, f"{image.size >> 20} MB are not read for the header alone")
+        return read_header(self._beginning(root, image, image.size))
+
+    def _beginning(self, root: Root, image: ImageRecord, most: int) -> bytes | Path:
+        return self.reader.read_beginning(
+            locator_of_image(root, image), content=image.hash, size=image.size, mtime_ns=image.mtime_ns, most=most
+        )
+
+
+_root_id = attrgetter("root.root_id")
+
+
+def _with_facts(image: ImageRecord, header: EmbeddedMetadata) -> ImageRecord:
+    """Return the row with a header's facts.
+
+    `taken_at` is part of the stores' points and stays; offset and fraction are kept where they belong to this very time. The
+    place stays where the header says nothing about it: a PNG in a bucket may have it behind its pixels.
+    """
+    about = read_metadata(header)
+    is_same_time = about.taken_at == image.taken_at
+    return replace(
+        image,
+        latitude=about.latitude if header.gps else image.latitude,
+        longitude=about.longitude if header.gps else image.longitude,
+        utc_offset_minutes=about.utc_offset_minutes if is_same_time else None,
+        taken_subsec_ms=about.taken_subsec_ms if is_same_time else None,
+        camera_make=about.camera_make,
+        camera_model=about.camera_model,
+        metadata_version=METADATA_VERSION,
+    )
+
+
+def _unreadable(image: ImageRecord) -> ImageRecord:
+    return replace(image, metadata_version=-METADATA_VERSION)
