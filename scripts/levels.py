@@ -43,10 +43,31 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
 
 Levels = tuple[tuple[str, ...], ...]
 
-CORE: Final[Levels] = ()
+CORE: Final[Levels] = (
+    ("data", "errors", "http_fetch", "observe", "processes"),
+    ("access", "clock", "config", "files", "models", "paging", "store"),
+    ("backbones", "catalog", "imaging", "retrieval"),
+    ("embeddings", "query_log", "sources", "text_encoders"),
+    ("spaces", "trust"),
+    ("generators", "tags"),
+    ("indexing", "query"),
+    ("backup", "duplicates", "home"),
+    ("directories", "evaluation", "planner"),
+    ("swap", "training"),
+    ("services",),
+)
 """The packages and modules of `lodestone`, lowest level first."""
 
-SERVE: Final[Levels] = ()
+SERVE: Final[Levels] = (
+    ("hosts", "inference", "policy", "telemetry"),
+    ("responses",),
+    ("auth", "traffic"),
+    ("streaming",),
+    ("routes",),
+    ("http",),
+    ("graph",),
+    ("hosting",),
+)
 """The packages and modules of `lodestone_serve`, lowest level first."""
 
 ORDERED: Final[Mapping[str, Levels]] = {"lodestone": CORE, "lodestone_serve": SERVE}
