@@ -1,1 +1,1 @@
-"""The command line of Lodestone. Commands import what they need when they run."""
+"""Command line of Lodestone. Commands import what they need when they run."""

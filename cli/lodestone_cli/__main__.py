@@ -1,4 +1,4 @@
-"""`python -m lodestone_cli`: the same as `lodestone`."""
+"""Entry point of `python -m lodestone_cli`, which does what `lodestone` does."""
 
 from lodestone_cli.main import main
 

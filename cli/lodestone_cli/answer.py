@@ -1,4 +1,4 @@
-"""How does an answer look in a terminal? Files with scores, how they were found, and what can be done next."""
+"""Terminal rendering of an answer: files with scores, how they were found, and what to type next."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _PARTS: Final = 6  # lists of each hit that --explain shows; `lodestone explain`
 
 
 def print_answer(console: Console, response: SearchResponse, paths: Mapping[str, str]) -> None:
-    """Print it.
+    """Print one page of hits with their scores, warnings and timings.
 
     Args:
-        console: Where to.
-        response: One page; its contributions, if there are any, take the place of captions.
-        paths: Image id -> path on this machine.
+        console: Where it is printed.
+        response: One page of an answer. Contributions of lists, where a hit has any, take the place of captions.
+        paths: Path on this machine by image id.
     """
     from rich.markup import escape
     from rich.table import Table

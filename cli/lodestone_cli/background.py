@@ -1,4 +1,4 @@
-"""Who indexes a directory that a command names? The running service, in the background; without one, the command itself."""
+"""Indexing of a directory for a command: by the running service in the background, or else in this process."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
     from lodestone_schemas.directories import JobInfo
 
 
-def index_now(session: CommandContext, root: Root, corpus: str) -> tuple[JobInfo | None, dict[str, int]]:
-    """Index one directory: (the service's job, {}) or (None, counts of what was done here).
+def index_now(context: CommandContext, root: Root, corpus: str) -> tuple[JobInfo | None, dict[str, int]]:
+    """Index one directory and return (the service's job, {}), or (None, counts of what this process did).
 
-    A folder without pictures is no error here: pictures may come.
+    A folder without pictures is no error here, because pictures may be added later.
     """
-    client = session.service()
+    client = context.service()
     if client is not None:
         return client.index_directory(root.root_id), {}
     from lodestone.errors import InvalidRequestError
     from lodestone_cli.progress import shown_progress
     from lodestone_jobs.index import run_index
 
-    with shown_progress(session) as progress:
+    with shown_progress(context) as progress:
         try:
-            report = run_index(session.runtime, [root.path], corpus=corpus, progress=progress)
+            report = run_index(context.runtime, [root.path], corpus=corpus, progress=progress)
         except InvalidRequestError as error:
-            session.messages.print(printable(f"note: {error.message}"), markup=False)
+            context.messages.print(printable(f"note: {error.message}"), markup=False)
             return None, {}
     return None, {name: int(count) for name, count in report.counts.items()}

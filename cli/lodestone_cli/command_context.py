@@ -1,4 +1,4 @@
-"""What does a command run in? The settings, the form of the output, and the library opened at most once."""
+"""Context that a command runs in: settings, form of the output, and the library, opened at most once."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 
 
 class CommandContext:
-    """One command's surroundings. A context manager: leaving it releases the store.
+    """Settings, output and resources of one command. It is a context manager: leaving it releases the store.
 
     Args:
         home: Folder of the home.
-        profile: Its profile.
-        output: How results are written.
-        purpose: Names the command to others who wait for the store.
+        profile: Name of the profile.
+        output: Form in which results are written.
+        purpose: Name of the command, which other processes see while they wait for the store.
         flags: Further settings.
-        away: Whether the command can work by a service elsewhere (`--url`, LODESTONE_URL).
+        away: Whether the command can use a remote service (`--url`, LODESTONE_URL).
 
     Raises:
         InvalidRequestError: `--url` is given to a command that works on this machine's home.
@@ -86,7 +86,7 @@ class CommandContext:
 
     @property
     def remote(self) -> Lodestone | None:
-        """A client of the service that was named instead of a home of this machine; None when none was."""
+        """Return a client of the remote service (`--url`, LODESTONE_URL); None when the command works on a home."""
         if self._remote is None and self._url is not None:
             from lodestone_client import Lodestone
 
@@ -95,7 +95,7 @@ class CommandContext:
 
     @property
     def runtime(self) -> Runtime:
-        """The library over this home, opened at first use."""
+        """Return the library over this home, opened at first use."""
         if self._runtime is None:
             from lodestone.home.runtime import Runtime
 
@@ -103,7 +103,7 @@ class CommandContext:
         return self._runtime
 
     def service(self) -> ServiceClient | None:
-        """A client of the service that owns this home, or None when none is running."""
+        """Return a client of the service that owns this home, or None when none is running."""
         if self._client is None:
             from lodestone.config.home import Home
             from lodestone.home.service_address import find_service
@@ -121,20 +121,20 @@ class CommandContext:
 
     @property
     def console(self) -> Console:
-        """Where results for people go."""
+        """Return the console on standard output, for results that people read."""
         from rich.console import Console
 
         return Console(highlight=False, soft_wrap=True, emoji=False)  # a file may be called ":cat:.jpg"
 
     @property
     def messages(self) -> Console:
-        """Where progress and remarks go: standard error."""
+        """Return the console on standard error, for progress and remarks."""
         from rich.console import Console
 
         return Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
     def emit(self, value: Any, human: Callable[[Console], None]) -> None:  # noqa: ANN401
-        """Write a result: `value` (JSON-serialisable) for machines, or whatever `human` prints."""
+        """Write a result: `value` (JSON-serialisable) for machines, or what `human` prints for people."""
         escaped = (sys.stdout.encoding or "").lower() not in {"utf-8", "utf8"}
         if self.output is Output.JSON:
             sys.stdout.write(json.dumps(value, ensure_ascii=escaped, indent=2, default=str) + "\n")
@@ -151,7 +151,7 @@ _BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u20
 
 
 def is_text(name: str) -> bool:
-    """Whether a file's name is text; names need not be on POSIX."""
+    """Return whether a file's name is valid text, which POSIX does not require."""
     try:
         name.encode("utf-8")
     except UnicodeEncodeError:
@@ -160,6 +160,6 @@ def is_text(name: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """No control characters (a file name may hold escape sequences) and nothing that cannot be encoded."""
+    """Replace control characters (a file name may hold escape sequences) and what cannot be encoded as UTF-8."""
     safe = text.encode("utf-8", "replace").decode("utf-8")
     return "".join("\N{REPLACEMENT CHARACTER}" if category(c) == "Cc" or c in _BIDI_CONTROLS else c for c in safe)

@@ -1,4 +1,4 @@
-"""How does an explained answer look in a terminal? Narrow enough for 80 columns, the largest parts of each score first."""
+"""Terminal rendering of an explained answer: within 80 columns, the largest parts of each score first."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _KINDS: Final = {"words": "", "similar": "like an indexed picture", "picture": "
 
 
 def print_explanation(console: Console, explanation: QueryExplanation, paths: Mapping[str, str]) -> None:
-    """Print it.
+    """Print how a query was answered: plan, decisions, guides, hits with the parts of their scores, and timings.
 
     Args:
-        console: Where to.
-        explanation: Of one query; its hits are all shown.
-        paths: Image id -> path on this machine.
+        console: Where it is printed.
+        explanation: Explanation of one query; all its hits are shown.
+        paths: Path on this machine by image id.
     """
     from rich.text import Text
 
@@ -46,7 +46,7 @@ def print_explanation(console: Console, explanation: QueryExplanation, paths: Ma
 
 
 def verdict_of(gate: GateDecision) -> str:
-    """What the gate said and why, in a sentence that begins with its verdict."""
+    """Return the gate's decision and its reason, in a sentence that begins with the verdict."""
     return gate.why if gate.why.startswith(gate.verdict) else f"{gate.verdict}: {gate.why}"
 
 
@@ -92,7 +92,7 @@ def _print_guides(console: Console, guides: list[GuideInfo], paths: Mapping[str,
 
 
 def _origin(provenance: Mapping[str, Any], paths: Mapping[str, str]) -> str:
-    """Where a guide comes from: a picture of the collection and what is said of it, or words."""
+    """Return where a guide comes from: a picture of the collection with its caption or tags, or words."""
     image_id = str(provenance.get("image_id", ""))
     picture = Path(paths[image_id]).name if image_id in paths else short(image_id)
     if "tag_score" in provenance:

@@ -1,4 +1,4 @@
-"""How are the files that could not be used written to a table?"""
+"""Table of the files that could not be used, written as CSV, TSV or JSON lines."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 def failure_rows(catalog: Catalog, failures: Iterator[Failure]) -> Iterator[dict[str, Any]]:
-    """Failures with the names of their corpora and roots."""
+    """Yield failures with the names of their corpora and roots."""
     corpora = {corpus.corpus_id: corpus.name for corpus in corpora_of(catalog)}
     roots = {root.root_id: root for root in catalog.roots(None)}
     for failure in failures:
@@ -41,7 +41,7 @@ def failure_rows(catalog: Catalog, failures: Iterator[Failure]) -> Iterator[dict
 
 
 def write_table(file: Path, rows: Iterator[dict[str, Any]]) -> int:
-    """Write rows as they come, under a temporary name first; returns how many.
+    """Write rows as they come, under a temporary name first, and return how many there were.
 
     Raises:
         InvalidRequestError: the name ends otherwise than in .csv, .tsv or .jsonl, or the file cannot be written.
@@ -78,5 +78,5 @@ def write_table(file: Path, rows: Iterator[dict[str, Any]]) -> int:
 
 
 def _cell(value: str | None) -> str | None:
-    """A value that no spreadsheet takes for a formula: file names are other people's. JSON lines have it as it is."""
+    """Return a value that no spreadsheet runs as a formula, because file names are not trusted. JSON lines keep it as it is."""
     return f"'{value}" if value and value[0] in _FORMULA_BEGINS else value

@@ -1,4 +1,4 @@
-"""Which part of the index does `--path` mean? A folder on this machine becomes its root and the folder inside it."""
+"""Resolution of `--path`: a folder on this machine becomes filters for its root and the folder inside it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What filters say for a folder.
+    """Filters that restrict a search to a folder.
 
     Attributes:
-        corpora: Names; empty for all.
-        roots: Names; empty for all.
-        prefix: Folder inside the roots, None for the whole of them.
-        beside: Names of roots that lie below the folder and cannot be asked in the same search.
+        corpora: Names of corpora; empty for all.
+        roots: Names of roots; empty for all.
+        prefix: Folder inside the roots; None for all of each root.
+        beside: Names of roots that lie below the folder and cannot be searched in the same query.
     """
 
     corpora: list[str]
@@ -34,14 +34,14 @@ class Place:
 
 
 def place_of(text: str, catalog: Catalog, *, corpora: Sequence[str], roots: Sequence[str]) -> Place:
-    """What `--path TEXT` restricts a search to.
+    """Return the filters that `--path TEXT` means.
 
     An absolute path, or one that begins with ~, is a folder on this machine: inside a root, or around some. So is a relative
     path that exists in the current folder and lies inside a root; any other is a folder inside the roots.
 
     Args:
-        text: As given.
-        catalog: Knows the roots.
+        text: Value of the option, as given.
+        catalog: Catalog with the roots.
         corpora: Names given by --corpus; empty for all.
         roots: Names given by --root; empty for all.
 
@@ -82,13 +82,13 @@ def place_of(text: str, catalog: Catalog, *, corpora: Sequence[str], roots: Sequ
 
 
 def _innermost(roots: Sequence[Root]) -> list[Root]:
-    """Those with the longest path: one, or one of each corpus that has it."""
+    """Return the roots with the longest path: one, or one for each corpus that has this folder."""
     longest = max((len(Path(root.path).parts) for root in roots), default=0)
     return [root for root in roots if len(Path(root.path).parts) == longest]
 
 
 def _inside(path: Path, folder: Path) -> str | None:
-    """`path` relative to `folder`, "" for itself; None when it lies elsewhere."""
+    """Return `path` relative to `folder`, "" for the folder itself; None when it lies elsewhere."""
     for inner, outer in ((path, folder), (path.resolve(), folder.resolve())):
         if inner == outer:
             return ""

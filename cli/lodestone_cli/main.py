@@ -1,4 +1,4 @@
-"""Where does `lodestone …` begin? The table of commands, and the one place where errors become a line and an exit code.
+"""Entry point of `lodestone …`: the table of commands, and the conversion of errors to a line and an exit code.
 
 Exit codes are stable: 0 done; 1 unexpected; 2 wrong input; 130 interrupted; the others are those of `lodestone.errors`.
 """
@@ -94,7 +94,7 @@ def _load_commands() -> None:
 
 
 def main() -> None:
-    """Entry point of the `lodestone` script."""
+    """Run the `lodestone` script with the process's arguments, and exit with its code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a name still shows the rest
     # Pillow warns of every blemish in a picture's metadata; what costs a picture becomes a failure row anyway.
@@ -104,7 +104,7 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run one command line; errors become one line on standard error. Returns the exit code."""
+    """Run one command line and return its exit code; an error becomes one line on standard error."""
     named = SERVICE_URL.set(None)
     try:
         result = app(args=arguments, standalone_mode=False)

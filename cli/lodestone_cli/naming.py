@@ -1,4 +1,4 @@
-"""Which query, tag or picture does the user mean, and how is it named to people? By path, or by the beginning of its id."""
+"""Resolution of what a user names (by path, id or the beginning of an id), and names for output."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ _LISTED = 3
 _CORPORA = 10_000
 
 
-def require_home(session: CommandContext) -> None:
-    """A command that only looks must not make the home that it looks at. A service elsewhere has its own.
+def require_home(context: CommandContext) -> None:
+    """Refuse a home that does not exist, so that a reading command does not create it. A remote service has its own home.
 
     Raises:
         NotFoundError: there is no home yet.
     """
     from lodestone.config.home import home_of
 
-    if session.remote is not None:
+    if context.remote is not None:
         return
-    home = home_of(session.loaded.settings)
+    home = home_of(context.loaded.settings)
     if not home.exists():
         raise NotFoundError(f"nothing is indexed in {str(home.path)!r} yet", hint="lodestone index ~/Pictures")
 
 
 def corpora_of(catalog: Catalog, name: str | None = None) -> list[Corpus]:
-    """The corpus of that name; all of them without one.
+    """Return the corpus of that name; all corpora without a name.
 
     Raises:
         UnknownNameError: there is no such corpus.
@@ -51,17 +51,17 @@ def corpora_of(catalog: Catalog, name: str | None = None) -> list[Corpus]:
 
 
 def counted(number: int, what: str) -> str:
-    """`1 tag`, `2 tags`, `1,000 tags`."""
+    """Return a number with its noun: `1 tag`, `2 tags`, `1,000 tags`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def short(id_: str) -> str:
-    """The beginning of an id, as people see and type it."""
+    """Return the beginning of an id, as people see and type it."""
     return id_[:SHORT]
 
 
 def is_id(text: str) -> bool:
-    """Whether it is written as a whole id is."""
+    """Return whether `text` is a complete id (a UUID)."""
     try:
         return str(uuid.UUID(text)) == text.lower()
     except ValueError:
@@ -69,17 +69,17 @@ def is_id(text: str) -> bool:
 
 
 def id_among(text: str, ids: Collection[str], *, what: str, hint: str) -> str:
-    """The only one of `ids` that begins with `text`.
+    """Return the only one of `ids` that begins with `text`.
 
     Args:
         text: An id or its beginning.
-        ids: All there are.
-        what: They are, for messages: `query`, `tag`.
-        hint: How to see them.
+        ids: All ids that are known.
+        what: Noun for messages: `query`, `tag`.
+        hint: How to list the ids.
 
     Raises:
-        NotFoundError: none does.
-        InvalidRequestError: several do.
+        NotFoundError: no id begins so.
+        InvalidRequestError: several ids begin so.
     """
     wanted = text.strip().lower()
     found = [one for one in ids if one.lower().startswith(wanted)] if wanted else []
@@ -93,34 +93,34 @@ def id_among(text: str, ids: Collection[str], *, what: str, hint: str) -> str:
     return found[0]
 
 
-def paths_of(session: CommandContext, image_ids: Iterable[str]) -> dict[str, str]:
-    """Image id -> path on this machine, or URL: the command line runs where the files are, the API never shows paths.
+def paths_of(context: CommandContext, image_ids: Iterable[str]) -> dict[str, str]:
+    """Return the path on this machine, or the URL, of each picture by its image id.
 
-    Nothing for the pictures of a service elsewhere.
+    The API never shows paths, so there are none for the pictures of a remote service.
     """
-    if session.remote is not None:
+    if context.remote is not None:
         return {}
     from lodestone.sources.locators import shown_place
 
-    catalog = session.runtime.catalog
+    catalog = context.runtime.catalog
     images = catalog.images(dict.fromkeys(image_ids))
     roots = {root.root_id: root for root in catalog.roots(None)} if images else {}
     return {image_id: shown_place(roots[image.root_id], image) for image_id, image in images.items() if image.root_id in roots}
 
 
-def pictures_named(session: CommandContext, name: str) -> list[str]:
-    """Ids of the picture that `name` means: an id, or a file, which may be indexed in several corpora.
+def pictures_named(context: CommandContext, name: str) -> list[str]:
+    """Return the ids of the picture that `name` means: an id, or a file, which may be indexed in several corpora.
 
     Raises:
-        NotFoundError: neither.
+        NotFoundError: `name` is neither.
     """
     from lodestone.sources.uris import uri_of
 
-    if session.remote is not None:
+    if context.remote is not None:
         if is_id(name):
             return [name.lower()]
         raise NotFoundError(f"{name!r} is no image id", hint="a service elsewhere knows pictures by their ids: -o json")
-    catalog = session.runtime.catalog
+    catalog = context.runtime.catalog
     if is_id(name) and name.lower() in catalog.images([name.lower()]):
         return [name.lower()]
     file = Path(os.path.abspath(Path(name).expanduser()))  # noqa: PTH100 - not resolve(): a linked root keeps its name
@@ -135,10 +135,10 @@ def pictures_named(session: CommandContext, name: str) -> list[str]:
 
 
 def checked(make: Callable[[], M]) -> M:
-    """What `make` makes of what the user gave: a message of the API, which has limits of its own.
+    """Return the API model that `make` builds from the user's values.
 
     Raises:
-        InvalidRequestError: a value is beyond them.
+        InvalidRequestError: a value is outside the limits of the model.
     """
     from pydantic import ValidationError
 
@@ -151,5 +151,5 @@ def checked(make: Callable[[], M]) -> M:
 
 
 def first_few(names: Sequence[str], most: int) -> str:
-    """Names in a row, no more than fit."""
+    """Return the first names, separated by commas, with the number of the others."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,4 +1,4 @@
-"""Which options do all commands share?"""
+"""Options that commands share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 
 class Output(StrEnum):
-    """How results are written to standard output; messages and progress go to standard error."""
+    """Form of results on standard output; messages and progress go to standard error."""
 
     HUMAN = "human"
     JSON = "json"
@@ -19,7 +19,7 @@ class Output(StrEnum):
 
 
 SERVICE_URL: Final[ContextVar[str | None]] = ContextVar("SERVICE_URL", default=None)
-"""What `lodestone --url` says, for the command that follows it."""
+"""Value of `lodestone --url`, for the command that follows it."""
 
 HomeOption = Annotated[
     Path | None, typer.Option("--home", help="Folder with all state of one collection (LODESTONE_HOME).", show_default=False)

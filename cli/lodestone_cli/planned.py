@@ -1,4 +1,4 @@
-"""How is a capacity plan shown in a terminal of 80 columns?"""
+"""Terminal rendering of a capacity plan, within 80 columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LIMITS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What there is to show; `seconds_here` is this machine's prediction, if any, and `age` how old its measurement is."""
+    """A plan to print, with this machine's prediction (`seconds_here`), if any, and the age of its measurement in words."""
 
     workload: Workload
     cluster: Cluster
@@ -39,7 +39,7 @@ class Planned:
 
 
 def print_plan(console: Console, planned: Planned) -> None:
-    """What limits first, then machines, sizes and what is guessed."""
+    """Print the limiting stage first, then machines, sizes and the assumptions that are guesses."""
     from rich.table import Table
 
     console.soft_wrap = False
@@ -74,7 +74,7 @@ def print_plan(console: Console, planned: Planned) -> None:
 
 
 def _limit(made: Plan) -> str:
-    """What to improve first: the slowest stage, unless what goes before or after it takes longer."""
+    """Return what to improve first: the slowest stage, unless listing or building graphs takes longer than indexing."""
     if made.discover_hours > max(made.index_hours, made.build_hours):
         return "listing and hashing (one driver)"
     if made.build_hours > made.index_hours:
@@ -139,7 +139,7 @@ def _sections(planned: Planned) -> list[tuple[str, list[tuple[str, str]]]]:
     if workload.objects:
         workers.append(("requests", f"{made.images_per_second:,.0f}/s (S3 takes 5,500/s a prefix)"))
     return [
-        ("ConcurrencyLimiter", pipeline),
+        ("Pace", pipeline),
         ("Time", time),
         ("Workers", workers),
         ("Vector store", servers),
@@ -164,7 +164,7 @@ def _sections(planned: Planned) -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def _settings(planned: Planned) -> str:
-    """What `lodestone.toml` must say for this to hold."""
+    """Return the settings that `lodestone.toml` needs for this plan."""
     workload, made = planned.workload, planned.made
     said = [f'store.quantization = "{workload.quantization}"']
     if workload.quantization != "none":
@@ -175,7 +175,7 @@ def _settings(planned: Planned) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Seconds, minutes, hours or days: what a person would say."""
+    """Return a duration in the unit that suits its size: seconds, minutes, hours or days."""
     if seconds < 2 * _SECONDS_A_MINUTE:
         return f"{seconds:.0f} s"
     if seconds < 2 * _SECONDS_AN_HOUR:
@@ -186,7 +186,7 @@ def time_text(seconds: float) -> str:
 
 
 def size_text(gigabytes: float) -> str:
-    """GB, or MB and TB (powers of ten)."""
+    """Return a size in MB, GB or TB (powers of ten)."""
     if gigabytes >= 1000:
         return f"{gigabytes / 1000:,.2f} TB"
     return f"{gigabytes:,.1f} GB" if gigabytes >= 1 else f"{gigabytes * 1000:,.0f} MB"

@@ -1,4 +1,4 @@
-"""How does a person see a long job move? One bar a stage, with pictures a second, time left and failures."""
+"""Progress of long commands: one bar for each stage, with pictures a second, time left and failures."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _SHORTEST_BAR, _LONGEST_BAR = 6, 40
 
 
 @contextmanager
-def shown_progress(session: CommandContext) -> Iterator[Progress]:
-    """Bars on a terminal; a line every few seconds elsewhere; nothing for machine-readable output without a terminal."""
-    console = session.messages
+def shown_progress(context: CommandContext) -> Iterator[Progress]:
+    """Show bars on a terminal, lines every few seconds elsewhere, and nothing for machine-readable output elsewhere."""
+    console = context.messages
     if not console.is_terminal:
-        yield _silent if session.output is not Output.HUMAN else _Lines()
+        yield _silent if context.output is not Output.HUMAN else _Lines()
         return
     bars = _Bars(console)
     with bars.drawn:
@@ -53,14 +53,14 @@ def _silent(_: ProgressEvent) -> None:
 
 
 class _Bars:
-    """One bar a stage. Those of earlier stages stand still, as they ended."""
+    """Progress bars, one for each stage. A bar stays as it was when its stage ended."""
 
     def __init__(self, console: Console) -> None:
         from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn, TimeElapsedColumn
         from rich.text import Text
 
         class Note(ProgressColumn):
-            """Rate, time left (which runs down between two events) and failures."""
+            """Column with the rate, the time left (which counts down between two events) and failures."""
 
             def render(self, task: Task) -> Text:
                 return Text(_note_now(task.fields["event"], task.fields["told"], over=task.stop_time is not None))
@@ -99,9 +99,9 @@ class _Bars:
 
 
 class _Lines:
-    """Progress for logs and pipes: when a stage begins or ends, and every few seconds between.
+    """Progress lines for logs and pipes: when a stage begins or ends, and every few seconds between.
 
-    Where whoever read it has gone (`| head`), the work goes on untold.
+    When the reader has closed the pipe (`| head`), the work continues without output.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ def _counted(event: ProgressEvent) -> str:
 
 
 def _note_now(event: ProgressEvent, told: float, *, over: bool) -> str:
-    """The note some time after the event, which was told at `told`."""
+    """Return the note of an event some time later; the event came at `told` (monotonic seconds)."""
     if over or event.eta is None:
         return _note(replace(event, eta=None))
     return _note(replace(event, eta=max(event.eta - (time.monotonic() - told), 0.0)))

@@ -1,4 +1,4 @@
-"""Which recorded query does a command mean, and what was its answer? From this machine's home, or a service elsewhere."""
+"""Resolution of recorded queries and of pictures in their answers, from this home or from a remote service."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _SEEN: Final = 100_000  # queries looked through for the beginning of an id
 
 @dataclass(frozen=True, slots=True)
 class RecordedAnswer:
-    """One recorded query.
+    """One recorded query with its answer.
 
     Attributes:
-        query_id: Whole.
-        kind: words, similar or picture.
-        text: Its words.
+        query_id: Complete id.
+        kind: Kind of the query: words, similar or picture.
+        text: Words of the query; empty for a picture.
         ids: Image ids of its answer, best first.
     """
 
@@ -36,20 +36,20 @@ class RecordedAnswer:
 
     @classmethod
     def of_trace(cls, trace: Trace) -> RecordedAnswer:
-        """From this machine's catalog."""
+        """Return the record that the trace in this home's catalog holds."""
         return cls(trace.query_id, trace.kind, trace.text, list(trace.ranking.ids))
 
     @classmethod
     def of_explanation(cls, told: QueryExplanation) -> RecordedAnswer:
-        """From a service."""
+        """Return the record that an explanation by a service holds."""
         return cls(told.query_id, told.kind, told.text, [hit.image_id for hit in told.hits])
 
 
-def load_recorded(session: CommandContext, query_id: str | None) -> Trace:
-    """This machine's record of a query; of the newest one for None."""
+def load_recorded(context: CommandContext, query_id: str | None) -> Trace:
+    """Return this home's trace of a query; of the newest query for None."""
     from lodestone.query_log.trace import load_trace
 
-    catalog = session.runtime.catalog
+    catalog = context.runtime.catalog
     if query_id is not None and is_id(query_id):
         return load_trace(catalog, query_id.lower())
     recorded = (one.query_id for one in catalog.queries(0, 1 if query_id is None else _SEEN))
@@ -57,7 +57,7 @@ def load_recorded(session: CommandContext, query_id: str | None) -> Trace:
 
 
 def ask_recorded(remote: Lodestone, query_id: str | None) -> QueryExplanation:
-    """What a service tells of a query; of the newest one for None."""
+    """Return a service's explanation of a query; of the newest query for None."""
     if query_id is not None and is_id(query_id):
         return remote.explain(query_id.lower())
     if query_id is None:
@@ -75,8 +75,8 @@ def _chosen(recorded: Iterable[str], query_id: str | None) -> str:
     return id_among(query_id, known, what="recorded query", hint=hint)
 
 
-def picture_of(session: CommandContext, recorded: RecordedAnswer, name: str) -> str:
-    """The image id behind a rank, a file, an id or the beginning of one."""
+def picture_of(context: CommandContext, recorded: RecordedAnswer, name: str) -> str:
+    """Return the image id that a rank, a file, an id or the beginning of an id means."""
     answer = recorded.ids
     hint = f"its rank, 1 to {len(answer)}, its file or its id: lodestone explain {short(recorded.query_id)}"
     if name.isdecimal() and (len(name) < len(short(recorded.query_id)) or int(name) <= len(answer)):
@@ -89,7 +89,7 @@ def picture_of(session: CommandContext, recorded: RecordedAnswer, name: str) -> 
         return id_among(name, answer, what="picture", hint=hint)
     except NotFoundError as error:
         try:
-            files = pictures_named(session, name)
+            files = pictures_named(context, name)
         except NotFoundError:
             raise NotFoundError(f"the answer holds no picture {name!r}", hint=hint) from error
         return next((one for one in files if one in answer), files[0])

@@ -1,4 +1,4 @@
-"""How does a command that works for long end when the system asks it to? As by Ctrl-C, with the signal's exit code."""
+"""Orderly end of long commands on SIGTERM and SIGHUP: as by Ctrl-C, with the signal's exit code."""
 
 from __future__ import annotations
 

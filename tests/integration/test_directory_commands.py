@@ -137,6 +137,6 @@ def test_watch_says_which_folder_is_not_there(place: Path, monkeypatch: pytest.M
     write_photos(place / "disk", 1)
     assert run(place, "directory", "add", place / "disk", "--watch", "--no-index").code == 0
     shutil.rmtree(place / "disk")
-    monkeypatch.setattr("lodestone_cli.commands.watch._watch", lambda session: None)
+    monkeypatch.setattr("lodestone_cli.commands.watch._watch", lambda context: None)
     assert f"{place / 'disk'} is not there: its pictures are kept" in run(place, "watch").out.replace("\n", " ")
     assert run(place, "directory", "remove", place / "disk", "--yes").code == 0

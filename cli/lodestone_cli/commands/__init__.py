@@ -1,1 +1,1 @@
-"""One module a command."""
+"""Commands of `lodestone`, one module for each command or group."""

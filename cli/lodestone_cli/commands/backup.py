@@ -1,4 +1,4 @@
-"""`lodestone backup …`: keep a copy of a whole home or cluster, look at it, bring it back."""
+"""Commands `lodestone backup …`: copy a whole home or cluster, check the copy and restore it."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def create(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Add a snapshot: catalog, embeddings, what was learnt. Only new files are copied. Indexing and searching may go on."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone backup create") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone backup create") as context:
         from lodestone.backup.create import create_backup
         from lodestone.files.opening import open_area
 
-        with shown_progress(session) as progress:
+        with shown_progress(context) as progress:
             report = create_backup(
-                session.runtime, open_area(to), thumbnails=thumbnails, settings=settings, check=check, progress=progress
+                context.runtime, open_area(to), thumbnails=thumbnails, settings=settings, check=check, progress=progress
             )
         manifest = report.manifest
 
@@ -60,13 +60,13 @@ def create(
                     markup=False,
                 )
 
-        session.emit({**_facts(manifest), "copied": report.copied, "copied_bytes": report.copied_bytes}, human)
+        context.emit({**_facts(manifest), "copied": report.copied, "copied_bytes": report.copied_bytes}, human)
 
 
 @app.command("list")
 def list_(where: _Where, output: OutputOption = Output.HUMAN) -> None:
     """List the snapshots of a backup, oldest first."""
-    with CommandContext(output=output) as session:
+    with CommandContext(output=output) as context:
         from lodestone.backup.snapshots import snapshots
         from lodestone.files.opening import open_area
 
@@ -82,7 +82,7 @@ def list_(where: _Where, output: OutputOption = Output.HUMAN) -> None:
                     markup=False,
                 )
 
-        session.emit([_facts(manifest) for manifest in found], human)
+        context.emit([_facts(manifest) for manifest in found], human)
 
 
 @app.command()
@@ -93,12 +93,12 @@ def verify(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Read every file of a snapshot and compare it with its checksum."""
-    with CommandContext(output=output) as session:
+    with CommandContext(output=output) as context:
         from lodestone.backup.verify import verify_backup
         from lodestone.errors import EmbeddingsDamagedError
         from lodestone.files.opening import open_area
 
-        with shown_progress(session) as progress:
+        with shown_progress(context) as progress:
             found = verify_backup(open_area(where), name=snapshot, quick=quick, progress=progress)
         if found.damaged:
             raise EmbeddingsDamagedError(
@@ -112,7 +112,7 @@ def verify(
             size = found.bytes / (1 << 20)
             console.print(f"snapshot {found.manifest.name} is whole: {found.files:,} files, {size:,.1f} MB", markup=False)
 
-        session.emit({**_facts(found.manifest), "files": found.files, "bytes": found.bytes, "damaged": 0}, human)
+        context.emit({**_facts(found.manifest), "files": found.files, "bytes": found.bytes, "damaged": 0}, human)
 
 
 @app.command()
@@ -128,12 +128,12 @@ def restore(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Fill an empty home from a snapshot, and load its vectors. No picture is read and no model runs."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone backup restore") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone backup restore") as context:
         from lodestone.backup.restore import restore_backup
         from lodestone.files.opening import open_area
 
-        runtime = session.runtime
-        with shown_progress(session) as progress:
+        runtime = context.runtime
+        with shown_progress(context) as progress:
             report = restore_backup(runtime, open_area(where), name=snapshot, new_id=new_id, progress=progress)
             points = None
             if load and report.images:
@@ -163,7 +163,7 @@ def restore(
             "lacking": report.lacking,
             "points": points,
         }
-        session.emit(value, human)
+        context.emit(value, human)
 
 
 @app.command()
@@ -173,7 +173,7 @@ def prune(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Delete old snapshots and the files that only they need. Not while a backup is being made."""
-    with CommandContext(output=output) as session:
+    with CommandContext(output=output) as context:
         from lodestone.backup.verify import prune_backup
         from lodestone.files.opening import open_area
 
@@ -182,10 +182,10 @@ def prune(
         def human(console: Console) -> None:
             console.print(f"deleted {snapshots:,} snapshots and {files:,} files", markup=False)
 
-        session.emit({"snapshots": snapshots, "files": files}, human)
+        context.emit({"snapshots": snapshots, "files": files}, human)
 
 
 def _facts(manifest: Manifest) -> dict[str, Any]:
-    """What a list says of a snapshot."""
+    """Return what the JSON output shows of a snapshot: everything but its tables and files."""
     facts = {name: value for name, value in asdict(manifest).items() if name not in {"tables", "others"}}
     return {**facts, "created_at": manifest.created_at.isoformat()}

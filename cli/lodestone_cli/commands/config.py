@@ -1,4 +1,4 @@
-"""`lodestone config …`: which settings are in force, and where does each come from?"""
+"""Commands `lodestone config …`: the settings in force and the source of each."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def show(home: HomeOption = None, profile: ProfileOption = None, output: OutputO
     """Print every effective setting with its source. Secrets are masked."""
     from lodestone.config.settings import config_path, flatten
 
-    with CommandContext(home=home, profile=profile, output=output) as session:
-        values = flatten(session.loaded.settings.model_dump(mode="json"))
-        rows = {name: {"value": value, "source": session.loaded.sources.get(name, "default")} for name, value in values.items()}
+    with CommandContext(home=home, profile=profile, output=output) as context:
+        values = flatten(context.loaded.settings.model_dump(mode="json"))
+        rows = {name: {"value": value, "source": context.loaded.sources.get(name, "default")} for name, value in values.items()}
 
         def human(console: Console) -> None:
             from rich.markup import escape
@@ -41,6 +41,6 @@ def show(home: HomeOption = None, profile: ProfileOption = None, output: OutputO
                 value = "" if row["value"] is None else printable(str(row["value"]))
                 table.add_row(name, escape(value), escape(printable(row["source"])), style=style)
             console.print(table)
-            console.print(printable(f"settings file: {config_path(session.loaded.settings.home)}"), style="dim", markup=False)
+            console.print(printable(f"settings file: {config_path(context.loaded.settings.home)}"), style="dim", markup=False)
 
-        session.emit(rows, human)
+        context.emit(rows, human)

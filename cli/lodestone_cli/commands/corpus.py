@@ -1,4 +1,4 @@
-"""`lodestone corpus …`: which corpora are there, and remove one everywhere."""
+"""Commands `lodestone corpus …`: list the corpora, and remove one with everything kept of it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ app = typer.Typer(help="Collections of pictures that were indexed under one name
 @app.command("list")
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """List corpora with their folders and counts."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
-        infos = _corpora(session)
+    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+        infos = _corpora(context)
 
         def human(console: Console) -> None:
             from rich.markup import escape
@@ -35,7 +35,7 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
                 for root in info.roots:
                     console.print(printable(f"  {root.name}: {root.images:,}"), markup=False)
 
-        session.emit([info.model_dump(mode="json") for info in infos], human)
+        context.emit([info.model_dump(mode="json") for info in infos], human)
 
 
 @app.command()
@@ -47,42 +47,42 @@ def remove(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Forget a corpus: catalog, embeddings, vectors and thumbnails. The pictures themselves are not touched."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
-        images = _images(session, name)
+    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+        images = _images(context, name)
         if not yes:
             typer.confirm(f"Forget {images:,} pictures of {name!r}? Your files stay where they are.", abort=True, err=True)
-        client = session.remote or session.service()
+        client = context.remote or context.service()
         if client:
             client.remove_corpus(name)
         else:
             from lodestone.indexing.run.remove import remove_corpus
 
-            remove_corpus(session.runtime, name)
+            remove_corpus(context.runtime, name)
 
         def human(console: Console) -> None:
             console.print(f"forgot {name} ({images:,} pictures); the files themselves were not touched", markup=False)
 
-        session.emit({"removed": name, "images": images}, human)
+        context.emit({"removed": name, "images": images}, human)
 
 
-def _corpora(session: CommandContext) -> list[CorpusInfo]:
-    from lodestone.catalog.overview import corpus_overview
+def _corpora(context: CommandContext) -> list[CorpusInfo]:
+    from lodestone.catalog.pictures.overview import corpus_overview
 
-    if session.remote is not None:
-        return list(session.remote.iter_corpora())
-    catalog = session.runtime.catalog
+    if context.remote is not None:
+        return list(context.remote.iter_corpora())
+    catalog = context.runtime.catalog
     return [corpus_overview(catalog, corpus) for corpus in corpora_of(catalog)]
 
 
-def _images(session: CommandContext, name: str) -> int:
-    """How many pictures the corpus has."""
-    from lodestone.catalog.overview import corpus_overview
+def _images(context: CommandContext, name: str) -> int:
+    """Return how many pictures the corpus has."""
+    from lodestone.catalog.pictures.overview import corpus_overview
     from lodestone.errors import UnknownNameError
 
-    if session.remote is None:
-        catalog = session.runtime.catalog
+    if context.remote is None:
+        catalog = context.runtime.catalog
         return corpus_overview(catalog, catalog.corpus(name)).images
-    counts = {corpus.name: corpus.images for corpus in session.remote.iter_corpora()}
+    counts = {corpus.name: corpus.images for corpus in context.remote.iter_corpora()}
     if name not in counts:
         raise UnknownNameError.among("corpus", name, list(counts))
     return counts[name]

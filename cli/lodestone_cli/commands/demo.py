@@ -1,4 +1,4 @@
-"""`lodestone demo`: see it work, on pictures that come inside packages or on a folder of one's own."""
+"""Command `lodestone demo`: a demonstration on pictures from packages, or on a folder of the user's."""
 
 from __future__ import annotations
 
@@ -32,38 +32,38 @@ def demo(
         import platformdirs
 
         home = platformdirs.user_cache_path("lodestone", appauthor=False) / "demo-home"
-    with CommandContext(home=home, output=output, purpose="lodestone demo") as session:
+    with CommandContext(home=home, output=output, purpose="lodestone demo") as context:
         from lodestone_cli.progress import shown_progress
 
         if folder is not None:
-            _own_folder(session, folder.expanduser())
+            _own_folder(context, folder.expanduser())
             return
         from lodestone_cli.demo.run import run_demo
 
-        _require_demo_home(session)
-        with shown_progress(session) as progress:
-            report = run_demo(session.runtime, say=session.messages.print, progress=progress)
+        _require_demo_home(context)
+        with shown_progress(context) as progress:
+            report = run_demo(context.runtime, say=context.messages.print, progress=progress)
 
         def human(console: Console) -> None:
             _print(console, report)
 
-        session.emit(report.as_dict(), human)
+        context.emit(report.as_dict(), human)
 
 
-def _require_demo_home(session: CommandContext) -> None:
-    """The demonstration replaces the bridge and adds corpora: not in a home with anything else."""
+def _require_demo_home(context: CommandContext) -> None:
+    """Refuse a home that holds other pictures, because the demonstration replaces the bridge and adds corpora."""
     from lodestone.catalog.catalog import Catalog
     from lodestone.config.home import Home
     from lodestone.errors import InvalidRequestError
     from lodestone_cli.demo.run import CORPORA
 
-    settings = session.loaded.settings
+    settings = context.loaded.settings
     if settings.catalog_url:  # looked at alone: opened with the home, it would share its home's id with the demonstration's
         with Catalog.open(settings.catalog_url) as catalog:
             place, corpora = f"the catalog {catalog.url!r}", corpora_of(catalog)
         remedy = "unset LODESTONE_CATALOG_URL, or `catalog_url` in lodestone.toml"
     elif Home(settings.home).exists():
-        place, corpora = repr(str(settings.home)), corpora_of(session.runtime.catalog)
+        place, corpora = repr(str(settings.home)), corpora_of(context.runtime.catalog)
         remedy = "leave out --home, or name a new folder"
     else:
         return
@@ -73,24 +73,24 @@ def _require_demo_home(session: CommandContext) -> None:
         )
 
 
-def _own_folder(session: CommandContext, folder: Path) -> None:
+def _own_folder(context: CommandContext, folder: Path) -> None:
     from lodestone_cli.progress import shown_progress
     from lodestone_jobs.index import run_index
 
-    with shown_progress(session) as progress:
-        report = run_index(session.runtime, [folder], service=session.service(), progress=progress)
+    with shown_progress(context) as progress:
+        report = run_index(context.runtime, [folder], service=context.service(), progress=progress)
 
     def human(console: Console) -> None:
         console.print(f"[bold]{report.images:,} pictures[/] can be found, {report.counts.get('failed', 0):,} could not be used")
-        console.print("\nNow ask:\n  " + _how_to_ask(session))
+        console.print("\nNow ask:\n  " + _how_to_ask(context))
 
-    session.emit(report.as_dict(), human)
+    context.emit(report.as_dict(), human)
 
 
-def _how_to_ask(session: CommandContext) -> str:
-    """The line to type next: with the home, where it is not the default one."""
-    sources = session.loaded.sources
-    home = f"--home {session.loaded.settings.home} " if sources.get("home") != "default" else ""
+def _how_to_ask(context: CommandContext) -> str:
+    """Return the command to type next, with the home where it is not the default one."""
+    sources = context.loaded.sources
+    home = f"--home {context.loaded.settings.home} " if sources.get("home") != "default" else ""
     return f'.venv/bin/lodestone search {home}"two people on a beach"'
 
 

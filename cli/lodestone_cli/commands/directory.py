@@ -1,4 +1,4 @@
-"""`lodestone directory …`: which folders are indexed, which of them are searched, and which are watched."""
+"""Commands `lodestone directory …`: add and remove folders, and switch searching and watching of each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.directory_backend import shelf_of
+from lodestone_cli.directory_backend import directories_of
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ def add(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Add a folder and index it: in the background while the service runs, else here."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory add", away=True) as session:
-        told = shelf_of(session).add(path, corpus=corpus, watch=watch, index=index)
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory add", away=True) as context:
+        told = directories_of(context).add(path, corpus=corpus, watch=watch, index=index)
 
         def human(console: Console) -> None:
             _print(console, told)
@@ -43,17 +43,17 @@ def add(
                 console.print("indexing it in the background; what is finished can be found: lodestone directory describe")
             elif not index:
                 console.print(printable(f"index it: lodestone directory index {told['name']}"), markup=False)
-            if watch and session.remote is None and session.service() is None:
+            if watch and context.remote is None and context.service() is None:
                 console.print("it is watched while `lodestone serve` or `lodestone watch` runs")
 
-        session.emit(told, human)
+        context.emit(told, human)
 
 
 @app.command("list")
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """List all directories with what can be found of each."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
-        told = shelf_of(session).every()
+    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+        told = directories_of(context).every()
 
         def human(console: Console) -> None:
             from rich.markup import escape
@@ -72,7 +72,7 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
                 table.add_row(escape(printable(name)), *counts, _state(one), escape(printable(path)))
             console.print(table)
 
-        session.emit(told, human)
+        context.emit(told, human)
 
 
 @app.command()
@@ -84,11 +84,11 @@ def describe(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show one directory: its pictures, what waits, what failed, and the last runs of its corpus."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
-        shelf = shelf_of(session)
-        told = shelf.find(directory, corpus)
-        told["runs"] = shelf.runs(told)
-        session.emit(told, lambda console: _print(console, told))
+    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+        directories = directories_of(context)
+        told = directories.find(directory, corpus)
+        told["runs"] = directories.runs(told)
+        context.emit(told, lambda console: _print(console, told))
 
 
 @app.command()
@@ -137,17 +137,17 @@ def index_(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Bring it up to date: in the background while the service runs, else here."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory index", away=True) as session:
-        shelf = shelf_of(session)
-        told = shelf.index(shelf.find(directory, corpus))
-        session.emit(told, lambda console: _print(console, told))
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory index", away=True) as context:
+        directories = directories_of(context)
+        told = directories.index(directories.find(directory, corpus))
+        context.emit(told, lambda console: _print(console, told))
 
 
 @app.command()
 def jobs(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Show what the service indexes in the background: going on, waiting, and ended last."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
-        client = session.remote or session.service()
+    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+        client = context.remote or context.service()
         found: list[JobInfo] = client.jobs().jobs if client else []
 
         def human(console: Console) -> None:
@@ -158,7 +158,7 @@ def jobs(home: HomeOption = None, profile: ProfileOption = None, output: OutputO
                 line = f"{job.job_id[:8]}  {job.state:<9} {job.corpus} ({job.reason}) {job.stage}{done} {job.error}"
                 console.print(printable(line), markup=False)
 
-        session.emit([job.model_dump(mode="json") for job in found], human)
+        context.emit([job.model_dump(mode="json") for job in found], human)
 
 
 @app.command()
@@ -171,27 +171,27 @@ def remove(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Forget a directory: its vectors, thumbnails and catalog rows. The pictures themselves are not touched."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory remove", away=True) as session:
-        shelf = shelf_of(session)
-        told = shelf.find(directory, corpus)
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory remove", away=True) as context:
+        directories = directories_of(context)
+        told = directories.find(directory, corpus)
         if not yes:
             question = f"Forget {told['images']:,} pictures of {printable(told['name'])!r}? Your files stay where they are."
             typer.confirm(question, abort=True, err=True)
-        shelf.remove(told)
+        directories.remove(told)
         removed = {"removed": told["name"], "corpus": told["corpus"], "path": told.get("path"), "images": told["images"]}
 
         def human(console: Console) -> None:
             line = f"forgot {told['name']} ({told['images']:,} pictures); the files themselves were not touched"
             console.print(printable(line), markup=False)
 
-        session.emit(removed, human)
+        context.emit(removed, human)
 
 
 def _switch(directory: str, corpus: str | None, *, home: Any, profile: Any, output: Output, **change: bool) -> None:  # noqa: ANN401 - Typer's
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory", away=True) as session:
-        shelf = shelf_of(session)
-        told = shelf.change(shelf.find(directory, corpus), **change)
-        session.emit(told, lambda console: _print(console, told))
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory", away=True) as context:
+        directories = directories_of(context)
+        told = directories.change(directories.find(directory, corpus), **change)
+        context.emit(told, lambda console: _print(console, told))
 
 
 def _state(told: dict[str, Any]) -> str:

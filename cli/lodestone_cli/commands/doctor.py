@@ -1,4 +1,4 @@
-"""`lodestone doctor`: is everything here that Lodestone needs, and if not, what should be typed?"""
+"""Command `lodestone doctor`: checks of packages, models, home, store and service, each with a remedy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PACKAGES = ("torch", "onnxruntime", "ray", "qdrant-client", "qdrant-edge-py", "
 
 @dataclass(frozen=True, slots=True)
 class DoctorCheck:
-    """One thing that was looked at."""
+    """Result of one check: its name, whether it passed, what was found, and how to repair it."""
 
     name: str
     ok: bool
@@ -36,12 +36,12 @@ class DoctorCheck:
 
 def doctor(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Look at packages, models, the home, the store and the service. Exit code 1 when something is wrong."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone doctor") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone doctor") as context:
         checks = [_python(), *(_package(name) for name in _PACKAGES)]
-        checks += [_try("home", lambda: _home(session)), _try("disk", lambda: _disk(session))]
-        checks += [_try("text encoder", lambda: _text_encoder(session)), _try("image models", lambda: _backbones(session))]
-        checks += [_try("catalog", lambda: _catalog(session)), _try("vector store", lambda: _store(session))]
-        checks += [_try("service", lambda: _service(session)), *_consistency(session)]
+        checks += [_try("home", lambda: _home(context)), _try("disk", lambda: _disk(context))]
+        checks += [_try("text encoder", lambda: _text_encoder(context)), _try("image models", lambda: _backbones(context))]
+        checks += [_try("catalog", lambda: _catalog(context)), _try("vector store", lambda: _store(context))]
+        checks += [_try("service", lambda: _service(context)), *_consistency(context)]
 
         def human(console: Console) -> None:
             from rich.markup import escape
@@ -52,13 +52,13 @@ def doctor(home: HomeOption = None, profile: ProfileOption = None, output: Outpu
                 if check.hint:
                     console.print(f"      {'':<14} [yellow]{escape(check.hint)}[/]")
 
-        session.emit([asdict(check) for check in checks], human)
+        context.emit([asdict(check) for check in checks], human)
     if not all(check.ok for check in checks):
         raise typer.Exit(1)
 
 
 def _try(name: str, look: Callable[[], str]) -> DoctorCheck:
-    """A finding, or the error that looking raised."""
+    """Return what `look` found as a passed check, or the error that it raised as a failed one."""
     try:
         return DoctorCheck(name, True, look())
     except LodestoneError as error:
@@ -77,26 +77,26 @@ def _package(name: str) -> DoctorCheck:
         return DoctorCheck(name, False, "not installed", f"pip install {name}")
 
 
-def _home(session: CommandContext) -> str:
+def _home(context: CommandContext) -> str:
     from lodestone.config.home import home_of
 
-    home = home_of(session.loaded.settings)
+    home = home_of(context.loaded.settings)
     if not home.exists():
         return f"{home.path} (nothing indexed yet)"
     home.check()
     return str(home.path)
 
 
-def _has_home(session: CommandContext) -> bool:
+def _has_home(context: CommandContext) -> bool:
     from lodestone.config.home import home_of
 
-    return home_of(session.loaded.settings).exists()
+    return home_of(context.loaded.settings).exists()
 
 
-def _disk(session: CommandContext) -> str:
+def _disk(context: CommandContext) -> str:
     from lodestone.errors import OutOfSpaceError
 
-    place = session.loaded.settings.home
+    place = context.loaded.settings.home
     while not place.exists():
         place = place.parent
     free = shutil.disk_usage(place).free
@@ -105,41 +105,41 @@ def _disk(session: CommandContext) -> str:
     return f"{free >> 30} GB free"
 
 
-def _text_encoder(session: CommandContext) -> str:
-    encoder = session.runtime.text_encoder
+def _text_encoder(context: CommandContext) -> str:
+    encoder = context.runtime.text_encoder
     encoder.warm_up()
     dim = encoder.encode(["a red bicycle"]).shape[1]
     return f"{encoder.name} {encoder.version}, {dim} dimensions"
 
 
-def _backbones(session: CommandContext) -> str:
+def _backbones(context: CommandContext) -> str:
     found = []
-    for backbone in session.runtime.backbones():
+    for backbone in context.runtime.backbones():
         backbone.warm_up()
         found.append(f"{backbone.name} {backbone.version}")
     return ", ".join(found)
 
 
-def _catalog(session: CommandContext) -> str:
-    if not _has_home(session):
+def _catalog(context: CommandContext) -> str:
+    if not _has_home(context):
         return "none yet"
-    session.runtime.catalog.ping()
-    return session.runtime.catalog.url
+    context.runtime.catalog.ping()
+    return context.runtime.catalog.url
 
 
-def _store(session: CommandContext) -> str:
-    if not _has_home(session):
+def _store(context: CommandContext) -> str:
+    if not _has_home(context):
         return "none yet"
-    if session.loaded.settings.store.kind == "edge" and session.service():
+    if context.loaded.settings.store.kind == "edge" and context.service():
         return "owned by the running service"
-    store = session.runtime.store
+    store = context.runtime.store
     store.ping()
     facts = store.capabilities()
     return f"{facts.engine} {facts.version}, {len(store.collections())} collections"
 
 
-def _consistency(session: CommandContext) -> list[DoctorCheck]:
-    """Do files, catalog, stored embeddings and collections tell the same story?"""
+def _consistency(context: CommandContext) -> list[DoctorCheck]:
+    """Compare files, catalog, stored embeddings and collections with each other."""
     from lodestone.indexing.sync.repair import examine_home
 
     remedies = {
@@ -149,10 +149,10 @@ def _consistency(session: CommandContext) -> list[DoctorCheck]:
         "none": "connect the disk, or lodestone directory remove",
     }
     try:
-        if not _has_home(session):
+        if not _has_home(context):
             return []
-        served = session.loaded.settings.store.kind == "edge" and session.service() is not None
-        found = examine_home(session.runtime, store=not served)
+        served = context.loaded.settings.store.kind == "edge" and context.service() is not None
+        found = examine_home(context.runtime, store=not served)
     except LodestoneError as error:
         return [DoctorCheck("consistency", False, f"{error.message} [{error.code}]", error.hint)]
     if found.ok:
@@ -161,6 +161,6 @@ def _consistency(session: CommandContext) -> list[DoctorCheck]:
     return [DoctorCheck("consistency", False, f"{one.part}: {one.what}", remedies[one.remedy]) for one in found.findings]
 
 
-def _service(session: CommandContext) -> str:
-    client = session.service()
+def _service(context: CommandContext) -> str:
+    client = context.service()
     return client.address.url if client else "not running (lodestone serve)"

@@ -1,4 +1,4 @@
-"""`lodestone duplicates …`: which pictures are copies of each other?"""
+"""Commands `lodestone duplicates …`: find and list pictures that are copies of each other."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def find(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Find files of equal content, and pictures that look alike; `lodestone search --collapse` then shows one of each."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone duplicates find") as session:
-        require_home(session)
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone duplicates find") as context:
+        require_home(context)
         from lodestone.duplicates.find import find_duplicates, find_exact
 
-        runtime = session.runtime
+        runtime = context.runtime
         catalog = runtime.catalog
         corpora = corpora_of(catalog, corpus)
         reports = [
@@ -77,7 +77,7 @@ def find(
                     line += f"; {one.near:,} pictures that look alike in {one.near_groups:,} groups"
                 console.print(printable(line), markup=False)
 
-        session.emit([asdict(one) for one in reports], human)
+        context.emit([asdict(one) for one in reports], human)
 
 
 @app.command(name="list")
@@ -91,11 +91,11 @@ def list_command(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """List the groups that were found last."""
-    with CommandContext(home=home, profile=profile, output=output) as session:
-        require_home(session)
+    with CommandContext(home=home, profile=profile, output=output) as context:
+        require_home(context)
         from lodestone.duplicates.find import list_groups
 
-        catalog = session.runtime.catalog
+        catalog = context.runtime.catalog
         one = catalog.corpus(corpus) if corpus else None
         found = list(islice(list_groups(catalog, kind=kind.value if kind else None, corpus=one), offset, offset + limit))
 
@@ -107,4 +107,4 @@ def list_command(
                 for member in group.members:
                     console.print(printable(f"  {member.distance:.4f}  {member.file}  {member.image_id}"), markup=False)
 
-        session.emit([asdict(group) for group in found], human)
+        context.emit([asdict(group) for group in found], human)

@@ -1,4 +1,4 @@
-"""`lodestone embeddings …`: what is stored of the pictures, and compaction."""
+"""Commands `lodestone embeddings …`: show, compact and verify the stored outputs of the models."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def show(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show where the embeddings are, and what each part of them takes."""
-    with CommandContext(home=home, profile=profile, output=output) as session:
-        runtime = session.runtime
+    with CommandContext(home=home, profile=profile, output=output) as context:
+        runtime = context.runtime
         corpus_id = None if corpus is None else runtime.catalog.corpus(corpus).corpus_id
         usage = runtime.catalog.part_usage(corpus_id)
         from lodestone.indexing.tasks import SliceParts
@@ -53,7 +53,7 @@ def show(
                 size = part.bytes / (1 << 20)
                 console.print(f"  {part.part}: {part.files:,} files, {part.rows:,} rows, {size:,.1f} MB{unused}", markup=False)
 
-        session.emit(value, human)
+        context.emit(value, human)
 
 
 @app.command()
@@ -65,10 +65,10 @@ def compact(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Rewrite slices that hold rows of changed and vanished pictures, and join small ones. Searches are not affected."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone embeddings compact") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone embeddings compact") as context:
         from lodestone.indexing.run.compact import compact_corpus
 
-        runtime = session.runtime
+        runtime = context.runtime
         names = [corpus] if corpus else [known.name for known in corpora_of(runtime.catalog)]
         reports = {name: compact_corpus(runtime, name, dry_run=dry_run) for name in names}
 
@@ -78,7 +78,7 @@ def compact(
             for name, report in reports.items():
                 console.print(printable(f"{name}: {_said(report, dry_run=dry_run)}"), markup=False)
 
-        session.emit({name: asdict(report) for name, report in reports.items()}, human)
+        context.emit({name: asdict(report) for name, report in reports.items()}, human)
 
 
 @app.command()
@@ -90,10 +90,10 @@ def verify(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Compare the files with what the catalog has of them. Damaged ones are made again by the next `lodestone index`."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone embeddings verify") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone embeddings verify") as context:
         from lodestone.embeddings.audit import damaged_parts
 
-        runtime = session.runtime
+        runtime = context.runtime
         catalog = runtime.catalog
         corpora = corpora_of(catalog, corpus)
         found = [
@@ -109,7 +109,7 @@ def verify(
                 console.print(printable(f"{one['path']} {one['what']}"), markup=False)
             console.print(f"damaged: {counted(len(found), 'file')}" if found else "all files are as they were written")
 
-        session.emit({"damaged": found}, human)
+        context.emit({"damaged": found}, human)
         if found:
             raise _damaged(len(found))
 

@@ -1,4 +1,4 @@
-"""`lodestone eval …`: how good are the answers, on a benchmark or on pictures of one's own?"""
+"""Commands `lodestone eval …`: search quality on a benchmark or on the user's captioned pictures."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _group() -> None:
 
 
 def _evaluate(
-    context: typer.Context,
+    typer_context: typer.Context,
     data: Annotated[Path, typer.Option("--data", "-d", help="Folder that the benchmark was unpacked to.", show_default=False)],
     split: Annotated[
         str | None, typer.Option("--split", help="Which part of it; default: its usual one.", show_default=False)
@@ -104,8 +104,8 @@ def _evaluate(
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
-    name = str(context.info_name)
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone eval") as session:
+    name = str(typer_context.info_name)
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone eval") as context:
         from lodestone.evaluation.datasets.registry import read_benchmark
         from lodestone.evaluation.run import EvalOptions
         from lodestone.evaluation.selection import QuerySelection, select
@@ -125,11 +125,11 @@ def _evaluate(
         )
         evalset = select(read_benchmark(name, data, split=split), selection)
         for what, count in evalset.skipped.items():
-            session.messages.print(printable(f"note: left out: {count:,} {what}"), markup=False)
+            context.messages.print(printable(f"note: left out: {count:,} {what}"), markup=False)
         with _home(home) as folder:
-            found = _run(session, evalset, options, folder)
+            found = _run(context, evalset, options, folder)
         written = _write(found, report, plots=plots) if report is not None else []
-        session.emit(found.model_dump(mode="json"), lambda console: _print(console, found, written))
+        context.emit(found.model_dump(mode="json"), lambda console: _print(console, found, written))
 
 
 @app.command("compare")
@@ -139,7 +139,7 @@ def _compare(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Compare two runs, query by query, in the configurations that both have."""
-    with CommandContext(output=output, purpose="lodestone eval compare") as session:
+    with CommandContext(output=output, purpose="lodestone eval compare") as context:
         from lodestone.evaluation.report import compare_reports, differences, load_report
 
         first, second = load_report(before.expanduser()), load_report(after.expanduser())
@@ -151,24 +151,24 @@ def _compare(
             for note in notes:
                 console.print(f"note: {note}", style="yellow", markup=False)
 
-        session.emit({"comparisons": [one.model_dump(mode="json") for one in found], "differences": notes}, human)
+        context.emit({"comparisons": [one.model_dump(mode="json") for one in found], "differences": notes}, human)
 
 
 for _name, _benchmark in BENCHMARKS.items():
     app.command(_name, help=_benchmark.about)(_evaluate)
 
 
-def _run(session: CommandContext, evalset: EvalSet, options: EvalOptions, home: Path) -> EvalReport:
+def _run(context: CommandContext, evalset: EvalSet, options: EvalOptions, home: Path) -> EvalReport:
     from lodestone.evaluation.run import evaluate, evaluation_settings
     from lodestone.evaluation.staging import index_set
     from lodestone.home.runtime import Runtime
     from lodestone_cli.progress import shown_progress
 
-    settings = evaluation_settings(session.loaded.settings, home, temporary=options.temporary)
-    with Runtime.open(settings, purpose=session.purpose) as runtime:
-        with shown_progress(session) as progress:
+    settings = evaluation_settings(context.loaded.settings, home, temporary=options.temporary)
+    with Runtime.open(settings, purpose=context.purpose) as runtime:
+        with shown_progress(context) as progress:
             indexed = index_set(runtime, evalset, index=_index, progress=progress)
-        with _asking(session) as told:
+        with _asking(context) as told:
             return evaluate(runtime, evalset, indexed, options, told=told)
 
 
@@ -180,7 +180,7 @@ def _index(runtime: Runtime, folder: Path, corpus: str, progress: Progress) -> I
 
 @contextmanager
 def _home(home: Path | None) -> Iterator[Path]:
-    """The home that was given, or one that goes away."""
+    """Yield the home that was given, or a temporary one that is deleted afterwards."""
     if home is not None:
         yield home
         return
@@ -189,15 +189,15 @@ def _home(home: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _asking(session: CommandContext) -> Iterator[Told]:
-    """One bar a configuration on a terminal; some lines elsewhere."""
-    console = session.messages
+def _asking(context: CommandContext) -> Iterator[Told]:
+    """Show progress while queries are asked: one bar for each configuration on a terminal, lines elsewhere."""
+    console = context.messages
     if not console.is_terminal:
         due = 0.0
 
         def line(stage: str, done: int, total: int) -> None:
             nonlocal due
-            if session.output is Output.HUMAN and (done == total or time.monotonic() >= due):
+            if context.output is Output.HUMAN and (done == total or time.monotonic() >= due):
                 due = time.monotonic() + _LINE_SECONDS
                 console.print(f"asking {stage} {done:,}/{total:,}", markup=False)
 
@@ -227,7 +227,7 @@ def _asking(session: CommandContext) -> Iterator[Told]:
 
 
 def _check_report(folder: Path | None, *, plots: bool) -> None:
-    """Find out now what would spoil the end of a long run."""
+    """Check before a long run that its report can be written and drawn."""
     from lodestone.errors import InvalidRequestError
 
     if folder is None:

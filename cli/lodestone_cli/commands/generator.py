@@ -1,4 +1,4 @@
-"""`lodestone generator …`: which guide engines are there, do they work, and in which order are they asked?"""
+"""Commands `lodestone generator …`: list, describe, test, switch and order the guide engines."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _LOOKED_AT = 1_000  # pictures whose captions are looked through for one to try
 @app.command("list")
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """List the engines in the order in which they are asked, with what they cost and whether they fail."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator", away=True) as session:
-        client = session.remote or session.service()
-        engines = client.generators() if client else session.runtime.hub.status()
-        away = session.remote is not None  # then nobody says which are asked by default
-        usual = tuple(one.name for one in engines.engines) if away else _asked_by_default(session)
-        session.emit(
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator", away=True) as context:
+        client = context.remote or context.service()
+        engines = client.generators() if client else context.runtime.hub.status()
+        away = context.remote is not None  # then nobody says which are asked by default
+        usual = tuple(one.name for one in engines.engines) if away else _asked_by_default(context)
+        context.emit(
             engines.model_dump(mode="json"), lambda console: _print(console, engines, usual, running=client is not None)
         )
 
@@ -47,15 +47,15 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
 @app.command()
 def describe(name: _Name, home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Show one engine as it is configured. A key is never shown, only where it is read from."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator") as session:
-        facts = _described(session, name)
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator") as context:
+        facts = _described(context, name)
 
         def human(console: Console) -> None:
             for key, value in facts.items():
                 if value not in (None, "", {}):
                     console.print(printable(f"{key:18}{_plain(value)}"), markup=False)
 
-        session.emit(facts, human)
+        context.emit(facts, human)
 
 
 @app.command("test")
@@ -70,13 +70,13 @@ def try_(
     from lodestone.query.resolve import normalise_query
 
     words = None if words is None else normalise_query(words)
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator test") as session:
-        trial = asyncio.run(_tried(session, name, words))
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator test") as context:
+        trial = asyncio.run(_tried(context, name, words))
         if trial.outcome in {"error", "timeout"}:
             hint = trial.hint or f"lodestone generator describe {name}"
             raise ModelUnavailableError(f"generator {name!r}: {trial.message}", hint=hint, trial=asdict(trial))
-        session.emit(
-            asdict(trial), lambda console: _print_trial(console, trial, of_collection=_is_of_collection(session, name))
+        context.emit(
+            asdict(trial), lambda console: _print_trial(console, trial, of_collection=_is_of_collection(context, name))
         )
 
 
@@ -101,8 +101,8 @@ def order(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Set the order of engines: later ones fill what the earlier ones did not give. Engines not named come last."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator") as session:
-        known = session.runtime.engine_names()
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator") as context:
+        known = context.runtime.engine_names()
         for name in names:
             if name not in known:
                 raise UnknownNameError.among("generator", name, known)
@@ -110,55 +110,55 @@ def order(
         places = dict.fromkeys(first, 0) if together else {name: place for place, name in enumerate(first)}
         rest = max(places.values()) + 1
         for name in known:
-            session.runtime.catalog.set_engine(name, priority=places.get(name, rest))
+            context.runtime.catalog.set_engine(name, priority=places.get(name, rest))
         order_now = {name: places.get(name, rest) for name in sorted(known, key=lambda name: places.get(name, rest))}
-        session.emit({"order": order_now}, lambda console: console.print(printable(_in_turn(order_now)), markup=False))
+        context.emit({"order": order_now}, lambda console: console.print(printable(_in_turn(order_now)), markup=False))
 
 
 def _switch(name: str, home: Path | None, profile: str | None, output: Output, *, enabled: bool) -> None:
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator") as session:
-        known = session.runtime.engine_names()
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator") as context:
+        known = context.runtime.engine_names()
         if name not in known:
             raise UnknownNameError.among("generator", name, known)
-        session.runtime.catalog.set_engine(name, enabled=enabled)
+        context.runtime.catalog.set_engine(name, enabled=enabled)
         said = f"{name} is asked again" if enabled else f"{name} is asked no more"
-        asked = _asked_by_default(session)
+        asked = _asked_by_default(context)
         if enabled and name not in asked:
             said = f"{name} can be asked again: by searches with --generator {name}, or when query.generators names it"
-        elif not any(_enabled(session, one) for one in asked):
+        elif not any(_enabled(context, one) for one in asked):
             said += "; no engine is left: queries are answered by their words alone"
-        session.emit({"name": name, "enabled": enabled}, lambda console: console.print(printable(said), markup=False))
+        context.emit({"name": name, "enabled": enabled}, lambda console: console.print(printable(said), markup=False))
 
 
-def _asked_by_default(session: CommandContext) -> tuple[str, ...]:
-    """Engines that a query asks which names none."""
-    named = session.runtime.settings.query.generators
-    return tuple(session.runtime.profile.generators if named is None else named)
+def _asked_by_default(context: CommandContext) -> tuple[str, ...]:
+    """Return the engines that a query asks when it names none."""
+    named = context.runtime.settings.query.generators
+    return tuple(context.runtime.profile.generators if named is None else named)
 
 
-def _enabled(session: CommandContext, name: str) -> bool:
-    """As `Hub.enabled`, without engines: their settings may be what is to be mended."""
-    runtime = session.runtime
+def _enabled(context: CommandContext, name: str) -> bool:
+    """Return what `Hub.enabled` would, without making engines: their settings may be invalid."""
+    runtime = context.runtime
     state = runtime.catalog.engine_states().get(name)
     configured = {**runtime.profile.engines, **runtime.settings.generators}.get(name)
     return (configured is None or configured.enabled) if state is None or state.enabled is None else state.enabled
 
 
-def _engine(session: CommandContext, name: str) -> Engine:
-    engines = session.runtime.hub.engines
+def _engine(context: CommandContext, name: str) -> Engine:
+    engines = context.runtime.hub.engines
     if name not in engines:
         raise UnknownNameError.among("generator", name, list(engines))
     return engines[name]
 
 
-def _described(session: CommandContext, name: str) -> dict[str, Any]:
+def _described(context: CommandContext, name: str) -> dict[str, Any]:
     import httpx
 
     from lodestone.generators.http_guard import shown
     from lodestone.generators.trial import describe_engine
 
-    facts = describe_engine(_engine(session, name))
-    hub = session.runtime.hub
+    facts = describe_engine(_engine(context, name))
+    hub = context.runtime.hub
     facts |= {"enabled": hub.enabled(name), "priority": hub.priority(name)}  # as switched and ordered, not as configured
     if facts.get("url"):
         try:
@@ -168,38 +168,38 @@ def _described(session: CommandContext, name: str) -> dict[str, Any]:
     return facts
 
 
-async def _tried(session: CommandContext, name: str, words: str | None) -> Trial:
+async def _tried(context: CommandContext, name: str, words: str | None) -> Trial:
     from lodestone.generators.base import GuideRequest
     from lodestone.generators.trial import try_engine
 
-    engine = _engine(session, name)
+    engine = _engine(context, name)
     try:
         request = None
-        if _is_of_collection(session, name):
-            request = await asyncio.to_thread(_of_collection, session, engine, words)
+        if _is_of_collection(context, name):
+            request = await asyncio.to_thread(_of_collection, context, engine, words)
         elif words is not None:
             request = GuideRequest(words, words, 1, size=engine.settings.size)
         return await try_engine(engine, request)
     finally:
-        await session.runtime.close_hub()
+        await context.runtime.close_hub()
 
 
-def _is_of_collection(session: CommandContext, name: str) -> bool:
-    return _engine(session, name).settings.kind in _OF_COLLECTION
+def _is_of_collection(context: CommandContext, name: str) -> bool:
+    return _engine(context, name).settings.kind in _OF_COLLECTION
 
 
-def _of_collection(session: CommandContext, engine: Engine, words: str | None) -> GuideRequest:
-    """What a search would ask: the words' vectors, and the collections that guides are made of. Blocking."""
+def _of_collection(context: CommandContext, engine: Engine, words: str | None) -> GuideRequest:
+    """Return the request that a search would send: the words' vectors and the collections with guides. It blocks."""
     from lodestone.generators.base import GuideRequest
 
-    require_home(session)
-    if session.service() is not None:
+    require_home(context)
+    if context.service() is not None:
         raise StoreLockedError(
             f"{engine.name} makes guides of the collection, which the running service holds",
             hint=f'ask the service: lodestone search "WORDS" --generator {engine.name} --no-gate',
         )
-    runtime = session.runtime
-    words = words or _some_caption(session) or "a red bicycle leaning against a white wall"
+    runtime = context.runtime
+    words = words or _some_caption(context) or "a red bicycle leaning against a white wall"
     vectors = {}
     for name, encoder in runtime.text_encoders(runtime.serving_projections()).items():
         encoder.warm_up(threads=runtime.settings.models.threads)
@@ -209,10 +209,10 @@ def _of_collection(session: CommandContext, engine: Engine, words: str | None) -
     return GuideRequest(words, words, 1, size=engine.settings.size, text_vectors=vectors, collections=collections)
 
 
-def _some_caption(session: CommandContext) -> str | None:
+def _some_caption(context: CommandContext) -> str | None:
     from itertools import islice
 
-    catalog = session.runtime.catalog
+    catalog = context.runtime.catalog
     for root in catalog.roots(None):
         captions = catalog.captions([image.image_id for image in islice(catalog.images_of_root(root.root_id), _LOOKED_AT)])
         for found in captions.values():
@@ -229,7 +229,7 @@ def _plain(value: object) -> str:
 
 
 def _in_turn(order: dict[str, int]) -> str:
-    """`asked: a, then b and c together`."""
+    """Return the order in words: `asked: a, then b and c together`."""
     tiers: dict[int, list[str]] = {}
     for name, priority in order.items():
         tiers.setdefault(priority, []).append(name)

@@ -1,4 +1,4 @@
-"""`lodestone index PATH…`: make pictures searchable."""
+"""Command `lodestone index PATH…`: make pictures searchable."""
 
 from __future__ import annotations
 
@@ -84,27 +84,27 @@ def index(
         "cpus_per_actor": cpus_per_actor,
     }
     flags = {"index": {"workers": workers, "executor": executor}, "cluster": cluster}
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone index", flags=flags) as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone index", flags=flags) as context:
         from lodestone_cli.progress import shown_progress
         from lodestone_cli.stopping import stopped_by_signals
         from lodestone_jobs.index import run_index
 
-        with stopped_by_signals(), shown_progress(session) as progress:
+        with stopped_by_signals(), shown_progress(context) as progress:
             report = run_index(
-                session.runtime,
+                context.runtime,
                 () if resume else _named(paths or []),
                 corpus=corpus,
                 captions=captions.expanduser() if captions else None,
                 retry_failed=retry_failed,
                 resume=_run_named(paths or []) if resume else None,
-                service=None if local else session.service(),
+                service=None if local else context.service(),
                 progress=progress,
             )
 
         def human(console: Console) -> None:
             print_report(console, report)
 
-        session.emit(report.as_dict(), human)
+        context.emit(report.as_dict(), human)
 
 
 def _run_named(arguments: list[str]) -> str:
@@ -138,7 +138,7 @@ _CHANGES = {
 
 
 def print_report(console: Console, report: IndexReport) -> None:
-    """What a run did, for people."""
+    """Print what a run did, for people."""
     from rich.markup import escape
 
     from lodestone_cli.naming import counted

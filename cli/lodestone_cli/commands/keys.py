@@ -1,4 +1,4 @@
-"""`lodestone keys …`: who may ask the service over HTTP, for what, and until when?"""
+"""Commands `lodestone keys …`: API keys with their scopes, corpora, rate limits and expiry."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def create(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Make a key. It is shown this once: what is kept is a digest."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as context:
         from lodestone.access.keys import ApiKey
         from lodestone_schemas.access import KeyRequest
 
@@ -56,16 +56,16 @@ def create(
             expires_at=None if expires is None else _end(expires),
         )
         key, written = ApiKey.new(request)
-        session.runtime.home.prepare()
-        session.runtime.catalog.add_key(key)
-        _emit_new(session, key, written)
+        context.runtime.home.prepare()
+        context.runtime.catalog.add_key(key)
+        _emit_new(context, key, written)
 
 
 @app.command("list")
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """List the keys, newest first; also those that are not valid any more."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
-        keys = session.runtime.catalog.keys(0, _LISTED) if session.runtime.home.exists() else []
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as context:
+        keys = context.runtime.catalog.keys(0, _LISTED) if context.runtime.home.exists() else []
 
         def human(console: Console) -> None:
             if not keys:
@@ -73,16 +73,16 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
             for key in keys:
                 console.print(printable(_line(key)), markup=False)
 
-        session.emit([key.info().model_dump(mode="json") for key in keys], human)
+        context.emit([key.info().model_dump(mode="json") for key in keys], human)
 
 
 @app.command()
 def revoke(key_id: _KeyId, home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """End a key; every service that uses this home refuses it within five seconds."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
-        require_home(session)
-        key = session.runtime.catalog.revoke_key(key_id)
-        session.emit(key.info().model_dump(mode="json"), lambda console: console.print(printable(_line(key)), markup=False))
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as context:
+        require_home(context)
+        key = context.runtime.catalog.revoke_key(key_id)
+        context.emit(key.info().model_dump(mode="json"), lambda console: console.print(printable(_line(key)), markup=False))
 
 
 @app.command()
@@ -95,21 +95,21 @@ def rotate(
 ) -> None:
     """Put a new key in a key's place, with the same rights. Its holder keeps their queries and limits."""
     until = datetime.now(UTC) + timedelta(seconds=_seconds(overlap))
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as session:
-        require_home(session)
-        key, written = session.runtime.catalog.rotate_key(key_id, until=until)
-        _emit_new(session, key, written)
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as context:
+        require_home(context)
+        key, written = context.runtime.catalog.rotate_key(key_id, until=until)
+        _emit_new(context, key, written)
 
 
-def _emit_new(session: CommandContext, key: ApiKey, written: str) -> None:
+def _emit_new(context: CommandContext, key: ApiKey, written: str) -> None:
     def human(console: Console) -> None:
         console.print(written, markup=False)
-        session.messages.print(printable(_line(key)), markup=False)
-        session.messages.print("keep it now: it is not shown again. Send it as `Authorization: Bearer …`", markup=False)
-        if not session.loaded.settings.serve.auth.keys:
-            session.messages.print("the service does not ask for keys yet: set serve.auth.keys = true", markup=False)
+        context.messages.print(printable(_line(key)), markup=False)
+        context.messages.print("keep it now: it is not shown again. Send it as `Authorization: Bearer …`", markup=False)
+        if not context.loaded.settings.serve.auth.keys:
+            context.messages.print("the service does not ask for keys yet: set serve.auth.keys = true", markup=False)
 
-    session.emit({"key": key.info().model_dump(mode="json"), "secret": written}, human)
+    context.emit({"key": key.info().model_dump(mode="json"), "secret": written}, human)
 
 
 def _scopes(names: list[str]) -> list[Scope]:
@@ -123,7 +123,7 @@ def _scopes(names: list[str]) -> list[Scope]:
 
 
 def _end(text: str) -> datetime:
-    """`90d` from now on, or the time that is written."""
+    """Return the moment that `text` means: a span from now on (`90d`), or a date in ISO 8601."""
     if _SPAN.fullmatch(text):
         return datetime.now(UTC) + timedelta(seconds=_seconds(text))
     try:

@@ -1,4 +1,4 @@
-"""`lodestone models …`: what spaces are made of, and swapping the model behind one while everybody goes on searching."""
+"""Commands `lodestone models …`: list the models of all spaces, and swap one while searching goes on."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def _group() -> None:
 @app.command("list")
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Spaces, what they are made of, and what they could be made of instead."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone models list") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone models list") as context:
         from lodestone.swap.overview import models_overview
 
-        found = models_overview(session.runtime)
-        session.emit(found, lambda console: _print_models(console, found))
+        found = models_overview(context.runtime)
+        context.emit(found, lambda console: _print_models(console, found))
 
 
 @app.command()
@@ -78,36 +78,36 @@ def swap(
     if to is not None and space is None:
         raise InvalidRequestError(f"which space shall be made of {to!r}?", hint="--space SPACE; see lodestone models list")
     flags = {"index": {"executor": executor}}
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone models swap", flags=flags) as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone models swap", flags=flags) as context:
         from lodestone.swap.overview import swap_reports
         from lodestone_cli.progress import shown_progress
         from lodestone_jobs.pools import ray_pool
 
-        require_home(session)
+        require_home(context)
         if status:
-            reports = [one for one in swap_reports(session.runtime) if space in {None, one.swap.space}]
-            session.emit([one.as_dict() for one in reports], lambda console: _print_all(console, reports))
+            reports = [one for one in swap_reports(context.runtime) if space in {None, one.swap.space}]
+            context.emit([one.as_dict() for one in reports], lambda console: _print_all(console, reports))
             return
-        with shown_progress(session) as progress, ray_pool(session.runtime) as pool:
-            swapper = _swapper(session, pool, progress, local=local, leave_out=leave_out)
+        with shown_progress(context) as progress, ray_pool(context.runtime) as pool:
+            swapper = _swapper(context, pool, progress, local=local, leave_out=leave_out)
             report = swapper.start(space or "", to) if to is not None else getattr(swapper, chosen[0])(space)
-        session.emit(report.as_dict(), lambda console: _print(console, report))
+        context.emit(report.as_dict(), lambda console: _print(console, report))
 
 
-def _swapper(session: CommandContext, pool: ExecutorFactory, progress: Progress, *, local: bool, leave_out: bool) -> Swapper:
+def _swapper(context: CommandContext, pool: ExecutorFactory, progress: Progress, *, local: bool, leave_out: bool) -> Swapper:
     from lodestone.swap.swapping import Swapper
     from lodestone_jobs.index import through
     from lodestone_schemas.swaps import ShadowRequest
 
-    service = None if local else session.service()
+    service = None if local else context.service()
     if service is None:
-        return Swapper(session.runtime, pool=pool, leave_out=leave_out, progress=progress)
+        return Swapper(context.runtime, pool=pool, leave_out=leave_out, progress=progress)
 
     def shadow(space: str) -> dict[str, Any]:
         return service.shadow(ShadowRequest(space=space)).report
 
     return Swapper(
-        session.runtime,
+        context.runtime,
         synchronise=through(service),
         shadow=shadow,
         pool=pool,

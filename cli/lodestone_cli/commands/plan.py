@@ -1,4 +1,4 @@
-"""`lodestone plan`: how many machines, hours and gigabytes does a collection need?"""
+"""Command `lodestone plan`: machines, hours and gigabytes that a collection needs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _USE = "Queries and failures"
 
 
 class PlanSource(StrEnum):
-    """Where the pictures lie."""
+    """Kind of storage that holds the pictures."""
 
     FILES = "files"
     OBJECTS = "objects"
@@ -130,7 +130,7 @@ def plan(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Plan machines, hours, memory and disk for a collection. Figures that are guesses are listed as such."""
-    with CommandContext(profile=profile, output=output, purpose="lodestone plan") as session:
+    with CommandContext(profile=profile, output=output, purpose="lodestone plan") as context:
         from lodestone.config.own_profiles import choose_profile
         from lodestone.config.store import CLUSTER_REPLICATION
         from lodestone.planner.advice import assumptions, cards_within
@@ -140,7 +140,7 @@ def plan(
         from lodestone.planner.workload import of_profile, parse_count, picture_size
         from lodestone_cli.planned import Planned, print_plan
 
-        settings, now = session.loaded.settings, datetime.now(UTC)
+        settings, now = context.loaded.settings, datetime.now(UTC)
         count, kind = parse_count(images), _card(gpu, gpus=gpus, card_rate=card_rate, within=within, cores=cores)
         chosen = choose_profile(settings.profile, settings.profiles)
         measured = _measured(settings, here, now)
@@ -194,11 +194,11 @@ def plan(
             age = measured.age(now) if measured else ""
             print_plan(console, Planned(workload, cluster, made, simulated, said, on_this, age))
 
-        session.emit(facts, human)
+        context.emit(facts, human)
 
 
 def _card(gpu: str | None, *, gpus: int | None, card_rate: float | None, within: float | None, cores: int | None) -> Gpu | None:
-    """The kind of card; None without one, or for one of which only the rate is known. Options that contradict are refused."""
+    """Return the kind of card; None without cards, or where only a card's rate is known. Refuse options that contradict."""
     from math import inf
 
     from lodestone.errors import InvalidRequestError, UnknownNameError
@@ -238,7 +238,7 @@ def _cores_here() -> int:
 
 
 def _measured(settings: Settings, here: Path | None, now: datetime) -> RateRecord | None:
-    """What this machine does with the profile's models: measured now, or at some time before."""
+    """Return the rates of this machine with the profile's models, measured now or in an earlier call."""
     from lodestone.planner.remembered import recall, remember
 
     if here is None:
@@ -253,7 +253,7 @@ def _measured(settings: Settings, here: Path | None, now: datetime) -> RateRecor
 
 
 def _seconds_here(settings: Settings, measured: RateRecord, workload: Workload, rates: Rates) -> float | None:
-    """How long a first run takes on this machine; None for pictures of another size than the measured ones."""
+    """Return the seconds of a first run on this machine; None where the pictures' size is not the measured one."""
     from lodestone.planner.capacity import build_core_seconds
 
     if workload.megapixels != measured.megapixels:
@@ -265,7 +265,10 @@ def _seconds_here(settings: Settings, measured: RateRecord, workload: Workload, 
 def _simulate(
     settings: Settings, made: Plan, cluster: Cluster, *, hours: tuple[float | None, float | None], stragglers: bool
 ) -> tuple[Simulated, ...]:
-    """The embedding stage at the plan's pace, several seeds; `stragglers`: measured rates have them in already."""
+    """Simulate the embedding stage at the plan's rate with several seeds.
+
+    Without `stragglers` no slow workers are simulated: measured rates contain them already.
+    """
     from lodestone.planner.simulate import Scenario, simulate
 
     workers = max(cluster.gpus or cluster.model_cores, 1)

@@ -1,4 +1,4 @@
-"""`lodestone explain`, `replay` and `feedback`: why was this answer given, is it given again, and was it right?"""
+"""Commands `lodestone explain`, `replay` and `feedback`, which work on recorded queries."""
 
 from __future__ import annotations
 
@@ -43,27 +43,27 @@ def explain(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show how a query was answered: plan, gate, guides, weights, and what put each picture where it stands."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
         from lodestone.query.history import query_page
         from lodestone.query_log.explain import explain as explanation_of
         from lodestone_cli.explanation import print_explanation
 
-        require_home(session)
-        remote = session.remote
+        require_home(context)
+        remote = context.remote
         if history:
-            page = remote.queries(0, limit) if remote else query_page(session.runtime.catalog, offset=0, limit=limit)
-            session.emit(page.model_dump(mode="json"), lambda console: _print_history(console, page))
+            page = remote.queries(0, limit) if remote else query_page(context.runtime.catalog, offset=0, limit=limit)
+            context.emit(page.model_dump(mode="json"), lambda console: _print_history(console, page))
             return
-        explanation = ask_recorded(remote, query_id) if remote else explanation_of(load_recorded(session, query_id))
+        explanation = ask_recorded(remote, query_id) if remote else explanation_of(load_recorded(context, query_id))
         explanation = explanation.model_copy(update={"hits": explanation.hits[:limit]})
         shown = [str(guide.provenance["image_id"]) for guide in explanation.guides if "image_id" in guide.provenance]
-        paths = paths_of(session, [*(hit.image_id for hit in explanation.hits), *shown])
+        paths = paths_of(context, [*(hit.image_id for hit in explanation.hits), *shown])
         value = explanation.model_dump(mode="json")
         _add_paths(value["hits"], paths)
         if guides is not None:
             drawn = [one.guide_id for one in explanation.guides if "image_id" not in one.provenance]
-            _save_guides(session, explanation.query_id, drawn, guides.expanduser())
-        session.emit(value, lambda console: print_explanation(console, explanation, paths))
+            _save_guides(context, explanation.query_id, drawn, guides.expanduser())
+        context.emit(value, lambda console: print_explanation(console, explanation, paths))
 
 
 def replay(
@@ -75,11 +75,11 @@ def replay(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Make a recorded query's ranking once more. From its record it is the same ranking, whatever changed since."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone replay", away=not local) as session:
-        require_home(session)
-        recorded, result = _replayed(session, query_id, fresh=fresh, local=local)
-        paths = paths_of(session, result.moved[:_MOVED])
-        session.emit(result.model_dump(mode="json"), lambda console: _print_replay(console, recorded, result, paths))
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone replay", away=not local) as context:
+        require_home(context)
+        recorded, result = _replayed(context, query_id, fresh=fresh, local=local)
+        paths = paths_of(context, result.moved[:_MOVED])
+        context.emit(result.model_dump(mode="json"), lambda console: _print_replay(console, recorded, result, paths))
 
 
 def feedback(
@@ -98,60 +98,60 @@ def feedback(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Say which pictures of an answer were right: spaces that ranked them well are trusted more for such queries."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone feedback", away=True) as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone feedback", away=True) as context:
         from lodestone_schemas.api import FeedbackRequest
 
         if not relevant and not irrelevant:
             raise InvalidRequestError("no picture is named", hint="--relevant 1 --relevant 3 --irrelevant 2, by rank")
         if eta is not None and not 0 < eta <= 1:
             raise InvalidRequestError(f"--eta {eta} is out of range", hint="above 0, at most 1")
-        require_home(session)
-        remote = session.remote
+        require_home(context)
+        remote = context.remote
         if remote is not None:
             recorded = RecordedAnswer.of_explanation(ask_recorded(remote, query_id))
         else:
-            recorded = RecordedAnswer.of_trace(load_recorded(session, query_id))
+            recorded = RecordedAnswer.of_trace(load_recorded(context, query_id))
         request = checked(
             lambda: FeedbackRequest(
                 query_id=recorded.query_id,
-                relevant=[picture_of(session, recorded, one) for one in relevant or []],
-                irrelevant=[picture_of(session, recorded, one) for one in irrelevant or []],
+                relevant=[picture_of(context, recorded, one) for one in relevant or []],
+                irrelevant=[picture_of(context, recorded, one) for one in irrelevant or []],
                 eta=eta,
             )
         )
-        client = remote or session.service()
-        result = client.feedback(request) if client else session.runtime.learn(request)
+        client = remote or context.service()
+        result = client.feedback(request) if client else context.runtime.learn(request)
         if client is None and result.applied:
-            session.runtime.deliver_tags()
+            context.runtime.deliver_tags()
         judged = {*request.relevant, *request.irrelevant}
-        session.emit(result.model_dump(mode="json"), lambda console: _print_feedback(console, recorded, result, judged))
+        context.emit(result.model_dump(mode="json"), lambda console: _print_feedback(console, recorded, result, judged))
 
 
 def _replayed(
-    session: CommandContext, query_id: str | None, *, fresh: bool, local: bool
+    context: CommandContext, query_id: str | None, *, fresh: bool, local: bool
 ) -> tuple[RecordedAnswer, ReplayResult]:
     from lodestone.query_log.replay import replay as replayed
 
-    if session.remote is not None:
-        recorded = RecordedAnswer.of_explanation(ask_recorded(session.remote, query_id))
-        return recorded, session.remote.replay(recorded.query_id, fresh=fresh)
-    trace = load_recorded(session, query_id)
+    if context.remote is not None:
+        recorded = RecordedAnswer.of_explanation(ask_recorded(context.remote, query_id))
+        return recorded, context.remote.replay(recorded.query_id, fresh=fresh)
+    trace = load_recorded(context, query_id)
     recorded = RecordedAnswer.of_trace(trace)
     if not fresh:
         return recorded, replayed(trace)
-    client = None if local else session.service()
-    return recorded, client.replay(trace.query_id, fresh=True) if client else asyncio.run(_again(session, trace))
+    client = None if local else context.service()
+    return recorded, client.replay(trace.query_id, fresh=True) if client else asyncio.run(_again(context, trace))
 
 
-async def _again(session: CommandContext, trace: Trace) -> ReplayResult:
+async def _again(context: CommandContext, trace: Trace) -> ReplayResult:
     from lodestone.query.history import ask_again
 
-    engine = session.runtime.engine()
+    engine = context.runtime.engine()
     await engine.warm_up()
     try:
-        return await ask_again(engine, session.runtime.catalog, trace)
+        return await ask_again(engine, context.runtime.catalog, trace)
     finally:
-        await session.runtime.close_hub()
+        await context.runtime.close_hub()
 
 
 def _add_paths(hits: list[dict[str, Any]], paths: Mapping[str, str]) -> None:
@@ -161,13 +161,13 @@ def _add_paths(hits: list[dict[str, Any]], paths: Mapping[str, str]) -> None:
             hit["path"] = path
 
 
-def _save_guides(session: CommandContext, query_id: str, guide_ids: list[str], folder: Path) -> None:
+def _save_guides(context: CommandContext, query_id: str, guide_ids: list[str], folder: Path) -> None:
     saved = 0
     for guide_id in guide_ids:
         try:
-            data = _guide_picture(session, query_id, guide_id)
+            data = _guide_picture(context, query_id, guide_id)
         except NotFoundError as error:
-            session.messages.print(printable(f"note: {error.message}"), markup=False)
+            context.messages.print(printable(f"note: {error.message}"), markup=False)
             continue
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -175,15 +175,15 @@ def _save_guides(session: CommandContext, query_id: str, guide_ids: list[str], f
         except OSError as error:
             raise InvalidRequestError(f"cannot write to {str(folder)!r}: {error.strerror}", hint="name a folder") from error
         saved += 1
-    session.messages.print(printable(f"saved {counted(saved, 'picture')} of guides in {folder}"), markup=False)
+    context.messages.print(printable(f"saved {counted(saved, 'picture')} of guides in {folder}"), markup=False)
 
 
-def _guide_picture(session: CommandContext, query_id: str, guide_id: str) -> bytes:
+def _guide_picture(context: CommandContext, query_id: str, guide_id: str) -> bytes:
     from lodestone.query.history import guide_picture
 
-    if session.remote is not None:
-        return session.remote.guide_picture(query_id, guide_id)
-    return guide_picture(session.runtime.catalog, session.runtime.hub.cache, query_id, guide_id)[0]
+    if context.remote is not None:
+        return context.remote.guide_picture(query_id, guide_id)
+    return guide_picture(context.runtime.catalog, context.runtime.hub.cache, query_id, guide_id)[0]
 
 
 def _print_history(console: Console, page: QueryPage) -> None:

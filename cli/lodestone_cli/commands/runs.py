@@ -1,4 +1,4 @@
-"""`lodestone runs …`: which runs were made, what came of each, and stop or repeat one."""
+"""Commands `lodestone runs …`: list, show, cancel and repeat index runs, and export their failures."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def list_(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """List runs, newest first."""
-    with CommandContext(home=home, output=output, away=True) as session:
-        if session.remote is not None:
+    with CommandContext(home=home, output=output, away=True) as context:
+        if context.remote is not None:
             wanted = _state(state)
-            found = session.remote.iter_runs(corpus=corpus, state=None if wanted is None else wanted.value)
+            found = context.remote.iter_runs(corpus=corpus, state=None if wanted is None else wanted.value)
             told = [_told(run) for run, _ in zip(found, range(limit), strict=False)]
-            session.emit(told, lambda console: _print_list(console, told))
+            context.emit(told, lambda console: _print_list(console, told))
             return
-        catalog = session.runtime.catalog
+        catalog = context.runtime.catalog
         corpus_id = None if corpus is None else catalog.corpus(corpus).corpus_id
         names = _names(catalog)
         rows = [_facts(run, names) for run in catalog.runs(limit, corpus_id=corpus_id, state=_state(state))]
-        session.emit(rows, lambda console: _print_list(console, rows))
+        context.emit(rows, lambda console: _print_list(console, rows))
 
 
 @app.command()
@@ -64,13 +64,13 @@ def show(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show one run: what was asked for, what became of it, its tries at slices and its failures."""
-    with CommandContext(home=home, output=output, away=True) as session:
-        if session.remote is not None:
-            told = _told(session.remote.run(_run_of(session.remote, run).run_id))
+    with CommandContext(home=home, output=output, away=True) as context:
+        if context.remote is not None:
+            told = _told(context.remote.run(_run_of(context.remote, run).run_id))
             told |= {"request": {}, "attempts": []}
-            session.emit(told, lambda console: _print_run(console, told))
+            context.emit(told, lambda console: _print_run(console, told))
             return
-        catalog = session.runtime.catalog
+        catalog = context.runtime.catalog
         found = _find(catalog, run)
         tries = [_try(attempt, over=found.finished_at is not None) for attempt in catalog.attempts(run_id=found.run_id)]
         facts = {
@@ -79,20 +79,20 @@ def show(
             "failures": catalog.count_failures(run_id=found.run_id),
             "attempts": tries,
         }
-        session.emit(facts, lambda console: _print_run(console, facts))
+        context.emit(facts, lambda console: _print_run(console, facts))
 
 
 @app.command()
 def cancel(run: RunArgument = None, home: HomeOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Ask a running run to stop. It stops within seconds, keeps what it finished, and can be resumed."""
-    with CommandContext(home=home, output=output, away=True) as session:
-        if session.remote is not None:
-            stopped = session.remote.cancel_run(_run_of(session.remote, run, running=True).run_id)
+    with CommandContext(home=home, output=output, away=True) as context:
+        if context.remote is not None:
+            stopped = context.remote.cancel_run(_run_of(context.remote, run, running=True).run_id)
             said = "was asked to stop" if stopped.cancel_requested else f"has ended already ({stopped.state})"
             told = {"run_id": stopped.run_id, "state": stopped.state, "cancel_requested": stopped.cancel_requested}
-            session.emit(told, lambda console: console.print(f"run {stopped.run_id[:8]} {said}"))
+            context.emit(told, lambda console: console.print(f"run {stopped.run_id[:8]} {said}"))
             return
-        catalog = session.runtime.catalog
+        catalog = context.runtime.catalog
         found = _running(catalog) if run is None else _find(catalog, run)
         after = catalog.request_cancel(found.run_id)
         facts = {"run_id": after.run_id, "state": after.state.value, "cancel_requested": after.cancel_requested}
@@ -104,7 +104,7 @@ def cancel(run: RunArgument = None, home: HomeOption = None, output: OutputOptio
             else:
                 console.print(f"run {after.run_id[:8]} has ended already ({after.state.value})")
 
-        session.emit(facts, human)
+        context.emit(facts, human)
 
 
 @app.command("retry-failed")
@@ -116,7 +116,7 @@ def retry_failed(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Ask for the same again, trying the files that failed once more."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone runs retry-failed") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone runs retry-failed") as context:
         from lodestone.indexing.run.history import recall
         from lodestone.indexing.scan.interrupted_runs import KIND
         from lodestone_cli.commands.index import print_report
@@ -124,23 +124,23 @@ def retry_failed(
         from lodestone_cli.stopping import stopped_by_signals
         from lodestone_jobs.index import run_index
 
-        found = _find(session.runtime.catalog, run)
-        request = recall(session.runtime.catalog, found.run_id, corpus="").request
+        found = _find(context.runtime.catalog, run)
+        request = recall(context.runtime.catalog, found.run_id, corpus="").request
         if not request.paths:
             raise InvalidRequestError(
                 f"run {found.run_id} does not say what was indexed", hint="lodestone index --retry-failed FOLDER"
             )
-        with stopped_by_signals(), shown_progress(session) as progress:
+        with stopped_by_signals(), shown_progress(context) as progress:
             report = run_index(
-                session.runtime,
+                context.runtime,
                 request.paths,
                 corpus=request.corpus,
                 captions=request.captions,
                 retry_failed=True,
-                service=None if local else session.service(),
+                service=None if local else context.service(),
                 progress=progress,
             )
-        session.emit(report.as_dict(), lambda console: print_report(console, report))
+        context.emit(report.as_dict(), lambda console: print_report(console, report))
 
 
 @app.command("export-failures")
@@ -157,13 +157,13 @@ def export_failures(
     """Write the files that could not be used, with the reasons, to a table."""
     from lodestone_cli.failure_table import failure_rows, write_table
 
-    with CommandContext(home=home, output=output) as session:
-        catalog = session.runtime.catalog
+    with CommandContext(home=home, output=output) as context:
+        catalog = context.runtime.catalog
         run_id = None if run is None else _find(catalog, run).run_id
         corpus_id = None if corpus is None else catalog.corpus(corpus).corpus_id
         rows = failure_rows(catalog, catalog.failures(run_id=run_id, corpus_id=corpus_id))
         count = write_table(file.expanduser(), rows)
-        session.emit(
+        context.emit(
             {"file": str(file), "failures": count},
             lambda console: console.print(f"{count:,} failures written to {file}", markup=False),
         )
@@ -211,7 +211,7 @@ def _is_heard_of(run: Run) -> bool:
 
 
 def _run_of(remote: Lodestone, named: str | None, *, running: bool = False) -> RunInfo:
-    """A service's run by its id or the beginning of it; for None the last one, of those that go on where that is meant."""
+    """Return a service's run by its id or the beginning of it; for None the last one, with `running` the last one that runs."""
     if named is not None and is_id(named):
         return remote.run(named.lower())
     if named is not None:
@@ -224,13 +224,13 @@ def _run_of(remote: Lodestone, named: str | None, *, running: bool = False) -> R
 
 
 def _told(run: RunInfo) -> dict[str, Any]:
-    """A service's run as those of this machine are told."""
+    """Return a service's run with the keys that runs of this machine have in the output."""
     until = run.finished_at or run.heartbeat_at or run.started_at
     return run.model_dump() | {"heard_of": True, "worker": "", "seconds": _seconds(run.started_at, until)}
 
 
 def _names(catalog: Catalog) -> dict[str, str]:
-    """Names of all corpora by id."""
+    """Return the names of all corpora by id."""
     return {corpus.corpus_id: corpus.name for corpus in corpora_of(catalog)}
 
 
@@ -255,7 +255,7 @@ def _facts(run: Run, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _seconds(start: datetime, end: datetime) -> float:
-    """Between two moments; 0 where the clock was set back between them."""
+    """Return the seconds between two moments; 0 where the clock was set back between them."""
     return round(max((end - start).total_seconds(), 0.0), 3)
 
 
@@ -309,7 +309,7 @@ def _print_run(console: Console, facts: dict[str, Any]) -> None:
 
 
 def _next_steps(facts: Mapping[str, Any]) -> list[str]:
-    """What can be typed about a run that did not end well."""
+    """Return the commands that help with a run that did not end well."""
     short = facts["run_id"][:8]
     steps = []
     if facts["kind"] == "index" and (facts["state"] in _CUT_SHORT or not facts["heard_of"]):

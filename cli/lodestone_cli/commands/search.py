@@ -1,4 +1,4 @@
-"""`lodestone search` and `lodestone similar`: which pictures match these words, or this picture?"""
+"""Commands `lodestone search` and `lodestone similar`: find pictures by words, or by a picture."""
 
 from __future__ import annotations
 
@@ -88,16 +88,16 @@ def search(
     from lodestone.query.resolve import normalise_query
     from lodestone_schemas.api import SearchRequest
 
-    with CommandContext(home=home, profile=profile, output=output, away=not local) as session:
+    with CommandContext(home=home, profile=profile, output=output, away=not local) as context:
         words = normalise_query(query)
-        _check_profile(session)
-        require_home(session)
+        _check_profile(context)
+        require_home(context)
         request = checked(
             lambda: SearchRequest(
                 query=words,
                 limit=limit,
                 offset=offset,
-                filters=_filters(session, corpus, root, path, taken_from, taken_to),
+                filters=_filters(context, corpus, root, path, taken_from, taken_to),
                 guides=guides,
                 generators=generator,
                 seed=seed,
@@ -112,9 +112,9 @@ def search(
                 collapse=collapse,
             )
         )
-        client = _service(session, local=local)
-        response = client.search(request) if client else asyncio.run(_answer(session, request))
-        _emit(session, response)
+        client = _service(context, local=local)
+        response = client.search(request) if client else asyncio.run(_answer(context, request))
+        _emit(context, response)
 
 
 def similar(
@@ -137,67 +137,67 @@ def similar(
     """Find pictures like a given one: `lodestone similar photo.jpg`."""
     from lodestone_schemas.api import SearchOptions
 
-    with CommandContext(home=home, profile=profile, output=output, away=not local) as session:
-        _check_profile(session)
-        require_home(session)
+    with CommandContext(home=home, profile=profile, output=output, away=not local) as context:
+        _check_profile(context)
+        require_home(context)
         options = checked(
             lambda: SearchOptions(
                 limit=limit,
                 offset=offset,
-                filters=_filters(session, corpus, root, path, taken_from, taken_to),
+                filters=_filters(context, corpus, root, path, taken_from, taken_to),
                 fusion=fusion,
                 explain=explain,
                 collapse=collapse,
             )
         )
-        client = _service(session, local=local)
+        client = _service(context, local=local)
         if is_id(image):
-            response = client.similar(image, options) if client else asyncio.run(_similar(session, image, options))
+            response = client.similar(image, options) if client else asyncio.run(_similar(context, image, options))
         else:
             picture = _picture_file(image)
             if client:
-                response = client.by_picture(_read(picture, most_mb=session.loaded.settings.serve.max_upload_mb), options)
+                response = client.by_picture(_read(picture, most_mb=context.loaded.settings.serve.max_upload_mb), options)
             else:
-                response = asyncio.run(_by_picture(session, picture, options))
-        _emit(session, response)
+                response = asyncio.run(_by_picture(context, picture, options))
+        _emit(context, response)
 
 
-async def _answer(session: CommandContext, request: SearchRequest) -> SearchResponse:
-    engine = session.runtime.engine()
+async def _answer(context: CommandContext, request: SearchRequest) -> SearchResponse:
+    engine = context.runtime.engine()
     await engine.warm_up()  # loading models, and converting them the first time, is not the query's time
     try:
         return await engine.answer(request)
     finally:
-        await session.runtime.close_hub()
+        await context.runtime.close_hub()
 
 
-async def _similar(session: CommandContext, image_id: str, options: SearchOptions) -> SearchResponse:
-    return await session.runtime.engine().similar(image_id, options)
+async def _similar(context: CommandContext, image_id: str, options: SearchOptions) -> SearchResponse:
+    return await context.runtime.engine().similar(image_id, options)
 
 
-async def _by_picture(session: CommandContext, picture: Path, options: SearchOptions) -> SearchResponse:
-    image = session.runtime.decode(picture)
-    engine = session.runtime.engine()
+async def _by_picture(context: CommandContext, picture: Path, options: SearchOptions) -> SearchResponse:
+    image = context.runtime.decode(picture)
+    engine = context.runtime.engine()
     await engine.warm_up()
     return await engine.by_picture(image, options)
 
 
-def _check_profile(session: CommandContext) -> None:
+def _check_profile(context: CommandContext) -> None:
     from lodestone.config.own_profiles import choose_profile
 
-    if session.remote is not None:
+    if context.remote is not None:
         return
-    wanted = session.loaded.settings
+    wanted = context.loaded.settings
     choose_profile(wanted.profile, wanted.profiles)  # here too, where a service answers with its own
 
 
-def _service(session: CommandContext, *, local: bool) -> Lodestone | None:
-    """The service to ask, if there is one; says so when it will not do as this command's settings ask."""
-    client = None if local else session.remote or session.service()
+def _service(context: CommandContext, *, local: bool) -> Lodestone | None:
+    """Return the service to ask, if there is one, with a note on settings of this command that it ignores."""
+    client = None if local else context.remote or context.service()
     if client is not None:
-        ignored = _own_settings(session.loaded)
+        ignored = _own_settings(context.loaded)
         if ignored:
-            session.messages.print(
+            context.messages.print(
                 printable(f"note: a service answers, and its own settings apply, not {', '.join(ignored)}"),
                 markup=False,
             )
@@ -205,7 +205,7 @@ def _service(session: CommandContext, *, local: bool) -> Lodestone | None:
 
 
 def _own_settings(loaded: LoadedSettings) -> list[str]:
-    """Which settings of searching this command alone was given: by a flag or a variable, and other than the default."""
+    """Return the sources (flags, variables) of search settings that only this command has and that are not the default."""
     from lodestone.config.settings import QuerySettings, Settings, flatten
 
     usual = {"profile": Settings.model_fields["profile"].default, **flatten({"query": QuerySettings().model_dump()})}
@@ -219,7 +219,7 @@ def _own_settings(loaded: LoadedSettings) -> list[str]:
 
 
 def _filters(
-    session: CommandContext,
+    context: CommandContext,
     corpus: list[str] | None,
     root: list[str] | None,
     path: str | None,
@@ -230,11 +230,11 @@ def _filters(
     from lodestone_schemas.api import SearchFilters
 
     place = Place(corpus or [], root or [], path)
-    if path is not None and session.remote is None:
-        place = place_of(path, session.runtime.catalog, corpora=place.corpora, roots=place.roots)
+    if path is not None and context.remote is None:
+        place = place_of(path, context.runtime.catalog, corpora=place.corpora, roots=place.roots)
     if place.beside:
         left_out = ", ".join(f"--root {name}" for name in place.beside)
-        session.messages.print(printable(f"note: folders below it that are roots of their own: {left_out}"), markup=False)
+        context.messages.print(printable(f"note: folders below it that are roots of their own: {left_out}"), markup=False)
     return SearchFilters(
         corpora=place.corpora,
         roots=place.roots,
@@ -274,7 +274,7 @@ def _unreadable(path: Path, error: OSError) -> InvalidRequestError:
 
 
 def _read(path: Path, *, most_mb: int) -> bytes:
-    """The file's content, for a service that takes no more than that."""
+    """Return the file's content, for a service that takes at most `most_mb` MiB."""
     try:
         with path.open("rb") as file:
             content = file.read((most_mb << 20) + 1)
@@ -288,8 +288,8 @@ def _read(path: Path, *, most_mb: int) -> bytes:
     return content
 
 
-def _emit(session: CommandContext, response: SearchResponse) -> None:
-    paths = paths_of(session, [hit.image_id for hit in response.hits])
+def _emit(context: CommandContext, response: SearchResponse) -> None:
+    paths = paths_of(context, [hit.image_id for hit in response.hits])
     value = response.model_dump(mode="json", exclude_none=True)
     for hit in value["hits"]:
         path = paths.get(hit["image_id"])
@@ -299,4 +299,4 @@ def _emit(session: CommandContext, response: SearchResponse) -> None:
     def human(console: Console) -> None:
         print_answer(console, response, paths)
 
-    session.emit(value, human)
+    context.emit(value, human)

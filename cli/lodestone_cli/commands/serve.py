@@ -1,4 +1,4 @@
-"""`lodestone serve`: answer over HTTP until stopped. `serve build` and `serve deploy`: the same on a Ray cluster."""
+"""Commands `lodestone serve …`: run the HTTP service here, or configure and deploy it on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ConfigOption = Annotated[
 
 @app.callback()
 def serve(
-    context: typer.Context,
+    typer_context: typer.Context,
     host: Annotated[str | None, typer.Option("--host", help="Address to bind (loopback).", show_default=False)] = None,
     port: Annotated[
         int | None, typer.Option("--port", "-p", min=0, max=65535, help="Port; 0 picks a free one.", show_default=False)
@@ -35,25 +35,25 @@ def serve(
     profile: ProfileOption = None,
 ) -> None:
     """Run the search service for this home. `lodestone search` and `index` use it while it runs."""
-    if context.invoked_subcommand is not None:
+    if typer_context.invoked_subcommand is not None:
         return
     given, options = _configured(config)
     bound = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     sections = {name: value for name, value in given.items() if name not in {"home", "profile"}}
     flags = {**sections, "serve": {**given.get("serve", {}), **bound}}
-    with CommandContext(home=home or given.get("home"), profile=profile or given.get("profile"), flags=flags) as session:
+    with CommandContext(home=home or given.get("home"), profile=profile or given.get("profile"), flags=flags) as context:
         from rich.markup import escape
 
         from lodestone_serve.hosting.run import serve_forever
 
-        messages = session.messages
+        messages = context.messages
         messages.print("starting …")
 
         def ready(url: str) -> None:
-            served = escape(str(session.loaded.settings.home))
+            served = escape(str(context.loaded.settings.home))
             messages.print(f"serving {served} on [bold]{url}[/]  (interface: {url}/openapi.json; Ctrl-C stops)")
 
-        serve_forever(session.loaded.settings, options=options, ready_callback=ready)
+        serve_forever(context.loaded.settings, options=options, ready_callback=ready)
         messages.print("stopped")
 
 
@@ -72,23 +72,23 @@ def build(
     It holds no secrets: what every container needs in its environment is said on standard error.
     """
     _configured(config)
-    with CommandContext(home=home, profile=profile, output=output) as session:
+    with CommandContext(home=home, profile=profile, output=output) as context:
         from lodestone_serve.graph.config import as_yaml, serve_config
         from lodestone_serve.graph.secrets import secret_variables
         from lodestone_serve.traffic.proxy_middleware import PROXY_ENVIRONMENT, proxy_variables
 
-        settings = session.loaded.settings
+        settings = context.loaded.settings
         made = serve_config(settings)
         if file is not None:
             file.write_text(as_yaml(made), encoding="utf-8")
         elif output is Output.JSON:
-            session.emit(made, lambda _: None)
+            context.emit(made, lambda _: None)
         else:
             sys.stdout.write(as_yaml(made))
         for variable in secret_variables(settings):
-            session.messages.print(f"left out, to be set in the environment of every container: {variable}")
+            context.messages.print(f"left out, to be set in the environment of every container: {variable}")
         for variable, value in (PROXY_ENVIRONMENT | proxy_variables(settings)).items():
-            session.messages.print(f"for the proxies, in the environment of every container: {variable}={value}")
+            context.messages.print(f"for the proxies, in the environment of every container: {variable}={value}")
 
 
 @app.command()
@@ -115,17 +115,17 @@ def deploy(
         given = yaml.safe_load(text)
     else:
         _configured(config)
-    with CommandContext(home=home, profile=profile, output=output) as session:
+    with CommandContext(home=home, profile=profile, output=output) as context:
         from lodestone_serve.graph.config import serve_config
         from lodestone_serve.graph.deploy import deploy as give
 
-        states = give(given or serve_config(session.loaded.settings), address=address, wait_s=wait)
+        states = give(given or serve_config(context.loaded.settings), address=address, wait_s=wait)
         told = "\n".join(f"{name}: {state}" for name, state in states.items())
-        session.emit(states, lambda console: console.print(told))
+        context.emit(states, lambda console: console.print(told))
 
 
 def _configured(config: Path | None) -> tuple[dict[str, Any], dict[str, dict[str, Any]] | None]:
-    """(settings, deployments' options) of a file that `serve build` wrote; a TOML file is read where settings always are."""
+    """Return (settings, deployments' options) of a YAML file; settings in TOML are read by `load_settings` later."""
     if config is None:
         return {}, None
     if not _is_yaml(config):

@@ -1,4 +1,4 @@
-"""`lodestone status`: what is indexed here, what is it made of, and is a service running?"""
+"""Command `lodestone status`: corpora, spaces, the last runs, failures and the running service."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ def status(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Show corpora, spaces, the last runs and the running service; with --failures the files that could not be used."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
-        if session.remote is not None:
-            told = _failures_of_last_run(session.remote) if failures else _facts_of(session.remote)
-            session.emit(told, lambda console: _print_away(console, told))
+    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+        if context.remote is not None:
+            told = _failures_of_last_run(context.remote) if failures else _facts_of(context.remote)
+            context.emit(told, lambda console: _print_away(console, told))
             return
         if failures:
-            rows = _failures(session)
-            session.emit(rows, lambda console: _print_failures(console, rows))
+            rows = _failures(context)
+            context.emit(rows, lambda console: _print_failures(console, rows))
             return
-        facts = _facts(session)
+        facts = _facts(context)
 
         def human(console: Console) -> None:
             _print(console, facts)
 
-        session.emit(facts, human)
+        context.emit(facts, human)
 
 
-def _facts(session: CommandContext) -> dict[str, Any]:
+def _facts(context: CommandContext) -> dict[str, Any]:
     from lodestone.config.home import home_of
 
-    settings = session.loaded.settings
+    settings = context.loaded.settings
     home = home_of(settings)
     facts: dict[str, Any] = {"home": str(home.path), "profile": settings.profile, "exists": home.exists()}
-    service = session.service()
+    service = context.service()
     facts["service"] = service.address.url if service else None
     if not home.exists():
         return facts
     from lodestone.catalog.overview import corpus_overview
 
-    catalog = session.runtime.catalog
-    aliases, facts["store"] = _aliases(session)
+    catalog = context.runtime.catalog
+    aliases, facts["store"] = _aliases(context)
     facts["corpora"] = [corpus_overview(catalog, c).model_dump(mode="json") for c in corpora_of(catalog)]
     facts["spaces"] = {
         name: {"collection": aliases.get(name), "current": aliases.get(name) == projection.collection}
-        for name, projection in session.runtime.projections().items()
+        for name, projection in context.runtime.projections().items()
     }
     facts["runs"] = [
         {"run_id": run.run_id, "kind": run.kind, "state": run.state.value, "stage": run.stage, "started_at": run.started_at,
@@ -69,12 +69,12 @@ def _facts(session: CommandContext) -> dict[str, Any]:
     return facts
 
 
-def _aliases(session: CommandContext) -> tuple[dict[str, str], dict[str, Any]]:
-    """What each alias leads to, and whether the store could be asked: what the catalog knows is shown in any case."""
+def _aliases(context: CommandContext) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the collection of each alias, and whether the store answered: the catalog's facts are shown in any case."""
     from lodestone.errors import LodestoneError
 
     try:
-        return session.runtime.promoted(), {"ok": True, "detail": ""}
+        return context.runtime.promoted(), {"ok": True, "detail": ""}
     except LodestoneError as error:
         return {}, {"ok": False, "detail": error.message}
 
@@ -90,7 +90,7 @@ def _facts_of(remote: Lodestone) -> dict[str, Any]:
 
 
 def _failures_of_last_run(remote: Lodestone) -> list[dict[str, Any]]:
-    """A service tells the failures of one run at a time: those of its last one."""
+    """Return the failures of the service's last run: its API lists them for one run at a time."""
     runs = remote.runs(limit=1).runs
     return [one.model_dump(mode="json") for one in remote.iter_run_failures(runs[0].run_id)] if runs else []
 
@@ -109,12 +109,12 @@ def _print_away(console: Console, told: dict[str, Any] | list[dict[str, Any]]) -
         console.print(printable(" ".join(line.split())), markup=False)
 
 
-def _failures(session: CommandContext) -> list[dict[str, str]]:
+def _failures(context: CommandContext) -> list[dict[str, str]]:
     from lodestone.config.home import home_of
 
-    if not home_of(session.loaded.settings).exists():
+    if not home_of(context.loaded.settings).exists():
         return []
-    catalog = session.runtime.catalog
+    catalog = context.runtime.catalog
     corpora = {corpus.corpus_id: corpus.name for corpus in corpora_of(catalog)}
     roots = {root.root_id: root for root in catalog.roots(None)}
     return [

@@ -1,4 +1,4 @@
-"""`lodestone tags …`: which tags do pictures carry, put some on, take some away."""
+"""Commands `lodestone tags …`: list, add, remove and undo tags of pictures."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def list_(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """List tags, newest first."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
-        require_home(session)
-        image_id = None if image is None else _one_picture(session, image)
-        tags = session.remote.tags if session.remote else session.runtime.tags.list
+    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+        require_home(context)
+        image_id = None if image is None else _one_picture(context, image)
+        tags = context.remote.tags if context.remote else context.runtime.tags.list
         page = tags(corpus=corpus, text=text, source=source, image_id=image_id, offset=offset, limit=limit)
-        paths = paths_of(session, [one.image_id for one in page.tags])
+        paths = paths_of(context, [one.image_id for one in page.tags])
         value = page.model_dump(mode="json")
         _add_paths(value["tags"], paths)
-        session.emit(value, lambda console: _print(console, page, paths))
+        context.emit(value, lambda console: _print(console, page, paths))
 
 
 @app.command()
@@ -63,18 +63,18 @@ def add(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Tag pictures by hand: `lodestone tags add "our old house" ~/Pictures/1987/*.jpg`."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as session:
-        require_home(session)
-        wanted = [one for name in images for one in pictures_named(session, name)]
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as context:
+        require_home(context)
+        wanted = [one for name in images for one in pictures_named(context, name)]
         started = datetime.now(UTC)
-        tags = _added(session, wanted, text)
+        tags = _added(context, wanted, text)
         value = {"tags": [one.model_dump(mode="json") for one in tags]}
-        _add_paths(value["tags"], paths_of(session, [one.image_id for one in tags]))
+        _add_paths(value["tags"], paths_of(context, [one.image_id for one in tags]))
         kept = sum(one.created_at < started for one in tags)
         had = f"{counted(kept, 'picture')} had the tag {tags[0].text!r} already"
         said = f"tagged {counted(len(tags) - kept, 'picture')} {tags[0].text!r}"
         said = had if kept == len(tags) else f"{said}, {kept:,} had it already" if kept else said
-        session.emit(value, lambda console: console.print(printable(said), markup=False))
+        context.emit(value, lambda console: console.print(printable(said), markup=False))
 
 
 @app.command()
@@ -84,11 +84,11 @@ def remove(
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
-    """Take tags away."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as session:
-        require_home(session)
-        removed = _removed(session, _tags_named(session, tag_ids))
-        session.emit({"removed": removed}, lambda console: console.print(f"removed {counted(removed, 'tag')}"))
+    """Take tags away from pictures."""
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as context:
+        require_home(context)
+        removed = _removed(context, _tags_named(context, tag_ids))
+        context.emit({"removed": removed}, lambda console: console.print(f"removed {counted(removed, 'tag')}"))
 
 
 @app.command()
@@ -104,44 +104,44 @@ def undo(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Take away every tag that was put since a time."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags") as context:
         moment = _moment(since)
-        require_home(session)
-        removed = session.runtime.tags.undo(since=moment, source=source, corpus=corpus)
-        _deliver(session)
+        require_home(context)
+        removed = context.runtime.tags.undo(since=moment, source=source, corpus=corpus)
+        _deliver(context)
         when = f"since {moment:%Y-%m-%d %H:%M} UTC" if moment > _BEGINNING else "ever"
         said = f"removed {counted(removed, 'tag')} put {when}"
-        session.emit({"removed": removed, "since": moment.isoformat()}, lambda console: console.print(said, markup=False))
+        context.emit({"removed": removed, "since": moment.isoformat()}, lambda console: console.print(said, markup=False))
 
 
 _BEGINNING = datetime(1970, 1, 2, tzinfo=UTC)
 
 
-def _added(session: CommandContext, image_ids: list[str], text: str) -> list[TagInfo]:
+def _added(context: CommandContext, image_ids: list[str], text: str) -> list[TagInfo]:
     from lodestone_schemas.api import TagRequest
 
-    if session.remote is not None:
-        return session.remote.add_tags(checked(lambda: TagRequest(image_ids=image_ids, text=text))).tags
-    tags = session.runtime.tags.add(image_ids, text)
-    _deliver(session)
+    if context.remote is not None:
+        return context.remote.add_tags(checked(lambda: TagRequest(image_ids=image_ids, text=text))).tags
+    tags = context.runtime.tags.add(image_ids, text)
+    _deliver(context)
     return tags
 
 
-def _removed(session: CommandContext, tag_ids: list[str]) -> int:
-    if session.remote is None:
-        removed = session.runtime.tags.remove(tag_ids)
-        _deliver(session)
+def _removed(context: CommandContext, tag_ids: list[str]) -> int:
+    if context.remote is None:
+        removed = context.runtime.tags.remove(tag_ids)
+        _deliver(context)
         return removed
     for tag_id in dict.fromkeys(tag_ids):
-        session.remote.remove_tag(tag_id)
+        context.remote.remove_tag(tag_id)
     return len(set(tag_ids))
 
 
-def _deliver(session: CommandContext) -> None:
-    """Bring the tags' collection up to date: a running service does it, without one this command."""
-    client = session.service()
+def _deliver(context: CommandContext) -> None:
+    """Bring the tags' collection up to date: in a running service, or else in this process."""
+    client = context.service()
     if client is None:
-        session.runtime.deliver_tags()
+        context.runtime.deliver_tags()
     else:
         for _ in client.sync():
             pass
@@ -164,22 +164,22 @@ def _moment(text: str) -> datetime:
     return moment
 
 
-def _one_picture(session: CommandContext, name: str) -> str:
+def _one_picture(context: CommandContext, name: str) -> str:
     if is_id(name):
         return name.lower()
-    found = pictures_named(session, name)
+    found = pictures_named(context, name)
     if len(found) > 1:
         raise InvalidRequestError(f"{name!r} is indexed {len(found)} times", hint=f"give an id: {', '.join(found)}")
     return found[0]
 
 
-def _tags_named(session: CommandContext, names: list[str]) -> list[str]:
+def _tags_named(context: CommandContext, names: list[str]) -> list[str]:
     hint = "lodestone tags list"
-    if session.remote is not None:
-        known = [] if all(is_id(name) for name in names) else [one.tag_id for one in session.remote.iter_tags()]
+    if context.remote is not None:
+        known = [] if all(is_id(name) for name in names) else [one.tag_id for one in context.remote.iter_tags()]
         return [name.lower() if is_id(name) else id_among(name, known, what="tag", hint=hint) for name in names]
     known = []
-    while page := session.runtime.catalog.list_tags(offset=len(known), limit=_PAGE):
+    while page := context.runtime.catalog.list_tags(offset=len(known), limit=_PAGE):
         known += [one.tag_id for one in page]
     return [id_among(name, known, what="tag", hint=hint) for name in names]
 

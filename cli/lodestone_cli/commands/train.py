@@ -1,4 +1,4 @@
-"""`lodestone train …`: learn from captions, judgements and feedback."""
+"""Commands `lodestone train …`: learn from captions, judgements and feedback."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ def bridge(
         raise InvalidRequestError(
             "say what to learn from", hint="--captions captions.tsv --images FOLDER, or --corpus NAME for an indexed corpus"
         )
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone train bridge") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone train bridge") as context:
         from lodestone.training.retrain import retrain_bridge
         from lodestone_cli.progress import shown_progress
         from lodestone_jobs.index import through
 
         if corpus is not None:
-            require_home(session)
-        service = None if local else session.service()
-        with shown_progress(session) as progress:
-            pictures = _pictures(session, captions, images, corpus, progress)
+            require_home(context)
+        service = None if local else context.service()
+        with shown_progress(context) as progress:
+            pictures = _pictures(context, captions, images, corpus, progress)
             report = retrain_bridge(
-                session.runtime,
+                context.runtime,
                 pictures,
                 seed=seed,
                 from_nothing=from_nothing,
@@ -77,7 +77,7 @@ def bridge(
         def human(console: Console) -> None:
             _print(console, report)
 
-        session.emit(report.as_dict(), human)
+        context.emit(report.as_dict(), human)
 
 
 @app.command()
@@ -95,33 +95,33 @@ def complexity(
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
 ) -> None:
-    """Fit the complexity gate: which queries does the text pass answer well enough without guides?"""
+    """Fit the complexity gate, which finds the queries that the text pass answers well enough without guides."""
     from lodestone.training.retrain_gate import TRAINING
 
     if judgements is None and not feedback:
         raise InvalidRequestError("say what to learn from", hint="--judgements FILE, or feedback (lodestone feedback)")
     with CommandContext(
         home=home, profile=profile, output=output, purpose="lodestone train complexity", flags=dict(TRAINING)
-    ) as session:
+    ) as context:
         from lodestone.training.judgements import read_judgements
         from lodestone.training.retrain_gate import train_complexity
         from lodestone_cli.progress import shown_progress
 
-        require_home(session)
+        require_home(context)
         judged = None if judgements is None else read_judgements(judgements.expanduser())
-        with shown_progress(session) as progress:
+        with shown_progress(context) as progress:
             report = train_complexity(
-                session.runtime, judged, feedback=feedback, most_loss=most_loss, dry_run=dry_run, progress=progress
+                context.runtime, judged, feedback=feedback, most_loss=most_loss, dry_run=dry_run, progress=progress
             )
-        session.emit(report.as_dict(), lambda console: _print_complexity(console, report))
+        context.emit(report.as_dict(), lambda console: _print_complexity(console, report))
 
 
 def _pictures(
-    session: CommandContext, captions: Path | None, images: Path | None, corpus: str | None, progress: Progress
+    context: CommandContext, captions: Path | None, images: Path | None, corpus: str | None, progress: Progress
 ) -> CaptionedPictures:
     from lodestone.training.sources import captioned_corpus, captioned_folder
 
-    runtime = session.runtime
+    runtime = context.runtime
     if captions is not None and images is not None:
         from lodestone.sources.captions import CaptionTable
 

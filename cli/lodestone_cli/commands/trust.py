@@ -1,4 +1,4 @@
-"""`lodestone trust …`: how far is each space trusted, why, and take it back."""
+"""Commands `lodestone trust …`: show, undo, reset, export and import what feedback taught about spaces."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _TEACH = "lodestone feedback QUERY_ID --relevant 1 --irrelevant 2"
 @app.command()
 def show(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Show the trust in each space, topic by topic; 1 is neutral."""
-    with CommandContext(home=home, profile=profile, output=output, away=True) as session:
-        require_home(session)
-        page = session.remote.trust() if session.remote else session.runtime.trust.show()
-        session.emit(page.model_dump(mode="json"), lambda console: _print_topics(console, page))
+    with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+        require_home(context)
+        page = context.remote.trust() if context.remote else context.runtime.trust.show()
+        context.emit(page.model_dump(mode="json"), lambda console: _print_topics(console, page))
 
 
 @app.command()
@@ -43,15 +43,15 @@ def events(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """List what changed trust, newest first, with its cause."""
-    with CommandContext(home=home, profile=profile, output=output) as session:
+    with CommandContext(home=home, profile=profile, output=output) as context:
         from lodestone.trust.events import UNDO, in_force
 
-        require_home(session)
-        found = session.runtime.trust.events(topic=topic, limit=limit)
-        standing = {one.event_id for one in in_force(session.runtime.catalog.trust_events())} if found else set()
+        require_home(context)
+        found = context.runtime.trust.events(topic=topic, limit=limit)
+        standing = {one.event_id for one in in_force(context.runtime.catalog.trust_events())} if found else set()
         undone = {one.event_id for one in found if one.kind != UNDO} - standing
         rows = [{**_as_dict(one), "undone": one.event_id in undone} for one in found]
-        session.emit(rows, lambda console: _print_events(console, found, undone))
+        context.emit(rows, lambda console: _print_events(console, found, undone))
 
 
 @app.command()
@@ -64,12 +64,12 @@ def undo(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Take one change back: trust becomes what it would be without it."""
-    with CommandContext(home=home, profile=profile, output=output) as session:
-        require_home(session)
-        known = {one.event_id: one for one in session.runtime.catalog.trust_events()}
+    with CommandContext(home=home, profile=profile, output=output) as context:
+        require_home(context)
+        known = {one.event_id: one for one in context.runtime.catalog.trust_events()}
         undone = known[id_among(event_id, known, what="change of trust", hint="lodestone trust events")]
-        event = session.runtime.trust.undo(undone.event_id)
-        session.emit(_as_dict(event), lambda console: _say(console, f"undone: {_told(undone)}", event))
+        event = context.runtime.trust.undo(undone.event_id)
+        context.emit(_as_dict(event), lambda console: _say(console, f"undone: {_told(undone)}", event))
 
 
 @app.command()
@@ -80,14 +80,14 @@ def reset(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Make trust neutral again. The events stay, so this can be undone, too."""
-    with CommandContext(home=home, profile=profile, output=output) as session:
-        require_home(session)
-        known = [one.topic for one in session.runtime.trust.show().topics]
+    with CommandContext(home=home, profile=profile, output=output) as context:
+        require_home(context)
+        known = [one.topic for one in context.runtime.trust.show().topics]
         if not known:
             raise NotFoundError("nothing is learnt yet: trust is neutral", hint=_TEACH)
-        event = session.runtime.trust.reset(topic)
+        event = context.runtime.trust.reset(topic)
         what = f"topic {topic}" if topic else counted(len(known), "topic")
-        session.emit(_as_dict(event), lambda console: _say(console, f"trust is neutral again: {what}", event))
+        context.emit(_as_dict(event), lambda console: _say(console, f"trust is neutral again: {what}", event))
 
 
 @app.command()
@@ -97,9 +97,9 @@ def export(
     profile: ProfileOption = None,
 ) -> None:
     """Write the learnt trust as JSON."""
-    with CommandContext(home=home, profile=profile) as session:
-        require_home(session)
-        content = session.runtime.trust.export()
+    with CommandContext(home=home, profile=profile) as context:
+        require_home(context)
+        content = context.runtime.trust.export()
         text = _one_topic_a_line(content)
         if file is None:
             sys.stdout.write(text)
@@ -108,7 +108,7 @@ def export(
             file.expanduser().write_text(text, encoding="utf-8")
         except OSError as error:
             raise InvalidRequestError(f"cannot write {str(file)!r}: {error.strerror}", hint="name a writable file") from error
-        session.messages.print(printable(f"wrote {counted(len(content['topics']), 'topic')} to {file}"), markup=False)
+        context.messages.print(printable(f"wrote {counted(len(content['topics']), 'topic')} to {file}"), markup=False)
 
 
 @app.command("import")
@@ -119,16 +119,16 @@ def import_(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Take over exported trust: its topics replace those of the same name, all others stay."""
-    with CommandContext(home=home, profile=profile, output=output) as session:
+    with CommandContext(home=home, profile=profile, output=output) as context:
         content = _content(file.expanduser())
-        require_home(session)
-        event = session.runtime.trust.import_(content)
+        require_home(context)
+        event = context.runtime.trust.import_(content)
         taken = counted(len(event.details["topics"]), "topic")
-        session.emit(_as_dict(event), lambda console: _say(console, f"took over {taken} from {file}", event))
+        context.emit(_as_dict(event), lambda console: _say(console, f"took over {taken} from {file}", event))
 
 
 def _one_topic_a_line(content: dict[str, Any]) -> str:
-    """JSON that people can look through and compare: hundreds of coordinates do not take a line each."""
+    """Return JSON with one topic on each line, so that people can read and compare it."""
     whole = json.dumps({**content, "topics": []}, ensure_ascii=False, indent=2)
     lines = ",\n".join(f"    {json.dumps(one, ensure_ascii=False)}" for one in content["topics"])
     return (whole.replace('"topics": []', f'"topics": [\n{lines}\n  ]') if lines else whole) + "\n"
@@ -155,7 +155,7 @@ def _as_dict(event: TrustEvent) -> dict[str, object]:
 
 
 def _told(event: TrustEvent) -> str:
-    """What an event was, in a few words."""
+    """Return what an event was, in a few words."""
     if event.kind == "feedback":
         return f"feedback on {event.details.get('text', '')!r}"
     if event.kind == "undo":
@@ -171,7 +171,7 @@ def _say(console: Console, done: str, event: TrustEvent) -> None:
 
 
 def _weights(weights: dict[str, float]) -> str:
-    """One space a line."""
+    """Return the weights as text, one space on each line."""
     widest = max(map(len, weights), default=0)
     return "\n".join(f"{printable(space):{widest}} {weight:.3f}" for space, weight in weights.items())
 

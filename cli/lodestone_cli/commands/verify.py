@@ -1,4 +1,4 @@
-"""`lodestone verify`: do the collections hold what catalog and Parquet files say?"""
+"""Command `lodestone verify`: comparison of the collections with the catalog and the Parquet files."""
 
 from __future__ import annotations
 
@@ -29,51 +29,51 @@ def verify(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Compare catalog, Parquet files and vector store: by count, slice by slice, and by sampled vectors and filter fields."""
-    with CommandContext(home=home, profile=profile, output=output) as session:
-        _require_home(session)
-        found = _examine(session, sample=None if everything else sample)
+    with CommandContext(home=home, profile=profile, output=output) as context:
+        _require_home(context)
+        found = _examine(context, sample=None if everything else sample)
         mended = 0
         if repair and not all(one.ok for one in found):
-            mended = _mend(session, found)
-            found = _examine(session, sample=None if everything else sample)
+            mended = _mend(context, found)
+            found = _examine(context, sample=None if everything else sample)
         rows = [_facts(one) for one in found]
         facts = {"ok": all(one.ok for one in found), "reloaded": mended, "collections": rows}
-        session.emit(facts, lambda console: _print(console, rows, mended))
+        context.emit(facts, lambda console: _print(console, rows, mended))
         if wrong := [one.collection for one in found if not one.ok]:
             raise _differ(wrong)
 
 
-def _examine(session: CommandContext, *, sample: int | None) -> list[CollectionVerification]:
+def _examine(context: CommandContext, *, sample: int | None) -> list[CollectionVerification]:
     from lodestone.indexing.sync.collections import make_targets
     from lodestone.indexing.sync.verify import examine
     from lodestone_cli.progress import shown_progress
 
-    runtime = session.runtime
-    with shown_progress(session) as progress, runtime.store.patient():
+    runtime = context.runtime
+    with shown_progress(context) as progress, runtime.store.patient():
         return [examine(runtime.store, target, progress=progress, sample=sample) for target in make_targets(runtime)]
 
 
-def _mend(session: CommandContext, found: list[CollectionVerification]) -> int:
+def _mend(context: CommandContext, found: list[CollectionVerification]) -> int:
     from lodestone.indexing.sync.collections import make_targets, sync
     from lodestone.indexing.sync.verify import repair_collection
     from lodestone_cli.progress import shown_progress
 
-    runtime = session.runtime
+    runtime = context.runtime
     written = 0
     with runtime.store.patient():
         for target, one in zip(make_targets(runtime), found, strict=True):
             if one.exists:
                 written += repair_collection(runtime.store, target, one)
-    with shown_progress(session) as progress:
+    with shown_progress(context) as progress:
         report = sync(runtime, progress=progress)
     return written + sum(collection.loaded for collection in report.collections)
 
 
-def _require_home(session: CommandContext) -> None:
+def _require_home(context: CommandContext) -> None:
     from lodestone.config.home import home_of
     from lodestone.errors import NotFoundError
 
-    home = home_of(session.loaded.settings)
+    home = home_of(context.loaded.settings)
     if not home.exists():
         raise NotFoundError(f"nothing is indexed in {home.path} yet", hint="lodestone index ~/Pictures")
 
@@ -115,7 +115,7 @@ def _compared(row: dict[str, Any]) -> str:
 
 
 def _unseen(rows: list[dict[str, Any]]) -> str | None:
-    """What a sample without a difference leaves open, said of the collection that it says least of."""
+    """Return what a sample without a difference cannot exclude, for the collection with the smallest sample."""
     sampled = [row for row in rows if row["compared"] < row["points"]]
     if not sampled or any(row["differing"] or row["stale"] for row in rows):
         return None

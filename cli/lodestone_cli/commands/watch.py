@@ -1,4 +1,4 @@
-"""`lodestone watch`: keep directories up to date while this command (or the service) runs."""
+"""Command `lodestone watch`: keep directories up to date while this command (or the service) runs."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def watch(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Index watched directories whenever their files change, until Ctrl-C. While the service runs, it does so itself."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone watch") as session:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone watch") as context:
         from lodestone.directories.service import DirectoryService
 
-        book = DirectoryService(session.runtime.catalog, session.runtime.home)
+        book = DirectoryService(context.runtime.catalog, context.runtime.home)
         for path in paths or []:
             book.add(path, corpus=corpus, watch=True)
-        watched = [root.path for root, _ in _watched(session)]
-        by_service = session.service() is not None
+        watched = [root.path for root, _ in _watched(context)]
+        by_service = context.service() is not None
 
         def human(console: Console) -> None:
             if not watched:
@@ -55,18 +55,18 @@ def watch(
                     continue
                 console.print(printable(f"{'the service watches' if by_service else 'watching'} {path}"), markup=False)
 
-        session.emit({"watched": watched, "by": "service" if by_service else "this command"}, human)
+        context.emit({"watched": watched, "by": "service" if by_service else "this command"}, human)
         if watched and not by_service:
-            _watch(session)
+            _watch(context)
 
 
-def _watch(session: CommandContext) -> None:
+def _watch(context: CommandContext) -> None:
     from lodestone.directories.child_queue import ChildQueue
     from lodestone.directories.watch import DirectoryWatcher
 
-    settings = session.loaded.settings
+    settings = context.loaded.settings
     queue = ChildQueue(settings, partial(_synchronise, settings))
-    watcher = DirectoryWatcher(lambda: _watched(session), queue.submit)
+    watcher = DirectoryWatcher(lambda: _watched(context), queue.submit)
     watcher.start()
     told: set[str] = set()
     try:
@@ -74,7 +74,7 @@ def _watch(session: CommandContext) -> None:
             for job in queue.jobs():
                 if job.state in {"done", "failed"} and job.job_id not in told:
                     told.add(job.job_id)
-                    session.messages.print(printable(_said(job)), markup=False)
+                    context.messages.print(printable(_said(job)), markup=False)
             time.sleep(_LOOK_S)
     finally:
         closing = [threading.Thread(target=part.close) for part in (watcher, queue)]
@@ -92,17 +92,20 @@ def _said(job: JobInfo) -> str:
     return f"{job.corpus}: {words or 'up to date'}"
 
 
-def _watched(session: CommandContext) -> list[tuple[Root, str]]:
+def _watched(context: CommandContext) -> list[tuple[Root, str]]:
     from lodestone.directories.naming import corpus_names
     from lodestone.directories.upkeep import FOLDER
 
-    catalog = session.runtime.catalog
+    catalog = context.runtime.catalog
     names = corpus_names(catalog)
     return [(root, names[root.corpus_id]) for root in catalog.roots(None) if root.watched and root.kind == FOLDER]
 
 
 def _synchronise(settings: Settings, run_id: str, progress: Progress, build: bool) -> None:
-    """Through the service, if one was started meanwhile; else here, holding the store no longer than that takes."""
+    """Synchronise the store after a run: in a service that was started meanwhile, or else in this process.
+
+    This process holds the store only while it synchronises.
+    """
     from lodestone.config.home import Home
     from lodestone.home.local_client import ServiceClient
     from lodestone.home.runtime import Runtime

@@ -1,1 +1,1 @@
-"""The demonstration: pictures that come inside packages, thirty fixed questions, and what training changes."""
+"""Demonstration with pictures that come inside packages: thirty fixed questions, asked before and after training."""

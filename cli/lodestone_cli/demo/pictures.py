@@ -1,4 +1,4 @@
-"""Which pictures does the demonstration search? Real files, written from what packages bring along.
+"""Pictures of the demonstration: files written from the data of installed packages.
 
 Photos: those that come inside scikit-image. Drawings: OpenMoji (CC BY-SA 4.0), drawn from SVG to 256-pixel PNG files,
 without flags, skin tones and key caps. The drawings' files have meaningless names; their real names are known for one half
@@ -45,7 +45,7 @@ _KEYCAP, _TAG_END, _VARIATION = 0x20E3, 0xE007F, 0xFE0F
 
 @dataclass(frozen=True, slots=True)
 class DemoPictures:
-    """Where the pictures are, and what the hidden names are (path -> name), for judging answers only."""
+    """Folders of the pictures, and their hidden names by path, which are used only to judge answers."""
 
     photos: Path
     named: Path
@@ -61,12 +61,12 @@ class _Drawing:
 
     @property
     def is_named(self) -> bool:
-        """Half of the names, by hash: fixed before anything was tried."""
+        """Return whether the drawing's name is known: half of the names are, chosen by hash before any experiment."""
         return int(hashlib.sha256(self.name.encode()).hexdigest(), 16) % 2 == 0
 
 
 def write_pictures(folder: Path) -> DemoPictures:
-    """Write photos and drawings below `folder`; what is there already is kept.
+    """Write photos and drawings below `folder`; existing files are kept.
 
     Raises:
         ModelUnavailableError: the packages that bring the pictures are not installed.

@@ -1,4 +1,4 @@
-"""What does the demonstration do? Index, ask, train on the names of one half of the drawings, ask again, draw the sheet."""
+"""Steps of the demonstration: index, ask, train on the names of half of the drawings, ask again, draw the sheet."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PHOTOS, DRAWINGS = CORPORA = "demo-photos", "demo-drawings"
 
 @dataclass(frozen=True, slots=True)
 class DemoAnswer:
-    """One question with what came of it before and after training.
+    """One question with the ranks of its right pictures before and after training.
 
     Attributes:
         words: The question.
@@ -43,13 +43,13 @@ class DemoAnswer:
 
     @property
     def solved(self) -> bool:
-        """Whether a right picture is among the first five after training."""
+        """Return whether a right picture is among the first five after training."""
         return self.places[1] is not None
 
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
-    """What the demonstration showed."""
+    """Results of the demonstration: answers, counts of pictures, durations in seconds, and the contact sheet."""
 
     answers: tuple[DemoAnswer, ...]
     photos: int
@@ -60,13 +60,13 @@ class DemoReport:
     sheet: Path
 
     def as_dict(self) -> dict[str, Any]:
-        """JSON-serialisable."""
+        """Return the report as values that JSON can represent."""
         return {**asdict(self), "sheet": str(self.sheet), "solved": sum(answer.solved for answer in self.answers)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Pictures found for one question, best first: (file, whether it is right)."""
+    """Pictures found for one question, best first, each as (file, whether it is right)."""
 
     pictures: tuple[tuple[Path, bool], ...]
 
@@ -80,8 +80,8 @@ def run_demo(runtime: Runtime, *, say: Callable[[str], None], progress: Progress
 
     Args:
         runtime: A home of its own; running it there again is quick, and begins from the bridge that ships.
-        say: Told in a few words what happens.
-        progress: Told of every step of the longer ones.
+        say: Called with a short sentence before each step.
+        progress: Receives the progress events of the longer steps.
 
     Raises:
         ModelUnavailableError: packages that bring pictures or models are missing.

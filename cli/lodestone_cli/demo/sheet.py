@@ -1,4 +1,4 @@
-"""How do the answers look? One contact sheet: a row a question, the best five before and after training."""
+"""Contact sheet of the demonstration: one row for each question, the best five before and after training."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RIGHT, _WRONG, _INK, _PAPER = "#178a3a", "#d8d8d8", "#1c1c1c", "#ffffff"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One question: its words, and for each of two times the best pictures and whether each is right."""
+    """One question with the best pictures before and after training, each with whether it is right."""
 
     words: str
     before: Sequence[tuple[Path, bool]]

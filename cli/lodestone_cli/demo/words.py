@@ -1,4 +1,4 @@
-"""Which thirty questions does the demonstration ask, and which pictures answer them?
+"""Thirty questions of the demonstration, with the pictures that answer each.
 
 They were written down before anything was tuned, and stay as they are (the key for boats was completed once: the list of names
 that it was written from had missed the motor boat and the ferry). A question about a photo is answered by that photo alone; one
@@ -14,14 +14,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DemoQuery:
-    """Words to search for, and a pattern over the hidden names of the pictures that are right."""
+    """Words to search for, and a pattern that matches the hidden names of the right pictures."""
 
     words: str
     right: str
     about: str  # "photo" or "drawing"
 
     def is_answered_by(self, kind: str, name: str) -> bool:
-        """Whether a picture of this kind, with this hidden name, is a right answer."""
+        """Return whether a picture of this kind, with this hidden name, is a right answer."""
         return kind == self.about and re.search(rf"\b(?:{self.right})\b", name, flags=re.IGNORECASE) is not None
 
 
