@@ -19,8 +19,7 @@ _EVERY: Final = 1_000_000
 class DirectoryBackend(Protocol):
     """Operations on directories. Each is a dict with the fields of `DirectoryInfo`, and its `path` where that is known."""
 
-    def every(self) -> list[dict[str, Any]]:
-        """Return all directories."""
+        """Return all directories that are known."""
 
     def find(self, named: str, corpus: str | None) -> dict[str, Any]:
         """Return the directory with this name.
