@@ -7,20 +7,29 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from unicodedata import category
 
-from lodestone.errors import InvalidRequestError
+from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.options import SERVICE_URL, Output
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
     from rich.console import Console
 
     from lodestone.config.settings import LoadedSettings
     from lodestone.home.local_client import ServiceClient
     from lodestone.home.runtime import Runtime
+    from lodestone.services.api import LodestoneApi
+    from lodestone_cli.home_client import HomeClient
+    from lodestone_cli.locators import Locator
     from lodestone_client import Lodestone
+
+    M = TypeVar("M", bound=BaseModel)
+else:
+    M = TypeVar("M")
 
 
 class CommandContext:
@@ -33,6 +42,7 @@ class CommandContext:
         purpose: Name of the command, which other processes see while they wait for the store.
         flags: Further settings.
         away: Whether the command can use a remote service (`--url`, LODESTONE_URL).
+        local: Whether no service is used, not even one that runs on this home (`--local`).
 
     Raises:
         InvalidRequestError: `--url` is given to a command that works on this machine's home.
@@ -47,6 +57,7 @@ class CommandContext:
         purpose: str = "lodestone",
         flags: Mapping[str, Any] | None = None,
         away: bool = False,
+        local: bool = False,
     ) -> None:
         from lodestone.config.settings import load_settings  # pydantic takes a while: not for `--help`
 
@@ -55,21 +66,19 @@ class CommandContext:
         self.loaded: LoadedSettings = load_settings({"home": home, "profile": profile, **(flags or {})})
         logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
         logging.getLogger("lodestone").setLevel(self.loaded.settings.log_level.upper())
+        self._opened = ExitStack()
         self._runtime: Runtime | None = None
         self._client: ServiceClient | None = None
+        self._home_client: HomeClient | None = None
         self._remote: Lodestone | None = None
-        self._url = self._chosen_url(away)
+        self._local = local
+        self._url = self._chosen_url(away and not local)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._runtime is not None:
-            self._runtime.close()
-        if self._client is not None:
-            self._client.close()
-        if self._remote is not None:
-            self._remote.close()
+        self._opened.close()
 
     def _chosen_url(self, away: bool) -> str | None:
         named, usual = SERVICE_URL.get(), os.environ.get("LODESTONE_URL")
@@ -91,7 +100,55 @@ class CommandContext:
             from lodestone_client import Lodestone
 
             self._remote = Lodestone(self._url, api_key=os.environ.get("LODESTONE_API_KEY"))
+            self._opened.callback(self._remote.close)
         return self._remote
+
+    @property
+    def api(self) -> LodestoneApi:
+        """Return what the command works by: the remote service, or this home with its running service, if there is one."""
+        if self.remote is not None:
+            return self.remote
+        if self._home_client is None:
+            from lodestone_cli.home_client import HomeClient
+
+            self._home_client = HomeClient.over(self.runtime, find_service=self.service)
+            self._opened.callback(self._home_client.close)
+        return self._home_client
+
+    @property
+    def locator(self) -> Locator:
+        """Return what resolves files, directories and runs that a user names, on the side that the command works on."""
+        if self.remote is not None:
+            from lodestone_cli.locators import RemoteLocator
+
+            return RemoteLocator(self.remote)
+        from lodestone_cli.home_locator import HomeLocator
+
+        return HomeLocator(self.runtime.catalog)
+
+    @property
+    def is_served(self) -> bool:
+        """Return whether a service answers: a remote one, or the one that runs on this home."""
+        return self.remote is not None or self.service() is not None
+
+    @property
+    def has_home(self) -> bool:
+        """Return whether there is a home to read. A remote service has its own."""
+        from lodestone.config.home import home_of
+
+        return self.remote is not None or home_of(self.loaded.settings).exists()
+
+    def require_home(self) -> None:
+        """Refuse a home that does not exist, so that a command that only reads does not create it.
+
+        Raises:
+            NotFoundError: there is no home yet.
+        """
+        from lodestone.config.home import home_of
+
+        if not self.has_home:
+            path = home_of(self.loaded.settings).path
+            raise NotFoundError(f"nothing is indexed in {str(path)!r} yet", hint="lodestone index ~/Pictures")
 
     @property
     def runtime(self) -> Runtime:
@@ -100,10 +157,13 @@ class CommandContext:
             from lodestone.home.runtime import Runtime
 
             self._runtime = Runtime.open(self.loaded.settings, purpose=self.purpose)
+            self._opened.callback(self._runtime.close)
         return self._runtime
 
     def service(self) -> ServiceClient | None:
-        """Return a client of the service that owns this home, or None when none is running."""
+        """Return a client of the service that owns this home; None when none is running, or with `--local`."""
+        if self._local:
+            return None
         if self._client is None:
             from lodestone.config.home import Home
             from lodestone.home.service_address import find_service
@@ -117,7 +177,18 @@ class CommandContext:
             from lodestone.home.local_client import ServiceClient
 
             self._client = ServiceClient(address)
+            self._opened.callback(self._client.close)
         return self._client
+
+    def api_request(self, model: type[M], **values: Any) -> M:  # noqa: ANN401 - the model's fields
+        """Return a request for `api`. The model's limits hold for a remote service; in this process the use cases check.
+
+        Raises:
+            InvalidRequestError: a value is outside the limits of the model.
+        """
+        from lodestone_cli.naming import checked
+
+        return model.model_construct(**values) if self.remote is None else checked(lambda: model(**values))
 
     @property
     def console(self) -> Console:

@@ -1,21 +1,17 @@
-"""Resolution of recorded queries and of pictures in their answers, from this home or from a remote service."""
+"""Resolution of recorded queries, and of pictures in their answers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from lodestone.errors import InvalidRequestError, NotFoundError
-from lodestone_cli.naming import id_among, is_id, pictures_named, short
+from lodestone_cli.naming import id_among, is_id, short
 
 if TYPE_CHECKING:
-    from lodestone.query_log.trace import Trace
+    from lodestone.services.api import LodestoneApi
     from lodestone_cli.command_context import CommandContext
-    from lodestone_client import Lodestone
-    from lodestone_schemas.api import QueryExplanation
-
-_SEEN: Final = 100_000  # queries looked through for the beginning of an id
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +30,26 @@ class RecordedAnswer:
     text: str
     ids: list[str]
 
-    @classmethod
-    def of_trace(cls, trace: Trace) -> RecordedAnswer:
-        """Return the record that the trace in this home's catalog holds."""
-        return cls(trace.query_id, trace.kind, trace.text, list(trace.ranking.ids))
 
-    @classmethod
-    def of_explanation(cls, told: QueryExplanation) -> RecordedAnswer:
-        """Return the record that an explanation by a service holds."""
-        return cls(told.query_id, told.kind, told.text, [hit.image_id for hit in told.hits])
+def load_recorded(context: CommandContext, query_id: str | None) -> RecordedAnswer:
+    """Return a recorded query by its id or the beginning of it; the newest query for None."""
+    explanation = context.api.explain(recorded_id(context.api, query_id))
+    ids = context.locator.answer(explanation)
+    return RecordedAnswer(explanation.query_id, explanation.kind, explanation.text, ids)
 
 
-def load_recorded(context: CommandContext, query_id: str | None) -> Trace:
-    """Return this home's trace of a query; of the newest query for None."""
-    from lodestone.query_log.trace import load_trace
+def recorded_id(api: LodestoneApi, query_id: str | None) -> str:
+    """Return the complete id of a recorded query by its beginning; that of the newest query for None.
 
-    catalog = context.runtime.catalog
+    Raises:
+        NotFoundError: no query is recorded, or none with this id.
+        InvalidRequestError: several ids begin so.
+    """
     if query_id is not None and is_id(query_id):
-        return load_trace(catalog, query_id.lower())
-    recorded = (one.query_id for one in catalog.queries(0, 1 if query_id is None else _SEEN))
-    return load_trace(catalog, _chosen(recorded, query_id))
-
-
-def ask_recorded(remote: Lodestone, query_id: str | None) -> QueryExplanation:
-    """Return a service's explanation of a query; of the newest query for None."""
-    if query_id is not None and is_id(query_id):
-        return remote.explain(query_id.lower())
+        return query_id.lower()
     if query_id is None:
-        return remote.explain(_chosen((one.query_id for one in remote.queries(limit=1).queries), None))
-    return remote.explain(_chosen((one.query_id for one in remote.iter_queries()), query_id))
+        return _chosen((query.query_id for query in api.queries(limit=1).queries), None)
+    return _chosen((query.query_id for query in api.iter_queries()), query_id)
 
 
 def _chosen(recorded: Iterable[str], query_id: str | None) -> str:
@@ -89,7 +76,7 @@ def picture_of(context: CommandContext, recorded: RecordedAnswer, name: str) -> 
         return id_among(name, answer, what="picture", hint=hint)
     except NotFoundError as error:
         try:
-            files = pictures_named(context, name)
+            files = context.locator.pictures(name)
         except NotFoundError:
             raise NotFoundError(f"the answer holds no picture {name!r}", hint=hint) from error
-        return next((one for one in files if one in answer), files[0])
+        return next((image_id for image_id in files if image_id in answer), files[0])

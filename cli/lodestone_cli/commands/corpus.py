@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.naming import corpora_of
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone_schemas.api import CorpusInfo
+    from lodestone.services.api import LodestoneApi
 
 app = typer.Typer(help="Collections of pictures that were indexed under one name.", no_args_is_help=True)
 
@@ -22,20 +21,20 @@ app = typer.Typer(help="Collections of pictures that were indexed under one name
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """List corpora with their folders and counts."""
     with CommandContext(home=home, profile=profile, output=output, away=True) as context:
-        infos = _corpora(context)
+        corpora = list(context.api.iter_corpora())
 
         def human(console: Console) -> None:
             from rich.markup import escape
 
-            if not infos:
+            if not corpora:
                 console.print("no corpus yet: lodestone index ~/Pictures")
-            for info in infos:
-                failures = f", {info.failures:,} failures" if info.failures else ""
-                console.print(f"[bold]{escape(info.name)}[/]  {info.images:,} pictures{failures}")
-                for root in info.roots:
+            for corpus in corpora:
+                failures = f", {corpus.failures:,} failures" if corpus.failures else ""
+                console.print(f"[bold]{escape(corpus.name)}[/]  {corpus.images:,} pictures{failures}")
+                for root in corpus.roots:
                     console.print(printable(f"  {root.name}: {root.images:,}"), markup=False)
 
-        context.emit([info.model_dump(mode="json") for info in infos], human)
+        context.emit([corpus.model_dump(mode="json") for corpus in corpora], human)
 
 
 @app.command()
@@ -48,16 +47,10 @@ def remove(
 ) -> None:
     """Forget a corpus: catalog, embeddings, vectors and thumbnails. The pictures themselves are not touched."""
     with CommandContext(home=home, profile=profile, output=output, away=True) as context:
-        images = _images(context, name)
+        images = _images(context.api, name)
         if not yes:
             typer.confirm(f"Forget {images:,} pictures of {name!r}? Your files stay where they are.", abort=True, err=True)
-        client = context.remote or context.service()
-        if client:
-            client.remove_corpus(name)
-        else:
-            from lodestone.indexing.run.remove import remove_corpus
-
-            remove_corpus(context.runtime, name)
+        context.api.remove_corpus(name)
 
         def human(console: Console) -> None:
             console.print(f"forgot {name} ({images:,} pictures); the files themselves were not touched", markup=False)
@@ -65,24 +58,11 @@ def remove(
         context.emit({"removed": name, "images": images}, human)
 
 
-def _corpora(context: CommandContext) -> list[CorpusInfo]:
-    from lodestone.catalog.pictures.overview import corpus_overview
-
-    if context.remote is not None:
-        return list(context.remote.iter_corpora())
-    catalog = context.runtime.catalog
-    return [corpus_overview(catalog, corpus) for corpus in corpora_of(catalog)]
-
-
-def _images(context: CommandContext, name: str) -> int:
+def _images(api: LodestoneApi, name: str) -> int:
     """Return how many pictures the corpus has."""
-    from lodestone.catalog.pictures.overview import corpus_overview
-    from lodestone.errors import UnknownNameError
-
-    if context.remote is None:
-        catalog = context.runtime.catalog
-        return corpus_overview(catalog, catalog.corpus(name)).images
-    counts = {corpus.name: corpus.images for corpus in context.remote.iter_corpora()}
+    counts = {corpus.name: corpus.images for corpus in api.iter_corpora()}
     if name not in counts:
+        from lodestone.errors import UnknownNameError
+
         raise UnknownNameError.among("corpus", name, list(counts))
     return counts[name]

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from lodestone_cli.background import index_here
 from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.directory_backend import directories_of
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
-    from lodestone_schemas.directories import JobInfo
+    from lodestone_schemas.directories import DirectoryInfo, JobInfo
 
 app = typer.Typer(help="Folders that are indexed: add, remove, switch on and off, watch.", no_args_is_help=True)
 
+_RUNS: Final = 3  # last runs of its corpus that describe a directory
 NamedArgument = Annotated[str, typer.Argument(help="Its path, its name, or corpus/name.", show_default=False)]
 CorpusOption = Annotated[
     str | None, typer.Option("--corpus", "-c", help="Of this corpus, where several have the name.", show_default=False)
@@ -35,44 +38,52 @@ def add(
 ) -> None:
     """Add a folder and index it: in the background while the service runs, else here."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory add", away=True) as context:
-        told = directories_of(context).add(path, corpus=corpus, watch=watch, index=index)
+        from lodestone_schemas.directories import DirectoryRequest
+
+        request = context.api_request(DirectoryRequest, path=path, corpus=corpus, watch=watch, index=index)
+        added = context.api.add_directory(request)
+        counts: dict[str, int] = {}
+        if index and added.job is None:
+            counts = index_here(context, added.directory.directory_id, corpus)
+            added = added.model_copy(update={"directory": context.api.directory(added.directory.directory_id)})
+        directory = _with_path(added.directory, context.locator.directory_paths()) | _indexed(added.job, counts)
 
         def human(console: Console) -> None:
-            _print(console, told)
-            if told["job"] is not None:
+            _print(console, directory)
+            if added.job is not None:
                 console.print("indexing it in the background; what is finished can be found: lodestone directory describe")
             elif not index:
-                console.print(printable(f"index it: lodestone directory index {told['name']}"), markup=False)
-            if watch and context.remote is None and context.service() is None:
+                console.print(printable(f"index it: lodestone directory index {directory['name']}"), markup=False)
+            if watch and not context.is_served:
                 console.print("it is watched while `lodestone serve` or `lodestone watch` runs")
 
-        context.emit(told, human)
+        context.emit(directory, human)
 
 
 @app.command("list")
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """List all directories with what can be found of each."""
     with CommandContext(home=home, profile=profile, output=output, away=True) as context:
-        told = directories_of(context).every()
+        directories = _listed(context) if context.has_home else []
 
         def human(console: Console) -> None:
             from rich.markup import escape
             from rich.table import Table
 
-            if not told:
+            if not directories:
                 console.print("no directory yet: lodestone directory add ~/Pictures")
                 return
             table = Table(box=None, pad_edge=False)
             for title in ("directory", "pictures", "waiting", "failed", "state", "path"):
                 right = title in {"pictures", "waiting", "failed"}
                 table.add_column(title, justify="right" if right else "left", overflow="fold")
-            for one in told:
-                counts = (f"{one[key]:,}" for key in ("images", "waiting", "failed"))
-                name, path = f"{one['corpus']}/{one['name']}", one.get("path", "")
-                table.add_row(escape(printable(name)), *counts, _state(one), escape(printable(path)))
+            for directory in directories:
+                counts = (f"{directory[key]:,}" for key in ("images", "waiting", "failed"))
+                name, path = f"{directory['corpus']}/{directory['name']}", directory.get("path", "")
+                table.add_row(escape(printable(name)), *counts, _state(directory), escape(printable(path)))
             console.print(table)
 
-        context.emit(told, human)
+        context.emit(directories, human)
 
 
 @app.command()
@@ -85,10 +96,12 @@ def describe(
 ) -> None:
     """Show one directory: its pictures, what waits, what failed, and the last runs of its corpus."""
     with CommandContext(home=home, profile=profile, output=output, away=True) as context:
-        directories = directories_of(context)
-        told = directories.find(directory, corpus)
-        told["runs"] = directories.runs(told)
-        context.emit(told, lambda console: _print(console, told))
+        facts = _described(context, context.locator.directory(directory, corpus))
+        facts["runs"] = [
+            run.model_dump(include={"run_id", "kind", "state", "started_at", "error"})
+            for run in context.api.runs(limit=_RUNS, corpus=facts["corpus"]).runs
+        ]
+        context.emit(facts, lambda console: _print(console, facts))
 
 
 @app.command()
@@ -138,27 +151,32 @@ def index_(
 ) -> None:
     """Bring it up to date: in the background while the service runs, else here."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory index", away=True) as context:
-        directories = directories_of(context)
-        told = directories.index(directories.find(directory, corpus))
-        context.emit(told, lambda console: _print(console, told))
+        directory_id = context.locator.directory(directory, corpus)
+        job, counts = None, {}
+        if context.is_served:
+            job = context.api.index_directory(directory_id)
+        else:
+            counts = index_here(context, directory_id, context.api.directory(directory_id).corpus)
+        facts = _described(context, directory_id) | _indexed(job, counts)
+        context.emit(facts, lambda console: _print(console, facts))
 
 
 @app.command()
 def jobs(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Show what the service indexes in the background: going on, waiting, and ended last."""
     with CommandContext(home=home, profile=profile, output=output, away=True) as context:
-        client = context.remote or context.service()
-        found: list[JobInfo] = client.jobs().jobs if client else []
+        is_served = context.is_served
+        background: list[JobInfo] = context.api.jobs().jobs if is_served else []
 
         def human(console: Console) -> None:
-            if not found:
-                console.print("nothing is being indexed in the background" if client else "no service is running")
-            for job in found:
+            if not background:
+                console.print("nothing is being indexed in the background" if is_served else "no service is running")
+            for job in background:
                 done = f" {job.done:,} of {job.total:,}" if job.total else ""
                 line = f"{job.job_id[:8]}  {job.state:<9} {job.corpus} ({job.reason}) {job.stage}{done} {job.error}"
                 console.print(printable(line), markup=False)
 
-        context.emit([job.model_dump(mode="json") for job in found], human)
+        context.emit([job.model_dump(mode="json") for job in background], human)
 
 
 @app.command()
@@ -172,16 +190,15 @@ def remove(
 ) -> None:
     """Forget a directory: its vectors, thumbnails and catalog rows. The pictures themselves are not touched."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory remove", away=True) as context:
-        directories = directories_of(context)
-        told = directories.find(directory, corpus)
+        facts = _described(context, context.locator.directory(directory, corpus))
         if not yes:
-            question = f"Forget {told['images']:,} pictures of {printable(told['name'])!r}? Your files stay where they are."
+            question = f"Forget {facts['images']:,} pictures of {printable(facts['name'])!r}? Your files stay where they are."
             typer.confirm(question, abort=True, err=True)
-        directories.remove(told)
-        removed = {"removed": told["name"], "corpus": told["corpus"], "path": told.get("path"), "images": told["images"]}
+        context.api.remove_directory(facts["directory_id"])
+        removed = {"removed": facts["name"], "corpus": facts["corpus"], "path": facts.get("path"), "images": facts["images"]}
 
         def human(console: Console) -> None:
-            line = f"forgot {told['name']} ({told['images']:,} pictures); the files themselves were not touched"
+            line = f"forgot {facts['name']} ({facts['images']:,} pictures); the files themselves were not touched"
             console.print(printable(line), markup=False)
 
         context.emit(removed, human)
@@ -189,29 +206,53 @@ def remove(
 
 def _switch(directory: str, corpus: str | None, *, home: Any, profile: Any, output: Output, **change: bool) -> None:  # noqa: ANN401 - Typer's
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory", away=True) as context:
-        directories = directories_of(context)
-        told = directories.change(directories.find(directory, corpus), **change)
-        context.emit(told, lambda console: _print(console, told))
+        from lodestone_schemas.directories import DirectoryChange
+
+        directory_id = context.locator.directory(directory, corpus)
+        changed = context.api.change_directory(directory_id, DirectoryChange(**change))
+        facts = _with_path(changed, context.locator.directory_paths())
+        context.emit(facts, lambda console: _print(console, facts))
 
 
-def _state(told: dict[str, Any]) -> str:
-    words = ["enabled" if told["enabled"] else "disabled"]
-    words += ["watched"] if told["watched"] else []
-    words += ["indexing"] if told["indexing"] else []
+def _listed(context: CommandContext) -> list[dict[str, Any]]:
+    """Return all directories as the output shows them, each with its path where that is known."""
+    paths = context.locator.directory_paths()
+    return [_with_path(directory, paths) for directory in context.api.iter_directories()]
+
+
+def _described(context: CommandContext, directory_id: str) -> dict[str, Any]:
+    """Return one directory as the output shows it, with its path where that is known."""
+    return _with_path(context.api.directory(directory_id), context.locator.directory_paths())
+
+
+def _with_path(directory: DirectoryInfo, paths: Mapping[str, str]) -> dict[str, Any]:
+    path = paths.get(directory.directory_id)
+    return directory.model_dump(mode="json") | ({} if path is None else {"path": path})
+
+
+def _indexed(job: JobInfo | None, counts: Mapping[str, int]) -> dict[str, Any]:
+    """Return the job of the service, or the counts of what this process did."""
+    return {"job": None if job is None else job.model_dump(mode="json"), "counts": counts}
+
+
+def _state(directory: dict[str, Any]) -> str:
+    words = ["enabled" if directory["enabled"] else "disabled"]
+    words += ["watched"] if directory["watched"] else []
+    words += ["indexing"] if directory["indexing"] else []
     return ", ".join(words)
 
 
-def _print(console: Console, told: dict[str, Any]) -> None:
+def _print(console: Console, directory: dict[str, Any]) -> None:
     lines = [
-        f"{told['corpus']}/{told['name']}  ({_state(told)})",
-        *([f"  {told['path']}"] if "path" in told else []),
-        f"  {told['images']:,} pictures, {told['waiting']:,} waiting, {told['failed']:,} failed",
+        f"{directory['corpus']}/{directory['name']}  ({_state(directory)})",
+        *([f"  {directory['path']}"] if "path" in directory else []),
+        f"  {directory['images']:,} pictures, {directory['waiting']:,} waiting, {directory['failed']:,} failed",
     ]
-    if told["scanned_at"]:
-        lines.append(f"  last looked through {told['scanned_at']}")
+    if directory["scanned_at"]:
+        lines.append(f"  last looked through {directory['scanned_at']}")
     lines += [
         f"  run {run['run_id'][:8]} {run['kind']}: {run['state']} {' '.join(run['error'].split())}"
-        for run in told.get("runs", ())
+        for run in directory.get("runs", ())
     ]
     for line in lines:
         console.print(printable(line), markup=False)

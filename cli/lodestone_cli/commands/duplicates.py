@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.naming import corpora_of, require_home
+from lodestone_cli.naming import corpora_of
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def find(
 ) -> None:
     """Find files of equal content, and pictures that look alike; `lodestone search --collapse` then shows one of each."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone duplicates find") as context:
-        require_home(context)
+        context.require_home()
         from lodestone.duplicates.find import find_duplicates, find_exact
 
         runtime = context.runtime
@@ -92,7 +92,7 @@ def list_command(
 ) -> None:
     """List the groups that were found last."""
     with CommandContext(home=home, profile=profile, output=output) as context:
-        require_home(context)
+        context.require_home()
         from lodestone.duplicates.find import list_groups
 
         catalog = context.runtime.catalog

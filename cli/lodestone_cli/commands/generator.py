@@ -11,7 +11,6 @@ import typer
 
 from lodestone.errors import ModelUnavailableError, StoreLockedError, UnknownNameError
 from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.naming import require_home
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -35,13 +34,11 @@ _LOOKED_AT = 1_000  # pictures whose captions are looked through for one to try
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """List the engines in the order in which they are asked, with what they cost and whether they fail."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone generator", away=True) as context:
-        client = context.remote or context.service()
-        engines = client.generators() if client else context.runtime.hub.status()
-        away = context.remote is not None  # then nobody says which are asked by default
-        usual = tuple(one.name for one in engines.engines) if away else _asked_by_default(context)
-        context.emit(
-            engines.model_dump(mode="json"), lambda console: _print(console, engines, usual, running=client is not None)
-        )
+        engines = context.api.generators()
+        # The API does not say which engines a query asks that names none.
+        usual = _asked_by_default(context) if context.remote is None else tuple(engine.name for engine in engines.engines)
+        running = context.is_served
+        context.emit(engines.model_dump(mode="json"), lambda console: _print(console, engines, usual, running=running))
 
 
 @app.command()
@@ -192,7 +189,7 @@ def _of_collection(context: CommandContext, engine: Engine, words: str | None) -
     """Return the request that a search would send: the words' vectors and the collections with guides. It blocks."""
     from lodestone.generators.base import GuideRequest
 
-    require_home(context)
+    context.require_home()
     if context.service() is not None:
         raise StoreLockedError(
             f"{engine.name} makes guides of the collection, which the running service holds",

@@ -84,7 +84,9 @@ def index(
         "cpus_per_actor": cpus_per_actor,
     }
     flags = {"index": {"workers": workers, "executor": executor}, "cluster": cluster}
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone index", flags=flags) as context:
+    with CommandContext(
+        home=home, profile=profile, output=output, purpose="lodestone index", flags=flags, local=local
+    ) as context:
         from lodestone_cli.progress import shown_progress
         from lodestone_cli.stopping import stopped_by_signals
         from lodestone_jobs.index import run_index
@@ -97,7 +99,7 @@ def index(
                 captions=captions.expanduser() if captions else None,
                 retry_failed=retry_failed,
                 resume=_run_named(paths or []) if resume else None,
-                service=None if local else context.service(),
+                service=context.service(),
                 progress=progress,
             )
 

@@ -10,7 +10,6 @@ import typer
 
 from lodestone.errors import InvalidRequestError
 from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.naming import require_home
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def list_(home: HomeOption = None, profile: ProfileOption = None, output: Output
 def revoke(key_id: _KeyId, home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """End a key; every service that uses this home refuses it within five seconds."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as context:
-        require_home(context)
+        context.require_home()
         key = context.runtime.catalog.revoke_key(key_id)
         context.emit(key.info().model_dump(mode="json"), lambda console: console.print(printable(_line(key)), markup=False))
 
@@ -96,7 +95,7 @@ def rotate(
     """Put a new key in a key's place, with the same rights. Its holder keeps their queries and limits."""
     until = datetime.now(UTC) + timedelta(seconds=_seconds(overlap))
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as context:
-        require_home(context)
+        context.require_home()
         key, written = context.runtime.catalog.rotate_key(key_id, until=until)
         _emit_new(context, key, written)
 

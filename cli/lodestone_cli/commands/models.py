@@ -8,7 +8,6 @@ import typer
 
 from lodestone.errors import InvalidRequestError
 from lodestone_cli.command_context import CommandContext
-from lodestone_cli.naming import require_home
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -78,28 +77,30 @@ def swap(
     if to is not None and space is None:
         raise InvalidRequestError(f"which space shall be made of {to!r}?", hint="--space SPACE; see lodestone models list")
     flags = {"index": {"executor": executor}}
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone models swap", flags=flags) as context:
+    with CommandContext(
+        home=home, profile=profile, output=output, purpose="lodestone models swap", flags=flags, local=local
+    ) as context:
         from lodestone.swap.overview import swap_reports
         from lodestone_cli.progress import shown_progress
         from lodestone_jobs.pools import ray_pool
 
-        require_home(context)
+        context.require_home()
         if status:
             reports = [one for one in swap_reports(context.runtime) if space in {None, one.swap.space}]
             context.emit([one.as_dict() for one in reports], lambda console: _print_all(console, reports))
             return
         with shown_progress(context) as progress, ray_pool(context.runtime) as pool:
-            swapper = _swapper(context, pool, progress, local=local, leave_out=leave_out)
+            swapper = _swapper(context, pool, progress, leave_out=leave_out)
             report = swapper.start(space or "", to) if to is not None else getattr(swapper, chosen[0])(space)
         context.emit(report.as_dict(), lambda console: _print(console, report))
 
 
-def _swapper(context: CommandContext, pool: ExecutorFactory, progress: Progress, *, local: bool, leave_out: bool) -> Swapper:
+def _swapper(context: CommandContext, pool: ExecutorFactory, progress: Progress, *, leave_out: bool) -> Swapper:
     from lodestone.swap.swapping import Swapper
     from lodestone_jobs.index import through
     from lodestone_schemas.swaps import ShadowRequest
 
-    service = None if local else context.service()
+    service = context.service()
     if service is None:
         return Swapper(context.runtime, pool=pool, leave_out=leave_out, progress=progress)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,16 +9,15 @@ import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.command_context import CommandContext, is_text, printable
-from lodestone_cli.naming import checked, counted, first_few, paths_of, require_home, short
+from lodestone_cli.naming import checked, counted, first_few, short
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
-from lodestone_cli.recorded import RecordedAnswer, ask_recorded, load_recorded, picture_of
+from lodestone_cli.recorded import RecordedAnswer, load_recorded, picture_of, recorded_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
 
-    from lodestone.query_log.trace import Trace
     from lodestone_schemas.api import FeedbackResult, QueryPage, ReplayResult
 
 _RecordedOption = Annotated[
@@ -44,24 +42,21 @@ def explain(
 ) -> None:
     """Show how a query was answered: plan, gate, guides, weights, and what put each picture where it stands."""
     with CommandContext(home=home, profile=profile, output=output, away=True) as context:
-        from lodestone.query.history import query_page
-        from lodestone.query_log.explain import explain as explanation_of
         from lodestone_cli.explanation import print_explanation
 
-        require_home(context)
-        remote = context.remote
+        context.require_home()
         if history:
-            page = remote.queries(0, limit) if remote else query_page(context.runtime.catalog, offset=0, limit=limit)
+            page = context.api.queries(limit=limit)
             context.emit(page.model_dump(mode="json"), lambda console: _print_history(console, page))
             return
-        explanation = ask_recorded(remote, query_id) if remote else explanation_of(load_recorded(context, query_id))
+        explanation = context.api.explain(recorded_id(context.api, query_id))
         explanation = explanation.model_copy(update={"hits": explanation.hits[:limit]})
         shown = [str(guide.provenance["image_id"]) for guide in explanation.guides if "image_id" in guide.provenance]
-        paths = paths_of(context, [*(hit.image_id for hit in explanation.hits), *shown])
+        paths = context.locator.paths([*(hit.image_id for hit in explanation.hits), *shown])
         value = explanation.model_dump(mode="json")
         _add_paths(value["hits"], paths)
         if guides is not None:
-            drawn = [one.guide_id for one in explanation.guides if "image_id" not in one.provenance]
+            drawn = [guide.guide_id for guide in explanation.guides if "image_id" not in guide.provenance]
             _save_guides(context, explanation.query_id, drawn, guides.expanduser())
         context.emit(value, lambda console: print_explanation(console, explanation, paths))
 
@@ -75,10 +70,13 @@ def replay(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Make a recorded query's ranking once more. From its record it is the same ranking, whatever changed since."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone replay", away=not local) as context:
-        require_home(context)
-        recorded, result = _replayed(context, query_id, fresh=fresh, local=local)
-        paths = paths_of(context, result.moved[:_MOVED])
+    with CommandContext(
+        home=home, profile=profile, output=output, purpose="lodestone replay", away=True, local=local
+    ) as context:
+        context.require_home()
+        recorded = load_recorded(context, query_id)
+        result = context.api.replay(recorded.query_id, fresh=fresh)
+        paths = context.locator.paths(result.moved[:_MOVED])
         context.emit(result.model_dump(mode="json"), lambda console: _print_replay(console, recorded, result, paths))
 
 
@@ -105,53 +103,19 @@ def feedback(
             raise InvalidRequestError("no picture is named", hint="--relevant 1 --relevant 3 --irrelevant 2, by rank")
         if eta is not None and not 0 < eta <= 1:
             raise InvalidRequestError(f"--eta {eta} is out of range", hint="above 0, at most 1")
-        require_home(context)
-        remote = context.remote
-        if remote is not None:
-            recorded = RecordedAnswer.of_explanation(ask_recorded(remote, query_id))
-        else:
-            recorded = RecordedAnswer.of_trace(load_recorded(context, query_id))
+        context.require_home()
+        recorded = load_recorded(context, query_id)
         request = checked(
             lambda: FeedbackRequest(
                 query_id=recorded.query_id,
-                relevant=[picture_of(context, recorded, one) for one in relevant or []],
-                irrelevant=[picture_of(context, recorded, one) for one in irrelevant or []],
+                relevant=[picture_of(context, recorded, name) for name in relevant or []],
+                irrelevant=[picture_of(context, recorded, name) for name in irrelevant or []],
                 eta=eta,
             )
         )
-        client = remote or context.service()
-        result = client.feedback(request) if client else context.runtime.learn(request)
-        if client is None and result.applied:
-            context.runtime.deliver_tags()
+        result = context.api.feedback(request)
         judged = {*request.relevant, *request.irrelevant}
         context.emit(result.model_dump(mode="json"), lambda console: _print_feedback(console, recorded, result, judged))
-
-
-def _replayed(
-    context: CommandContext, query_id: str | None, *, fresh: bool, local: bool
-) -> tuple[RecordedAnswer, ReplayResult]:
-    from lodestone.query_log.replay import replay as replayed
-
-    if context.remote is not None:
-        recorded = RecordedAnswer.of_explanation(ask_recorded(context.remote, query_id))
-        return recorded, context.remote.replay(recorded.query_id, fresh=fresh)
-    trace = load_recorded(context, query_id)
-    recorded = RecordedAnswer.of_trace(trace)
-    if not fresh:
-        return recorded, replayed(trace)
-    client = None if local else context.service()
-    return recorded, client.replay(trace.query_id, fresh=True) if client else asyncio.run(_again(context, trace))
-
-
-async def _again(context: CommandContext, trace: Trace) -> ReplayResult:
-    from lodestone.query.history import ask_again
-
-    engine = context.runtime.engine()
-    await engine.warm_up()
-    try:
-        return await ask_again(engine, context.runtime.catalog, trace)
-    finally:
-        await context.runtime.close_hub()
 
 
 def _add_paths(hits: list[dict[str, Any]], paths: Mapping[str, str]) -> None:
@@ -165,7 +129,7 @@ def _save_guides(context: CommandContext, query_id: str, guide_ids: list[str], f
     saved = 0
     for guide_id in guide_ids:
         try:
-            data = _guide_picture(context, query_id, guide_id)
+            data = context.api.guide_picture(query_id, guide_id)
         except NotFoundError as error:
             context.messages.print(printable(f"note: {error.message}"), markup=False)
             continue
@@ -176,14 +140,6 @@ def _save_guides(context: CommandContext, query_id: str, guide_ids: list[str], f
             raise InvalidRequestError(f"cannot write to {str(folder)!r}: {error.strerror}", hint="name a folder") from error
         saved += 1
     context.messages.print(printable(f"saved {counted(saved, 'picture')} of guides in {folder}"), markup=False)
-
-
-def _guide_picture(context: CommandContext, query_id: str, guide_id: str) -> bytes:
-    from lodestone.query.history import guide_picture
-
-    if context.remote is not None:
-        return context.remote.guide_picture(query_id, guide_id)
-    return guide_picture(context.runtime.catalog, context.runtime.hub.cache, query_id, guide_id)[0]
 
 
 def _print_history(console: Console, page: QueryPage) -> None:

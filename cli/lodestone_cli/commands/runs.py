@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone.errors import InvalidRequestError
 from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.naming import corpora_of, id_among, is_id
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.catalog.catalog import Catalog
-    from lodestone.catalog.records import Run, SliceAttempt
-    from lodestone_client import Lodestone
+    from lodestone.catalog.records import RunState, SliceAttempt
     from lodestone_schemas.runs import RunInfo
 
 app = typer.Typer(help="Index runs: list, show, cancel, try failures again.", no_args_is_help=True)
@@ -44,16 +42,10 @@ def list_(
 ) -> None:
     """List runs, newest first."""
     with CommandContext(home=home, output=output, away=True) as context:
-        if context.remote is not None:
-            wanted = _state(state)
-            found = context.remote.iter_runs(corpus=corpus, state=None if wanted is None else wanted.value)
-            told = [_told(run) for run, _ in zip(found, range(limit), strict=False)]
-            context.emit(told, lambda console: _print_list(console, told))
-            return
-        catalog = context.runtime.catalog
-        corpus_id = None if corpus is None else catalog.corpus(corpus).corpus_id
-        names = _names(catalog)
-        rows = [_facts(run, names) for run in catalog.runs(limit, corpus_id=corpus_id, state=_state(state))]
+        wanted = _state(state)
+        workers = _workers(context, limit, corpus=corpus, state=wanted)
+        runs = islice(context.api.iter_runs(corpus=corpus, state=None if wanted is None else wanted.value), limit)
+        rows = [_facts(context, run) | {"worker": workers.get(run.run_id, "")} for run in runs]
         context.emit(rows, lambda console: _print_list(console, rows))
 
 
@@ -65,20 +57,8 @@ def show(
 ) -> None:
     """Show one run: what was asked for, what became of it, its tries at slices and its failures."""
     with CommandContext(home=home, output=output, away=True) as context:
-        if context.remote is not None:
-            told = _told(context.remote.run(_run_of(context.remote, run).run_id))
-            told |= {"request": {}, "attempts": []}
-            context.emit(told, lambda console: _print_run(console, told))
-            return
-        catalog = context.runtime.catalog
-        found = _find(catalog, run)
-        tries = [_try(attempt, over=found.finished_at is not None) for attempt in catalog.attempts(run_id=found.run_id)]
-        facts = {
-            **_facts(found, _names(catalog)),
-            "request": found.request,
-            "failures": catalog.count_failures(run_id=found.run_id),
-            "attempts": tries,
-        }
+        info = context.api.run(context.locator.run(run))
+        facts = _facts(context, info) | _record(context, info)
         context.emit(facts, lambda console: _print_run(console, facts))
 
 
@@ -86,23 +66,16 @@ def show(
 def cancel(run: RunArgument = None, home: HomeOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Ask a running run to stop. It stops within seconds, keeps what it finished, and can be resumed."""
     with CommandContext(home=home, output=output, away=True) as context:
-        if context.remote is not None:
-            stopped = context.remote.cancel_run(_run_of(context.remote, run, running=True).run_id)
-            said = "was asked to stop" if stopped.cancel_requested else f"has ended already ({stopped.state})"
-            told = {"run_id": stopped.run_id, "state": stopped.state, "cancel_requested": stopped.cancel_requested}
-            context.emit(told, lambda console: console.print(f"run {stopped.run_id[:8]} {said}"))
-            return
-        catalog = context.runtime.catalog
-        found = _running(catalog) if run is None else _find(catalog, run)
-        after = catalog.request_cancel(found.run_id)
-        facts = {"run_id": after.run_id, "state": after.state.value, "cancel_requested": after.cancel_requested}
+        after = context.api.cancel_run(context.locator.run(run, running=True))
+        facts = {"run_id": after.run_id, "state": after.state, "cancel_requested": after.cancel_requested}
 
         def human(console: Console) -> None:
             if after.cancel_requested:
-                lost = "" if _is_heard_of(after) else " Nothing was heard of it for a minute: it may be dead already."
+                is_lost = context.remote is None and not _has_heartbeat(after)
+                lost = " Nothing was heard of it for a minute: it may be dead already." if is_lost else ""
                 console.print(f"run {after.run_id[:8]} was asked to stop.{lost}")
             else:
-                console.print(f"run {after.run_id[:8]} has ended already ({after.state.value})")
+                console.print(f"run {after.run_id[:8]} has ended already ({after.state})")
 
         context.emit(facts, human)
 
@@ -116,19 +89,20 @@ def retry_failed(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Ask for the same again, trying the files that failed once more."""
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone runs retry-failed") as context:
+    with CommandContext(
+        home=home, profile=profile, output=output, purpose="lodestone runs retry-failed", local=local
+    ) as context:
         from lodestone.indexing.run.history import recall
-        from lodestone.indexing.scan.interrupted_runs import KIND
         from lodestone_cli.commands.index import print_report
         from lodestone_cli.progress import shown_progress
         from lodestone_cli.stopping import stopped_by_signals
         from lodestone_jobs.index import run_index
 
-        found = _find(context.runtime.catalog, run)
-        request = recall(context.runtime.catalog, found.run_id, corpus="").request
+        run_id = context.locator.run(run)
+        request = recall(context.runtime.catalog, run_id, corpus="").request
         if not request.paths:
             raise InvalidRequestError(
-                f"run {found.run_id} does not say what was indexed", hint="lodestone index --retry-failed FOLDER"
+                f"run {run_id} does not say what was indexed", hint="lodestone index --retry-failed FOLDER"
             )
         with stopped_by_signals(), shown_progress(context) as progress:
             report = run_index(
@@ -137,7 +111,7 @@ def retry_failed(
                 corpus=request.corpus,
                 captions=request.captions,
                 retry_failed=True,
-                service=None if local else context.service(),
+                service=context.service(),
                 progress=progress,
             )
         context.emit(report.as_dict(), lambda console: print_report(console, report))
@@ -159,7 +133,7 @@ def export_failures(
 
     with CommandContext(home=home, output=output) as context:
         catalog = context.runtime.catalog
-        run_id = None if run is None else _find(catalog, run).run_id
+        run_id = None if run is None else context.locator.run(run)
         corpus_id = None if corpus is None else catalog.corpus(corpus).corpus_id
         rows = failure_rows(catalog, catalog.failures(run_id=run_id, corpus_id=corpus_id))
         count = write_table(file.expanduser(), rows)
@@ -169,7 +143,7 @@ def export_failures(
         )
 
 
-def _state(text: str | None) -> Any:  # noqa: ANN401 - RunState, imported late
+def _state(text: str | None) -> RunState | None:
     from lodestone.catalog.records import RunState
 
     if text is None:
@@ -180,78 +154,40 @@ def _state(text: str | None) -> Any:  # noqa: ANN401 - RunState, imported late
         raise InvalidRequestError(f"no such state: {text!r}", hint=f"one of {', '.join(RunState)}") from None
 
 
-def _find(catalog: Catalog, text: str | None) -> Run:
-    from lodestone.indexing.run.history import find_run
-    from lodestone.indexing.scan.interrupted_runs import KIND
+def _workers(context: CommandContext, limit: int, *, corpus: str | None, state: RunState | None) -> dict[str, str]:
+    """Return the worker of each run by its id. Only the catalog knows it: the API does not name machines.
 
-    if text is not None:
-        return find_run(catalog, text)
-    found = next((run for run in catalog.runs(1_000) if run.kind == KIND), None)
-    if found is None:
-        raise InvalidRequestError("no run was made yet", hint="lodestone index FOLDER")
-    return found
-
-
-def _running(catalog: Catalog) -> Run:
-    from lodestone.catalog.records import RunState
-
-    running = catalog.runs(20, state=RunState.RUNNING)
-    if not running:
-        raise NotFoundError("no run is going on", hint="lodestone runs list")
-    if len(running) > 1:
-        shown = ", ".join(run.run_id[:8] for run in running)
-        raise InvalidRequestError(f"which run is meant? Running: {shown}", hint="lodestone runs cancel RUN")
-    return running[0]
+    Raises:
+        UnknownNameError: there is no such corpus.
+    """
+    if context.remote is not None:
+        return {}
+    catalog = context.runtime.catalog
+    corpus_id = None if corpus is None else catalog.corpus(corpus).corpus_id
+    return {run.run_id: run.worker for run in catalog.runs(limit, corpus_id=corpus_id, state=state)}
 
 
-def _is_heard_of(run: Run) -> bool:
+def _record(context: CommandContext, run: RunInfo) -> dict[str, Any]:
+    """Return the run's request, worker and tries at slices. Only the catalog knows them: they name folders and machines."""
+    if context.remote is not None:
+        return {"worker": "", "request": {}, "attempts": []}
+    catalog = context.runtime.catalog
+    record = catalog.run(run.run_id)
+    attempts = [_attempt(attempt, over=run.finished_at is not None) for attempt in catalog.attempts(run_id=run.run_id)]
+    return {"worker": record.worker, "request": record.request, "attempts": attempts}
+
+
+def _facts(context: CommandContext, run: RunInfo) -> dict[str, Any]:
+    until = run.finished_at or run.heartbeat_at or run.started_at
+    is_heard_of = context.remote is not None or run.finished_at is not None or _has_heartbeat(run)
+    return run.model_dump() | {"heard_of": is_heard_of, "worker": "", "seconds": _seconds(run.started_at, until)}
+
+
+def _has_heartbeat(run: RunInfo) -> bool:
+    """Return whether the run gave a heartbeat of late, by the clock of this machine."""
     from lodestone.indexing.heartbeat import BEAT_SECONDS, LOST_BEATS
 
     return run.heartbeat_at is None or (datetime.now(UTC) - run.heartbeat_at).total_seconds() < LOST_BEATS * BEAT_SECONDS
-
-
-def _run_of(remote: Lodestone, named: str | None, *, running: bool = False) -> RunInfo:
-    """Return a service's run by its id or the beginning of it; for None the last one, with `running` the last one that runs."""
-    if named is not None and is_id(named):
-        return remote.run(named.lower())
-    if named is not None:
-        known = [one.run_id for one in remote.iter_runs()]
-        return remote.run(id_among(named, known, what="run", hint="lodestone runs list"))
-    found = next(remote.iter_runs(state="running" if running else None), None)
-    if found is None:
-        raise NotFoundError("no run is going on" if running else "no run was made yet", hint="lodestone runs list")
-    return found
-
-
-def _told(run: RunInfo) -> dict[str, Any]:
-    """Return a service's run with the keys that runs of this machine have in the output."""
-    until = run.finished_at or run.heartbeat_at or run.started_at
-    return run.model_dump() | {"heard_of": True, "worker": "", "seconds": _seconds(run.started_at, until)}
-
-
-def _names(catalog: Catalog) -> dict[str, str]:
-    """Return the names of all corpora by id."""
-    return {corpus.corpus_id: corpus.name for corpus in corpora_of(catalog)}
-
-
-def _facts(run: Run, names: Mapping[str, str]) -> dict[str, Any]:
-    until = run.finished_at or run.heartbeat_at or run.started_at
-    return {
-        "run_id": run.run_id,
-        "kind": run.kind,
-        "corpus": names.get(run.corpus_id or ""),
-        "state": run.state.value,
-        "stage": run.stage,
-        "started_at": run.started_at,
-        "finished_at": run.finished_at,
-        "heartbeat_at": run.heartbeat_at,
-        "heard_of": run.finished_at is not None or _is_heard_of(run),
-        "cancel_requested": run.cancel_requested,
-        "worker": run.worker,
-        "seconds": _seconds(run.started_at, until),
-        "counts": run.counts,
-        "error": run.error,
-    }
 
 
 def _seconds(start: datetime, end: datetime) -> float:
@@ -259,7 +195,7 @@ def _seconds(start: datetime, end: datetime) -> float:
     return round(max((end - start).total_seconds(), 0.0), 3)
 
 
-def _try(attempt: SliceAttempt, *, over: bool) -> dict[str, Any]:
+def _attempt(attempt: SliceAttempt, *, over: bool) -> dict[str, Any]:
     state = attempt.state.value
     return {
         "slice_id": attempt.slice_id,
@@ -298,10 +234,11 @@ def _print_run(console: Console, facts: dict[str, Any]) -> None:
     console.print(f"{'counts':<13} {counts or 'nothing'}")
     console.print(f"{'failures':<13} {facts['failures']:,}")
     tries = facts["attempts"]
-    bad = [one for one in tries if one["state"] != "done"]
+    bad = [attempt for attempt in tries if attempt["state"] != "done"]
     console.print(f"{'tries':<13} {len(tries):,}, of which {len(bad):,} came to nothing")
-    for one in bad[:_TRIES_SHOWN]:
-        console.print(printable(f"  {one['slice_id'][:8]} try {one['attempt']} {one['state']}: {one['error']}"), markup=False)
+    for attempt in bad[:_TRIES_SHOWN]:
+        line = f"  {attempt['slice_id'][:8]} try {attempt['attempt']} {attempt['state']}: {attempt['error']}"
+        console.print(printable(line), markup=False)
     if len(bad) > _TRIES_SHOWN:
         console.print(f"  and {len(bad) - _TRIES_SHOWN:,} more (--output json)")
     for step in _next_steps(facts):

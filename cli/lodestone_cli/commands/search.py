@@ -13,7 +13,7 @@ import typer
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.answer import print_answer
 from lodestone_cli.command_context import CommandContext, is_text, printable
-from lodestone_cli.naming import checked, is_id, paths_of, require_home
+from lodestone_cli.naming import checked, is_id
 from lodestone_cli.options import (
     CollapseOption,
     CorpusFilterOption,
@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lodestone.config.settings import LoadedSettings
-    from lodestone_client import Lodestone
-    from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest, SearchResponse
+    from lodestone_schemas.api import SearchFilters, SearchOptions, SearchResponse
 
 
 def search(
@@ -88,10 +87,10 @@ def search(
     from lodestone.query.resolve import normalise_query
     from lodestone_schemas.api import SearchRequest
 
-    with CommandContext(home=home, profile=profile, output=output, away=not local) as context:
+    with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
         words = normalise_query(query)
         _check_profile(context)
-        require_home(context)
+        context.require_home()
         request = checked(
             lambda: SearchRequest(
                 query=words,
@@ -112,9 +111,8 @@ def search(
                 collapse=collapse,
             )
         )
-        client = _service(context, local=local)
-        response = client.search(request) if client else asyncio.run(_answer(context, request))
-        _emit(context, response)
+        _note_ignored_settings(context)
+        _emit(context, context.api.search(request))
 
 
 def similar(
@@ -137,9 +135,9 @@ def similar(
     """Find pictures like a given one: `lodestone similar photo.jpg`."""
     from lodestone_schemas.api import SearchOptions
 
-    with CommandContext(home=home, profile=profile, output=output, away=not local) as context:
+    with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
         _check_profile(context)
-        require_home(context)
+        context.require_home()
         options = checked(
             lambda: SearchOptions(
                 limit=limit,
@@ -150,32 +148,19 @@ def similar(
                 collapse=collapse,
             )
         )
-        client = _service(context, local=local)
+        _note_ignored_settings(context)
         if is_id(image):
-            response = client.similar(image, options) if client else asyncio.run(_similar(context, image, options))
+            response = context.api.similar(image, options)
+        elif context.is_served:
+            picture = _read(_picture_file(image), most_mb=context.loaded.settings.serve.max_upload_mb)
+            response = context.api.by_picture(picture, options)
         else:
-            picture = _picture_file(image)
-            if client:
-                response = client.by_picture(_read(picture, most_mb=context.loaded.settings.serve.max_upload_mb), options)
-            else:
-                response = asyncio.run(_by_picture(context, picture, options))
+            response = asyncio.run(_by_file(context, _picture_file(image), options))
         _emit(context, response)
 
 
-async def _answer(context: CommandContext, request: SearchRequest) -> SearchResponse:
-    engine = context.runtime.engine()
-    await engine.warm_up()  # loading models, and converting them the first time, is not the query's time
-    try:
-        return await engine.answer(request)
-    finally:
-        await context.runtime.close_hub()
-
-
-async def _similar(context: CommandContext, image_id: str, options: SearchOptions) -> SearchResponse:
-    return await context.runtime.engine().similar(image_id, options)
-
-
-async def _by_picture(context: CommandContext, picture: Path, options: SearchOptions) -> SearchResponse:
+async def _by_file(context: CommandContext, picture: Path, options: SearchOptions) -> SearchResponse:
+    """Return pictures like the one in a file of any size, which is read only as far as its picture goes."""
     image = context.runtime.decode(picture)
     engine = context.runtime.engine()
     await engine.warm_up()
@@ -191,17 +176,14 @@ def _check_profile(context: CommandContext) -> None:
     choose_profile(wanted.profile, wanted.profiles)  # here too, where a service answers with its own
 
 
-def _service(context: CommandContext, *, local: bool) -> Lodestone | None:
-    """Return the service to ask, if there is one, with a note on settings of this command that it ignores."""
-    client = None if local else context.remote or context.service()
-    if client is not None:
-        ignored = _own_settings(context.loaded)
-        if ignored:
-            context.messages.print(
-                printable(f"note: a service answers, and its own settings apply, not {', '.join(ignored)}"),
-                markup=False,
-            )
-    return client
+def _note_ignored_settings(context: CommandContext) -> None:
+    """Print a note on settings of this command that do not apply because a service answers."""
+    ignored = _own_settings(context.loaded) if context.is_served else []
+    if ignored:
+        context.messages.print(
+            printable(f"note: a service answers, and its own settings apply, not {', '.join(ignored)}"),
+            markup=False,
+        )
 
 
 def _own_settings(loaded: LoadedSettings) -> list[str]:
@@ -226,12 +208,12 @@ def _filters(
     taken_from: str | None,
     taken_to: str | None,
 ) -> SearchFilters:
-    from lodestone_cli.folders import Place, place_of
+    from lodestone_cli.folders import Place
     from lodestone_schemas.api import SearchFilters
 
     place = Place(corpus or [], root or [], path)
-    if path is not None and context.remote is None:
-        place = place_of(path, context.runtime.catalog, corpora=place.corpora, roots=place.roots)
+    if path is not None:
+        place = context.locator.folder(path, corpora=place.corpora, roots=place.roots)
     if place.beside:
         left_out = ", ".join(f"--root {name}" for name in place.beside)
         context.messages.print(printable(f"note: folders below it that are roots of their own: {left_out}"), markup=False)
@@ -289,7 +271,7 @@ def _read(path: Path, *, most_mb: int) -> bytes:
 
 
 def _emit(context: CommandContext, response: SearchResponse) -> None:
-    paths = paths_of(context, [hit.image_id for hit in response.hits])
+    paths = context.locator.paths(hit.image_id for hit in response.hits)
     value = response.model_dump(mode="json", exclude_none=True)
     for hit in value["hits"]:
         path = paths.get(hit["image_id"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from lodestone_client import Lodestone
+
+_RUNS: Final = 5
+_RUN_FIELDS: Final = {"run_id", "kind", "state", "stage", "started_at", "counts", "error"}
 
 
 def status(
@@ -27,8 +30,8 @@ def status(
     """Show corpora, spaces, the last runs and the running service; with --failures the files that could not be used."""
     with CommandContext(home=home, profile=profile, output=output, away=True) as context:
         if context.remote is not None:
-            told = _failures_of_last_run(context.remote) if failures else _facts_of(context.remote)
-            context.emit(told, lambda console: _print_away(console, told))
+            remote_facts = _failures_of_last_run(context.remote) if failures else _facts_of(context.remote)
+            context.emit(remote_facts, lambda console: _print_remote(console, remote_facts))
             return
         if failures:
             rows = _failures(context)
@@ -52,20 +55,13 @@ def _facts(context: CommandContext) -> dict[str, Any]:
     facts["service"] = service.address.url if service else None
     if not home.exists():
         return facts
-    from lodestone.catalog.overview import corpus_overview
-
-    catalog = context.runtime.catalog
     aliases, facts["store"] = _aliases(context)
-    facts["corpora"] = [corpus_overview(catalog, c).model_dump(mode="json") for c in corpora_of(catalog)]
+    facts["corpora"] = [corpus.model_dump(mode="json") for corpus in context.api.iter_corpora()]
     facts["spaces"] = {
         name: {"collection": aliases.get(name), "current": aliases.get(name) == projection.collection}
         for name, projection in context.runtime.projections().items()
     }
-    facts["runs"] = [
-        {"run_id": run.run_id, "kind": run.kind, "state": run.state.value, "stage": run.stage, "started_at": run.started_at,
-         "counts": run.counts, "error": run.error}
-        for run in catalog.runs(limit=5)
-    ]  # fmt: skip
+    facts["runs"] = [run.model_dump(include=_RUN_FIELDS) for run in context.api.runs(limit=_RUNS).runs]
     return facts
 
 
@@ -80,31 +76,30 @@ def _aliases(context: CommandContext) -> tuple[dict[str, str], dict[str, Any]]:
 
 
 def _facts_of(remote: Lodestone) -> dict[str, Any]:
-    found = remote.status()
     return {
         "service": remote.url,
-        **found.model_dump(mode="json"),
+        **remote.status().model_dump(mode="json"),
         "corpora": [corpus.model_dump(mode="json") for corpus in remote.iter_corpora()],
-        "runs": [run.model_dump(mode="json") for run in remote.runs(limit=5).runs],
+        "runs": [run.model_dump(mode="json") for run in remote.runs(limit=_RUNS).runs],
     }
 
 
 def _failures_of_last_run(remote: Lodestone) -> list[dict[str, Any]]:
     """Return the failures of the service's last run: its API lists them for one run at a time."""
     runs = remote.runs(limit=1).runs
-    return [one.model_dump(mode="json") for one in remote.iter_run_failures(runs[0].run_id)] if runs else []
+    return [failure.model_dump(mode="json") for failure in remote.iter_run_failures(runs[0].run_id)] if runs else []
 
 
-def _print_away(console: Console, told: dict[str, Any] | list[dict[str, Any]]) -> None:
-    if isinstance(told, list):
-        _print_failures(console, told)
+def _print_remote(console: Console, facts: dict[str, Any] | list[dict[str, Any]]) -> None:
+    if isinstance(facts, list):
+        _print_failures(console, facts)
         return
-    state = "ready" if told["ready"] else "not ready"
-    lines = [f"service  {told['service']} ({state})", f"version  {told['version']}", f"profile  {told['profile']}"]
-    for name, check in told["checks"].items():
+    state = "ready" if facts["ready"] else "not ready"
+    lines = [f"service  {facts['service']} ({state})", f"version  {facts['version']}", f"profile  {facts['profile']}"]
+    for name, check in facts["checks"].items():
         lines += [] if check["ok"] else [f"  {name} does not answer: {check['detail']}"]
-    lines += [f"corpus {corpus['name']}: {corpus['images']:,} pictures" for corpus in told["corpora"]]
-    lines += [f"run {run['run_id'][:8]} {run['kind']}: {run['state']} ({run['stage']}) {run['error']}" for run in told["runs"]]
+    lines += [f"corpus {corpus['name']}: {corpus['images']:,} pictures" for corpus in facts["corpora"]]
+    lines += [f"run {run['run_id'][:8]} {run['kind']}: {run['state']} ({run['stage']}) {run['error']}" for run in facts["runs"]]
     for line in lines:
         console.print(printable(" ".join(line.split())), markup=False)
 

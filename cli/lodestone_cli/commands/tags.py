@@ -10,7 +10,7 @@ import typer
 
 from lodestone.errors import InvalidRequestError
 from lodestone_cli.command_context import CommandContext, is_text, printable
-from lodestone_cli.naming import checked, counted, id_among, is_id, paths_of, pictures_named, require_home, short
+from lodestone_cli.naming import counted, id_among, is_id, short
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from lodestone_schemas.api import TagInfo, TagPage
+    from lodestone_schemas.api import TagPage
 
 app = typer.Typer(help="Tags of pictures: those that searches left, and your own.", no_args_is_help=True)
 
@@ -44,11 +44,10 @@ def list_(
 ) -> None:
     """List tags, newest first."""
     with CommandContext(home=home, profile=profile, output=output, away=True) as context:
-        require_home(context)
+        context.require_home()
         image_id = None if image is None else _one_picture(context, image)
-        tags = context.remote.tags if context.remote else context.runtime.tags.list
-        page = tags(corpus=corpus, text=text, source=source, image_id=image_id, offset=offset, limit=limit)
-        paths = paths_of(context, [one.image_id for one in page.tags])
+        page = context.api.tags(offset, limit, corpus=corpus, text=text, source=source, image_id=image_id)
+        paths = context.locator.paths(tag.image_id for tag in page.tags)
         value = page.model_dump(mode="json")
         _add_paths(value["tags"], paths)
         context.emit(value, lambda console: _print(console, page, paths))
@@ -64,13 +63,15 @@ def add(
 ) -> None:
     """Tag pictures by hand: `lodestone tags add "our old house" ~/Pictures/1987/*.jpg`."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as context:
-        require_home(context)
-        wanted = [one for name in images for one in pictures_named(context, name)]
+        from lodestone_schemas.api import TagRequest
+
+        context.require_home()
+        wanted = [image_id for name in images for image_id in context.locator.pictures(name)]
         started = datetime.now(UTC)
-        tags = _added(context, wanted, text)
-        value = {"tags": [one.model_dump(mode="json") for one in tags]}
-        _add_paths(value["tags"], paths_of(context, [one.image_id for one in tags]))
-        kept = sum(one.created_at < started for one in tags)
+        tags = context.api.add_tags(context.api_request(TagRequest, image_ids=wanted, text=text)).tags
+        value = {"tags": [tag.model_dump(mode="json") for tag in tags]}
+        _add_paths(value["tags"], context.locator.paths(tag.image_id for tag in tags))
+        kept = sum(tag.created_at < started for tag in tags)
         had = f"{counted(kept, 'picture')} had the tag {tags[0].text!r} already"
         said = f"tagged {counted(len(tags) - kept, 'picture')} {tags[0].text!r}"
         said = had if kept == len(tags) else f"{said}, {kept:,} had it already" if kept else said
@@ -86,7 +87,7 @@ def remove(
 ) -> None:
     """Take tags away from pictures."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags", away=True) as context:
-        require_home(context)
+        context.require_home()
         removed = _removed(context, _tags_named(context, tag_ids))
         context.emit({"removed": removed}, lambda console: console.print(f"removed {counted(removed, 'tag')}"))
 
@@ -105,10 +106,12 @@ def undo(
 ) -> None:
     """Take away every tag that was put since a time."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone tags") as context:
+        from lodestone_cli.home_client import deliver_tags
+
         moment = _moment(since)
-        require_home(context)
+        context.require_home()
         removed = context.runtime.tags.undo(since=moment, source=source, corpus=corpus)
-        _deliver(context)
+        deliver_tags(context.runtime, context.service())
         when = f"since {moment:%Y-%m-%d %H:%M} UTC" if moment > _BEGINNING else "ever"
         said = f"removed {counted(removed, 'tag')} put {when}"
         context.emit({"removed": removed, "since": moment.isoformat()}, lambda console: console.print(said, markup=False))
@@ -117,34 +120,17 @@ def undo(
 _BEGINNING = datetime(1970, 1, 2, tzinfo=UTC)
 
 
-def _added(context: CommandContext, image_ids: list[str], text: str) -> list[TagInfo]:
-    from lodestone_schemas.api import TagRequest
-
-    if context.remote is not None:
-        return context.remote.add_tags(checked(lambda: TagRequest(image_ids=image_ids, text=text))).tags
-    tags = context.runtime.tags.add(image_ids, text)
-    _deliver(context)
-    return tags
-
-
 def _removed(context: CommandContext, tag_ids: list[str]) -> int:
+    """Remove tags: here all at once, so that the change is delivered once; the API removes one by one."""
     if context.remote is None:
+        from lodestone_cli.home_client import deliver_tags
+
         removed = context.runtime.tags.remove(tag_ids)
-        _deliver(context)
+        deliver_tags(context.runtime, context.service())
         return removed
     for tag_id in dict.fromkeys(tag_ids):
         context.remote.remove_tag(tag_id)
     return len(set(tag_ids))
-
-
-def _deliver(context: CommandContext) -> None:
-    """Bring the tags' collection up to date: in a running service, or else in this process."""
-    client = context.service()
-    if client is None:
-        context.runtime.deliver_tags()
-    else:
-        for _ in client.sync():
-            pass
 
 
 def _moment(text: str) -> datetime:
@@ -167,20 +153,20 @@ def _moment(text: str) -> datetime:
 def _one_picture(context: CommandContext, name: str) -> str:
     if is_id(name):
         return name.lower()
-    found = pictures_named(context, name)
-    if len(found) > 1:
-        raise InvalidRequestError(f"{name!r} is indexed {len(found)} times", hint=f"give an id: {', '.join(found)}")
-    return found[0]
+    image_ids = context.locator.pictures(name)
+    if len(image_ids) > 1:
+        raise InvalidRequestError(f"{name!r} is indexed {len(image_ids)} times", hint=f"give an id: {', '.join(image_ids)}")
+    return image_ids[0]
 
 
 def _tags_named(context: CommandContext, names: list[str]) -> list[str]:
     hint = "lodestone tags list"
     if context.remote is not None:
-        known = [] if all(is_id(name) for name in names) else [one.tag_id for one in context.remote.iter_tags()]
+        known = [] if all(is_id(name) for name in names) else [tag.tag_id for tag in context.remote.iter_tags()]
         return [name.lower() if is_id(name) else id_among(name, known, what="tag", hint=hint) for name in names]
     known = []
     while page := context.runtime.catalog.list_tags(offset=len(known), limit=_PAGE):
-        known += [one.tag_id for one in page]
+        known += [tag.tag_id for tag in page]
     return [id_among(name, known, what="tag", hint=hint) for name in names]
 
 

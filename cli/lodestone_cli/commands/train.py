@@ -9,7 +9,7 @@ import typer
 
 from lodestone.errors import InvalidRequestError
 from lodestone_cli.command_context import CommandContext
-from lodestone_cli.naming import counted, require_home
+from lodestone_cli.naming import counted
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -54,14 +54,14 @@ def bridge(
         raise InvalidRequestError(
             "say what to learn from", hint="--captions captions.tsv --images FOLDER, or --corpus NAME for an indexed corpus"
         )
-    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone train bridge") as context:
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone train bridge", local=local) as context:
         from lodestone.training.retrain import retrain_bridge
         from lodestone_cli.progress import shown_progress
         from lodestone_jobs.index import through
 
         if corpus is not None:
-            require_home(context)
-        service = None if local else context.service()
+            context.require_home()
+        service = context.service()
         with shown_progress(context) as progress:
             pictures = _pictures(context, captions, images, corpus, progress)
             report = retrain_bridge(
@@ -107,7 +107,7 @@ def complexity(
         from lodestone.training.retrain_gate import train_complexity
         from lodestone_cli.progress import shown_progress
 
-        require_home(context)
+        context.require_home()
         judged = None if judgements is None else read_judgements(judgements.expanduser())
         with shown_progress(context) as progress:
             report = train_complexity(

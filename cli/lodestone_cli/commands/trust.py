@@ -11,7 +11,7 @@ import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.naming import counted, id_among, require_home, short
+from lodestone_cli.naming import counted, id_among, short
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ _TEACH = "lodestone feedback QUERY_ID --relevant 1 --irrelevant 2"
 def show(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Show the trust in each space, topic by topic; 1 is neutral."""
     with CommandContext(home=home, profile=profile, output=output, away=True) as context:
-        require_home(context)
-        page = context.remote.trust() if context.remote else context.runtime.trust.show()
+        context.require_home()
+        page = context.api.trust()
         context.emit(page.model_dump(mode="json"), lambda console: _print_topics(console, page))
 
 
@@ -46,7 +46,7 @@ def events(
     with CommandContext(home=home, profile=profile, output=output) as context:
         from lodestone.trust.events import UNDO, in_force
 
-        require_home(context)
+        context.require_home()
         found = context.runtime.trust.events(topic=topic, limit=limit)
         standing = {one.event_id for one in in_force(context.runtime.catalog.trust_events())} if found else set()
         undone = {one.event_id for one in found if one.kind != UNDO} - standing
@@ -65,7 +65,7 @@ def undo(
 ) -> None:
     """Take one change back: trust becomes what it would be without it."""
     with CommandContext(home=home, profile=profile, output=output) as context:
-        require_home(context)
+        context.require_home()
         known = {one.event_id: one for one in context.runtime.catalog.trust_events()}
         undone = known[id_among(event_id, known, what="change of trust", hint="lodestone trust events")]
         event = context.runtime.trust.undo(undone.event_id)
@@ -81,7 +81,7 @@ def reset(
 ) -> None:
     """Make trust neutral again. The events stay, so this can be undone, too."""
     with CommandContext(home=home, profile=profile, output=output) as context:
-        require_home(context)
+        context.require_home()
         known = [one.topic for one in context.runtime.trust.show().topics]
         if not known:
             raise NotFoundError("nothing is learnt yet: trust is neutral", hint=_TEACH)
@@ -98,7 +98,7 @@ def export(
 ) -> None:
     """Write the learnt trust as JSON."""
     with CommandContext(home=home, profile=profile) as context:
-        require_home(context)
+        context.require_home()
         content = context.runtime.trust.export()
         text = _one_topic_a_line(content)
         if file is None:
@@ -121,7 +121,7 @@ def import_(
     """Take over exported trust: its topics replace those of the same name, all others stay."""
     with CommandContext(home=home, profile=profile, output=output) as context:
         content = _content(file.expanduser())
-        require_home(context)
+        context.require_home()
         event = context.runtime.trust.import_(content)
         taken = counted(len(event.details["topics"]), "topic")
         context.emit(_as_dict(event), lambda console: _say(console, f"took over {taken} from {file}", event))

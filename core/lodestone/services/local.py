@@ -10,35 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from lodestone.paging import PageRequest
+from lodestone.services.lazy import lazy_services
 from lodestone.services.local_management import LocalManagement
-from lodestone.services.openai_shapes import drawing_list, embedding_list, inputs_of
 from lodestone.services.sessions.in_process import InProcessSession
-from lodestone.services.tags import TagFilters
-from lodestone.services.use_cases import make_services
 from lodestone_client.paging import PagedList
-from lodestone_schemas.api import (
-    CorpusInfo,
-    CorpusPage,
-    EngineList,
-    Event,
-    FeedbackRequest,
-    FeedbackResult,
-    ImageInfo,
-    ImagePage,
-    QueryExplanation,
-    QueryInfo,
-    QueryPage,
-    ReplayResult,
-    SearchOptions,
-    SearchRequest,
-    SearchResponse,
-    TagInfo,
-    TagList,
-    TagPage,
-    TagRequest,
-    TrustPage,
-)
-from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelInfo, ModelList
 
 if TYPE_CHECKING:
     from lodestone.directories.queue import RunQueue
@@ -46,6 +21,29 @@ if TYPE_CHECKING:
     from lodestone.services.api import LodestoneApi
     from lodestone.services.pictures import PictureFile
     from lodestone_client import Lodestone
+    from lodestone_schemas.api import (
+        CorpusInfo,
+        CorpusPage,
+        EngineList,
+        Event,
+        FeedbackRequest,
+        FeedbackResult,
+        ImageInfo,
+        ImagePage,
+        QueryExplanation,
+        QueryInfo,
+        QueryPage,
+        ReplayResult,
+        SearchOptions,
+        SearchRequest,
+        SearchResponse,
+        TagInfo,
+        TagList,
+        TagPage,
+        TagRequest,
+        TrustPage,
+    )
+    from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest, ModelInfo, ModelList
 
     def _same_interface(here: LocalClient, elsewhere: Lodestone) -> tuple[LodestoneApi, LodestoneApi]:
         """Fail the type check when either lacks a method of the interface, or has it otherwise."""
@@ -70,7 +68,7 @@ class LocalClient(LocalManagement):
             queue: What indexes directories; None: `index_directory` and `add_directory` with `index` raise
                 ServiceUnavailableError.
         """
-        return cls(make_services(InProcessSession(runtime, queue=queue)))
+        return cls(lazy_services(InProcessSession(runtime, queue=queue)))
 
     def search(self, request: SearchRequest | str) -> SearchResponse:
         """Return the final answer to a query in words."""
@@ -83,11 +81,11 @@ class LocalClient(LocalManagement):
 
     def similar(self, image_id: str, options: SearchOptions | None = None) -> SearchResponse:
         """Return pictures like an indexed one."""
-        return self._run(self._services.search.similar(image_id, options or SearchOptions(), self._caller))
+        return self._run(self._services.search.similar(image_id, _options_of(options), self._caller))
 
     def by_picture(self, picture: bytes, options: SearchOptions | None = None) -> SearchResponse:
         """Return pictures like the one in `picture`, a picture file's content."""
-        return self._run(self._services.search.by_picture(picture, options or SearchOptions(), self._caller))
+        return self._run(self._services.search.by_picture(picture, _options_of(options), self._caller))
 
     def image(self, image_id: str) -> ImageInfo:
         """Return what is known about a picture."""
@@ -161,6 +159,8 @@ class LocalClient(LocalManagement):
         source: str | None = None,
     ) -> TagPage:
         """Return one page of tags, newest first."""
+        from lodestone.services.tags import TagFilters
+
         filters = TagFilters(corpus, image_id, text, source)
         return self._services.tags.page(filters, PageRequest(limit, offset, cursor), self._caller)
 
@@ -192,16 +192,28 @@ class LocalClient(LocalManagement):
 
     def embeddings(self, request: EmbeddingsRequest) -> EmbeddingList:
         """Return vectors of words, or of pictures as `data:` URLs."""
+        from lodestone.services.openai_shapes import embedding_list, inputs_of
+
         inputs = inputs_of(request)
         return embedding_list(request, inputs, self._run(self._services.models.embed(request.model, inputs, self._caller)))
 
     def generate_images(self, request: DrawingRequest) -> DrawingList:
         """Return pictures that a generator draws; it may cost something."""
+        from lodestone.services.openai_shapes import drawing_list
+
         return drawing_list(request, self._run(self._services.models.draw(request, self._caller)))
 
 
 def _request_of(request: SearchRequest | str) -> SearchRequest:
+    from lodestone_schemas.api import SearchRequest
+
     return SearchRequest(query=request) if isinstance(request, str) else request
+
+
+def _options_of(options: SearchOptions | None) -> SearchOptions:
+    from lodestone_schemas.api import SearchOptions
+
+    return options or SearchOptions()
 
 
 def _content_of(file: PictureFile) -> bytes:

@@ -5,27 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterator
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from lodestone.access.caller import LOCAL_CALLER, Caller
 from lodestone.paging import PageRequest
-from lodestone.services.runs import RunFilters
-from lodestone.services.use_cases import Services
 from lodestone_client.paging import PagedList
-from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
-from lodestone_schemas.api import SyncProgress, SyncRequest
-from lodestone_schemas.directories import (
-    DirectoryAdded,
-    DirectoryChange,
-    DirectoryInfo,
-    DirectoryPage,
-    DirectoryRequest,
-    JobInfo,
-    JobList,
-)
-from lodestone_schemas.runs import FailureInfo, FailurePage, RunInfo, RunPage, RunStateName
-from lodestone_schemas.service import ServiceStatus
-from lodestone_schemas.swaps import ShadowRequest, ShadowResult
+
+if TYPE_CHECKING:
+    from lodestone.services.use_cases import Services
+    from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
+    from lodestone_schemas.api import SyncProgress, SyncRequest
+    from lodestone_schemas.directories import (
+        DirectoryAdded,
+        DirectoryChange,
+        DirectoryInfo,
+        DirectoryPage,
+        DirectoryRequest,
+        JobInfo,
+        JobList,
+    )
+    from lodestone_schemas.runs import FailureInfo, FailurePage, RunInfo, RunPage, RunStateName
+    from lodestone_schemas.service import ServiceStatus
+    from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
 T = TypeVar("T")
 _PAGE: Final = 200
@@ -117,6 +118,8 @@ class LocalManagement:
         state: RunStateName | None = None,
     ) -> RunPage:
         """Return one page of runs, newest first."""
+        from lodestone.services.runs import RunFilters
+
         filters = RunFilters(None if corpus is None else frozenset({corpus}), kind, state)
         return self._services.runs.page(filters, PageRequest(limit, offset, cursor), self._caller)
 
@@ -156,6 +159,8 @@ class LocalManagement:
 
     def rotate_key(self, key_id: str, rotation: KeyRotation | None = None) -> KeyCreated:
         """Put a new key in a key's place; the old one stays valid for a while."""
+        from lodestone_schemas.access import KeyRotation
+
         return self._services.keys.rotate(key_id, rotation or KeyRotation(), self._caller)
 
     def revoke_key(self, key_id: str) -> KeyInfo:
@@ -172,6 +177,8 @@ class LocalManagement:
 
     def sync(self, request: SyncRequest | None = None) -> Iterator[SyncProgress]:
         """Bring the collections in line; yield every step, the last one `done`."""
+        from lodestone_schemas.api import SyncRequest
+
         return self._each(self._services.operations.sync(request or SyncRequest(), self._caller))
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:

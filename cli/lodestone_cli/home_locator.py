@@ -1,0 +1,107 @@
+"""Locator over the catalog of a home on this machine: files, directories by path, and runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.naming import is_id
+
+if TYPE_CHECKING:
+    from lodestone.catalog.catalog import Catalog
+    from lodestone.catalog.records import Run
+    from lodestone_cli.folders import Place
+    from lodestone_schemas.api import QueryExplanation
+
+_RUNS = 1_000  # looked through for the last index run
+
+
+class HomeLocator:
+    """Implements `Locator` for a home on this machine.
+
+    Args:
+        catalog: Catalog of the home.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    def paths(self, image_ids: Iterable[str]) -> dict[str, str]:
+        """Return the path on this machine, or the URL, of each picture by its image id."""
+        from lodestone.sources.locators import shown_place
+
+        images = self._catalog.images(dict.fromkeys(image_ids))
+        roots = {root.root_id: root for root in self._catalog.roots(None)} if images else {}
+        return {
+            image_id: shown_place(roots[image.root_id], image) for image_id, image in images.items() if image.root_id in roots
+        }
+
+    def pictures(self, name: str) -> list[str]:
+        """Return the ids of the picture that `name` means; see `Locator.pictures`."""
+        from lodestone.sources.uris import uri_of
+
+        if is_id(name) and name.lower() in self._catalog.images([name.lower()]):
+            return [name.lower()]
+        file = Path(os.path.abspath(Path(name).expanduser()))  # noqa: PTH100 - not resolve(): a linked root keeps its name
+        image_ids = []
+        for root in self._catalog.roots(None):
+            if file.is_relative_to(root.path) and file != Path(root.path):
+                by_uri = self._catalog.images_by_uri(root.root_id, [uri_of(file.relative_to(root.path))])
+                image_ids += [image.image_id for image in by_uri.values() if image.state != "gone"]
+        if not image_ids:
+            raise NotFoundError(f"no picture {name!r} is indexed", hint="give its file as lodestone search shows it, or its id")
+        return image_ids
+
+    def answer(self, explanation: QueryExplanation) -> list[str]:
+        """Return the image ids of the whole ranking, of which the recorded page may show a part."""
+        from lodestone.query_log.trace import load_trace
+
+        return list(load_trace(self._catalog, explanation.query_id).ranking.ids)
+
+    def folder(self, path: str, *, corpora: Sequence[str], roots: Sequence[str]) -> Place:
+        """Return the filters that `--path` means; see `folders.place_of`."""
+        from lodestone_cli.folders import place_of
+
+        return place_of(path, self._catalog, corpora=corpora, roots=roots)
+
+    def check_corpus(self, name: str | None) -> None:
+        """Refuse the name of an unknown corpus; see `Locator.check_corpus`."""
+        if name is not None:
+            self._catalog.corpus(name)
+
+    def directory(self, named: str, corpus: str | None) -> str:
+        """Return the id of the directory with this path, name, corpus/name or id; see `Locator.directory`."""
+        from lodestone.directories.naming import find_directory
+
+        return find_directory(self._catalog, named, corpus=corpus).root_id
+
+    def directory_paths(self) -> dict[str, str]:
+        """Return the path of each directory by its id."""
+        return {root.root_id: root.path for root in self._catalog.roots(None)}
+
+    def run(self, named: str | None, *, running: bool = False) -> str:
+        """Return the id of a run; see `Locator.run`. None without `running` is the last index run."""
+        from lodestone.indexing.scan.interrupted_runs import KIND, find_run
+
+        if named is not None:
+            return find_run(self._catalog, named).run_id
+        if running:
+            return self._running().run_id
+        newest = next((run for run in self._catalog.runs(_RUNS) if run.kind == KIND), None)
+        if newest is None:
+            raise InvalidRequestError("no run was made yet", hint="lodestone index FOLDER")
+        return newest.run_id
+
+    def _running(self) -> Run:
+        from lodestone.catalog.records import RunState
+
+        running = self._catalog.runs(20, state=RunState.RUNNING)
+        if not running:
+            raise NotFoundError("no run is going on", hint="lodestone runs list")
+        if len(running) > 1:
+            shown = ", ".join(run.run_id[:8] for run in running)
+            raise InvalidRequestError(f"which run is meant? Running: {shown}", hint="lodestone runs cancel RUN")
+        return running[0]
