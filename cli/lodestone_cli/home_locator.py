@@ -84,7 +84,8 @@ class HomeLocator:
 
     def run(self, named: str | None, *, running: bool = False) -> str:
         """Return the id of a run; see `Locator.run`. None without `running` is the last index run."""
-        from lodestone.indexing.scan.interrupted_runs import KIND, find_run
+        from lodestone.indexing.run.history import find_run
+        from lodestone.indexing.scan.interrupted_runs import KIND
 
         if named is not None:
             return find_run(self._catalog, named).run_id

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -26,9 +27,9 @@ from tests.support.route_expectations import (
 
 from lodestone.access.keys import ApiKey
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import WriteKey, WriteRecord
 from lodestone.config.serve import ServeSettings
 from lodestone.errors import NotFoundError
+from lodestone.services.writes import WriteUseCases
 from lodestone_schemas.access import KeyRequest, Scope
 from lodestone_serve.http.application import create_app
 from lodestone_serve.policy import LINES, PICTURE, RoutePolicy
@@ -37,12 +38,27 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")  # an app is made once for
 LOCAL = {"x-lodestone-token": "a-secret"}
 
 
+class Nothing:
+    """Stands in for the use cases of one subject in a home where nothing exists."""
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        def missing(*_: Any, **__: Any) -> Any:
+            raise NotFoundError(f"{name} knows nothing of it")
+
+        return missing
+
+
 class Guarded(FakeServices):
     """Stand-in services over a real catalog's keys and writes, in which nothing else exists."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
         self.catalog = Catalog.open(folder / "catalog.sqlite")
+        self.writes = WriteUseCases(SimpleNamespace(runtime=SimpleNamespace(catalog=self.catalog)))  # type: ignore[arg-type]
+        self.corpora = self.queries = self.learning = self.tags = self.directories = self.runs = Nothing()
 
     def key_store(self) -> Catalog:
         return self.catalog
@@ -52,27 +68,6 @@ class Guarded(FakeServices):
         key, written = ApiKey.new(KeyRequest(name="k", scopes=list(scopes)))
         self.catalog.add_key(key)
         return {"X-API-Key": written}
-
-    async def claim_write(self, write: WriteKey) -> WriteRecord | None:
-        return self.catalog.claim_write(write)
-
-    async def answer_write(self, write: WriteKey, *, status: int, body: bytes) -> None:
-        self.catalog.answer_write(write, status=status, body=body)
-
-    async def forget_write(self, write: WriteKey) -> None:
-        self.catalog.forget_write(write)
-
-    async def corpora(self, *_: Any, **__: Any) -> Any:
-        raise NotFoundError("there is no corpus")
-
-    def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
-        if name.startswith("_"):
-            raise AttributeError(name)
-
-        async def missing(*_: Any, **__: Any) -> Any:
-            raise NotFoundError(f"{name} knows nothing of it")
-
-        return missing
 
 
 @pytest.fixture(scope="module")
