@@ -67,10 +67,12 @@ hooks: setup  ## run format, lint, levels and types before each commit
 	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
 docs: setup  ## build the documentation, strictly, by mkdocs and by its successor Zensical
+	$(BIN)/python -m scripts.api_reference
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	$(BIN)/zensical build --config-file mkdocs.yml --strict --clean
 
 docs-serve: setup
+	$(BIN)/python -m scripts.api_reference
 	$(BIN)/mkdocs serve
 
 manifests: setup  ## check deploy/ as far as it can be told without a cluster

@@ -29,6 +29,14 @@ PAGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("lodestone_client.Lodestone", "lodestone_client.AsyncLodestone", "lodestone_client.RetryPolicy"),
     ),
     "library.md": ("Library", ("lodestone",)),
+    "queries.md": (
+        "Queries",
+        (
+            "lodestone.query.tree",
+            "lodestone.query.engine.QueryEngine",
+            "lodestone.services.api.LodestoneApi",
+        ),
+    ),
     "contracts.md": (
         "Contracts",
         (

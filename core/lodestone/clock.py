@@ -1,4 +1,7 @@
-"""How much time is left, and where did it go? Deadlines are absolute, on `time.monotonic()`'s clock."""
+"""Deadlines and stopwatches: the time that a query has left, and where it went.
+
+Deadlines are absolute, on the clock of `time.monotonic()`.
+"""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Generator(ABC):
         """
 
     async def close(self) -> None:  # noqa: B027  (most engines hold nothing)
-        """Release connections. Idempotent."""
+        """Release the engine's connections. Idempotent."""
 
 
 class TagSource(Protocol):

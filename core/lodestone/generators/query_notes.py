@@ -1,4 +1,4 @@
-"""What became of the generators and the optional stages of one query?"""
+"""Notes of one query: what failed or was left out in its guide engines and optional stages, and what guides cost."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ class QueryNotes:
     cost: float = 0.0
 
     def failed(self, what: str) -> None:
-        """Say what failed."""
+        """Note what failed, once."""
         if what not in self.warnings:
             self.warnings.append(what)
 
     def left_out(self, what: str) -> None:
-        """Say what was left out."""
+        """Note what was left out, once."""
         if what not in self.dropped:
             self.dropped.append(what)
 
 
 def describe_failure(error: Exception) -> str:
-    """What is said of a stage's failure. It is logged; one that nobody expected is logged whole, and only named here."""
+    """Return the description of a stage's failure for the answer's warnings, and log the failure.
+
+    An unexpected error is logged with its traceback, and named by its type only.
+    """
     if isinstance(error, LodestoneError):
         _log.warning("a stage that answers can do without failed: %s", error.message)
         return f"{error.message}{f' ({error.hint})' if error.hint else ''}"

@@ -99,7 +99,7 @@ class App:
 
 
 class HandleStages:
-    """Meets `query.stages.RemoteStages`: stages behind the handles of other deployments."""
+    """Implements `query.stages.RemoteStages` by the handles of other deployments."""
 
     def __init__(
         self, settings: Settings, encoders: DeploymentHandle[Any], generators: Mapping[str, DeploymentHandle[Any]]
@@ -109,11 +109,11 @@ class HandleStages:
         self._generators = dict(generators)
 
     def encoder(self, projections: Mapping[str, Projection]) -> Encoder:
-        """See `RemoteStages.encoder`."""
+        """Return an encoder that calls the deployment of encoders."""
         return RemoteEncoder(self._encoders, projections)
 
     def generator(self, name: str, local: Generator) -> Generator:
-        """See `RemoteStages.generator`."""
+        """Return a generator that calls the engine's deployment, or the local one where it has none."""
         handle = self._generators.get(name)
         if handle is None:
             return local

@@ -1,10 +1,10 @@
-"""How do the queries of one process share the passes of its models? Through lanes, one for words and one for pictures.
+"""Passes of the models that the queries of one process share, through one lane for words and one for pictures.
 
-Sharing pays where a pass over many items costs less than a pass for each. Texts gain everywhere: most of a short text's pass is
-overhead. Pictures gain on a GPU alone: a convolution keeps a core busy by itself, so there each picture has a pass, and
-two a core are under way at once (docs/load.md has the figures).
+Sharing pays where a pass over many items costs less than a pass for each. Texts gain everywhere: most of a short text's pass
+is overhead. Pictures gain on a GPU alone: on CPUs a convolution keeps a core busy by itself, so each picture has a pass of its
+own, and two passes for each core run at once (docs/load.md has the figures).
 
-A query that is cancelled, or whose deadline passes while it waits, takes part in no later pass, and holds no thread meanwhile.
+A query that is cancelled, or whose deadline passes while it waits, takes part in no later pass and holds no thread.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class SharedEncoder:
     Args:
         inner: Does the work, in threads.
         passes: How; None: as suits this machine.
-        observe: Told the number of texts of every pass.
-        observe_pictures: The same for pictures.
+        observe: Called with the number of texts of every pass.
+        observe_pictures: Called with the number of pictures of every pass.
     """
 
     def __init__(
@@ -91,20 +91,20 @@ class SharedEncoder:
 
     @property
     def collections(self) -> Mapping[str, str]:
-        """See `Encoder.collections`."""
+        """Return space -> collection of the encoder that is shared."""
         return self._inner.collections
 
     def limit(self, most: int) -> None:
-        """Items of one pass at most, from the next pass on; pictures that gain nothing by sharing still go alone."""
+        """Set the most items of one pass, from the next pass on. Pictures that gain nothing by sharing still go alone."""
         self._texts.most = most
         self._pictures.most = min(most, self._passes.pictures)
 
     async def warm_up(self) -> None:
-        """See `Encoder.warm_up`."""
+        """Load the text models of the shared encoder."""
         await self._inner.warm_up()
 
     async def encode_texts(self, texts: Sequence[str], *, deadline: float | None = None) -> EncodedTexts:
-        """See `Encoder.encode_texts`."""
+        """Encode texts in a pass that concurrent queries share; see `Encoder.encode_texts`."""
         if not texts:
             return await self._inner.encode_texts(texts, deadline=deadline)
         rows = await _asked(self._texts, texts, deadline)
@@ -114,7 +114,7 @@ class SharedEncoder:
         )
 
     async def embed_pictures(self, pictures: Sequence[Pixels], *, deadline: float | None = None) -> Mapping[str, Vectors]:
-        """See `Encoder.embed_pictures`."""
+        """Embed pictures in passes that concurrent queries share; see `Encoder.embed_pictures`."""
         if not pictures:
             return await self._inner.embed_pictures(pictures, deadline=deadline)
         return await _asked(self._pictures, pictures, deadline)
@@ -126,12 +126,12 @@ class SharedEncoder:
 
 
 class LocalStages:
-    """Meets `stages.RemoteStages` where nothing is elsewhere: the models of this process, shared by its queries.
+    """Implements `stages.RemoteStages` by the models of this process, which its queries share.
 
     Args:
         runtime: The home.
-        observe: Told the number of texts of every pass.
-        observe_pictures: The same for pictures.
+        observe: Called with the number of texts of every pass.
+        observe_pictures: Called with the number of pictures of every pass.
     """
 
     def __init__(
@@ -146,13 +146,13 @@ class LocalStages:
         self._observe_pictures = observe_pictures
 
     def encoder(self, projections: Mapping[str, Projection]) -> Encoder:
-        """See `RemoteStages.encoder`."""
+        """Return an encoder whose passes concurrent queries share."""
         passes = Passes.here(threads=self._runtime.settings.models.threads)
         inner = self._runtime.local_encoder(projections, text_threads=passes.text_threads)
         return SharedEncoder(inner, passes=passes, observe=self._observe, observe_pictures=self._observe_pictures)
 
     def generator(self, name: str, local: Generator) -> Generator:  # noqa: ARG002  (a contract)
-        """See `RemoteStages.generator`."""
+        """Return the local generator: no engine runs in another process here."""
         return local
 
 

@@ -17,7 +17,7 @@ _Chosen = Annotated[FieldSelection, Depends(Fields(CorpusPage))]
 
 
 def corpora_router(use_cases: CorpusUseCases) -> APIRouter:
-    """Routes of corpora."""
+    """Return the router of corpora."""
     router = APIRouter(prefix="/v1/corpora", tags=["corpora"])
 
     @router.get("", response_model=CorpusPage, responses=NOT_CHANGED)

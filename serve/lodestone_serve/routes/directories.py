@@ -36,7 +36,7 @@ def directories_router(use_cases: DirectoryUseCases) -> APIRouter:
 
     @router.get("/directories/{directory_id}", response_model=DirectoryInfo)
     async def directory(caller: Asking, directory_id: str) -> Response:
-        """One directory."""
+        """Return one directory by its id."""
         return _json(await in_thread(use_cases.get, directory_id, caller))
 
     @router.post("/directories", response_model=DirectoryAdded, status_code=201)

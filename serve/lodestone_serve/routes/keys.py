@@ -19,7 +19,7 @@ _KeyId = Annotated[str, Path(max_length=32)]
 
 
 def keys_router(use_cases: KeyUseCases) -> APIRouter:
-    """Routes of keys."""
+    """Return the router of API keys."""
     router = APIRouter(prefix="/v1/keys", tags=["keys"])
 
     @router.get("", response_model=KeyPage)

@@ -73,7 +73,7 @@ def learning_router(use_cases: LearningUseCases, tag_use_cases: TagUseCases) -> 
 
     @router.get("/tags", response_model=TagPage)
     async def tags(caller: Asking, params: Annotated[TagParams, Query()]) -> Response:
-        """Tags, newest first."""
+        """Return a page of tags, newest first."""
         page, fields = page_of(params.limit, params.offset, params.cursor), select_fields(TagPage, params.fields)
         return fields.answer(await in_thread(tag_use_cases.page, params.filters(), page, caller))
 
@@ -84,7 +84,7 @@ def learning_router(use_cases: LearningUseCases, tag_use_cases: TagUseCases) -> 
 
     @router.delete("/tags/{tag_id}", status_code=204)
     async def remove_tag(caller: Asking, tag_id: str) -> Response:
-        """Remove one tag."""
+        """Remove one tag by its id."""
         await tag_use_cases.remove(tag_id, caller)
         return Response(status_code=204)
 

@@ -12,7 +12,7 @@ from lodestone_serve.routes.threads import in_thread
 
 
 def models_router(use_cases: ModelUseCases) -> APIRouter:
-    """Routes of models."""
+    """Return the router of models."""
     router = APIRouter(prefix="/v1/models", tags=["models"])
 
     @router.get("", response_model=ModelList)

@@ -15,7 +15,7 @@ from lodestone_serve.telemetry.metrics import Metrics
 
 
 def operations_router(use_cases: OperationUseCases, metrics: Metrics, instance: str) -> APIRouter:
-    """Routes of operation."""
+    """Return the router of the service's own state."""
     router = APIRouter(tags=["operations"])
     alive = Alive(version=__version__, instance=instance)
 
@@ -43,7 +43,7 @@ def operations_router(use_cases: OperationUseCases, metrics: Metrics, instance: 
 
     @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def exposition() -> Response:
-        """Prometheus metrics."""
+        """Return the metrics in the text format of Prometheus."""
         return Response(content=metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
     return router

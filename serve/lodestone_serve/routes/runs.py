@@ -49,18 +49,18 @@ _ChosenFailures = Annotated[FieldSelection, Depends(Fields(FailurePage))]
 
 
 def runs_router(use_cases: RunUseCases) -> APIRouter:
-    """Routes of runs."""
+    """Return the router of runs."""
     router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
     @router.get("", response_model=RunPage)
     async def runs(caller: Asking, params: Annotated[RunParams, Query()]) -> Response:
-        """Runs, newest first."""
+        """Return a page of runs, newest first."""
         page, fields = page_of(params.limit, params.offset, params.cursor), select_fields(RunPage, params.fields)
         return fields.answer(await in_thread(use_cases.page, params.filters(), page, caller))
 
     @router.get("/{run_id}", response_model=RunInfo)
     async def run(caller: Asking, run_id: UUID) -> Response:
-        """One run."""
+        """Return one run by its id."""
         return _json(await in_thread(use_cases.get, str(run_id), caller))
 
     @router.post("/{run_id}/cancel", response_model=RunInfo)

@@ -46,7 +46,7 @@ class RequestObserver:
 
 
 class _QueryObserver:
-    """Implements `lodestone.observe.QueryObserver`."""
+    """Implements `lodestone.observe.QueryObserver` by metrics and spans."""
 
     def __init__(self, metrics: Metrics, tracing: Tracing) -> None:
         self._metrics = metrics

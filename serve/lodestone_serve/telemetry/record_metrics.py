@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class RecordMetrics:
-    """Implements `recorder.RecordObserver`."""
+    """Implements `recorder.RecordObserver` by a gauge and a counter."""
 
     def __init__(self, waiting: Gauge, lost: Counter) -> None:
         self._waiting = waiting

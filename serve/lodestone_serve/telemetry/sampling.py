@@ -57,7 +57,7 @@ class Sampler:
         self._failed: deque[str] = deque(maxlen=_REMEMBERED_JOBS)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start sampling in the background, and return at once."""
         if self._home is not None and self._task is None:
             self._task = asyncio.create_task(self._run(), name="sample the home")
 
@@ -67,7 +67,7 @@ class Sampler:
         await stop(task)
 
     async def look(self) -> None:
-        """Look once."""
+        """Read the home's state once and set the gauges."""
         if self._home is None:
             return
         try:
