@@ -4,8 +4,13 @@ PYTHON  ?= python3
 VENV    ?= .venv
 BIN     := $(VENV)/bin
 READY   := $(VENV)/.ready
-# Tests mostly wait for servers and processes: two at a time use two cores better than one (0: one process), the slow ones first.
-TEST_PROCESSES ?= 2
+# Tests wait for servers and processes now and then: three at a time use two cores better than two (0: one process).
+TEST_PROCESSES ?= 3
+# Files that share a server run in one process (tests/support/grouping.py).
+PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
+# COVERAGE=1: `make test` measures how much of core the unit and contract tests run, in lines and branches; `make coverage`
+# holds the floor, in percent. Other tests are left out: they run through much that they do not check, and tracing is slow.
+COVERAGE_FLOOR ?= 66
 # Extra arguments for every pip call, e.g. where to find a CPU-only torch (see README, "Installation").
 PIP_ARGS ?=
 # Homes and pictures of the demonstration stay inside the checkout; DIR=… has a home of its own.
@@ -18,7 +23,7 @@ export TOKENIZERS_PARALLELISM := false
 # Tests start hundreds of processes: each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup hooks demo test chaos check format format-check lint types unit docs docs-serve manifests api-changes audit bench openapi clean
+.PHONY: help setup hooks demo test test-slow coverage chaos check format format-check lint types unit docs docs-serve manifests api-changes audit bench openapi clean
 
 help:  ## this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
@@ -39,8 +44,19 @@ else
 	$(BIN)/lodestone demo --home '$(DEMO_HOME)'
 endif
 
-test: setup  ## every test, with a real Ray, Qdrant, PostgreSQL and S3 server
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+test: setup  ## tests with a real Ray, Qdrant, PostgreSQL and S3 server, but for the slow ones: ten minutes
+ifdef COVERAGE
+	$(PYTEST) -m 'not slow' --cov --cov-branch --cov-report= tests/unit tests/contract
+	$(PYTEST) -m 'not slow' --ignore tests/unit --ignore tests/contract
+else
+	$(PYTEST) -m 'not slow'
+endif
+
+test-slow: setup  ## tests that bring up clusters and kill them, or take long for another reason
+	$(PYTEST) -m slow
+
+coverage: setup  ## report what `make test COVERAGE=1` measured; fails below the floor
+	$(BIN)/coverage report --skip-covered --fail-under=$(COVERAGE_FLOOR)
 
 chaos: setup  ## kill everything at random moments, 20 rounds (ROUNDS=…, SEED=…): ten minutes and more
 	$(BIN)/python -m tests.chaos.rounds --rounds $(or $(ROUNDS),20) --seed $(or $(SEED),0)
@@ -61,7 +77,7 @@ types: setup
 	$(BIN)/mypy
 
 unit: setup
-	$(BIN)/python -m pytest tests/unit -q -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder
+	$(PYTEST) tests/unit -q
 
 hooks: setup  ## run format, lint, levels and types before each commit
 	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
@@ -91,5 +107,5 @@ openapi: setup  ## write schemas/openapi.json from the service
 	$(BIN)/python -m lodestone_serve.http.openapi
 
 clean:  ## remove everything that make made
-	rm -rf $(VENV) .demo site build dist .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .demo site build dist .coverage .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,14 +1,34 @@
-"""What holds for all tests: libraries use one thread, new catalogs are copies of a migrated one, logs have plain tracebacks."""
+"""Rules for all tests: libraries use one thread; servers, models and new catalogs are shared; logs have plain tracebacks."""
 
 from __future__ import annotations
 
 import os
+import signal
 
+import hypothesis
+import pytest
 import structlog
 from tests.support.fresh_catalogs import copied_catalogs, real_migrations
-from tests.support.shared_models import shared_models
+from tests.support.grouping import group, servers_first
+from tests.support.postgres_server import postgres_binaries, postgres_catalog, postgres_server, postgres_url
+from tests.support.qdrant_server import qdrant_binary, qdrant_server
+from tests.support.ray_cluster import ray_cluster
+from tests.support.shared_models import real_embedding, shared_models
 
-__all__ = ["copied_catalogs", "real_migrations", "shared_models"]
+# Session fixtures stand here and nowhere else: a module that imports one has another of its own, with a server of its own.
+__all__ = [
+    "copied_catalogs",
+    "postgres_binaries",
+    "postgres_catalog",
+    "postgres_server",
+    "postgres_url",
+    "qdrant_binary",
+    "qdrant_server",
+    "ray_cluster",
+    "real_embedding",
+    "real_migrations",
+    "shared_models",
+]
 
 
 def pytest_configure() -> None:
@@ -16,3 +36,14 @@ def pytest_configure() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     # Every frame with its variables, in colour, takes seconds. (Not `configure`: an app that nobody configured prints nothing.)
     structlog.get_config()["processors"][-1].exception_formatter = structlog.dev.plain_traceback
+    # How long an example takes says something of the machine, and nothing of the example.
+    hypothesis.settings.register_profile("tests", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+    hypothesis.settings.load_profile("tests")
+    # A script's background job ignores Ctrl-C, and so would every process that a test starts and interrupts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    group(items)
+    items.sort(key=servers_first)

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from tests.chaos.cluster import chaos_cluster
 from tests.chaos.rounds import run_rounds
-from tests.support.postgres_server import postgres_binaries  # noqa: F401 - a fixture
-from tests.support.qdrant_server import qdrant_binary  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.chaos, pytest.mark.ray, pytest.mark.server, pytest.mark.slow]
 
@@ -20,8 +18,8 @@ _ROUNDS = {101: ("worker", "postgres"), 102: ("ray", "driver"), 103: ("qdrant",)
 
 @pytest.mark.timeout(600)
 def test_nothing_is_lost_or_doubled_whatever_dies(
-    qdrant_binary: Path,  # noqa: F811
-    postgres_binaries: Path,  # noqa: F811
+    qdrant_binary: Path,
+    postgres_binaries: Path,
     tmp_path: Path,
 ) -> None:
     with chaos_cluster(tmp_path, qdrant=qdrant_binary, postgres=postgres_binaries) as cluster:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from scripts.manifests.overlays import ROOT
 from tests.support.qdrant_cluster import QdrantCluster, run_qdrant_cluster
-from tests.support.qdrant_server import qdrant_binary  # noqa: F401 - a fixture
 
 pytestmark = [pytest.mark.server, pytest.mark.chaos]
 POINTS, SHARDS = 300, 6
@@ -37,7 +36,7 @@ def _count(cluster: QdrantCluster, node: int) -> int:
     return int(cluster.nodes[node].post("/collections/things/points/count", {"exact": True})["count"])
 
 
-def test_a_lost_nodes_copies_are_made_again_and_another_one_may_die(tmp_path: Path, qdrant_binary: Path) -> None:  # noqa: F811
+def test_a_lost_nodes_copies_are_made_again_and_another_one_may_die(tmp_path: Path, qdrant_binary: Path) -> None:
     replicate_shards = _script()
     with run_qdrant_cluster(qdrant_binary, tmp_path) as cluster:
         layout = {"vectors": {"size": 4, "distance": "Dot"}, "shard_number": SHARDS, "replication_factor": 2}

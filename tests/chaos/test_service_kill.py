@@ -18,10 +18,6 @@ from benchmarks.loading.stand import Stand, run_stand
 from benchmarks.loading.summary import errors
 from tests.support.homes import index, write_pictures
 from tests.support.models import model_context
-from tests.support.postgres_server import postgres_binaries
-from tests.support.qdrant_server import qdrant_binary
-
-__all__ = ["postgres_binaries", "qdrant_binary"]
 
 pytestmark = [pytest.mark.chaos, pytest.mark.ray, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(600)]
 TEXTS = ["a photo of a cat", "a cup of coffee", "a rocket", "a person", "coloured dots"]

@@ -13,7 +13,7 @@ from qdrant_client import QdrantClient, models
 from qdrant_client.common.client_exceptions import ResourceExhaustedResponse
 from tests.support.points import make_points
 from tests.support.qdrant_cluster import run_qdrant_cluster
-from tests.support.qdrant_server import QdrantServer, _start, qdrant_binary, qdrant_server, run_qdrant
+from tests.support.qdrant_server import QdrantServer, _start, run_qdrant
 from tests.support.small_disk import small_disk
 
 from lodestone.config.store import StoreSettings
@@ -22,8 +22,6 @@ from lodestone.store.base import VectorQuery, VectorStore
 from lodestone.store.factory import open_store
 from lodestone.store.limits import CALL_POINTS
 from lodestone_schemas.collections import CollectionSpec, Placement
-
-__all__ = ["qdrant_binary", "qdrant_server"]
 
 pytestmark = [pytest.mark.server, pytest.mark.chaos]
 DIM = 16

@@ -7,14 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.postgres_server import postgres_binaries, postgres_catalog, postgres_server, postgres_url
-from tests.support.qdrant_server import QdrantServer, qdrant_binary, qdrant_server
+from tests.support.qdrant_server import QdrantServer
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.store.base import VectorStore
 from lodestone.store.factory import open_store
-
-__all__ = ["postgres_binaries", "postgres_catalog", "postgres_server", "postgres_url", "qdrant_binary", "qdrant_server"]
 
 
 @pytest.fixture(scope="session")
@@ -55,9 +52,14 @@ def namespace_store(qdrant_server: QdrantServer) -> Iterator[VectorStore]:
 
 
 def _on(qdrant_server: QdrantServer, namespace: str) -> Iterator[VectorStore]:
+    _empty(qdrant_server)  # other modules' homes are on this server, too
     store = open_store("server", url=qdrant_server.url, grpc_port=qdrant_server.grpc_port, namespace=namespace)
     yield store
     store.close()
+    _empty(qdrant_server)
+
+
+def _empty(qdrant_server: QdrantServer) -> None:
     cleaner = open_store("server", url=qdrant_server.url, grpc_port=qdrant_server.grpc_port)
     for name in cleaner.collections():
         cleaner.drop(name)

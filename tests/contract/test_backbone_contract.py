@@ -19,6 +19,7 @@ from tests.support.tiny_models import tiny_models
 from lodestone.backbones.base import Backbone
 from lodestone.backbones.registry import BACKBONES, FAMILIES, make_backbone
 
+pytestmark = pytest.mark.usefixtures("real_embedding")
 TINY = {"open_clip:": "clip", "timm:": "timm"}
 
 

@@ -287,7 +287,7 @@ def test_a_catalog_of_the_first_schema_is_upgraded_with_all_it_knows(tmp_path: P
         known = catalog.images([image.image_id for image in images])
     engine = make_engine(path)
     config = Config()
-    config.set_main_option("script_location", str(Path(migrate.__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(migrate._SCRIPTS))
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         command.downgrade(config, "0001")

@@ -45,7 +45,7 @@ def engine(new_url: str) -> Iterator[Engine]:
 
 def go(engine: Engine, revision: str) -> None:
     config = Config()
-    config.set_main_option("script_location", str(Path(migrate.__file__).parents[1] / "migrations"))
+    config.set_main_option("script_location", str(migrate._SCRIPTS))
     with engine.begin() as connection:
         config.attributes["connection"] = connection
         known = [None, *migrate.REVISIONS]

@@ -20,6 +20,10 @@ SPEC = CollectionSpec("pictures-1", DIM)
 POINTS = make_points(300, DIM)
 FIRST = 1_000_000_000
 
+# Graphs are built once for each engine: a namespace changes the names of collections, which all other tests and
+# tests/contract/test_store_namespaces.py try.
+of_each_engine = pytest.mark.parametrize("store", ["edge", pytest.param("server", marks=pytest.mark.server)], indirect=True)
+
 
 @pytest.fixture
 def filled(store: VectorStore) -> VectorStore:
@@ -336,6 +340,7 @@ def test_building_an_empty_or_tiny_collection_is_fine(store: VectorStore) -> Non
     assert set(found.ids) == set(POINTS.ids[:3])
 
 
+@of_each_engine
 @pytest.mark.parametrize("quantization", list(Quantization))
 def test_after_a_build_the_graph_finds_nearly_what_a_full_comparison_finds(
     store: VectorStore, quantization: Quantization
@@ -395,6 +400,7 @@ def test_what_is_kept_on_disk_is_found_as_what_is_kept_in_memory(store: VectorSt
         assert store.search(SPEC.name, [VectorQuery(POINTS.vectors[5], 1)])[0].ids == (POINTS.ids[5],)
 
 
+@of_each_engine
 def test_points_written_and_removed_after_a_build_are_found_and_gone(store: VectorStore) -> None:
     points = make_points(3_000, DIM, seed=1)
     store.create(SPEC)
@@ -414,6 +420,7 @@ def test_points_written_and_removed_after_a_build_are_found_and_gone(store: Vect
 # -- several threads
 
 
+@of_each_engine
 def test_writes_and_searches_during_a_build_lose_nothing_and_never_fail(store: VectorStore) -> None:
     base = make_points(4_000, 64, seed=5)
     spec = CollectionSpec("busy-1", 64)
@@ -485,6 +492,7 @@ def assert_moved(store: VectorStore, name: str, base: PointBatch, rows: list[int
         assert point not in found.ids
 
 
+@of_each_engine
 def test_writes_hold_when_the_parameters_change_in_the_middle_of_a_build(store: VectorStore) -> None:
     base = make_points(8_000, 64, seed=6)
     spec = CollectionSpec("busy-2", 64, hnsw=HnswSpec(ef_construct=400))

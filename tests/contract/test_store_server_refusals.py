@@ -12,15 +12,13 @@ import numpy as np
 import pytest
 from qdrant_client import QdrantClient, models
 from tests.support.points import make_points
-from tests.support.qdrant_server import QdrantServer, qdrant_binary, run_qdrant
+from tests.support.qdrant_server import QdrantServer, run_qdrant
 
 from lodestone.errors import StoreError
 from lodestone.store.base import VectorQuery, VectorStore
 from lodestone.store.factory import open_store
 from lodestone.store.server.engine import version_of
 from lodestone_schemas.collections import CollectionSpec
-
-__all__ = ["qdrant_binary"]
 
 pytestmark = pytest.mark.server
 KEY = "a-key"

@@ -15,6 +15,8 @@ from tests.support.bad_input import (
 from tests.support.pictures import write_photos
 from tests.support.small_disk import SmallDisk, small_disk
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[SmallDisk]:

@@ -25,6 +25,8 @@ from tests.support.pictures import (
 
 from lodestone.sources.uris import path_of, uri_of
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Zoo:

@@ -64,7 +64,9 @@ def test_what_is_neither_folder_nor_file_is_refused_at_once(home: Path, tmp_path
     os.mkfifo(tmp_path / "pipe.jpg")
     path = {"pipe": str(tmp_path / "pipe.jpg"), "device": "/dev/zero", "nothing": ""}[kind]
     for verb in ("index", "similar"):
-        assert_one_clear_error(run_apart(verb, path, home=home, timeout=60), 2, "invalid_request")
+        # Whoever reads the device never ends, and takes all memory.
+        done = run_apart(verb, path, home=home, timeout=60) if kind == "device" else run(verb, path, home=home)
+        assert_one_clear_error(done, 2, "invalid_request")
 
 
 def test_names_that_look_like_markup_are_shown_as_they_are(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ OWNER = """
 import sys
 from pathlib import Path
 from tests.support.home import settings_for
-from lodestone.indexing.progress import Stage
+from lodestone.indexing.progress import RunStage
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.home.runtime import Runtime
@@ -37,7 +37,7 @@ from lodestone.home.runtime import Runtime
 waited = False
 def progress(event):
     global waited
-    if event.stage is Stage.LOAD and not waited:
+    if event.stage is RunStage.LOAD and not waited:
         waited = True
         print("loading", flush=True)
         sys.stdin.readline()

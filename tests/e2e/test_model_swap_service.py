@@ -21,6 +21,8 @@ from lodestone.query_log.trace import Trace
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone_schemas.api import FeedbackRequest, SearchRequest
 
+pytestmark = pytest.mark.slow
+
 LITE1 = "efficientnet-lite1"
 PICTURES = 24
 

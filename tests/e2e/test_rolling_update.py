@@ -17,14 +17,13 @@ import httpx
 import pytest
 from tests.support.homes import home_settings, index, wait_until, write_pictures
 from tests.support.ports import free_ports
-from tests.support.postgres_server import PostgresServer, postgres_binaries, postgres_server
+from tests.support.postgres_server import PostgresServer
 from tests.support.pressing import Pressing, pressing
-from tests.support.qdrant_server import QdrantServer, qdrant_binary, qdrant_server
+from tests.support.qdrant_server import QdrantServer
 from tests.support.serve_cluster import ServeCluster, run_serve_cluster
 
 from lodestone_serve.graph.config import as_yaml, serve_config
 
-__all__ = ["postgres_binaries", "postgres_server", "qdrant_binary", "qdrant_server"]
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(1200)]
 
 ASKED = int(os.environ.get("LODESTONE_ROLLING", "200"))

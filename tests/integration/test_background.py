@@ -24,6 +24,8 @@ from lodestone.indexing.run.report import IndexRequest
 from lodestone_schemas.directories import DirectoryChange, DirectoryRequest
 from lodestone_serve.http.application import create_app
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:

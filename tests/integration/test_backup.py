@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from tests.support.home import image_ids, open_runtime, settings_for, vectors_of
 from tests.support.pictures import write_photos
-from tests.support.postgres_server import postgres_binaries, postgres_catalog, postgres_server, postgres_url  # noqa: F401
 from tests.support.s3_server import s3_server
 
 from lodestone.backup import create as creating
@@ -296,7 +295,7 @@ def test_a_copy_on_a_server_has_an_id_of_its_own_also_in_the_folder_of_the_livin
     runtime: Runtime,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    postgres_url: str,  # noqa: F811
+    postgres_url: str,
 ) -> None:
     area = open_area(tmp_path / "backup")
     create_backup(runtime, area)
@@ -356,7 +355,7 @@ def test_a_cluster_comes_back_from_a_bucket(
     runtime: Runtime,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    postgres_url: str,  # noqa: F811
+    postgres_url: str,
 ) -> None:
     """SQLite and folders -> a bucket -> PostgreSQL with embeddings in a bucket -> a bucket -> SQLite."""
     with s3_server("snapshots") as s3:

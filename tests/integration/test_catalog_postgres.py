@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, PoolProxiedConnection, select, text, 
 from tests.support.catalogs import embed_slice, make_root, picture, plan_slice, receipt
 from tests.support.home import image_ids, settings_for, vectors_of
 from tests.support.pictures import write_photos
-from tests.support.postgres_server import PostgresServer, postgres_binaries, run_postgres
+from tests.support.postgres_server import PostgresServer, run_postgres
 
 from lodestone.catalog import tables
 from lodestone.catalog.catalog import Catalog
@@ -26,7 +26,6 @@ from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.remove import remove_corpus
 from lodestone.indexing.run.report import IndexRequest
 
-__all__ = ["postgres_binaries"]
 pytestmark = pytest.mark.server
 
 

@@ -11,15 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.postgres_server import PostgresServer, postgres_binaries, run_postgres
+from tests.support.postgres_server import PostgresServer, run_postgres
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.database.server_lock import ServerLock
 from lodestone.config.home import Home
 from lodestone.errors import StoreLockedError
 from lodestone.indexing.locking import corpus_lock
-
-__all__ = ["postgres_binaries"]
 
 _HOLDER = """
 import sys

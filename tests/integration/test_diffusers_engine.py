@@ -51,12 +51,17 @@ async def test_guides_are_pictures_of_the_size_asked_for_with_their_origin(paint
     assert not np.array_equal(guides[0].pixels, guides[1].pixels)
 
 
+def assert_same_picture(one, other):
+    """In another batch a processor's kernels may round otherwise: by one step of a colour at most."""
+    np.testing.assert_allclose(one.pixels.astype(int), other.pixels.astype(int), rtol=0, atol=1)
+
+
 async def test_a_guide_is_the_same_picture_in_whatever_round_it_is_drawn(painter):
     at_once = await painter.generate(request(3))
     one_by_one = [guide for first in range(3) for guide in await painter.generate(request(1, first=first))]
     assert [guide.guide_id for guide in one_by_one] == [guide.guide_id for guide in at_once]
     for alone, together in zip(one_by_one, at_once, strict=True):
-        np.testing.assert_array_equal(alone.pixels, together.pixels)
+        assert_same_picture(alone, together)
 
 
 async def test_seed_and_prompt_both_matter(painter):
@@ -174,7 +179,7 @@ async def test_two_queries_at_once_do_not_disturb_each_other(painter):
     together = await asyncio.gather(*(painter.generate(request(2, seed=seed)) for seed in (1, 2)))
     for a, b in zip(alone, together, strict=True):
         for one, other in zip(a, b, strict=True):
-            np.testing.assert_array_equal(one.pixels, other.pixels)
+            assert_same_picture(one, other)
 
 
 @pytest.mark.parametrize(

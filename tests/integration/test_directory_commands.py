@@ -105,6 +105,7 @@ def test_doctor_shows_what_does_not_fit_and_an_index_run_repairs_it(place: Path,
     assert hits(tmp_path) == 4
 
 
+@pytest.mark.slow
 def test_watching_without_a_service_follows_files_until_it_is_stopped(tmp_path: Path) -> None:
     write_photos(tmp_path / "pictures", 2)
     process = subprocess.Popen(
@@ -123,9 +124,10 @@ def test_watching_without_a_service_follows_files_until_it_is_stopped(tmp_path: 
         wait_until(lambda: images() == 2, seconds=200, every=0.5)
         write_photo(tmp_path / "pictures" / "more" / "new.jpg", seed=99)
         wait_until(lambda: images() == 3, seconds=200, every=0.5)
-    finally:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
     assert process.returncode == 130, err
     assert f"watching {tmp_path / 'pictures'}" in out
     assert "1 new" in err or "2 new" in err

@@ -66,6 +66,7 @@ def test_every_benchmark_gives_the_figures_worked_out_by_hand(fixture: str, tmp_
     assert report["skipped"] == expected.skipped
 
 
+@pytest.mark.slow
 def test_described_targets_are_reported_apart_and_pixels_are_read_once(photos: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     common = ["eval", "captions", "--data", photos, "--home", home, "--captioned", "0.5", "-o", "json"]
@@ -93,6 +94,7 @@ def test_described_targets_are_reported_apart_and_pixels_are_read_once(photos: P
     assert "n = 44" in compared.out
 
 
+@pytest.mark.slow
 def test_a_run_repeats_exactly(photos: Path, tmp_path: Path) -> None:
     values = []
     for _ in range(2):
@@ -165,6 +167,7 @@ def test_what_is_wrong_is_said_in_a_line(photos: Path, tmp_path: Path, home: Pat
     assert unknown.code == 2
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_without_looking_at_pictures_again(photos: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     arguments = ["eval", "captions", "--data", photos, "--home", home, "--run", "text", "--concurrency", "1"]

@@ -197,8 +197,8 @@ async def test_one_spoilt_picture_of_several_costs_only_itself(server, caplog):
 
 async def test_a_hung_engine_is_given_up_at_its_time_out(server):
     server.mode = "hang"
-    guides, said = await one(remote("x", server.url, timeout_s=0.3))
-    assert guides == [] and "no answer within 0.3 s" in said
+    guides, said = await one(remote("x", server.url, timeout_s=1.5))
+    assert guides == [] and "no answer within 1.5 s" in said
     async with asyncio.timeout(10):
         while server.running:
             await asyncio.sleep(0.02)
@@ -213,10 +213,10 @@ async def test_a_busy_service_is_asked_again_when_it_says_it_is_free(server):
 
 async def test_a_service_that_is_busy_for_too_long_is_left_alone(server):
     server.mode, server.retry_after = "busy", 60
-    hub, log = hub_of(remote("x", server.url, timeout_s=2, breaker_failures=50, breaker_seconds=0.01)), QueryNotes()
+    hub, log = hub_of(remote("x", server.url, timeout_s=30, breaker_failures=50, breaker_seconds=0.01)), QueryNotes()
     started = time.monotonic()
     assert await drawn(hub, n=1, log=log) == []
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 30  # the service asks for 60 s
     await asyncio.sleep(0.05)
     assert await drawn(hub, n=1, log=log) == [] and len(server.asked) == 1
     assert hub.status().engines[0].breaker == "open"
@@ -359,7 +359,7 @@ async def test_a_key_file_is_read_at_each_call_and_a_missing_one_is_told(server,
 
 
 async def test_a_trial_tells_time_size_and_outcome_and_leaves_no_trace(server):
-    engine = remote("x", server.url, cost=0.5, size=128, breaker_failures=1, timeout_s=0.5)
+    engine = remote("x", server.url, cost=0.5, size=128, breaker_failures=1, timeout_s=2.0)
     hub = hub_of(engine)
     trial = await try_engine(engine)
     assert (trial.outcome, trial.guides, trial.width, trial.height, trial.cost) == ("ok", 1, 128, 128, 0.5)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from tests.support.home import image_ids, open_runtime, vectors_of
 from tests.support.pictures import write_photo, write_photos
+from tests.support.upkeep import copied
 
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
@@ -18,22 +21,31 @@ from lodestone.tags.search import TagSearch
 from lodestone_schemas.api import SearchOptions, SearchRequest
 
 PICTURES = 48
+ROUNDING = 1e-5  # largest difference between elements of unit vectors that kernels make; other pictures differ by more
 EACH = 2  # files that are added, changed, moved, deleted
 
 
 @dataclass(frozen=True)
 class Before:
     ids: dict[str, str]
-    vectors: dict[str, bytes]
+    vectors: dict[str, Any]
     files: dict[str, int]  # Parquet file -> time of its last change
     parts: set[tuple[str, str]]  # receipts
 
 
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("indexed")
+    write_photos(folder / "pictures", PICTURES)
+    with open_runtime(folder) as opened:
+        index(opened, folder)
+    return folder
+
+
 @pytest.fixture
-def runtime(tmp_path: Path) -> Iterator[Runtime]:
-    write_photos(tmp_path / "pictures", PICTURES)
+def runtime(indexed: Path, tmp_path: Path) -> Iterator[Runtime]:
+    copied(indexed, tmp_path)
     with open_runtime(tmp_path) as opened:
-        index(opened, tmp_path)
         yield opened
 
 
@@ -47,7 +59,7 @@ def look(runtime: Runtime) -> Before:
     }
     return Before(
         ids=image_ids(runtime),
-        vectors={image_id: vector.tobytes() for image_id, vector in vectors_of(runtime, "bridge").items()},
+        vectors=vectors_of(runtime, "bridge"),
         files={str(path): path.stat().st_mtime_ns for path in (runtime.home.embeddings).rglob("*.parquet")},
         parts=parts,
     )
@@ -73,8 +85,10 @@ async def test_a_run_after_a_few_changes_touches_these_alone(runtime: Runtime, t
     assert {name: report.counts.get(name) for name in wanted} == wanted
     assert report.counts["gone"] == 2 * EACH  # a moved file has gone from where it was
     after = look(runtime)
-    # Only new and changed pictures have new vectors; every other point is what it was, bit by bit.
-    same = {image_id for image_id, vector in after.vectors.items() if before.vectors.get(image_id) == vector}
+    # Only new and changed pictures have new vectors. The others are projected again where their slice was touched, from the
+    # same stored outputs: in another batch, a processor's kernels may round the last bits otherwise.
+    kept = before.vectors.keys() & after.vectors.keys()
+    same = {key for key in kept if np.allclose(after.vectors[key], before.vectors[key], rtol=0, atol=ROUNDING)}
     touched = {after.ids[f"pictures/{name}"] for name in changed} | {after.ids[f"pictures/added/{n}.jpg"] for n in range(EACH)}
     assert set(after.vectors) - same == touched
     assert set(before.vectors) - set(after.vectors) == {before.ids[f"pictures/{name}"] for name in deleted}

@@ -19,7 +19,6 @@ import pytest
 from tests.support.home import image_ids, open_runtime, vectors_of
 from tests.support.models import model_context
 from tests.support.pictures import write_bad_files, write_photos
-from tests.support.ray_cluster import ray_cluster  # noqa: F401 - a fixture
 
 from lodestone.errors import ConfigurationError, OutOfSpaceError, WorkerDiedError
 from lodestone.files.area import FileArea
@@ -28,10 +27,10 @@ from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
 from lodestone.sources.folders import hash_file
 from lodestone_jobs.index import run_index
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = pytest.mark.ray
 
 
-def test_ray_and_this_process_give_the_same_vectors(ray_cluster: None, tmp_path: Path) -> None:  # noqa: F811
+def test_ray_and_this_process_give_the_same_vectors(ray_cluster: None, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 40)
     bad = [path for path, _ in write_bad_files(tmp_path / "photos" / "bad").values() if path.exists()]
     found = {}
@@ -49,7 +48,8 @@ def test_ray_and_this_process_give_the_same_vectors(ray_cluster: None, tmp_path:
     assert all(float(np.dot(vector, found["ray"][uri])) >= 0.99999 for uri, vector in found["inline"].items())
 
 
-def test_a_worker_that_dies_costs_nothing(ray_cluster: None, tmp_path: Path) -> None:  # noqa: F811
+@pytest.mark.slow
+def test_a_worker_that_dies_costs_nothing(ray_cluster: None, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 160)
     stop = threading.Event()
     killed: list[int] = []
@@ -77,7 +77,7 @@ def test_a_worker_that_dies_costs_nothing(ray_cluster: None, tmp_path: Path) -> 
     assert report.images == len(vectors) == 160
 
 
-def test_what_ends_the_work_in_a_worker_ends_the_run_with_its_own_error(ray_cluster: None, tmp_path: Path) -> None:  # noqa: F811
+def test_what_ends_the_work_in_a_worker_ends_the_run_with_its_own_error(ray_cluster: None, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 24)
     with open_runtime(tmp_path, executor="ray", workers=2) as runtime:
         runtime.home.prepare()
@@ -136,6 +136,7 @@ def test_a_slice_that_kills_its_workers_is_given_up(tmp_path: Path) -> None:
     assert "nowhere.jpg" in receipt.error.message
 
 
+@pytest.mark.slow
 def test_a_run_of_its_own_is_quiet_and_leaves_no_process_behind(tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 24)
     script = (

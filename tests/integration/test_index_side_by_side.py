@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.support.home import image_ids, open_runtime, settings_for, vectors_of
 from tests.support.pictures import write_photo, write_photos
-from tests.support.qdrant_server import QdrantServer, qdrant_binary, qdrant_server
+from tests.support.qdrant_server import QdrantServer
 
 from lodestone.config.settings import StoreSettings
 from lodestone.home.runtime import Runtime
@@ -20,8 +20,6 @@ from lodestone.indexing.run.report import IndexReport, IndexRequest
 from lodestone.indexing.sync.collections import sync
 from lodestone.indexing.sync.targets import SpaceTarget
 from lodestone.store.base import PointBatch
-
-__all__ = ["qdrant_binary", "qdrant_server"]
 
 
 @pytest.fixture

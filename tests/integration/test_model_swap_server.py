@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.support.home import settings_for
 from tests.support.pictures import encoded, photo, write_photos
-from tests.support.qdrant_server import QdrantServer, qdrant_binary, qdrant_server
+from tests.support.qdrant_server import QdrantServer
 
 from lodestone.access.caller import LOCAL_CALLER
 from lodestone.catalog.records import SwapState
@@ -20,8 +20,6 @@ from lodestone.indexing.run.report import IndexRequest
 from lodestone.swap.swapping import Swapper
 from lodestone_schemas.api import SearchOptions
 from lodestone_serve.inference.home import home_services
-
-__all__ = ["qdrant_binary", "qdrant_server"]
 
 PICTURES = 6
 

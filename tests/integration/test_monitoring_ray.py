@@ -10,7 +10,6 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.collector import Collector, collector
-from tests.support.ray_cluster import ray_cluster  # noqa: F401
 
 from lodestone.config.serve import TelemetrySettings
 from lodestone_serve.graph.calls import StageCall
@@ -20,7 +19,7 @@ from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.telemetry.ray_metrics import mirror_of_replica
 from lodestone_serve.telemetry.tracing import Tracing
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = pytest.mark.ray
 
 
 class Counting:
@@ -51,7 +50,7 @@ def spans() -> Iterator[Collector]:
 
 
 @pytest.fixture(scope="module")
-def stage(ray_cluster: None, spans: Collector) -> Iterator[StageCall]:  # noqa: F811
+def stage(ray_cluster: None, spans: Collector) -> Iterator[StageCall]:
     from ray import serve
     from ray.serve.config import HTTPOptions, ProxyLocation
 
@@ -100,5 +99,5 @@ async def test_metrics_and_traces_leave_a_replica(stage: StageCall, spans: Colle
     assert (called.trace_id, called.parent_span_id) == (caller.trace_id, caller.span_id)
 
 
-def test_outside_of_a_replica_there_is_no_mirror(ray_cluster: None) -> None:  # noqa: F811
+def test_outside_of_a_replica_there_is_no_mirror(ray_cluster: None) -> None:
     assert mirror_of_replica() is None

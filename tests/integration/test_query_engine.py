@@ -300,12 +300,12 @@ async def test_a_generator_that_is_late_is_dropped_and_the_text_pass_answers(col
     engine = collection.engine(generators={"drawing": slow}, profile=replace(PROFILE, generators=("drawing",)))
     await engine.answer(SearchRequest(query="warm", guides=0))
     started = time.monotonic()
-    response = await engine.answer(SearchRequest(query="a cat", deadline_ms=1500))
-    assert time.monotonic() - started < 10
+    response = await engine.answer(SearchRequest(query="a cat", deadline_ms=3000))
+    assert time.monotonic() - started < 30
     assert response.stage == "text" and uris(response)[0] == CAT
     assert any("drawing" in dropped for dropped in response.dropped)
     assert slow.cancelled
-    assert slow.requests[0].deadline <= started + 1.6
+    assert slow.requests[0].deadline <= started + 3.1
 
 
 async def test_what_an_answer_needs_for_its_way_back_is_taken_from_its_time(collection):

@@ -29,7 +29,7 @@ from lodestone.errors import ImageError, NotFoundError
 from lodestone.home.service_address import find_service
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow]
+pytestmark = pytest.mark.ray
 
 UNKNOWN_ID = "00000000-0000-5000-8000-000000000000"
 
@@ -250,7 +250,7 @@ def test_concurrent_queries_share_passes_of_the_text_encoder(service: Service) -
     for _ in range(8):  # few meet at the encoder where few run at once: some do, sooner or later
         before = passes()
         with ThreadPoolExecutor(32) as pool, service.client() as client:
-            requests = [SearchRequest(query=f"query number {number}", guides=0) for number in range(128)]
+            requests = [SearchRequest(query=f"query number {n}", guides=0, deadline_ms=60_000) for n in range(128)]
             assert all(response.hits for response in pool.map(client.search, requests))
         count, texts = (after - first for after, first in zip(passes(), before, strict=True))
         assert texts == 128
@@ -279,6 +279,7 @@ def small_home(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
+@pytest.mark.slow
 @pytest.mark.chaos
 def test_a_killed_replica_is_replaced_and_a_stopped_service_leaves_nothing(small_home: Path) -> None:
     with running_service(small_home) as running:
@@ -298,6 +299,7 @@ def test_a_killed_replica_is_replaced_and_a_stopped_service_leaves_nothing(small
     index(home_settings(small_home), small_home.parent / "pictures")  # the store's lock is free
 
 
+@pytest.mark.slow
 @pytest.mark.chaos
 def test_a_killed_service_frees_the_store_and_its_address_is_ignored(small_home: Path) -> None:
     with running_service(small_home) as running:
@@ -309,14 +311,21 @@ def test_a_killed_service_frees_the_store_and_its_address_is_ignored(small_home:
         index(settings, small_home.parent / "pictures")
 
 
+@pytest.mark.slow
 @pytest.mark.chaos
 def test_a_service_whose_store_is_gone_is_not_ready(small_home: Path) -> None:
     with running_service(small_home) as running:
         shutil.rmtree(small_home / "store" / "collections")
-        wait_until(lambda: not _is_ready(running.url), seconds=30)
-        problem = assert_problem(httpx.get(f"{running.url}/readyz"), 503, "not_ready")
+        answers: list[httpx.Response] = []
+
+        def refused() -> bool:  # a busy machine's time-out is no refusal
+            answers.append(httpx.get(f"{running.url}/readyz", timeout=60))
+            return not answers[-1].is_success
+
+        wait_until(refused, seconds=120, every=0.2)
+        problem = assert_problem(answers[-1], 503, "not_ready")
         assert not problem["checks"]["store"]["ok"]
-        assert httpx.get(f"{running.url}/healthz").status_code == 200
+        assert httpx.get(f"{running.url}/healthz", timeout=60).status_code == 200
 
 
 def _is_ready(url: str) -> bool:

@@ -139,9 +139,9 @@ async def test_a_tag_is_there_for_good_before_it_is_answered_though_the_store_fa
 
 
 async def test_deadlines_count_from_the_arrival_of_a_query(services: Services) -> None:
-    asked = SearchRequest(query="dots", guides=0, deadline_ms=2_000)
+    asked = SearchRequest(query="dots", guides=0, deadline_ms=30_000)
     with pytest.raises(DeadlineExceededError):
-        await services.search.answer(asked, LOCAL_CALLER, context=RequestContext(arrived=time.monotonic() - 2.1))
+        await services.search.answer(asked, LOCAL_CALLER, context=RequestContext(arrived=time.monotonic() - 30.1))
     answer = await services.search.answer(asked, LOCAL_CALLER, context=RequestContext(arrived=time.monotonic() - 0.5))
     assert answer.timings_ms["total"] >= 500
 

@@ -23,13 +23,13 @@ def vectors_of(count: int, *, seed: int, offset: float = 0.0) -> dict[str, np.nd
 
 
 def ratio(work: Callable[[], object], peer: Callable[[], object], *, repeats: int = 15) -> float:
-    """Median time of `work` over that of `peer`, taken in turns so that a busy machine slows both."""
+    """Median processor time of `work` over that of `peer`, which other processes do not lengthen; taken in turns."""
     taken: tuple[list[float], list[float]] = ([], [])
     for _ in range(repeats + 2):
         for times, one in zip(taken, (work, peer), strict=True):
-            started = time.perf_counter()
+            started = time.process_time()
             one()
-            times.append(time.perf_counter() - started)
+            times.append(time.process_time() - started)
     return statistics.median(taken[0][2:]) / statistics.median(taken[1][2:])
 
 

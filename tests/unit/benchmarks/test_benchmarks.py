@@ -6,7 +6,6 @@ import ast
 import json
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import benchmarks
@@ -19,25 +18,40 @@ from benchmarks.run import Outcome, parts
 
 FOLDER = Path(benchmarks.__file__).parent
 
+# One process for all: most of the time goes into imports that they share.
+_HELP = """
+import contextlib, io, json, runpy, sys
+texts = {}
+for module in sys.argv[1:]:
+    sys.argv[1:] = ["--help"]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        try:
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            assert not end.code, (module, end.code)
+    texts[module] = out.getvalue()
+print(json.dumps(texts))
+"""
 
-def _help(module: str) -> str:
-    done = subprocess.run([sys.executable, "-m", module, "--help"], capture_output=True, text=True, check=False)
+
+def _helps(modules: list[str]) -> dict[str, str]:
+    done = subprocess.run([sys.executable, "-c", _HELP, *modules], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    texts: dict[str, str] = json.loads(done.stdout)
+    return texts
 
 
 def test_every_benchmark_has_the_options_that_it_is_run_with(tmp_path: Path) -> None:
     run = parts(tmp_path)
     modules = sorted({part.module for part in run})
-    with ThreadPoolExecutor(2) as pool:
-        texts = dict(zip(modules, pool.map(_help, modules), strict=True))
+    texts = _helps(modules)
     for part in run:
         for option in (word for word in part.arguments if word.startswith("--")):
             assert option in texts[part.module], f"{part.module} has no {option}"
 
 
 def test_a_benchmark_runs_by_its_short_name() -> None:
-    assert "--pictures" in _help("benchmarks.decode")
+    assert "--pictures" in _helps(["benchmarks.decode"])["benchmarks.decode"]
 
 
 def test_the_table_of_benchmarks_is_complete_and_every_name_is_its_own() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -121,18 +122,14 @@ async def test_a_stall_counts_against_every_request_that_was_due_meanwhile() -> 
 
 async def test_latency_counts_from_when_a_request_was_due_however_late_it_was_sent() -> None:
     async with answering(saying(200, ANSWER)) as url:
-        generator = Generator(url, observe=lambda _: busy())
-        outcomes = await generator.offer(due(0.0, 0.05, 0.1), ask())
+        until = time.monotonic() + 1.25
+        # The generator's own process is held up by the first answer, until after the last request was due.
+        generator = Generator(url, observe=lambda _: time.sleep(max(0.0, until - time.monotonic())))
+        outcomes = await generator.offer(due(0.0, 0.05, 1.0), ask())
     late = outcomes[-1]
     assert late.sent - late.due > 0.1
     assert late.latency >= late.sent - late.due
     assert summarise(outcomes, name="", seconds=1).lateness_p99 > 100
-
-
-def busy() -> None:
-    import time
-
-    time.sleep(0.2)  # the generator's own process is held up
 
 
 async def test_the_deadline_travels_with_the_request() -> None:
@@ -187,13 +184,13 @@ async def test_nobody_answering_is_a_failure_and_silence_is_a_hang_that_ends() -
     assert "ConnectError" in refused.error
 
     async def silent(_: dict[str, Any]) -> tuple[int, bytes, dict[str, str]]:
-        await asyncio.sleep(30)
+        await asyncio.Event().wait()
         return 200, b"", {}
 
     async with answering(silent) as url:
         (hung,) = await Generator(url, grace=0.2).offer(due(0.0), ask(0.2))
     assert hung.verdict == Verdict.HUNG
-    assert 0.4 <= hung.latency < 5
+    assert 0.4 <= hung.latency < 60
 
 
 async def test_what_is_answered_after_the_deadline_is_late_and_no_goodput() -> None:

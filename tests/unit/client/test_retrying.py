@@ -181,9 +181,10 @@ def test_nobody_waits_past_the_deadline(client: Maker) -> None:
 
 def test_a_further_sending_asks_for_what_is_left_of_the_deadline(client: Maker) -> None:
     with scripted([0.3, b""], answer(200, JSON)) as server, client(server) as asker:
-        asker.search(SearchRequest(query="a", deadline_ms=4_000))
+        asker.search(SearchRequest(query="a", deadline_ms=30_000))
     first, second = (asked.json["deadline_ms"] for asked in server.asked)
-    assert second <= 3_700 < first <= 4_000
+    assert first <= 30_000
+    assert second <= first - 290  # the first waited for 300 ms
     # Serve's proxy, which holds requests while no replica is up, is told the same, and a little more.
     told = [float(asked.headers["x-request-timeout-seconds"]) for asked in server.asked]
     assert [seconds > asked / 1000 for seconds, asked in zip(told, (first, second), strict=True)] == [True, True]
@@ -214,7 +215,7 @@ def test_a_silent_service_and_one_that_trickles_are_given_up(client: Maker) -> N
             started = time.monotonic()
             with pytest.raises(ServiceUnavailableError):
                 search(asker)
-            assert time.monotonic() - started < 5
+            assert time.monotonic() - started < 10
         assert len(server.asked) == 1
 
 

@@ -9,14 +9,12 @@ from pathlib import Path
 import grpc
 import pytest
 from tests.support.points import make_points
-from tests.support.qdrant_server import _start, qdrant_binary, run_qdrant
+from tests.support.qdrant_server import _start, run_qdrant
 
 from lodestone.errors import ConfigurationError, InvalidRequestError, OutOfSpaceError, StoreError, UnknownNameError
 from lodestone.store.factory import open_store
 from lodestone.store.server.engine import as_lodestone_error, is_transient
 from lodestone_schemas.collections import CollectionSpec
-
-__all__ = ["qdrant_binary"]
 
 
 class OldServer(BaseHTTPRequestHandler):

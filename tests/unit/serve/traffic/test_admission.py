@@ -166,8 +166,8 @@ async def test_from_its_share_of_the_queue_on_queries_get_no_guides() -> None:
 async def test_who_waited_half_of_the_time_allowed_gets_no_guides() -> None:
     admission = make(ongoing=1, queued=1_000, text_only_from=0.5)
     (running,) = await started(admission, 1)
-    ticket, turn = await queued(admission, seconds=0.4)
-    await asyncio.sleep(0.25)
+    ticket, turn = await queued(admission, seconds=2.0)
+    await asyncio.sleep(1.1)
     running.release()
     await turn
     assert ticket.text_only == BUSY
