@@ -14,7 +14,7 @@ from benchmarks.loading.schedule import Arrival
 FIXED: Mapping[str, Any] = {"trust": False, "tags": False, "gate": False, "adaptive": False}  # answers do not depend on history
 
 
-def request_context(
+def query_mix(
     *, deadline: float, seed: int = 0, distinct: int = 400, streams: float = 0.0, body: Mapping[str, Any] | None = None
 ) -> Callable[[Arrival], Question]:
     """Return a function that maps arrivals to questions.

@@ -20,7 +20,7 @@ from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.loading import plots
 from benchmarks.loading.generator import Generator
 from benchmarks.loading.outcomes import ERRORS, Verdict
-from benchmarks.loading.questions import request_context
+from benchmarks.loading.questions import query_mix
 from benchmarks.loading.service import Host, fill_home, flags_for, running
 from benchmarks.loading.steps import Measured, milliseconds, offer_steps, rows, saturation, share
 from benchmarks.loading.summary import Summary
@@ -31,7 +31,7 @@ HOSTS: Sequence[tuple[Host, str]] = (("serve", "Lodestone (Ray Serve)"), ("uvico
 
 async def load(url: str, chosen: argparse.Namespace, peak: float | None) -> tuple[float, Measured]:
     """Return what saturates the service at `url`, and its latencies at shares of `peak` (None: of that saturation)."""
-    ask = request_context(deadline=chosen.deadline, seed=chosen.seed, streams=chosen.streams)
+    ask = query_mix(deadline=chosen.deadline, seed=chosen.seed, streams=chosen.streams)
     generator = Generator(url)
     saturating = await saturation(generator, ask, seconds=chosen.seconds / 2)
     rates = [(f"{step:g} x", step * (peak or saturating)) for step in STEPS]

@@ -23,7 +23,7 @@ from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.loading import plots
 from benchmarks.loading.generator import Generator
 from benchmarks.loading.outcomes import Verdict
-from benchmarks.loading.questions import request_context
+from benchmarks.loading.questions import query_mix
 from benchmarks.loading.service import fill_home, flags_for, running, settings_of
 from benchmarks.loading.steps import Measured, milliseconds, offer_steps, rows, saturation, share
 from benchmarks.loading.summary import Summary, reasons
@@ -35,10 +35,10 @@ _OPEN: Mapping[str, Any] = {"max_ongoing": 4_096, "max_queued": 0, "load": {"tex
 
 async def overload(url: str, chosen: argparse.Namespace, peak: float | None) -> tuple[float, Measured]:
     """Return the rate that saturates the service at `url` (or `peak`, if given), and goodput at multiples of it."""
-    ask = request_context(deadline=chosen.deadline, seed=chosen.seed)
+    ask = query_mix(deadline=chosen.deadline, seed=chosen.seed)
     generator = Generator(url)
     # With a deadline that no request misses: saturation is what the machine can do, not what a client waits for.
-    saturating = peak or await saturation(generator, request_context(deadline=30.0, seed=chosen.seed), seconds=chosen.seconds)
+    saturating = peak or await saturation(generator, query_mix(deadline=30.0, seed=chosen.seed), seconds=chosen.seconds)
     if peak is not None:
         await generator.saturate(ask, clients=4, seconds=min(5.0, chosen.seconds))
     rates = [(f"{step:g} x", step * saturating) for step in chosen.steps]

@@ -26,7 +26,7 @@ from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.loading import plots
 from benchmarks.loading.generator import Generator
 from benchmarks.loading.outcomes import Outcome, Verdict
-from benchmarks.loading.questions import request_context
+from benchmarks.loading.questions import query_mix
 from benchmarks.loading.schedule import Phase, arrivals
 from benchmarks.loading.service import fill_home, flags_for, running
 from benchmarks.loading.stand import run_stand
@@ -89,7 +89,7 @@ def scale(chosen: argparse.Namespace, *, most: int) -> Scaled:
             Phase(chosen.low, chosen.again, AGAIN),
         ]
         with running(flags, host="watched") as service:
-            ask = request_context(deadline=chosen.deadline, seed=chosen.seed, streams=0.25)
+            ask = query_mix(deadline=chosen.deadline, seed=chosen.seed, streams=0.25)
             began = time.time()  # the load's clock and the watcher's differ by less than a look of the watcher
             outcomes = asyncio.run(Generator(service.url).offer(arrivals(phases, seed=chosen.seed), ask))
             name = DEPLOYMENTS[chosen.stage]

@@ -316,9 +316,9 @@ def test_only_tries_lost_since_the_last_success_count_against_a_slice(catalog: C
 
 def test_equal_files_of_a_corpus_are_exact_copies(catalog: Catalog) -> None:
     corpus, root = make_root(catalog)
-    other, remote_stages = make_root(catalog, "other")
+    other, elsewhere = make_root(catalog, "other")
     same = [picture(root, uri, hash="h1") for uri in ("a.jpg", "b.jpg", "c.jpg")]
-    catalog.add_images([*same, picture(root, "alone.jpg"), picture(remote_stages, "a.jpg", hash="h1")])
+    catalog.add_images([*same, picture(root, "alone.jpg"), picture(elsewhere, "a.jpg", hash="h1")])
     assert catalog.find_exact_duplicates(corpus.corpus_id) == 3
     assert catalog.find_exact_duplicates(other.corpus_id) == 0
 

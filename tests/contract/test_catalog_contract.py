@@ -261,8 +261,8 @@ def test_captions_of_one_source_are_replaced_and_others_kept(catalog: Catalog) -
 
 def test_gone_pictures_and_other_corpora_are_not_among_the_captioned(catalog: Catalog) -> None:
     _, root = make_root(catalog)
-    _, remote_stages = make_root(catalog, "other")
-    images = [picture(root, "a.jpg"), picture(root, "b.jpg"), picture(remote_stages, "c.jpg")]
+    _, elsewhere = make_root(catalog, "other")
+    images = [picture(root, "a.jpg"), picture(root, "b.jpg"), picture(elsewhere, "c.jpg")]
     catalog.add_images(images)
     catalog.set_captions({i.image_id: [CaptionRecord(i.image_id, "table", i.uri)] for i in images})
     catalog.mark_gone([images[0].image_id])

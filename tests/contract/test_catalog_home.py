@@ -171,6 +171,6 @@ def test_a_catalog_that_took_the_wrong_id_gives_it_up(tmp_path: Path, postgres_u
 
 @pytest.mark.server
 def test_a_new_folder_knows_what_the_catalog_on_the_server_knows(tmp_path: Path, postgres_url: str) -> None:
-    remote_stages = Settings(home=tmp_path / "elsewhere", catalog_url=postgres_url)
-    assert home_of(remote_stages).exists()
+    elsewhere = Settings(home=tmp_path / "elsewhere", catalog_url=postgres_url)
+    assert home_of(elsewhere).exists()
     assert not home_of(Settings(home=tmp_path / "alone")).exists()

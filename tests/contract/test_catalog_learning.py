@@ -71,15 +71,15 @@ def test_tags_of_an_unknown_picture_are_refused_together(catalog: Catalog) -> No
 
 def test_tags_are_listed_newest_first_by_what_was_asked(catalog: Catalog) -> None:
     a, b = two_pictures(catalog)
-    (remote_stages, _) = two_pictures(catalog, "work")
-    for minute, (image, text, source) in enumerate([(a, "x", "user"), (b, "x", "implicit"), (remote_stages, "y", "user")]):
+    (elsewhere, _) = two_pictures(catalog, "work")
+    for minute, (image, text, source) in enumerate([(a, "x", "user"), (b, "x", "implicit"), (elsewhere, "y", "user")]):
         when = START + timedelta(minutes=minute)
         catalog.add_tags([replace(TagRecord.new(image.image_id, text, source), created_at=when)])
 
     def listed(**wanted: object) -> list[str]:
         return [tag.image_id for tag in catalog.list_tags(**wanted)]  # type: ignore[arg-type]  # (of several types)
 
-    assert listed() == [remote_stages.image_id, b.image_id, a.image_id]
+    assert listed() == [elsewhere.image_id, b.image_id, a.image_id]
     assert listed(corpus_id=a.corpus_id) == [b.image_id, a.image_id]
     assert listed(text="x", source="user") == listed(image_id=a.image_id) == [a.image_id]
     assert listed(offset=1, limit=1) == [b.image_id]
@@ -87,11 +87,11 @@ def test_tags_are_listed_newest_first_by_what_was_asked(catalog: Catalog) -> Non
 
 def test_undoing_removes_what_was_added_since_of_one_source_and_corpus_only(catalog: Catalog) -> None:
     a, b = two_pictures(catalog)
-    (remote_stages, _) = two_pictures(catalog, "work")
+    (elsewhere, _) = two_pictures(catalog, "work")
     old = replace(TagRecord.new(a.image_id, "old", "implicit"), created_at=START - timedelta(seconds=1))
     new = [replace(TagRecord.new(a.image_id, text, "implicit"), created_at=START) for text in ("one", "two")]
     users = replace(TagRecord.new(b.image_id, "mine", "user"), created_at=START)
-    others = replace(TagRecord.new(remote_stages.image_id, "one", "implicit"), created_at=START)
+    others = replace(TagRecord.new(elsewhere.image_id, "one", "implicit"), created_at=START)
     catalog.add_tags([old, *new, users, others])
     deliver(catalog)
     assert catalog.undo_tags(START, "implicit", a.corpus_id) == 2
@@ -151,8 +151,8 @@ def test_what_becomes_of_a_tagged_picture_reaches_the_outbox(catalog: Catalog) -
 
 def test_tags_die_with_their_picture_and_corpus_and_the_outbox_says_so(catalog: Catalog) -> None:
     replaced, mover = two_pictures(catalog)
-    (remote_stages, _) = two_pictures(catalog, "work")
-    catalog.add_tags([TagRecord.new(image.image_id, "x", "user") for image in (replaced, mover, remote_stages)])
+    (elsewhere, _) = two_pictures(catalog, "work")
+    catalog.add_tags([TagRecord.new(image.image_id, "x", "user") for image in (replaced, mover, elsewhere)])
     catalog.mark_gone([replaced.image_id])
     deliver(catalog)
     catalog.update_images([replace(mover, uri=replaced.uri)])
@@ -160,7 +160,7 @@ def test_tags_die_with_their_picture_and_corpus_and_the_outbox_says_so(catalog: 
     assert replaced.image_id in waiting(catalog)
     deliver(catalog)
     catalog.remove_corpus(mover.corpus_id)
-    assert [tag.image_id for tag in catalog.list_tags()] == [remote_stages.image_id]
+    assert [tag.image_id for tag in catalog.list_tags()] == [elsewhere.image_id]
     assert waiting(catalog) == [mover.image_id]
 
 

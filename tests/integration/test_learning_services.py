@@ -140,9 +140,9 @@ async def test_an_engine_that_another_process_switches_is_listed_so_at_once(
     http: httpx.AsyncClient, settings: Settings
 ) -> None:
     await http.get("/v1/generators")
-    with Catalog.open(Home(settings.home).catalog) as remote_stages:
+    with Catalog.open(Home(settings.home).catalog) as elsewhere:
         for wanted in (False, True):
-            remote_stages.set_engine("exemplar", enabled=wanted)
+            elsewhere.set_engine("exemplar", enabled=wanted)
             listed = (await http.get("/v1/generators")).json()["engines"]
             assert {one["name"]: one["enabled"] for one in listed}["exemplar"] is wanted
 

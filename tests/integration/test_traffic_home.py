@@ -128,9 +128,9 @@ async def test_a_tag_is_there_for_good_before_it_is_answered_though_the_store_fa
     monkeypatch.setattr(type(store), "upsert_sparse", late)
     answer = await http.post("/v1/tags", json={"image_ids": [image_id], "text": "zebra crossing"})
     assert answer.status_code == 200
-    with Catalog.open(Home(settings.home).catalog) as remote_stages:
-        assert [tag.text for tag in remote_stages.tags([image_id])[image_id]] == ["zebra crossing"]
-        assert [change.image_id for change in remote_stages.tag_outbox()] == [image_id]
+    with Catalog.open(Home(settings.home).catalog) as elsewhere:
+        assert [tag.text for tag in elsewhere.tags([image_id])[image_id]] == ["zebra crossing"]
+        assert [change.image_id for change in elsewhere.tag_outbox()] == [image_id]
     assert await tagged_for(http, "zebra crossing") == []
     delivered.set()
     async with asyncio.timeout(20):

@@ -18,7 +18,7 @@ from benchmarks.loading import pages, plots
 from benchmarks.loading.answers import Ranking, Reference
 from benchmarks.loading.generator import NOT_OURS, STREAM, Generator, Question
 from benchmarks.loading.outcomes import Outcome, Verdict, judged
-from benchmarks.loading.questions import request_context
+from benchmarks.loading.questions import query_mix
 from benchmarks.loading.recovery import Struck, aftermaths
 from benchmarks.loading.schedule import MOST_REQUESTS, Arrival, Phase, arrivals
 from benchmarks.loading.summary import by_phase, reasons, summarise
@@ -96,7 +96,7 @@ def test_a_load_is_bounded_in_requests_and_time(phases: list[Phase]) -> None:
 
 
 def test_questions_are_the_same_for_the_same_seed() -> None:
-    first, again, other = (request_context(deadline=2, seed=seed, streams=0.5) for seed in (1, 1, 2))
+    first, again, other = (query_mix(deadline=2, seed=seed, streams=0.5) for seed in (1, 1, 2))
     several = [[(one.path, one.body["query"]) for one in map(maker, due(*range(40)))] for maker in (first, again, other)]
     assert several[0] == several[1] != several[2]
     assert {path for path, _ in several[0]} == {"/v1/search", STREAM}

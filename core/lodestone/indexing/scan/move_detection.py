@@ -110,26 +110,26 @@ class Exchanges:
         moves, edited = self._moves(corpus_id, waiting)
         taken = away | {image.image_id for _, image in moves}
         overwritten = [altered.image for altered, _ in moves if altered.image.image_id not in taken]
-        remote_stages = self._remote_stages(corpus_id, overwritten, except_for={altered.image.image_id for altered in waiting})
-        entered_now = self._new.hold([place.image_id for place in remote_stages.values()]).sum()
+        elsewhere = self._entered_elsewhere(corpus_id, overwritten, except_for={altered.image.image_id for altered in waiting})
+        entered_now = self._new.hold([place.image_id for place in elsewhere.values()]).sum()
         updates = [(put(image, altered.root.root_id, altered.uri, altered.found), altered.found) for altered, image in moves]
         changed = [altered for altered in edited if altered.image.image_id not in taken]
         updates += [(edited_picture(altered.image, altered.found, altered.content), altered.found) for altered in changed]
         for image in overwritten:
-            if (place := remote_stages.get(image.image_id)) is not None:
+            if (place := elsewhere.get(image.image_id)) is not None:
                 found = FoundFile(place.uri, "", place.size, place.mtime_ns, position=place.position, captions=())
                 updates.append((put(image, place.root_id, place.uri, found), found))
-        lost = [image for image in overwritten if image.image_id not in remote_stages]
+        lost = [image for image in overwritten if image.image_id not in elsewhere]
         return Exchanged(
-            lost=(*(image for image in lost if image.state is not ImageState.GONE), *remote_stages.values()),
+            lost=(*(image for image in lost if image.state is not ImageState.GONE), *elsewhere.values()),
             updates=tuple(image for image, _ in updates),
             fresh=tuple(altered for altered in edited if altered.image.image_id in taken),
             files=tuple((image, found) for image, found in updates if found.locator),
             left=frozenset([*(image.hash for image in lost), *(altered.image.hash for altered in changed)]),
-            moved=len(moves) + len(remote_stages),
+            moved=len(moves) + len(elsewhere),
             edited=tuple(altered.image.image_id for altered in changed),
             unmade=int(entered_now),
-            recognised=len(remote_stages) - int(entered_now),
+            recognised=len(elsewhere) - int(entered_now),
         )
 
     def _revived(self, waiting: Sequence[ChangedFile]) -> set[str]:
@@ -176,7 +176,7 @@ class Exchanges:
             recent.update(picture.image_id for pictures in cut_short.values() for picture in pictures)
         return {content: [p for p in pictures if p.image_id in recent] for content, pictures in found.items()}
 
-    def _remote_stages(
+    def _entered_elsewhere(
         self, corpus_id: str, overwritten: Sequence[ImageRecord], *, except_for: Collection[str]
     ) -> dict[str, ImageRecord]:
         """Map the ids of overwritten pictures to the pictures that were entered for the same content at a new place.

@@ -180,10 +180,10 @@ def test_undoing_an_older_feedback_leaves_what_the_others_alone_give(tmp_path: P
     results = [tell(book, catalog, f"q{number}", bad="good" if number == 2 else "bad") for number in range(5)]
     assert results[2].event_id is not None
     book.undo(results[2].event_id)
-    with Catalog.open(tmp_path / "other.sqlite") as remote_stages:
-        without = TrustService(remote_stages, TrustSettings())
+    with Catalog.open(tmp_path / "other.sqlite") as elsewhere:
+        without = TrustService(elsewhere, TrustSettings())
         for number in (0, 1, 3, 4):
-            tell(without, remote_stages, f"q{number}")
+            tell(without, elsewhere, f"q{number}")
         assert book.export() == without.export()
     assert book.replay() == book.show()
 
@@ -257,9 +257,9 @@ def test_exported_trust_is_the_same_in_another_home(tmp_path: Path, book: TrustS
     for number in range(5):
         tell(book, catalog, f"q{number}", vector=EAST if number % 2 else NORTH)
     written = json.dumps(book.export())
-    with Catalog.open(tmp_path / "other.sqlite") as remote_stages:
-        other = TrustService(remote_stages, TrustSettings())
-        kept = tell(other, remote_stages, "mine", topic="mine", vector=-EAST)
+    with Catalog.open(tmp_path / "other.sqlite") as elsewhere:
+        other = TrustService(elsewhere, TrustSettings())
+        kept = tell(other, elsewhere, "mine", topic="mine", vector=-EAST)
         imported = other.import_(json.loads(written))
         assert weights(other) == weights(book)
         assert other.assign(EAST, encoder=ENCODER, topic="mine", spaces=SPACES).weights == kept.after

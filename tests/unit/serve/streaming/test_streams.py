@@ -31,15 +31,15 @@ class Recording(FakeServices):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.request_context: list[RequestContext] = []
+        self.contexts: list[RequestContext] = []
 
     async def events(self, request: SearchRequest, *, request_context: RequestContext = NOW) -> AsyncIterator[Event]:
-        self.request_context.append(request_context)
+        self.contexts.append(request_context)
         async for event in super().events(request, request_context=request_context):
             yield event
 
     async def answer(self, request: SearchRequest, *, request_context: RequestContext = NOW) -> SearchResponse:
-        self.request_context.append(request_context)
+        self.contexts.append(request_context)
         return await super().answer(request, request_context=request_context)
 
 
@@ -87,7 +87,7 @@ async def test_a_broken_stream_goes_on_behind_its_last_event(services: Recording
     assert value(metrics, "streams_resumed_total") == 1
     assert value(metrics, "streams_cancelled_total") == 0
     assert value(metrics, "streams_open") == 0
-    assert len(services.request_context) == 1, "nothing was asked twice"
+    assert len(services.contexts) == 1, "nothing was asked twice"
 
 
 async def test_a_finished_stream_is_kept_and_its_end_is_told(services: Recording, metrics: Metrics) -> None:
@@ -100,7 +100,7 @@ async def test_a_finished_stream_is_kept_and_its_end_is_told(services: Recording
     assert value(metrics, "queries_in_flight") == 0
     at_end = await Call(app, "GET", "/v1/search/stream/q1", headers={"last-event-id": "q1.4"}).done()
     assert (at_end.status, at_end.body) == (204, b"")
-    assert len(services.request_context) == 1
+    assert len(services.contexts) == 1
 
 
 async def test_a_reader_that_stays_away_frees_the_querys_slot(services: Recording, metrics: Metrics) -> None:
@@ -141,7 +141,7 @@ async def test_who_leaves_the_queue_leaves_no_place_behind(services: Recording, 
     assert value(metrics, "queries_waiting") == 0
     services.pause.set()
     assert (await first.done()).status == 200
-    assert len(services.request_context) == 1, "who left was never asked for"
+    assert len(services.contexts) == 1, "who left was never asked for"
 
 
 async def test_a_query_that_expires_in_the_queue_is_answered_504_without_work(services: Recording, metrics: Metrics) -> None:
@@ -151,7 +151,7 @@ async def test_a_query_that_expires_in_the_queue_is_answered_504_without_work(se
     await until(lambda: services.running == 1)
     late = await Call(app, "POST", "/v1/search", body={**QUERY, "deadline_ms": 30}).done()
     assert (late.status, late.json()["code"]) == (504, "deadline_exceeded")
-    assert len(services.request_context) == 1
+    assert len(services.contexts) == 1
     services.pause.set()
     await first.done()
 
@@ -168,8 +168,8 @@ async def test_under_pressure_queries_are_asked_without_guides_and_with_their_ar
     services.pause.set()
     await first.done()
     await second.done()
-    assert [asked.text_only for asked in services.request_context] == ["", "the service is busy"]
-    arrivals = [asked.arrived for asked in services.request_context]
+    assert [asked.text_only for asked in services.contexts] == ["", "the service is busy"]
+    arrivals = [asked.arrived for asked in services.contexts]
     assert None not in arrivals
     assert arrivals == sorted(arrivals)
 
