@@ -47,7 +47,7 @@ async def services(settings: Settings) -> AsyncIterator[Services]:
     await opened.session.close()
 
 
-def put_in_force(settings: Settings, *, shift: float) -> str:
+def activate_shifted(settings: Settings, *, shift: float) -> str:
     """Another bridge, as training in another process leaves it; the name of its collection."""
     with Runtime.open(settings) as runtime:
         shipped = BridgeWeights.shipped()
@@ -84,7 +84,7 @@ async def test_a_new_bridge_is_searched_after_its_sync_and_the_old_one_until_the
     monkeypatch.setattr(syncing, "sync", sync)
     before = await services.search.answer(ASKED, LOCAL_CALLER)
     for shift in (0.02, 0.04):
-        collection = put_in_force(settings, shift=shift)
+        collection = activate_shifted(settings, shift=shift)
         assert await synchronise(services) == "done"
         assert_whole(meanwhile[-1])
         after = await services.search.answer(ASKED, LOCAL_CALLER)
@@ -101,7 +101,7 @@ async def test_the_old_bridge_serves_on_while_syncs_fail(
     def broken(*_: object, **__: object) -> None:
         raise StoreError("the disk is gone", hint="put it back")
 
-    put_in_force(settings, shift=0.02)
+    activate_shifted(settings, shift=0.02)
     with monkeypatch.context() as patched:
         patched.setattr(syncing, "sync", broken)
         assert await synchronise(services) == "error"
@@ -116,7 +116,7 @@ async def test_a_sync_that_fails_after_the_promotion_leaves_the_new_bridge_servi
     def broken(*_: object, **__: object) -> None:
         raise StoreError("the disk is gone", hint="put it back")
 
-    collection = put_in_force(settings, shift=0.02)
+    collection = activate_shifted(settings, shift=0.02)
     monkeypatch.setattr(syncing, "_drop_retired", broken)
     assert await synchronise(services) == "error"
     assert services.session.live.runtime.store.aliases()["bridge"] == collection
@@ -124,7 +124,7 @@ async def test_a_sync_that_fails_after_the_promotion_leaves_the_new_bridge_servi
 
 
 async def test_a_service_that_starts_before_the_sync_serves_the_old_bridge_then_the_new(settings: Settings) -> None:
-    put_in_force(settings, shift=0.02)
+    activate_shifted(settings, shift=0.02)
     opened = home_services(settings)
     await opened.session.open()
     try:

@@ -204,4 +204,4 @@ def test_what_a_model_swap_has_not_filled_yet_is_not_wrong_and_what_is_searched_
     bridge.promoted = False
     begun = look(runtime, bridge)
     assert (lost.ok, lost.exists) == (False, False)
-    assert (begun.ok, begun.exists, begun.standby_projections, begun.unloaded) == (True, False, True, COUNT)
+    assert (begun.ok, begun.exists, begun.standing_by, begun.unloaded) == (True, False, True, COUNT)

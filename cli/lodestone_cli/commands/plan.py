@@ -135,7 +135,7 @@ def plan(
         from lodestone.config.store import CLUSTER_REPLICATION
         from lodestone.planner.advice import assumptions, cards_within
         from lodestone.planner.capacity import Cluster
-        from lodestone.planner.capacity import plan as make_plan
+        from lodestone.planner.capacity import plan as plan_capacity
         from lodestone.planner.rates import DEFAULT_RATES
         from lodestone.planner.workload import of_profile, parse_count, picture_size
         from lodestone_cli.planned import Planned, print_plan
@@ -176,10 +176,10 @@ def plan(
             build_cores=build_cores,
             writers=settings.store.writers,
         )
-        made = make_plan(workload, cluster, rates)
+        made = plan_capacity(workload, cluster, rates)
         if replication is None and settings.store.replication is None and made.qdrant_nodes > 1:
             workload = replace(workload, replication=CLUSTER_REPLICATION)  # what the store makes of several servers
-            made = make_plan(workload, cluster, rates)
+            made = plan_capacity(workload, cluster, rates)
         simulated = _simulate(settings, made, cluster, hours=(failures, node_failures), stragglers=measured is None)
         if (busy := cluster.gpus or cluster.model_cores) > settings.index.wave_slices:
             notes = (*notes, f"index.wave_slices = {settings.index.wave_slices} gives {busy:,} workers too little: raise it")

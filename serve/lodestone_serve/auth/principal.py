@@ -69,7 +69,7 @@ async def caller_of(request: Request) -> Caller:
     return principal.caller
 
 
-Asking = Annotated[Caller, Depends(caller_of)]
+RequestCaller = Annotated[Caller, Depends(caller_of)]
 """A route's parameter: for whom it asks."""
 
 Asker = Annotated[Principal, Depends(principal_of)]

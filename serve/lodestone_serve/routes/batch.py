@@ -13,7 +13,7 @@ from lodestone.query.request_context import RequestContext
 from lodestone.services.search import SearchUseCases
 from lodestone_schemas.api import SearchRequest, SearchResponse
 from lodestone_schemas.batch import BatchAnswer, BatchLine
-from lodestone_serve.auth.principal import Asking
+from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.policy import NDJSON
 from lodestone_serve.responses.pages import Fields, FieldSelection
 from lodestone_serve.streaming.batch_search import Batches, BatchResponse
@@ -51,7 +51,7 @@ def batch_router(use_cases: SearchUseCases, batches: Batches, metrics: Metrics) 
             }
         },
     )
-    async def search_batch(caller: Asking, request: Request, fields: _Chosen) -> BatchResponse:
+    async def search_batch(caller: RequestCaller, request: Request, fields: _Chosen) -> BatchResponse:
         """Answer many questions, behind the interactive ones. Each gets a line of its own: an answer, or a problem."""
         return BatchResponse(
             batches,

@@ -9,7 +9,7 @@ from fastapi.responses import Response
 
 from lodestone.services.corpora import CorpusUseCases
 from lodestone_schemas.api import CorpusPage
-from lodestone_serve.auth.principal import Asking
+from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.responses.pages import NOT_CHANGED, Fields, FieldSelection, Paged, unless_known
 from lodestone_serve.routes.threads import in_thread
 
@@ -21,7 +21,7 @@ def corpora_router(use_cases: CorpusUseCases) -> APIRouter:
     router = APIRouter(prefix="/v1/corpora", tags=["corpora"])
 
     @router.get("", response_model=CorpusPage, responses=NOT_CHANGED)
-    async def corpora(caller: Asking, page: Paged, fields: _Chosen, request: Request) -> Response:
+    async def corpora(caller: RequestCaller, page: Paged, fields: _Chosen, request: Request) -> Response:
         """The corpora, by name."""
         return unless_known(request, fields.json(await in_thread(use_cases.page, page, caller)))
 

@@ -18,7 +18,7 @@ from lodestone_schemas.directories import (
     JobInfo,
     JobList,
 )
-from lodestone_serve.auth.principal import Asking
+from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.responses.pages import Fields, FieldSelection, Paged
 from lodestone_serve.routes.threads import in_thread
 
@@ -30,43 +30,43 @@ def directories_router(use_cases: DirectoryUseCases) -> APIRouter:
     router = APIRouter(prefix="/v1", tags=["directories"])
 
     @router.get("/directories", response_model=DirectoryPage)
-    async def directories(caller: Asking, page: Paged, fields: _Chosen) -> Response:
+    async def directories(caller: RequestCaller, page: Paged, fields: _Chosen) -> Response:
         """The directories, by corpus and name."""
         return fields.answer(await in_thread(use_cases.page, page, caller))
 
     @router.get("/directories/{directory_id}", response_model=DirectoryInfo)
-    async def directory(caller: Asking, directory_id: str) -> Response:
+    async def directory(caller: RequestCaller, directory_id: str) -> Response:
         """Return one directory by its id."""
         return _json(await in_thread(use_cases.get, directory_id, caller))
 
     @router.post("/directories", response_model=DirectoryAdded, status_code=201)
-    async def add_directory(caller: Asking, body: DirectoryRequest) -> Response:
+    async def add_directory(caller: RequestCaller, body: DirectoryRequest) -> Response:
         """Add a folder of the service's machine; it is indexed in the background. One that is there already stays."""
         return _json(await in_thread(use_cases.add, body, caller), 201)
 
     @router.patch("/directories/{directory_id}", response_model=DirectoryInfo)
-    async def change_directory(caller: Asking, directory_id: str, body: DirectoryChange) -> Response:
+    async def change_directory(caller: RequestCaller, directory_id: str, body: DirectoryChange) -> Response:
         """Switch a directory on or off, or its watching; in force with the next query."""
         return _json(await in_thread(use_cases.change, directory_id, body, caller))
 
     @router.post("/directories/{directory_id}/index", response_model=JobInfo, status_code=202)
-    async def index_directory(caller: Asking, directory_id: str) -> Response:
+    async def index_directory(caller: RequestCaller, directory_id: str) -> Response:
         """Bring a directory up to date in the background."""
         return _json(await in_thread(use_cases.index, directory_id, caller), 202)
 
     @router.delete("/directories/{directory_id}", status_code=204)
-    async def remove_directory(caller: Asking, directory_id: str) -> Response:
+    async def remove_directory(caller: RequestCaller, directory_id: str) -> Response:
         """Forget a directory: vectors, thumbnails, catalog. The pictures themselves are not touched."""
         await use_cases.remove(directory_id, caller)
         return Response(status_code=204)
 
     @router.get("/jobs", response_model=JobList)
-    async def jobs(caller: Asking) -> Response:
+    async def jobs(caller: RequestCaller) -> Response:
         """Background indexing: going on, waiting, and ended last."""
         return _json(await in_thread(use_cases.jobs, caller))
 
     @router.delete("/jobs/{job_id}", response_model=JobInfo)
-    async def cancel_job(caller: Asking, job_id: str) -> Response:
+    async def cancel_job(caller: RequestCaller, job_id: str) -> Response:
         """Take back what waits, or stop what goes on; what is finished is kept."""
         return _json(await in_thread(use_cases.cancel_job, job_id, caller))
 

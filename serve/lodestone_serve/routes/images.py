@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from lodestone.paging import MAX_CURSOR_CHARS, PageRequest
 from lodestone.services.pictures import PictureFile, PictureUseCases
 from lodestone_schemas.api import MAX_LIMIT, ImageInfo, ImagePage
-from lodestone_serve.auth.principal import Asking
+from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.responses.pages import (
     CURSOR_DESCRIPTION,
     FIELDS_DESCRIPTION,
@@ -49,24 +49,24 @@ def images_router(use_cases: PictureUseCases) -> APIRouter:
     router = APIRouter(prefix="/v1/images", tags=["images"])
 
     @router.get("", response_model=ImagePage, responses=NOT_CHANGED)
-    async def images(caller: Asking, params: Annotated[ImageParams, Query()], request: Request) -> Response:
+    async def images(caller: RequestCaller, params: Annotated[ImageParams, Query()], request: Request) -> Response:
         """A corpus's pictures, by root and path; those of directories that are switched off, too."""
         fields = select_fields(ImagePage, params.fields)
         page = PageRequest(params.limit, cursor=params.cursor)
         return unless_known(request, fields.json(await in_thread(use_cases.page, params.corpus, page, caller)))
 
     @router.get("/{image_id}", response_model=ImageInfo, responses=NOT_CHANGED)
-    async def image(caller: Asking, image_id: UUID, fields: _Chosen, request: Request) -> Response:
+    async def image(caller: RequestCaller, image_id: UUID, fields: _Chosen, request: Request) -> Response:
         """What is known about a picture."""
         return unless_known(request, fields.json(await in_thread(use_cases.image, str(image_id), caller)))
 
     @router.get("/{image_id}/thumbnail", response_class=FileResponse, responses=NOT_CHANGED)
-    async def thumbnail(caller: Asking, image_id: UUID, request: Request) -> Response:
+    async def thumbnail(caller: RequestCaller, image_id: UUID, request: Request) -> Response:
         """A small version of a picture, upright."""
         return _sent(await in_thread(use_cases.thumbnail, str(image_id), caller), request)
 
     @router.get("/{image_id}/content", response_class=FileResponse, responses=NOT_CHANGED)
-    async def content(caller: Asking, image_id: UUID, request: Request) -> Response:
+    async def content(caller: RequestCaller, image_id: UUID, request: Request) -> Response:
         """The picture's own file."""
         return _sent(await in_thread(use_cases.content, str(image_id), caller), request)
 

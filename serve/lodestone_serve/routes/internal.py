@@ -9,7 +9,7 @@ from lodestone.services.corpora import CorpusUseCases
 from lodestone.services.operations import OperationUseCases
 from lodestone_schemas.api import SyncProgress, SyncRequest
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
-from lodestone_serve.auth.principal import Asking
+from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.policy import NDJSON
 from lodestone_serve.streaming.streams import progress_stream
 
@@ -23,18 +23,18 @@ def internal_router(operations: OperationUseCases, corpora: CorpusUseCases) -> A
         response_class=StreamingResponse,
         responses={200: {"model": SyncProgress, "content": {NDJSON: {}}, "description": "one SyncProgress a line"}},
     )
-    async def sync(caller: Asking, body: SyncRequest) -> StreamingResponse:
+    async def sync(caller: RequestCaller, body: SyncRequest) -> StreamingResponse:
         """Bring the collections in line with the catalog and the Parquet files, then answer from what is new."""
         return progress_stream(operations.sync(body, caller), body.run_id)
 
     @router.post("/v1/internal/shadow", response_model=ShadowResult)
-    async def shadow(caller: Asking, body: ShadowRequest) -> Response:
+    async def shadow(caller: RequestCaller, body: ShadowRequest) -> Response:
         """Answer recorded queries by both versions of a space that is being swapped, beside those of users; compare."""
         result = await operations.shadow(body, caller)
         return Response(content=result.model_dump_json(), media_type="application/json")
 
     @router.delete("/v1/corpora/{name:path}", status_code=204)
-    async def remove_corpus(caller: Asking, name: str) -> Response:
+    async def remove_corpus(caller: RequestCaller, name: str) -> Response:
         """Remove a corpus everywhere: vectors, embeddings, thumbnails, catalog. The pictures themselves are not touched."""
         await corpora.remove(name, caller)
         return Response(status_code=204)

@@ -21,7 +21,7 @@ from lodestone_schemas.api import (
     TagRequest,
     TrustPage,
 )
-from lodestone_serve.auth.principal import Asking
+from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.responses.pages import (
     CURSOR_DESCRIPTION,
     FIELDS_DESCRIPTION,
@@ -57,33 +57,33 @@ def learning_router(use_cases: LearningUseCases, tag_use_cases: TagUseCases) -> 
     router = APIRouter(prefix="/v1", tags=["learning"])
 
     @router.post("/feedback", response_model=FeedbackResult)
-    async def feedback(caller: Asking, body: FeedbackRequest) -> Response:
+    async def feedback(caller: RequestCaller, body: FeedbackRequest) -> Response:
         """Say which pictures of an answer were right and which were not; saying it twice changes nothing."""
         return _json(await use_cases.feedback(body, caller))
 
     @router.get("/trust", response_model=TrustPage)
-    async def trust(caller: Asking) -> Response:
+    async def trust(caller: RequestCaller) -> Response:
         """How far each space is trusted, topic by topic."""
         return _json(await in_thread(use_cases.trust, caller))
 
     @router.get("/generators", response_model=EngineList)
-    async def generators(caller: Asking) -> Response:
+    async def generators(caller: RequestCaller) -> Response:
         """The guide engines, their breakers, and the guide cache."""
         return _json(await in_thread(use_cases.generators, caller))
 
     @router.get("/tags", response_model=TagPage)
-    async def tags(caller: Asking, params: Annotated[TagParams, Query()]) -> Response:
+    async def tags(caller: RequestCaller, params: Annotated[TagParams, Query()]) -> Response:
         """Return a page of tags, newest first."""
         page, fields = page_of(params.limit, params.offset, params.cursor), select_fields(TagPage, params.fields)
         return fields.answer(await in_thread(tag_use_cases.page, params.filters(), page, caller))
 
     @router.post("/tags", response_model=TagList)
-    async def add_tags(caller: Asking, body: TagRequest) -> Response:
+    async def add_tags(caller: RequestCaller, body: TagRequest) -> Response:
         """Tag pictures by hand; a tag that is there stays as it is."""
         return _json(await tag_use_cases.add(body, caller))
 
     @router.delete("/tags/{tag_id}", status_code=204)
-    async def remove_tag(caller: Asking, tag_id: str) -> Response:
+    async def remove_tag(caller: RequestCaller, tag_id: str) -> Response:
         """Remove one tag by its id."""
         await tag_use_cases.remove(tag_id, caller)
         return Response(status_code=204)

@@ -7,7 +7,7 @@ from fastapi.responses import Response
 
 from lodestone.services.models import ModelUseCases
 from lodestone_schemas.openai import ModelInfo, ModelList
-from lodestone_serve.auth.principal import Asking
+from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.routes.threads import in_thread
 
 
@@ -16,12 +16,12 @@ def models_router(use_cases: ModelUseCases) -> APIRouter:
     router = APIRouter(prefix="/v1/models", tags=["models"])
 
     @router.get("", response_model=ModelList)
-    async def models(caller: Asking) -> Response:
+    async def models(caller: RequestCaller) -> Response:
         """Spaces, text encoders, generators and backbones, with their versions."""
         return _json(await in_thread(use_cases.all, caller))
 
     @router.get("/{model_id:path}", response_model=ModelInfo)
-    async def model(caller: Asking, model_id: str) -> Response:
+    async def model(caller: RequestCaller, model_id: str) -> Response:
         """One of them, by id."""
         return _json(await in_thread(use_cases.get, model_id, caller))
 

@@ -10,7 +10,7 @@ from fastapi.responses import Response
 from lodestone.services.models import ModelUseCases
 from lodestone.services.openai_shapes import drawing_list, embedding_list, inputs_of
 from lodestone_schemas.openai import DrawingList, DrawingRequest, EmbeddingList, EmbeddingsRequest
-from lodestone_serve.auth.principal import Asking
+from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.routes.threads import in_thread
 from lodestone_serve.traffic.admission_middleware import at_work
 
@@ -23,7 +23,7 @@ def openai_router(use_cases: ModelUseCases) -> APIRouter:
     router = APIRouter(tags=["openai"])
 
     @router.post(EMBEDDINGS, response_model=EmbeddingList)
-    async def embeddings(caller: Asking, body: EmbeddingsRequest, request: Request) -> Response:
+    async def embeddings(caller: RequestCaller, body: EmbeddingsRequest, request: Request) -> Response:
         """Vectors of texts; of pictures too, as `data:` URLs, where the model takes them."""
         inputs = inputs_of(body)
         async with at_work(request):
@@ -31,7 +31,7 @@ def openai_router(use_cases: ModelUseCases) -> APIRouter:
         return _json(embedding_list(body, inputs, embedded))
 
     @router.post(GENERATIONS, response_model=DrawingList)
-    async def generations(caller: Asking, body: DrawingRequest, request: Request) -> Response:
+    async def generations(caller: RequestCaller, body: DrawingRequest, request: Request) -> Response:
         """Pictures by a generator, within its budget and as long as its breaker lets it be asked. Nothing is kept of them."""
         async with at_work(request, body.deadline_ms):
             drawn = await use_cases.draw(body, caller)

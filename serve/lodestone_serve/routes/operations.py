@@ -9,7 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from lodestone import __version__
 from lodestone.services.operations import OperationUseCases
 from lodestone_schemas.service import Alive, ServiceStatus
-from lodestone_serve.auth.principal import Asking
+from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.responses.problems import problem, problem_response
 from lodestone_serve.telemetry.metrics import Metrics
 
@@ -25,7 +25,7 @@ def operations_router(use_cases: OperationUseCases, metrics: Metrics, instance: 
         return alive
 
     @router.get("/readyz", response_model=ServiceStatus)
-    async def readyz(caller: Asking) -> Response:
+    async def readyz(caller: RequestCaller) -> Response:
         """200 when models, store and catalog have just answered, else a 503 problem naming those that have not."""
         status = await use_cases.status(caller)
         if status.ready:
@@ -37,7 +37,7 @@ def operations_router(use_cases: OperationUseCases, metrics: Metrics, instance: 
         )
 
     @router.get("/v1/status", response_model=ServiceStatus)
-    async def status(caller: Asking) -> Response:
+    async def status(caller: RequestCaller) -> Response:
         """The same, always 200: for people and for `lodestone status`."""
         return _json(await use_cases.status(caller))
 

@@ -13,7 +13,7 @@ from lodestone.paging import MAX_CURSOR_CHARS, PageRequest
 from lodestone.services.runs import RunFilters, RunUseCases
 from lodestone_schemas.api import MAX_LIMIT
 from lodestone_schemas.runs import FailurePage, RunInfo, RunPage, RunStateName
-from lodestone_serve.auth.principal import Asking
+from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.responses.pages import (
     CURSOR_DESCRIPTION,
     FIELDS_DESCRIPTION,
@@ -53,24 +53,24 @@ def runs_router(use_cases: RunUseCases) -> APIRouter:
     router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
     @router.get("", response_model=RunPage)
-    async def runs(caller: Asking, params: Annotated[RunParams, Query()]) -> Response:
+    async def runs(caller: RequestCaller, params: Annotated[RunParams, Query()]) -> Response:
         """Return a page of runs, newest first."""
         page, fields = page_of(params.limit, params.offset, params.cursor), select_fields(RunPage, params.fields)
         return fields.answer(await in_thread(use_cases.page, params.filters(), page, caller))
 
     @router.get("/{run_id}", response_model=RunInfo)
-    async def run(caller: Asking, run_id: UUID) -> Response:
+    async def run(caller: RequestCaller, run_id: UUID) -> Response:
         """Return one run by its id."""
         return _json(await in_thread(use_cases.get, str(run_id), caller))
 
     @router.post("/{run_id}/cancel", response_model=RunInfo)
-    async def cancel_run(caller: Asking, run_id: UUID) -> Response:
+    async def cancel_run(caller: RequestCaller, run_id: UUID) -> Response:
         """Ask a run to stop. It does within seconds, and keeps what it finished; one that has ended stays as it is."""
         return _json(await in_thread(use_cases.cancel, str(run_id), caller))
 
     @router.get("/{run_id}/failures", response_model=FailurePage)
     async def run_failures(
-        caller: Asking,
+        caller: RequestCaller,
         run_id: UUID,
         fields: _ChosenFailures,
         limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Rows a page.")] = 50,

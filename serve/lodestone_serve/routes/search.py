@@ -21,7 +21,7 @@ from lodestone_schemas.api import (
     SearchResponse,
     UrlSearchRequest,
 )
-from lodestone_serve.auth.principal import Asking
+from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.responses.pages import FIELDS_DESCRIPTION, MAX_FIELDS_CHARS, Fields, FieldSelection, select_fields
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.traffic.admission_middleware import at_work
@@ -68,7 +68,7 @@ def search_router(use_cases: SearchUseCases, metrics: Metrics, fetcher: Fetcher)
         return fields.answer(response)
 
     @router.post("/v1/search", response_model=SearchResponse)
-    async def search(caller: Asking, body: SearchRequest, fields: _Chosen, request: Request) -> Response:
+    async def search(caller: RequestCaller, body: SearchRequest, fields: _Chosen, request: Request) -> Response:
         """Find pictures by words; answers once, when the answer is final."""
         async with at_work(request, body.deadline_ms) as work:
             response = await use_cases.answer(body, caller, context=work.request_context)
@@ -77,7 +77,7 @@ def search_router(use_cases: SearchUseCases, metrics: Metrics, fetcher: Fetcher)
 
     @router.post(IMAGE_SEARCH, response_model=SearchResponse)
     async def search_by_picture(
-        caller: Asking,
+        caller: RequestCaller,
         request: Request,
         fields: _Chosen,
         image: Annotated[UploadFile, File(description="The picture to search by.")],
@@ -95,7 +95,7 @@ def search_router(use_cases: SearchUseCases, metrics: Metrics, fetcher: Fetcher)
         return answered(response, fields)
 
     @router.post("/v1/search/url", response_model=SearchResponse)
-    async def search_by_url(caller: Asking, body: UrlSearchRequest, fields: _Chosen, request: Request) -> Response:
+    async def search_by_url(caller: RequestCaller, body: UrlSearchRequest, fields: _Chosen, request: Request) -> Response:
         """Find pictures like one at a public URL, which the service fetches. Off unless `serve.fetch_urls` is set."""
         async with at_work(request, body.options.deadline_ms, strictly=True) as work:
             picture = await fetcher.fetch(body.url)
@@ -103,7 +103,9 @@ def search_router(use_cases: SearchUseCases, metrics: Metrics, fetcher: Fetcher)
         return answered(response, fields)
 
     @router.get("/v1/images/{image_id}/similar", response_model=SearchResponse)
-    async def similar(caller: Asking, image_id: UUID, params: Annotated[SimilarParams, Query()], request: Request) -> Response:
+    async def similar(
+        caller: RequestCaller, image_id: UUID, params: Annotated[SimilarParams, Query()], request: Request
+    ) -> Response:
         """Find pictures like an indexed one."""
         fields = select_fields(SearchResponse, params.fields)
         async with at_work(request, params.deadline_ms) as work:

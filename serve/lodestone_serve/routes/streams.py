@@ -11,7 +11,7 @@ from sse_starlette import EventSourceResponse
 from lodestone.errors import InvalidRequestError
 from lodestone.services.search import SearchUseCases
 from lodestone_schemas.api import SearchRequest
-from lodestone_serve.auth.principal import Asker, Asking
+from lodestone_serve.auth.principal import Asker, RequestCaller
 from lodestone_serve.streaming.streams import Streams, last_event
 from lodestone_serve.traffic.admission_middleware import at_work
 from lodestone_serve.traffic.arrivals import REQUEST_ID
@@ -36,7 +36,7 @@ def streams_router(use_cases: SearchUseCases, streams: Streams) -> APIRouter:
 
     @router.post("", response_class=EventSourceResponse, responses=_EVENTS)
     async def search_stream(
-        caller: Asking, asker: Asker, body: SearchRequest, request: Request, last_event_id: LastEvent = None
+        caller: RequestCaller, asker: Asker, body: SearchRequest, request: Request, last_event_id: LastEvent = None
     ) -> Response:
         """Find pictures by words; sends each better answer as soon as it is known. `Last-Event-ID` goes on with a stream."""
         last = last_event(last_event_id)

@@ -2,8 +2,8 @@
 
 Files that have the size and time of an embedded picture are left alone; others are hashed. The same content at the same place
 only updates the stored time. Content of a picture that vanished means that the picture moved: it keeps its id. The same holds
-for pictures that changed places with each other (exchanges.py). Any other content makes the picture pending again. New files
-get ids. All decisions are written to the catalog batch by batch, so a killed run loses nothing but its position.
+for pictures that changed places with each other (move_detection.py). Any other content makes the picture pending again. New
+files get ids. All decisions are written to the catalog batch by batch, so a killed run loses nothing but its position.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class ChangeFinder:
                 surveys.append((scope, survey, complete))
             for scope, survey, complete in surveys:
                 if complete:
-                    self.bury(scope, survey)
+                    self.mark_deleted(scope, survey)
             for scope, survey, _ in surveys:
                 self._denied = self._readable = 0
                 self.scan(scope, survey, meter, expect)
@@ -125,7 +125,7 @@ class ChangeFinder:
             raise broken[0]
 
     def scan(self, scope: ScanScope, survey: Survey, meter: Meter, expect: Callable[[int], None]) -> None:
-        """Enter the scope's files in the catalog, after `bury` of all scopes of the run, so that moves are recognised."""
+        """Enter the scope's files in the catalog, after `mark_deleted` of all scopes, so that moves are recognised."""
         for batch in survey.batches(BATCH):
             failures = self._enter(scope, batch)
             self.faults.reach("discovering")
@@ -152,7 +152,7 @@ class ChangeFinder:
         found = discover(scope.path, follow_symlinks=self.follow_symlinks, on_unreadable=report, skip=scope.other_inodes())
         return self.mounts.watching(found, scope.path, around=around)
 
-    def bury(self, scope: ScanScope, survey: Survey) -> None:
+    def mark_deleted(self, scope: ScanScope, survey: Survey) -> None:
         """Mark the scope's pictures as gone that vanished or now belong to another root."""
         if scope.is_file:
             return

@@ -56,7 +56,7 @@ class CollectionVerification:
     alias: str
     collection: str
     exists: bool = True
-    standby_projections: bool = False
+    standing_by: bool = False
     promoted: bool = True
     points: int = 0
     expected: int = 0
@@ -75,7 +75,7 @@ class CollectionVerification:
     def ok(self) -> bool:
         """Return whether nothing is wrong; pictures that wait to be loaded are not an error."""
         wrong = self.missing or self.surplus or self.differing or self.stale or self.damaged
-        return (self.exists or self.standby_projections) and self.promoted and not wrong
+        return (self.exists or self.standing_by) and self.promoted and not wrong
 
 
 def verify(store: VectorStore, target: Target, *, progress: Progress) -> StoreError | None:
@@ -114,7 +114,7 @@ def examine(
             evenly; None for all.
         draw: Random generator that chooses them; None for a new one.
     """
-    result = CollectionVerification(target.alias, target.collection, standby_projections=not target.promoted)
+    result = CollectionVerification(target.alias, target.collection, standing_by=not target.promoted)
     _, unloaded = target.catalog.count_unloaded(target.collection, parts=target.required)
     if target.collection not in store.collections():
         nothing = not any(target.catalog.slices())  # was indexed, so no collection is needed
