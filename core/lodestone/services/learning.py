@@ -47,5 +47,6 @@ class LearningUseCases:
     def generators(self, caller: Caller) -> EngineList:
         """Return the guide engines, their breakers, and the state of the guide cache."""
         runtime = self._session.runtime
-        runtime.hub.apply(runtime.catalog.engine_states())  # what was switched just now, without waiting for a query
+        if runtime.home.exists():  # a command that only reads does not create one
+            runtime.hub.apply(runtime.catalog.engine_states())  # what was switched just now, without waiting for a query
         return shown(caller, runtime.hub.status(), redact_engines)
