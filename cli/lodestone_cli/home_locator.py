@@ -67,11 +67,6 @@ class HomeLocator:
 
         return place_of(path, self._catalog, corpora=corpora, roots=roots)
 
-    def check_corpus(self, name: str | None) -> None:
-        """Refuse the name of an unknown corpus; see `Locator.check_corpus`."""
-        if name is not None:
-            self._catalog.corpus(name)
-
     def directory(self, named: str, corpus: str | None) -> str:
         """Return the id of the directory with this path, name, corpus/name or id; see `Locator.directory`."""
         from lodestone.directories.naming import find_directory

@@ -37,13 +37,6 @@ class Locator(Protocol):
     def folder(self, path: str, *, corpora: Sequence[str], roots: Sequence[str]) -> Place:
         """Return the filters that `--path` means; see `folders.place_of`."""
 
-    def check_corpus(self, name: str | None) -> None:
-        """Refuse the name of an unknown corpus, where this can be known; None is any corpus.
-
-        Raises:
-            UnknownNameError: there is no such corpus.
-        """
-
     def directory(self, named: str, corpus: str | None) -> str:
         """Return the id of the directory with this path, name, corpus/name or id.
 
@@ -96,9 +89,6 @@ class RemoteLocator:
         from lodestone_cli.folders import Place
 
         return Place(list(corpora), list(roots), path)
-
-    def check_corpus(self, name: str | None) -> None:
-        """Accept every name: the service answers with nothing for an unknown corpus."""
 
     def directory(self, named: str, corpus: str | None) -> str:
         """Return the id of the directory with this name, corpus/name or id; see `Locator.directory`."""
