@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import httpx
@@ -88,8 +89,15 @@ async def test_feedback_teaches_trust_and_tags_once(http: httpx.AsyncClient) -> 
     later = await asked(http, "coloured dots on paper", guides=0, explain=True)
     assert later["topic"] == first["topic"]
     assert later["trust"] == first["after"]
-    top = next(hit for hit in later["hits"] if hit["image_id"] == right)
-    assert "tags" in {part["space"] for part in top["contributions"]}
+
+    async def by_tag() -> bool:
+        hits = (await asked(http, "coloured dots on paper", guides=0, explain=True))["hits"]
+        top = next(hit for hit in hits if hit["image_id"] == right)
+        return "tags" in {part["space"] for part in top["contributions"]}
+
+    async with asyncio.timeout(60):  # tags are delivered to the store behind the answer
+        while not await by_tag():
+            await asyncio.sleep(0.05)
 
 
 @pytest.mark.parametrize(
