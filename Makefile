@@ -6,8 +6,8 @@ BIN     := $(VENV)/bin
 READY   := $(VENV)/.ready
 # Tests wait for servers and processes now and then: three at a time use two cores better than two (0: one process).
 TEST_PROCESSES ?= 3
-# Files that share a server run in one process (tests/support/grouping.py).
-PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder
+# The tests of a file run in one process, and so do all files that need Ray (tests/support/grouping.py).
+PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadscope --no-loadscope-reorder
 # COVERAGE=1: `make test` measures how much of core the unit and contract tests run, in lines and branches; `make coverage`
 # holds the floor, in percent. Other tests are left out: they run through much that they do not check, and tracing is slow.
 COVERAGE_FLOOR ?= 66

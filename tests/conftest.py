@@ -9,11 +9,12 @@ import hypothesis
 import pytest
 import structlog
 from tests.support.fresh_catalogs import copied_catalogs, real_migrations
-from tests.support.grouping import group, servers_first
+from tests.support.grouping import GroupScheduling, make_scheduler, ray_first
 from tests.support.postgres_server import postgres_binaries, postgres_catalog, postgres_server, postgres_url
 from tests.support.qdrant_server import qdrant_binary, qdrant_server
 from tests.support.ray_cluster import ray_cluster
 from tests.support.shared_models import real_embedding, shared_models
+from xdist.remote import Producer
 
 # Session fixtures stand here and nowhere else: a module that imports one has another of its own, with a server of its own.
 __all__ = [
@@ -45,5 +46,9 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    group(items)
-    items.sort(key=servers_first)
+    items[:] = ray_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
+    return make_scheduler(config, log)

@@ -1,42 +1,43 @@
-"""Groups of tests for processes side by side: files that share a server run in one process, so that it starts once.
+"""Groups of tests for processes side by side: the tests of one file run in one process, and so do all files that need Ray.
 
-Other files are groups of their own. pytest-xdist reads the groups with `--dist loadgroup`.
+A module's fixtures and the Ray cluster therefore start once. pytest-xdist has groups of its own (`--dist loadgroup`), but
+version 3.8 writes them into a private attribute that pytest 9.2 no longer reads, so every test would go to any process.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
-_SERVERS = {"ray_cluster": "ray", "qdrant_server": "qdrant", "postgres_server": "postgres"}
-_PARAMETERS = {"server": "qdrant", "namespace": "qdrant", "postgres": "postgres"}
-_BY_PARAMETER = {"catalog_url", "new_url", "store"}
-"""Fixtures whose parameter names the server that they ask for when they run."""
-
-
-def group(items: Iterable[pytest.Item]) -> None:
-    """Mark every test with its group, which is a server that its file needs, or the file."""
-    files: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        files.setdefault(item.path, []).append(item)
-    for path, tests in files.items():
-        servers = sorted(server for test in tests for server in _servers_of(test))
-        name = servers[-1] if servers else "/".join(path.relative_to(tests[0].config.rootpath).with_suffix("").parts[1:])
-        for test in tests:
-            test.add_marker(pytest.mark.xdist_group(name))
+RAY = "ray"
+_ROOT = Path(__file__).resolve().parents[2]
+_RAY_FIXTURE = "ray_cluster"
 
 
-def servers_first(item: pytest.Item) -> bool:
-    """Return the key of an order with the groups of servers in front: they take longest."""
-    mark = item.get_closest_marker("xdist_group")
-    return mark is None or mark.args[0] not in _SERVERS.values()
+@cache
+def group_of(file: str) -> str:
+    """Return the group of a test file, which is named relative to the repository: `ray`, or the file itself."""
+    path = _ROOT / file
+    return RAY if path.is_file() and _RAY_FIXTURE in path.read_text("utf-8") else file
 
 
-def _servers_of(test: pytest.Item) -> set[str]:
-    names: Iterable[str] = getattr(test, "fixturenames", ())
-    callspec = getattr(test, "callspec", None)
-    values = {value for value in callspec.params.values() if isinstance(value, str)} if callspec else set()
-    asked = {_PARAMETERS[value] for value in values & _PARAMETERS.keys()} if _BY_PARAMETER & set(names) else set()
-    return {_SERVERS[name] for name in names if name in _SERVERS} | asked
+class GroupScheduling(LoadScopeScheduling):
+    """Sends all tests of a group to one process, in the order in which they were collected."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return group_of(nodeid.partition("::")[0])
+
+
+def make_scheduler(config: pytest.Config, log: Producer) -> GroupScheduling | None:
+    """Return the scheduler of the groups for `--dist loadscope`; None for any other distribution."""
+    return GroupScheduling(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
+def ray_first(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Return the tests with the group of Ray in front: it takes longest."""
+    return sorted(items, key=lambda item: group_of(item.nodeid.partition("::")[0]) != RAY)

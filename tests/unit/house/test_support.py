@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
-import pytest
-from tests.support.grouping import group, servers_first
+from tests.support.grouping import RAY, group_of, make_scheduler, ray_first
 from tests.support.shared_models import EmbeddingMemory
 
 
@@ -15,41 +13,30 @@ class Session:
     """Stands for a model's session; memories hold it weakly."""
 
 
-def test_a_file_without_a_server_is_a_group_of_its_own(request: pytest.FixtureRequest) -> None:
-    mark = request.node.get_closest_marker("xdist_group")
-    assert mark.args == ("unit/house/test_support",)
-    assert servers_first(request.node)
+def test_files_that_need_ray_are_one_group_and_others_are_groups_of_their_own() -> None:
+    assert group_of("tests/integration/test_index_ray.py") == group_of("tests/integration/test_monitoring_ray.py") == RAY
+    assert group_of("tests/unit/house/test_support.py") == "tests/unit/house/test_support.py"
 
 
-class Item:
-    """The parts of a collected test that groups depend on."""
-
-    def __init__(self, request: pytest.FixtureRequest, file: str, fixtures: tuple[str, ...], **parameters: str) -> None:
-        self.config = request.config
-        self.path = request.config.rootpath / "tests" / file
-        self.fixturenames = fixtures
-        self.callspec = SimpleNamespace(params=parameters)
-        self.marks: list[pytest.Mark] = []
-
-    def add_marker(self, mark: pytest.MarkDecorator) -> None:
-        self.marks.append(mark.mark)
-
-    def get_closest_marker(self, _: str) -> pytest.Mark:
-        return self.marks[-1]
-
-
-def test_files_that_share_a_server_are_one_group_and_come_first(request: pytest.FixtureRequest) -> None:
-    items: list[Any] = [
-        Item(request, "unit/test_a.py", ("tmp_path",)),
-        Item(request, "contract/test_b.py", ("store", "filled"), store="edge"),
-        Item(request, "contract/test_b.py", ("store", "filled"), store="namespace"),
-        Item(request, "integration/test_c.py", ("qdrant_server",)),
-        Item(request, "integration/test_d.py", ("kind",), kind="server"),  # another fixture's word
+def test_the_group_of_ray_comes_first_and_the_order_within_groups_stays() -> None:
+    names = [
+        "tests/unit/a.py::x",
+        "tests/integration/test_index_ray.py::b",
+        "tests/integration/test_index_ray.py::a",
+        "tests/unit/a.py::a",
     ]
-    group(items)
-    names = [item.marks[0].args[0] for item in items]
-    assert names == ["unit/test_a", "qdrant", "qdrant", "qdrant", "integration/test_d"]
-    assert [item.marks[0].args[0] for item in sorted(items, key=servers_first)][:3] == ["qdrant"] * 3
+    items = [SimpleNamespace(nodeid=name) for name in names]
+    ordered = ray_first(items)  # type: ignore[arg-type]
+
+    assert [item.nodeid for item in ordered] == [names[1], names[2], names[0], names[3]]
+
+
+def test_groups_are_for_that_distribution_alone() -> None:
+    class Config:
+        def getvalue(self, _: str) -> str:
+            return "no"
+
+    assert make_scheduler(Config(), None) is None  # type: ignore[arg-type]
 
 
 def test_a_picture_is_embedded_once_a_session_and_each_gets_its_own_row() -> None:
