@@ -253,7 +253,7 @@ def test_concurrent_queries_share_passes_of_the_text_encoder(service: Service) -
             requests = [SearchRequest(query=f"query number {n}", guides=0, deadline_ms=60_000) for n in range(128)]
             assert all(response.hits for response in pool.map(client.search, requests))
         count, texts = (after - first for after, first in zip(passes(), before, strict=True))
-        assert texts == 128
+        assert texts >= 128  # and those that an earlier test's search still asks for
         if count < texts:
             return
     pytest.fail("no two of a thousand queries shared a pass")
