@@ -83,8 +83,9 @@ hooks: setup  ## run format, lint, levels and types before each commit
 	$(BIN)/pre-commit install --hook-type pre-commit --hook-type pre-push
 
 docs: setup  ## build the documentation, strictly, by mkdocs and by its successor Zensical
+# Not `--quiet`: mkdocs counts the warnings that it logs, and would then pass dead anchors.
 	$(BIN)/python -m scripts.api_reference
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/zensical build --config-file mkdocs.yml --strict --clean
 
 docs-serve: setup
