@@ -21,6 +21,8 @@ from lodestone.generators.base import GuideRequest
 from lodestone.generators.engines.diffusers import PRESETS, Diffusers
 from lodestone.models import packages
 
+pytestmark = pytest.mark.slow  # diffusers takes ten seconds to import
+
 
 def engine(folder=None, **options):
     settings = EngineSettings(kind="diffusers", model=str(folder or tiny_models().diffusion), options={"steps": 2, **options})

@@ -77,6 +77,7 @@ def test_a_worker_that_dies_costs_nothing(ray_cluster: None, tmp_path: Path) -> 
     assert report.images == len(vectors) == 160
 
 
+@pytest.mark.slow
 def test_what_ends_the_work_in_a_worker_ends_the_run_with_its_own_error(ray_cluster: None, tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 24)
     with open_runtime(tmp_path, executor="ray", workers=2) as runtime:

@@ -153,6 +153,7 @@ def test_a_slice_whose_worker_died_is_tried_again_with_its_pictures_isolated(tmp
     assert not any(task.isolate for task in pool.tasks if "000008.jpg" in task.rows[0].uri)
 
 
+@pytest.mark.slow
 def test_a_slice_that_kills_to_the_end_is_given_up_and_all_others_can_be_found(tmp_path: Path) -> None:
     write_photos(tmp_path / "photos", 24)
     pool = Disturbed(lambda task: WorkerDiedError("gone") if "000008.jpg" in task.rows[0].uri else None)
@@ -311,6 +312,7 @@ def test_commands_list_show_cancel_and_export(tmp_path: Path) -> None:
     assert run_here("index", "--resume", "a", "b", home=home).code == 2
 
 
+@pytest.mark.slow
 def test_a_run_killed_with_its_driver_is_told_with_what_it_finished_and_so_is_the_one_that_resumes_it(
     tmp_path: Path,
 ) -> None:

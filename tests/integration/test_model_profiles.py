@@ -27,6 +27,8 @@ from lodestone_schemas.collections import HnswSpec
 
 PICTURES = 12
 
+pytestmark = pytest.mark.slow
+
 
 def tiny_profile() -> Profile:
     clip, timm = f"open_clip:{tiny_models().clip}", f"timm:{tiny_models().timm}"

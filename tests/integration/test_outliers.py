@@ -14,6 +14,7 @@ from lodestone.query.guides.outliers import THRESHOLD, OutlierReport, judge_guid
 
 DIM = 64
 ONE = {"space": 1.0}
+ON_A_MAP = pytest.param(16, marks=pytest.mark.slow)  # UMAP compiles its functions for half a minute
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def test_below_fifteen_guides_planted_ones_are_found_by_their_distance(guides: i
     assert recall >= 0.8
 
 
-@pytest.mark.parametrize("guides", [16, 24])
+@pytest.mark.parametrize("guides", [ON_A_MAP, pytest.param(24, marks=pytest.mark.slow)])
 def test_from_fifteen_guides_on_planted_ones_are_found_on_a_map(guides: int) -> None:
     def trials() -> Iterator[tuple[np.ndarray, np.ndarray]]:
         for seed in range(40):
@@ -84,6 +85,7 @@ def test_from_fifteen_guides_on_planted_ones_are_found_on_a_map(guides: int) -> 
     assert recall >= 0.8
 
 
+@pytest.mark.slow
 def test_the_map_needs_surroundings_to_show_who_is_strange() -> None:
     """Of the guides alone UMAP evens out what sets the planted one apart."""
 
@@ -99,6 +101,7 @@ def test_the_map_needs_surroundings_to_show_who_is_strange() -> None:
     assert found(False) <= 12
 
 
+@pytest.mark.slow
 def test_the_map_raises_the_score_of_a_guide_that_it_shows_apart() -> None:
     drawn = draw(3, 16, 1)
     by_map, by_distance = judge(drawn), judge_guides({"space": drawn.guides}, ONE)
@@ -106,7 +109,7 @@ def test_the_map_raises_the_score_of_a_guide_that_it_shows_apart() -> None:
     assert by_map.scores[drawn.planted].min() > 1.2 * by_map.scores[~drawn.planted].max()
 
 
-@pytest.mark.parametrize("guides", [9, 16])
+@pytest.mark.parametrize("guides", [9, ON_A_MAP])
 def test_guides_of_one_topic_are_all_kept(guides: int) -> None:
     kept = [not judge(_pure(seed, guides)).rejected.any() for seed in range(30)]
     assert np.mean(kept) >= 0.9
@@ -117,7 +120,7 @@ def _pure(seed: int, guides: int) -> Drawn:
     return Drawn(drawn.guides[~drawn.planted], drawn.planted[~drawn.planted], drawn.background)
 
 
-@pytest.mark.parametrize("guides", [9, 16])
+@pytest.mark.parametrize("guides", [9, ON_A_MAP])
 def test_a_generator_that_draws_nearly_the_same_again_and_again_is_not_punished_for_small_differences(guides: int) -> None:
     rng = np.random.default_rng(1)
     drawn = draw(1, guides, 1)
@@ -128,7 +131,7 @@ def test_a_generator_that_draws_nearly_the_same_again_and_again_is_not_punished_
     assert report.scores.argmax() == 3
 
 
-@pytest.mark.parametrize("guides", [9, 16])
+@pytest.mark.parametrize("guides", [9, ON_A_MAP])
 def test_in_a_collection_of_a_single_topic_no_guide_is_strange(guides: int) -> None:
     rng = np.random.default_rng(2)
     centre = unit(rng.standard_normal(DIM))
@@ -144,7 +147,7 @@ def test_pictures_of_the_collection_that_are_guides_do_not_count_as_its_stranger
     np.testing.assert_allclose(with_guides.scores, judge(drawn).scores, atol=0.02)
 
 
-@pytest.mark.parametrize("guides", [4, 9, 16])
+@pytest.mark.parametrize("guides", [4, 9, ON_A_MAP])
 def test_never_more_than_half_are_rejected(guides: int) -> None:
     strangers = unit(np.random.default_rng(0).standard_normal((guides, DIM)))
     report = judge_guides({"space": strangers}, ONE, threshold=0.01)
@@ -165,7 +168,7 @@ def test_no_space_no_judgement() -> None:
     assert judge_guides({}, {}).rule == "none"
 
 
-@pytest.mark.parametrize("guides", [3, 9, 16])
+@pytest.mark.parametrize("guides", [3, 9, ON_A_MAP])
 def test_identical_guides_are_all_alike(guides: int) -> None:
     same = np.repeat(unit(np.ones((1, DIM))), guides, axis=0)
     background = draw(0, 9, 1).background
@@ -224,6 +227,7 @@ def test_a_guide_without_any_vector_is_kept() -> None:
     assert not report.rejected[drawn.planted].any()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_scores() -> None:
     drawn = draw(5, 16, 2)
     np.testing.assert_array_equal(judge(drawn, seed=7).scores, judge(drawn, seed=7).scores)
@@ -240,6 +244,7 @@ def test_length_of_vectors_does_not_matter() -> None:
     np.testing.assert_allclose(judge(longer).scores, judge(drawn).scores, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_queries_in_several_threads_can_be_judged_at_once() -> None:
     trials = [draw(seed, 16, 1) for seed in range(4)]
     expected = [judge(drawn).scores for drawn in trials]
