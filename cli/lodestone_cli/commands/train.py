@@ -138,9 +138,12 @@ def _pictures(
     from lodestone.embeddings.stored import StoredOutputs
     from lodestone.indexing.tasks import SliceParts
     from lodestone.spaces.bridge_arrays import required_outputs
+    from lodestone.training.retrain import active_bridge
 
     parts = SliceParts.of(runtime.backbones(), runtime.text_encoder)
-    stored = StoredOutputs(runtime.catalog, runtime.embeddings, parts.backbones, required_outputs())
+    stored = StoredOutputs(
+        runtime.catalog, runtime.embeddings, parts.backbones, required_outputs(active_bridge(runtime).backbones)
+    )
     return captioned_corpus(runtime.catalog, stored, runtime.catalog.corpus(str(corpus)).corpus_id)
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from lodestone.config.engines import EngineSettings
+from lodestone.data import DEFAULT_BRIDGE
 from lodestone.errors import UnknownNameError
 from lodestone_schemas.collections import HnswSpec, Quantization
 
@@ -42,6 +43,8 @@ class Profile:
         quantization: Quantization of each space's collection, unless the settings say otherwise.
         on_disk: True if original vectors are kept on disk, unless the settings say otherwise.
         direct: Maps a space to the backbone (`NAME` or `NAME#OUTPUT`) whose output is used as the space without a projection.
+        bridge: File of the bridge that ships for this profile, below `data/bridge/`; for the space `bridge`. It must read
+            backbones and the text encoder of the profile (home/bridge_fit.py).
         labels: Classifiers of the space `labels`; empty for those that it is published with.
         space_priors: Maps a space to its trust before any feedback, 1 by default; only ratios matter.
         engines: Maps an engine to its settings, used where the user's settings have no section of that name.
@@ -62,6 +65,7 @@ class Profile:
     quantization: Quantization = Quantization.NONE
     on_disk: bool = False
     direct: Mapping[str, str] = field(default_factory=dict)
+    bridge: str = DEFAULT_BRIDGE
     labels: tuple[str, ...] = ()
     space_priors: Mapping[str, float] = field(default_factory=dict)
     engines: Mapping[str, EngineSettings] = field(default_factory=dict)

@@ -16,6 +16,7 @@ from lodestone.config.profiles import Profile
 from lodestone.config.settings import Settings
 from lodestone.home.resources import HomeResources
 from lodestone.observe import observer
+from lodestone.spaces.names import BRIDGE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from lodestone.trust.service import TrustService
     from lodestone_schemas.api import FeedbackRequest, FeedbackResult
 
-LEARNT_KINDS = ("bridge", "prior")
+LEARNT_KINDS = (BRIDGE, "prior")
 
 
 class Runtime(HomeResources):
@@ -93,10 +94,17 @@ class Runtime(HomeResources):
         from lodestone.models.context import ModelContext
 
         active = {kind: self.catalog.active_artifact(kind) for kind in LEARNT_KINDS} if self.home.exists() else {}
+        artifacts = {kind: self.home.artifacts / artifact.path for kind, artifact in active.items() if artifact}
+        if BRIDGE in artifacts:
+            from lodestone.home.bridge_fit import fits
+
+            if not fits(artifacts[BRIDGE], self.profile):
+                del artifacts[BRIDGE]  # learnt under another profile; the one that ships for this profile is used
         return ModelContext(
             cache=self._model_cache,
             threads=self.settings.models.threads,
-            artifacts={kind: self.home.artifacts / artifact.path for kind, artifact in active.items() if artifact},
+            artifacts=artifacts,
+            bridge=self.configured.bridge,
         )
 
     @cached_property
@@ -142,11 +150,19 @@ class Runtime(HomeResources):
         return [make_backbone(name, context) for name in needed if name not in besides]
 
     def projections(self) -> dict[str, Projection]:
-        """Return space name -> projection in the version that is in force now. Nothing is warmed up."""
+        """Return space name -> projection in the version that is in force now. Nothing is warmed up.
+
+        Raises:
+            ConfigurationError: the bridge does not fit the profile's models.
+        """
+        from lodestone.home.bridge_fit import check_bridge
         from lodestone.spaces.registry import make_space
 
         context, profile = self.models(), self.profile
-        return {name: make_space(name, context, direct=profile.direct, labels=profile.labels) for name in profile.spaces}
+        spaces = {name: make_space(name, context, direct=profile.direct, labels=profile.labels) for name in profile.spaces}
+        if BRIDGE in spaces:
+            check_bridge(spaces[BRIDGE], profile)
+        return spaces
 
     def standby_projections(self) -> dict[str, Projection]:
         """Return collection -> projection of what model swaps have filled beside the spaces in force. Nothing is warmed up."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lodestone.spaces.base import Projection
 
 DIRECT: Final = "direct"
-SHIPPED: Final = "shipped"  # source of the bridge that ships with the package
+SHIPPED: Final = "shipped"  # source of the bridge that ships for the profile
 _PROBABILITIES: Final = "probabilities"
 _CLASSES: Final = 1000
 
@@ -102,7 +102,8 @@ def in_force(resources: SpaceResources, space: str) -> SpaceDefinition:
     if space not in profile.spaces:
         raise UnknownNameError.among("space", space, list(profile.spaces))
     if space == BRIDGE:
-        active = resources.catalog.active_artifact(BRIDGE) if resources.home.exists() else None
+        # A version learnt under another profile may not fit this one (home/bridge_fit.py).
+        active = resources.catalog.active_artifact(BRIDGE) if BRIDGE in resources.models().artifacts else None
         return _defined(resources, space, BRIDGE, SHIPPED if active is None else active.version)
     if space == LABELS:
         from lodestone.spaces.labels import BACKBONES
@@ -134,6 +135,7 @@ def target_of(resources: SpaceResources, space: str, target: str) -> SpaceDefini
     Raises:
         UnknownNameError: no such space, backbone, output or version.
         InvalidRequestError: the space cannot be made of that.
+        ConfigurationError: that version of the bridge reads the vectors of another text encoder.
         ModelUnavailableError: a model's package is not installed.
     """
     current = in_force(resources, space)
@@ -146,6 +148,11 @@ def target_of(resources: SpaceResources, space: str, target: str) -> SpaceDefini
         source = "+".join(dict.fromkeys(name.strip() for name in source.replace(",", "+").split("+") if name.strip()))
         _check_classifiers(resources.models(), source)
     wanted = _defined(resources, space, current.kind, source)
+    if current.kind == BRIDGE:
+        from lodestone.home.bridge_fit import check_bridge
+
+        backbones = tuple(dict.fromkeys([*resources.profile.backbones, *wanted.backbones]))  # a swap brings what it needs
+        check_bridge(projection_of(wanted, resources), replace(resources.profile, backbones=backbones))
     _ = projection_of(wanted, resources).collection  # reads the versions, and raises for what is unknown or not installed
     return wanted
 

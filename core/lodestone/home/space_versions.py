@@ -8,7 +8,8 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from lodestone.errors import LodestoneError
+from lodestone.config.profiles import PROFILES
+from lodestone.errors import LodestoneError, ModelUnavailableError
 from lodestone.home.space_definitions import projection_of
 from lodestone.home.space_standby import SwapVersions, has_versions
 from lodestone.spaces.names import BRIDGE
@@ -31,14 +32,24 @@ def version_in(resources: SpaceResources, space: str, collection: str) -> Projec
 
 
 def _bridge_versions(resources: SpaceResources) -> Iterator[Projection]:
-    """Yield the versions of the bridge."""
+    """Yield the versions of the bridge: those that ship, for this profile first, and those learnt here."""
     from lodestone.spaces.registry import make_space
 
     context = resources.models()
     others = {kind: path for kind, path in context.artifacts.items() if kind != BRIDGE}
-    learnt = [resources.home.artifacts / artifact.path for artifact in resources.catalog.artifacts(BRIDGE)]
-    for artifacts in (others, *({**others, BRIDGE: path} for path in learnt if path.exists())):
-        yield make_space(BRIDGE, replace(context, artifacts=artifacts))
+    for shipped in dict.fromkeys([context.bridge, *(profile.bridge for profile in PROFILES.values())]):
+        projection = make_space(BRIDGE, replace(context, artifacts=others, bridge=shipped))
+        try:
+            _ = projection.collection
+        except ModelUnavailableError:
+            if shipped == context.bridge:
+                raise
+            continue  # another profile's, whose models are not installed: it has filled no collection
+        yield projection
+    for artifact in resources.catalog.artifacts(BRIDGE):
+        path = resources.home.artifacts / artifact.path
+        if path.exists():
+            yield make_space(BRIDGE, replace(context, artifacts={**others, BRIDGE: path}))
 
 
 def _swap_versions(resources: SpaceResources, space: str) -> Iterator[Projection]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from lodestone.data import DEFAULT_BRIDGE
 from lodestone.models.cache import ModelCache
 
 
@@ -17,8 +18,10 @@ class ModelContext:
         cache: The cache of converted files.
         threads: Threads for one pass of a model, unless `warm_up` is given another number; 0 for the runtime's choice.
         artifacts: Learned artifacts of this home that are active, by kind, e.g. `bridge`. A missing kind means the shipped one.
+        bridge: File of the shipped bridge, below `data/bridge/`; as in `Profile.bridge`.
     """
 
     cache: ModelCache
     threads: int = 0
     artifacts: Mapping[str, Path] = field(default_factory=dict)
+    bridge: str = DEFAULT_BRIDGE

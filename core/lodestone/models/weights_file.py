@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lodestone.errors import ConfigurationError
 
 AGAIN: Final = "train it again: lodestone train bridge"
+_LONGEST_HEADER: Final = 1 << 20  # bytes; a longer one is damage
 
 Arrays = Mapping[str, NDArray[np.float16]]
 
@@ -46,10 +47,37 @@ class WeightsFile:
         temporary.write_bytes(save(dict(arrays), {self._key: text}))
         return temporary.replace(path)
 
-    def shipped(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return arrays and header of the weights that ship inside the package, in `data/<kind>/` beside their model card."""
-        name = f"{self.kind}.safetensors"
-        return self._parse(files("lodestone").joinpath("data", self.kind, name).read_bytes(), f"package data {name}")
+    def shipped(self, name: str | None = None) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Return arrays and header of weights that ship inside the package, in `data/<kind>/` beside their model card.
+
+        Args:
+            name: Name of the file; None for `<kind>.safetensors`.
+
+        Raises:
+            ConfigurationError: no such file ships, or it is damaged.
+        """
+        name = f"{self.kind}.safetensors" if name is None else name
+        folder = files("lodestone").joinpath("data", self.kind)
+        shipping = sorted(file.name for file in folder.iterdir() if file.name.endswith(".safetensors"))
+        if name not in shipping:
+            raise ConfigurationError(
+                f"no {self.kind} {name!r} ships with Lodestone", hint=f"those that ship: {', '.join(shipping)}"
+            )
+        return self._parse(folder.joinpath(name).read_bytes(), f"package data {name}")
+
+    def header(self, path: Path) -> dict[str, Any]:
+        """Return the header of a file that `save` wrote, without reading its arrays.
+
+        Raises:
+            ConfigurationError: the file is missing, damaged, or of another format.
+        """
+        try:
+            with path.open("rb") as stream:
+                prefix = stream.read(8)
+                content = prefix + stream.read(min(int.from_bytes(prefix, "little"), _LONGEST_HEADER))
+        except OSError as error:
+            raise ConfigurationError(f"cannot read the {self.kind} {str(path)!r}: {error.strerror}", hint=AGAIN) from error
+        return self._parse_header(content, str(path))
 
     def load(self, path: Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return arrays and header of a file that `save` wrote.
@@ -69,16 +97,25 @@ class WeightsFile:
 
         try:
             arrays: dict[str, NDArray[Any]] = load(content)
+        except SafetensorError as error:
+            raise self._damaged(source, error) from error
+        return arrays, self._parse_header(content, source)
+
+    def _parse_header(self, content: bytes, source: str) -> dict[str, Any]:
+        try:
             size = int.from_bytes(content[:8], "little")
             header: dict[str, Any] = json.loads(json.loads(content[8 : 8 + size])["__metadata__"][self._key])
             found_format = header["format"]
-        except (SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise ConfigurationError(f"{source} is not a {self.kind}, or is damaged: {error}", hint=AGAIN) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise self._damaged(source, error) from error
         if found_format != self.format:
             raise ConfigurationError(
                 f"{source} has format {found_format}, this version reads {self.format}", hint=f"upgrade lodestone, or {AGAIN}"
             )
-        return arrays, header
+        return header
+
+    def _damaged(self, source: str, error: Exception) -> ConfigurationError:
+        return ConfigurationError(f"{source} is not a {self.kind}, or is damaged: {error}", hint=AGAIN)
 
     def other_arrays(self, error: Exception) -> ConfigurationError:
         """Return the error for a file that has this format number and arrays of another layout."""

@@ -23,17 +23,16 @@ from lodestone.text_encoders.registry import make_text_encoder
 
 
 class BridgeSpace(Projection):
-    """Projects pictures and MiniLM's texts into one space, under the name `bridge`.
+    """Projects pictures and texts into one space, under the name `bridge`; its file names the models that it reads.
 
     It is better than label matching for sentences, and weaker for object names.
 
     Args:
-        context: Cache and threads.
-        weights: A file written by `BridgeWeights.save`, or the weights themselves; None for those that ship with the package.
+        context: Cache, threads, and the name of the bridge that ships for the profile.
+        weights: A file written by `BridgeWeights.save`, or the weights themselves; None for those that ship.
     """
 
     name = "bridge"
-    text_encoder = "minilm"
 
     def __init__(self, context: ModelContext, *, weights: Path | BridgeWeights | None = None) -> None:
         self._context = context
@@ -48,7 +47,12 @@ class BridgeSpace(Projection):
         """
         if isinstance(self._source, BridgeWeights):
             return self._source
-        return BridgeWeights.shipped() if self._source is None else BridgeWeights.load(self._source)
+        return BridgeWeights.shipped(self._context.bridge) if self._source is None else BridgeWeights.load(self._source)
+
+    @property
+    def text_encoder(self) -> str:  # type: ignore[override]  # known only once the weights are read
+        """Return the name of the text encoder whose vectors the weights were trained on."""
+        return self.weights.text_encoder
 
     @property
     def requires(self) -> tuple[OutputKey, ...]:  # type: ignore[override]  # known only once the weights are read
@@ -78,5 +82,5 @@ class BridgeSpace(Projection):
         return self.weights.pictures(outputs)
 
     def project_texts(self, encoded: Vectors) -> Vectors:
-        """Return the vectors of n texts from their (n, 384) float32 rows of MiniLM: (n, dim) float32, L2-normalised."""
+        """Return the vectors of n texts from their (n, d) float32 rows of the text encoder: (n, dim) float32, L2-normalised."""
         return self.weights.texts(encoded)

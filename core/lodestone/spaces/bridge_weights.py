@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.backbones.base import BackboneOutputs
+from lodestone.data import DEFAULT_BRIDGE
 from lodestone.models.weights_file import WeightsFile, digest_of
 from lodestone.spaces.base import Vectors
 from lodestone.spaces.bridge_arrays import BACKBONES, Array, Rehearsal, Statistics, Tower, picture_columns, standardised, unit
@@ -154,9 +155,13 @@ class BridgeWeights:
         return FILE.save_as(path, self._arrays(), self._header())
 
     @classmethod
-    def shipped(cls) -> BridgeWeights:
-        """Return the weights that ship inside the package, in `data/bridge/` beside their model card."""
-        return cls._from_arrays(*FILE.shipped())
+    def shipped(cls, name: str = DEFAULT_BRIDGE) -> BridgeWeights:
+        """Return the weights of that name that ship inside the package, in `data/bridge/` beside their model card.
+
+        Raises:
+            ConfigurationError: no such file ships.
+        """
+        return cls._from_arrays(*FILE.shipped(name))
 
     @classmethod
     def load(cls, path: Path) -> BridgeWeights:

@@ -86,8 +86,7 @@ def retrain_bridge(
     catalog = runtime.catalog
     run = catalog.start_run("train-bridge")
     try:
-        active = runtime.models().artifacts.get(KIND)
-        base = BridgeWeights.load(active) if active else BridgeWeights.shipped()
+        base = active_bridge(runtime)
         runtime.text_encoder.warm_up()
         spoken, owner = with_articles(pictures.texts, pictures.owner)
         texts = runtime.text_encoder.encode(spoken)
@@ -115,6 +114,13 @@ def retrain_bridge(
     catalog.update_run(run.run_id, stage="done", counts={"pictures": training.pictures, "texts": training.texts})
     catalog.finish_run(run.run_id, RunState.DONE)
     return RetrainReport(run.run_id, training, pictures.skipped, promoted=not dry_run)
+
+
+def active_bridge(runtime: Runtime) -> BridgeWeights:
+    """Return the bridge that is in force in this home: one learnt here, or the one that ships for its profile."""
+    context = runtime.models()
+    learnt = context.artifacts.get(KIND)
+    return BridgeWeights.shipped(context.bridge) if learnt is None else BridgeWeights.load(learnt)
 
 
 def _prior(

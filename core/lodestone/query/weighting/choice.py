@@ -35,7 +35,7 @@ class SpaceWeighting:
         """Return the weight of each space, as `SpaceWeigher.weights` says."""
         words = encoded[self._labels.text_encoder]
         similarity = float(self._labels.label_similarity(words)[0])
-        familiarity = float(self._bridge.weights.familiarity(words)[0])
+        familiarity = float(self._bridge.weights.familiarity(encoded[self._bridge.text_encoder])[0])
         return self._parameters.weigh(similarity, familiarity, spaces, evidence=(best or {}).get(LABELS, 1.0))
 
 
