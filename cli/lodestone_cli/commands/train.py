@@ -63,7 +63,7 @@ def bridge(
             context.require_home()
         service = context.service()
         with shown_progress(context) as progress:
-            pictures = _pictures(context, captions, images, corpus, progress)
+            pictures = _pictures(context, captions, images, corpus, progress, from_nothing=from_nothing)
             report = retrain_bridge(
                 context.runtime,
                 pictures,
@@ -117,7 +117,13 @@ def complexity(
 
 
 def _pictures(
-    context: CommandContext, captions: Path | None, images: Path | None, corpus: str | None, progress: Progress
+    context: CommandContext,
+    captions: Path | None,
+    images: Path | None,
+    corpus: str | None,
+    progress: Progress,
+    *,
+    from_nothing: bool,
 ) -> CaptionedPictures:
     from lodestone.training.sources import captioned_corpus, captioned_folder
 
@@ -137,13 +143,11 @@ def _pictures(
         )
     from lodestone.embeddings.stored import StoredOutputs
     from lodestone.indexing.tasks import SliceParts
-    from lodestone.spaces.bridge_arrays import required_outputs
-    from lodestone.training.retrain import active_bridge
+    from lodestone.training.retrain import bridge_to_train
 
     parts = SliceParts.of(runtime.backbones(), runtime.text_encoder)
-    stored = StoredOutputs(
-        runtime.catalog, runtime.embeddings, parts.backbones, required_outputs(active_bridge(runtime).backbones)
-    )
+    required = bridge_to_train(runtime, from_nothing=from_nothing).inputs.required
+    stored = StoredOutputs(runtime.catalog, runtime.embeddings, parts.backbones, required)
     return captioned_corpus(runtime.catalog, stored, runtime.catalog.corpus(str(corpus)).corpus_id)
 
 

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from lodestone.errors import ConfigurationError, LodestoneError
 from lodestone.spaces.bridge import BridgeSpace
-from lodestone.spaces.bridge_weights import FILE
+from lodestone.spaces.bridge_weights import FILE, inputs_of
 
 if TYPE_CHECKING:
     from lodestone.config.profiles import Profile
     from lodestone.spaces.base import Projection
+    from lodestone.spaces.bridge_arrays import BridgeInputs
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ def check_bridge(space: Projection, profile: Profile) -> None:
     if not isinstance(space, BridgeSpace):
         return  # another package's
     weights = space.weights
-    problem = _misfit(weights.backbones, weights.text_encoder, profile.backbones, profile.text_encoder)
+    problem = _misfit(weights.inputs, profile.backbones, profile.text_encoder)
     if problem is not None:
         raise ConfigurationError(
             f"the bridge {weights.version} does not fit the profile {profile.name!r}: {problem}",
@@ -53,17 +54,16 @@ def fits(path: Path, profile: Profile) -> bool:
 
 @lru_cache(64)  # a learnt file is named by its content and never changes; the warning appears once
 def _fits(path: Path, profile: str, backbones: tuple[str, ...], text_encoder: str) -> bool:
-    header = FILE.header(path)
-    problem = _misfit(header["backbones"], header["text_encoder"], backbones, text_encoder)
+    problem = _misfit(inputs_of(FILE.header(path)), backbones, text_encoder)
     if problem is not None:
         _log.warning("the learnt bridge %s is not used under the profile %r: %s", path.stem, profile, problem)
     return problem is None
 
 
-def _misfit(reads: Sequence[str], encoder: str, backbones: Sequence[str], text_encoder: str) -> str | None:
-    missing = [name for name in reads if name not in backbones]
+def _misfit(inputs: BridgeInputs, backbones: Sequence[str], text_encoder: str) -> str | None:
+    missing = [name for name in inputs.backbones if name not in backbones]
     if missing:
         return f"it reads {', '.join(missing)}, and the profile has {', '.join(backbones) or 'no image model'}"
-    if encoder != text_encoder:
-        return f"it reads texts of {encoder}, and the profile's text encoder is {text_encoder}"
+    if inputs.text_encoder != text_encoder:
+        return f"it reads texts of {inputs.text_encoder}, and the profile's text encoder is {text_encoder}"
     return None

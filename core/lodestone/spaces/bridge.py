@@ -17,7 +17,6 @@ from lodestone.backbones.registry import make_backbone
 from lodestone.models.cache import fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.spaces.base import Projection, Vectors
-from lodestone.spaces.bridge_arrays import required_outputs
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.text_encoders.registry import make_text_encoder
 
@@ -52,12 +51,12 @@ class BridgeSpace(Projection):
     @property
     def text_encoder(self) -> str:  # type: ignore[override]  # known only once the weights are read
         """Return the name of the text encoder whose vectors the weights were trained on."""
-        return self.weights.text_encoder
+        return self.weights.inputs.text_encoder
 
     @property
     def requires(self) -> tuple[OutputKey, ...]:  # type: ignore[override]  # known only once the weights are read
         """Return the keys of the features and probabilities of the backbones that the weights were trained on."""
-        return required_outputs(self.weights.backbones)
+        return self.weights.inputs.required
 
     @property
     def dim(self) -> int:  # type: ignore[override]  # known only once the weights are read
@@ -68,8 +67,8 @@ class BridgeSpace(Projection):
     def version(self) -> str:
         """Return a hash of the weights and of the versions of the backbones and the text encoder; no model is loaded for it."""
         weights = self.weights
-        models = [make_backbone(name, self._context).version for name in weights.backbones]
-        return fingerprint(weights.version, make_text_encoder(weights.text_encoder, self._context).version, *models)[:12]
+        models = [make_backbone(name, self._context).version for name in weights.inputs.backbones]
+        return fingerprint(weights.version, make_text_encoder(self.text_encoder, self._context).version, *models)[:12]
 
     def warm_up(self) -> None:
         """Read the weights from their file."""

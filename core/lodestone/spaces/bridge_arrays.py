@@ -13,25 +13,47 @@ from lodestone.backbones.base import BackboneOutputs, OutputKey
 Array = NDArray[np.float32]
 
 BACKBONES: Final = ("efficientnet-lite0", "efficientnet-lite2")
+TEXT_ENCODER: Final = "minilm"
 
 
-def required_outputs(backbones: tuple[str, ...] = BACKBONES) -> tuple[OutputKey, ...]:
-    """Return the backbone outputs that a bridge reads, in the order of its columns."""
-    return tuple(OutputKey(b, "features") for b in backbones) + tuple(OutputKey(b, "probabilities") for b in backbones)
+@dataclass(frozen=True, slots=True)
+class BridgeInputs:
+    """Names what a bridge reads.
+
+    Attributes:
+        backbones: Image models whose features it reads.
+        classifiers: Those of them whose class probabilities it reads too; at least one.
+        text_encoder: Text encoder whose vectors it reads.
+    """
+
+    backbones: tuple[str, ...] = BACKBONES
+    classifiers: tuple[str, ...] = BACKBONES
+    text_encoder: str = TEXT_ENCODER
+
+    @property
+    def required(self) -> tuple[OutputKey, ...]:
+        """Return the backbone outputs that it reads, in the order of their columns."""
+        features = tuple(OutputKey(name, "features") for name in self.backbones)
+        return features + tuple(OutputKey(name, "probabilities") for name in self.classifiers)
 
 
-def picture_columns(outputs: BackboneOutputs, backbones: tuple[str, ...] = BACKBONES) -> Array:
+def picture_columns(outputs: BackboneOutputs, inputs: BridgeInputs | None = None) -> Array:
     """Return the input columns of n pictures: (n, columns) float32.
 
     The columns are all features, then the square root of the mean probabilities. The root spreads small probabilities, which
     hold most of what a classifier says about a scene.
 
+    Args:
+        outputs: The pictures' outputs.
+        inputs: What the bridge reads; None for what the bridge of the profile `embedded` reads.
+
     Raises:
         KeyError: a backbone's output is missing.
     """
-    features = [outputs[OutputKey(b, "features")].astype(np.float32) for b in backbones]
-    total = np.sum([outputs[OutputKey(b, "probabilities")].astype(np.float32) for b in backbones], axis=0)
-    return np.hstack([*features, np.sqrt(np.maximum(total, 0) / len(backbones))])
+    reads = inputs or BridgeInputs()
+    features = [outputs[OutputKey(name, "features")].astype(np.float32) for name in reads.backbones]
+    total = np.sum([outputs[OutputKey(name, "probabilities")].astype(np.float32) for name in reads.classifiers], axis=0)
+    return np.hstack([*features, np.sqrt(np.maximum(total, 0) / len(reads.classifiers))])
 
 
 def standardised(columns: Array, mean: Array, spread: Array) -> Array:

@@ -28,10 +28,20 @@ from lodestone.backbones.base import BackboneOutputs
 from lodestone.data import DEFAULT_BRIDGE
 from lodestone.models.weights_file import WeightsFile, digest_of
 from lodestone.spaces.base import Vectors
-from lodestone.spaces.bridge_arrays import BACKBONES, Array, Rehearsal, Statistics, Tower, picture_columns, standardised, unit
+from lodestone.spaces.bridge_arrays import (
+    BACKBONES,
+    TEXT_ENCODER,
+    Array,
+    BridgeInputs,
+    Rehearsal,
+    Statistics,
+    Tower,
+    picture_columns,
+    standardised,
+    unit,
+)
 
 FILE: Final = WeightsFile("bridge", format=1)
-TEXT_ENCODER: Final = "minilm"
 HUB_NEIGHBOURS: Final = 10  # nearest texts over which a picture's closeness is averaged
 HUB_SHARE: Final = 0.3  # share of the closeness that is subtracted; both were chosen on the validation part (docs/quality.md)
 # Vectors do not depend on these arrays, which are used by updates only.
@@ -53,8 +63,9 @@ class BridgeWeights:
         weights between spaces (query/weighting/fitted.py); empty when they
             were not fitted.
         provenance: JSON-serialisable: data, licence, settings, figures.
-        backbones: Names of the backbones whose outputs it reads.
+        backbones: Names of the backbones whose features it reads.
         text_encoder: Name of the text encoder whose vectors it reads.
+        classifiers: Names of the backbones whose class probabilities it reads.
     """
 
     mean: Array
@@ -74,6 +85,12 @@ class BridgeWeights:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     backbones: tuple[str, ...] = BACKBONES
     text_encoder: str = TEXT_ENCODER
+    classifiers: tuple[str, ...] = BACKBONES
+
+    @property
+    def inputs(self) -> BridgeInputs:
+        """Return the names of all that it reads."""
+        return BridgeInputs(self.backbones, self.classifiers, self.text_encoder)
 
     @property
     def dim(self) -> int:
@@ -82,7 +99,7 @@ class BridgeWeights:
 
     def components(self, outputs: BackboneOutputs) -> Array:
         """Return the principal components of n pictures: (n, k) float32."""
-        columns = picture_columns(outputs, self.backbones)
+        columns = picture_columns(outputs, self.inputs)
         components: Array = standardised(columns, self.mean, self.spread) @ self.basis
         return components
 
@@ -182,6 +199,7 @@ class BridgeWeights:
         try:
             weight = float(header["statistics_weight"])
             sums = group("statistics.")
+            reads = inputs_of(header)
             return cls(
                 **{name: array for name, array in arrays.items() if "." not in name},
                 picture=tuple(Tower(**group(f"picture.{i}.")) for i in range(header["members"])),
@@ -192,8 +210,9 @@ class BridgeWeights:
                 rehearsal=Rehearsal(**group("rehearsal.")),
                 ridge_share=header["ridge_share"],
                 text_gain=header["text_gain"],
-                backbones=tuple(header["backbones"]),
-                text_encoder=header["text_encoder"],
+                backbones=reads.backbones,
+                text_encoder=reads.text_encoder,
+                classifiers=reads.classifiers,
                 query_weights=header["query_weights"],
                 provenance=header["provenance"],
             )
@@ -215,13 +234,17 @@ class BridgeWeights:
         } | self._parameters()
 
     def _parameters(self) -> dict[str, Any]:
-        return {
+        parameters: dict[str, Any] = {
             "ridge_share": self.ridge_share,
             "text_gain": self.text_gain,
             "members": len(self.picture),
             "backbones": list(self.backbones),
             "text_encoder": self.text_encoder,
         }
+        # The first bridges read the probabilities of all their backbones, and their headers do not say so.
+        if self.classifiers != self.backbones:
+            parameters["classifiers"] = list(self.classifiers)
+        return parameters
 
     def _arrays(self) -> dict[str, NDArray[np.float16]]:
         """Return all arrays of the file in half precision; sums become means, which fit its range."""
@@ -236,6 +259,16 @@ class BridgeWeights:
         ]
         flat["statistics.cross"] = self.statistics.cross / weight
         return {name: np.ascontiguousarray(array, np.float16) for name, array in flat.items()}
+
+
+def inputs_of(header: Mapping[str, Any]) -> BridgeInputs:
+    """Return what the bridge with this header reads.
+
+    Raises:
+        KeyError: the header lacks a name.
+    """
+    backbones = tuple(header["backbones"])
+    return BridgeInputs(backbones, tuple(header.get("classifiers", backbones)), header["text_encoder"])
 
 
 _PLAIN: Final = ("mean", "spread", "basis", "residual", "text_centre", "ridge", "ridge_bias")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from lodestone.backbones.base import BackboneOutputs
 from lodestone.errors import InvalidRequestError
-from lodestone.spaces.bridge_arrays import Array, Statistics, Tower, picture_columns, standardised
+from lodestone.spaces.bridge_arrays import Array, BridgeInputs, Statistics, Tower, picture_columns, standardised
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training.classes import ClassPairs
 from lodestone.training.extend import extend_components, principal
@@ -100,6 +100,7 @@ def train_bridge(
     classes: ClassPairs | None = None,
     seed: int = 0,
     settings: BridgeSettings | None = None,
+    inputs: BridgeInputs | None = None,
     provenance: dict[str, Any] | None = None,
 ) -> tuple[BridgeWeights, TrainingReport]:
     """Train on captioned pictures; deterministic for a seed on one machine and number of threads.
@@ -112,6 +113,8 @@ def train_bridge(
         classes: Synthetic pictures of named classes to mix in when training from nothing (training/classes.py).
         seed: Seed of all random choices.
         settings: None for the defaults.
+        inputs: What a bridge from nothing shall read; None for what the profile `embedded` has. An update reads what its base
+            does.
         provenance: JSON-serialisable, written to the file's header.
 
     Returns:
@@ -126,7 +129,9 @@ def train_bridge(
     rows, packed = np.unique(owner, return_inverse=True)
     used, texts = outputs.take(rows), np.ascontiguousarray(texts, np.float32)
     if base is None:
-        weights, loss = _from_nothing(used, texts, packed, classes=classes, seed=seed, settings=chosen)
+        weights, loss = _from_nothing(
+            used, texts, packed, classes=classes, seed=seed, settings=chosen, inputs=inputs or BridgeInputs()
+        )
     else:
         weights, loss = _update(base, used, texts, packed, seed=seed, settings=chosen)
     # An update keeps its base's provenance, and with it the licence notice of the base's training data.
@@ -151,8 +156,9 @@ def _from_nothing(
     classes: ClassPairs | None,
     seed: int,
     settings: BridgeSettings,
+    inputs: BridgeInputs,
 ) -> tuple[BridgeWeights, float]:
-    columns = picture_columns(outputs)
+    columns = picture_columns(outputs, inputs)
     mean, spread = columns.mean(0), columns.std(0) + np.float32(_FLOOR)
     mean, spread = _half(mean), _half(spread)
     scaled = standardised(columns, mean, spread)
@@ -165,7 +171,7 @@ def _from_nothing(
     rehearsal = group_pairs(pictures, targets, groups=settings.groups, seed=seed)
     class_towers = None
     if classes is not None:
-        synthetic = standardised(picture_columns(classes.outputs), mean, spread) @ basis
+        synthetic = standardised(picture_columns(classes.outputs, inputs), mean, spread) @ basis
         name_vectors = classes.texts.mean(0)
         # Names are taken relative to the mean name, as captions are to the mean caption, because what all names have in common
         # is not visible in a picture.
@@ -193,6 +199,9 @@ def _from_nothing(
         text_gain=settings.text_gain,
         statistics=statistics,
         rehearsal=rehearsal,
+        backbones=inputs.backbones,
+        text_encoder=inputs.text_encoder,
+        classifiers=inputs.classifiers,
     )
     return weights, loss
 

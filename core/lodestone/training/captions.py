@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lodestone.backbones.base import BackboneOutputs
 from lodestone.evaluation.metrics import first_ranks
-from lodestone.spaces.bridge_arrays import Array
+from lodestone.spaces.bridge_arrays import Array, BridgeInputs
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training.bridge import MINIMUM_FROM_NOTHING, BridgeSettings, TrainingReport, train_bridge
 from lodestone.training.classes import ClassPairs
@@ -36,6 +36,7 @@ def fit_bridge(
     classes: ClassPairs | None = None,
     seed: int = 0,
     settings: BridgeSettings | None = None,
+    inputs: BridgeInputs | None = None,
 ) -> tuple[BridgeWeights, TrainingReport]:
     """Train, measure on held-out pictures, and train on all pictures.
 
@@ -47,6 +48,7 @@ def fit_bridge(
         classes: As for `train_bridge`.
         seed: As for `train_bridge`.
         settings: As for `train_bridge`.
+        inputs: As for `train_bridge`.
 
     Returns:
         The weights trained on all pairs, and the report with the held-out figures (None where too few pictures have captions).
@@ -62,7 +64,14 @@ def fit_bridge(
     lowest = MINIMUM_FROM_NOTHING if base is None else 1
     if len(held_out_rows) >= FEWEST_HELD_OUT and len(rows) - len(held_out_rows) >= lowest:
         trial, _ = train_bridge(
-            outputs, texts[~is_held_out], owner[~is_held_out], base=base, classes=classes, seed=seed, settings=settings
+            outputs,
+            texts[~is_held_out],
+            owner[~is_held_out],
+            base=base,
+            classes=classes,
+            seed=seed,
+            settings=settings,
+            inputs=inputs,
         )
         gallery = outputs.take(rows)
         truth = np.searchsorted(rows, owner[is_held_out])
@@ -70,7 +79,9 @@ def fit_bridge(
         before = _recall(base, gallery, texts[is_held_out], truth) if base is not None else None
     else:
         held_out_rows, is_held_out = held_out_rows[:0], np.zeros(len(owner), bool)
-    weights, report = train_bridge(outputs, texts, owner, base=base, classes=classes, seed=seed, settings=settings)
+    weights, report = train_bridge(
+        outputs, texts, owner, base=base, classes=classes, seed=seed, settings=settings, inputs=inputs
+    )
     return weights, replace(
         report,
         seconds=time.perf_counter() - started,

@@ -8,7 +8,7 @@ means teach a bridge names that no caption used. Residuals of real pictures are 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from lodestone.text_encoders.labels import imagenet_labels
 PER_CLASS: Final = 4
 TEMPLATES: Final = ("{}", "a photo of a {}")
 _MARGIN: Final = 8.0  # how much higher a typical class's logit is than for an average picture
+_PENALTY: Final = 1e3  # of the ridge that predicts features of a backbone without a classifier
 _RESIDUAL: Final = 0.6  # share of a real picture's residual that is kept
 
 
@@ -90,6 +91,8 @@ def class_pairs(
 ) -> ClassPairs:
     """Return synthetic outputs for every class, around the statistics of real pictures.
 
+    Backbones without a classifier (a ViT) get the features that those with one predict.
+
     Args:
         pictures: Real pictures' outputs, which give mean, covariance and residuals; these need some hundreds of pictures to be
             meaningful.
@@ -113,7 +116,36 @@ def class_pairs(
         synthetic = np.maximum(synthetic, 0)  # the features are means of ReLU6 activations
         columns[OutputKey(head.backbone, "features")] = synthetic.astype(np.float16)
         columns[OutputKey(head.backbone, "probabilities")] = _softmax(synthetic @ head.weights.T + head.bias).astype(np.float16)
+    classified = {head.backbone for head in heads}
+    for key in pictures:
+        if key.output == "features" and key.backbone not in classified:
+            columns[key] = _predicted(pictures, columns, key, [head.backbone for head in heads], residual_rows)
     return ClassPairs(BackboneOutputs(columns), classes, texts)
+
+
+def _predicted(
+    pictures: BackboneOutputs,
+    synthetic: Mapping[OutputKey, NDArray[np.float16]],
+    key: OutputKey,
+    classified: Sequence[str],
+    residual_rows: NDArray[np.intp],
+) -> NDArray[np.float16]:
+    """Return synthetic features of a backbone without a classifier, predicted from those of the backbones that have one.
+
+    The prediction is a ridge regression over the real pictures; what it leaves of a real picture's features is added in part.
+    """
+    real, made = (
+        np.hstack([source[OutputKey(name, "features")].astype(np.float32) for name in classified])
+        for source in (pictures, synthetic)
+    )
+    aims = pictures[key].astype(np.float32)
+    mean, spread, aim_mean = real.mean(0), real.std(0) + np.float32(1e-3), aims.mean(0)
+    x = (real - mean) / spread
+    inner = (x.T @ x).astype(np.float64) + _PENALTY * np.eye(x.shape[1])
+    weights = np.linalg.solve(inner, (x.T @ (aims - aim_mean)).astype(np.float64)).astype(np.float32)
+    left = aims - aim_mean - x @ weights
+    predicted = ((made - mean) / spread) @ weights + aim_mean + _RESIDUAL * left[residual_rows]
+    return predicted.astype(np.float16)
 
 
 def _softmax(logits: NDArray[Any]) -> Array:

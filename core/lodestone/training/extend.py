@@ -47,7 +47,7 @@ def extend_components(base: BridgeWeights, outputs: BackboneOutputs, *, most: in
     count = min(most, outputs.rows // 3, MOST_COMPONENTS - base.basis.shape[1])
     if outputs.rows < FEWEST_PICTURES or count <= 0:
         return base
-    scaled = standardised(picture_columns(outputs, base.backbones), base.mean, base.spread)
+    scaled = standardised(picture_columns(outputs, base.inputs), base.mean, base.spread)
     residuals = (scaled - (scaled @ base.basis) @ base.basis.T).astype(np.float32, copy=False)
     added = principal(residuals, count).astype(np.float16).astype(np.float32)
     variance = (added**2).T @ base.residual

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from lodestone.backbones.base import BackboneOutputs
     from lodestone.home.runtime import Runtime
-    from lodestone.spaces.bridge_arrays import Array
+    from lodestone.spaces.bridge_arrays import Array, BridgeInputs
     from lodestone.text_encoders.base import TextEncoder
 
 KIND = "bridge"
@@ -86,7 +86,7 @@ def retrain_bridge(
     catalog = runtime.catalog
     run = catalog.start_run("train-bridge")
     try:
-        base = active_bridge(runtime)
+        base = bridge_to_train(runtime, from_nothing=from_nothing)
         runtime.text_encoder.warm_up()
         spoken, owner = with_articles(pictures.texts, pictures.owner)
         texts = runtime.text_encoder.encode(spoken)
@@ -95,8 +95,9 @@ def retrain_bridge(
             texts,
             owner,
             base=None if from_nothing else base,
-            classes=_classes(pictures.outputs, runtime.text_encoder) if from_nothing else None,
+            classes=_classes(pictures.outputs, runtime.text_encoder, base.inputs) if from_nothing else None,
             seed=seed,
+            inputs=base.inputs,
         )
         if not dry_run:
             path = weights.save(runtime.home.artifacts / KIND)
@@ -116,10 +117,15 @@ def retrain_bridge(
     return RetrainReport(run.run_id, training, pictures.skipped, promoted=not dry_run)
 
 
-def active_bridge(runtime: Runtime) -> BridgeWeights:
-    """Return the bridge that is in force in this home: one learnt here, or the one that ships for its profile."""
+def bridge_to_train(runtime: Runtime, *, from_nothing: bool = False) -> BridgeWeights:
+    """Return the bridge that training updates: the one learnt in this home, or the one that ships for its profile.
+
+    Args:
+        runtime: The opened home.
+        from_nothing: Whether the new bridge replaces it; then it reads what the profile's shipped one does.
+    """
     context = runtime.models()
-    learnt = context.artifacts.get(KIND)
+    learnt = None if from_nothing else context.artifacts.get(KIND)
     return BridgeWeights.shipped(context.bridge) if learnt is None else BridgeWeights.load(learnt)
 
 
@@ -159,11 +165,11 @@ def _prior(
     return prior.version
 
 
-def _classes(outputs: BackboneOutputs, encoder: TextEncoder) -> ClassPairs | None:
+def _classes(outputs: BackboneOutputs, encoder: TextEncoder, inputs: BridgeInputs) -> ClassPairs | None:
     """Return synthetic pairs of class names, which captions may not contain; None with too few pictures.
 
     The shipped bridge was trained with such pairs too; an update keeps the names it knows.
     """
     if outputs.rows < FEWEST_FOR_CLASSES:
         return None
-    return class_pairs(outputs, classifiers(), class_texts(encoder))
+    return class_pairs(outputs, classifiers(inputs.classifiers), class_texts(encoder))

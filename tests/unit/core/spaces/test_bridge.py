@@ -13,7 +13,7 @@ from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.spaces.bridge import BridgeSpace
-from lodestone.spaces.bridge_arrays import Tower, required_outputs
+from lodestone.spaces.bridge_arrays import BridgeInputs, Tower
 from lodestone.spaces.bridge_weights import HUB_NEIGHBOURS, HUB_SHARE, BridgeWeights
 
 
@@ -32,7 +32,7 @@ def test_vectors_are_unit_float32_and_rows_do_not_depend_on_each_other(tmp_path)
     np.testing.assert_allclose(np.linalg.norm(np.vstack([pictures, queries]), axis=1), 1, atol=1e-5)
     np.testing.assert_allclose(space.project(outputs.take(np.array([4]))), pictures[4:5], atol=1e-5)
     assert space.project(outputs.take(np.array([], np.intp))).shape == (0, space.dim)
-    assert space.requires == required_outputs()
+    assert space.requires == BridgeInputs().required
 
 
 def test_inner_product_orders_by_the_weighted_mean_of_both_heads_cosines_less_a_share_of_the_closeness_to_all_texts(shipped):

