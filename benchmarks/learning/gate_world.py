@@ -172,6 +172,7 @@ class World:
             similarity=self._labels.label_similarity(asked.vectors),
             familiarity=self._bridge.familiarity(asked.vectors),
             truth=asked.truth,
+            bareness=self._labels.name_similarity(asked.vectors),
         )
 
     def _method(self, name: str, scores: np.ndarray) -> Method:

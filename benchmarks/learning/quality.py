@@ -1,11 +1,13 @@
 """Quality of text-to-image search with the bundled models: the table of docs/quality.md.
 
-    python -m benchmarks.quality --captions captions.tsv --images DIR [--names names.tsv DIR]
-        [--cache DIR] [--seeds 3] [--ship FILE]
+    python -m benchmarks run quality --captions captions.tsv --images DIR [--names names.tsv DIR]
+        [--profile embedded [embedded-large]] [--cache DIR] [--seeds 3] [--ship FILE]
 
 captions.tsv has the columns file, caption (several rows a file); names.tsv has file, name (one row a file). The split is that
 of `lodestone.evaluation.splits`: models train on its first part, the weights between spaces are fitted on the second, and
-figures are of the third. `--cache` keeps outputs, text vectors and trained weights between runs. `--ship` also trains on all
+figures are of the third. Names are searched among the named photos alone, and among these and up to `--distractors` captioned
+photos whose captions use none of the names. With two profiles the second is compared with the first, query by query. `--cache`
+keeps outputs, text vectors and trained weights between runs. `--ship` also trains a bridge for the last profile on all
 pictures and writes the file.
 """
 
@@ -13,9 +15,11 @@ from __future__ import annotations
 
 import argparse
 import csv
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import NamedTuple
@@ -26,22 +30,25 @@ from PIL import Image
 from benchmarks.harness import Benchmark, Figure, Report
 from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.backbones.registry import make_backbone
+from lodestone.config.profiles import find_profile
 from lodestone.evaluation.metrics import bootstrap, first_ranks
 from lodestone.evaluation.splits import PINNED, split_by_hash
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.query.weighting.fitted import SpaceWeights
-from lodestone.spaces.bridge_arrays import BACKBONES
+from lodestone.spaces.bridge_arrays import BACKBONES, BridgeInputs
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
 from lodestone.text_encoders.labels import imagenet_labels
 from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training.bridge import train_bridge
-from lodestone.training.classes import TEMPLATES, class_pairs, class_texts, classifiers
+from lodestone.training.classes import TEMPLATES, Classifier, class_pairs, class_texts, classifiers
 from lodestone.training.trust import ScoredQueries, fit_space_weights, fuse, sure_pictures, trust_of
 
 BATCH = 16
 DEFAULT = "ConSE + bridge, one rule"
+LABELS = "ConSE (label text, top 50)"
+Results = dict[str, dict[str, list[np.ndarray]]]  # gallery -> part of the search -> (queries,) hits of each seed
 
 
 class Collection(NamedTuple):
@@ -74,27 +81,37 @@ def cached(cache: Path, key: str, make: Callable[[], dict[str, np.ndarray]]) -> 
         return dict(stored)
 
 
-def embed(context: ModelContext, folder: Path, names: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the outputs of all backbones, keyed `backbone/output`."""
+def embed(context: ModelContext, folder: Path, names: Sequence[str], backbone_name: str) -> dict[str, np.ndarray]:
+    """Return the outputs of a backbone, keyed `backbone/output`."""
     columns: dict[str, list[np.ndarray]] = {}
-    for backbone in (make_backbone(name, context) for name in BACKBONES):
-        backbone.warm_up()
-        for i in range(0, len(names), BATCH):
-            pixels = []
-            for name in names[i : i + BATCH]:
-                with Image.open(folder / name) as image:
-                    pixels.append(backbone.prepare(image.convert("RGB")))
-            for output, values in backbone.embed(np.stack(pixels)).items():
-                columns.setdefault(f"{backbone.name}/{output}", []).append(values)
+    backbone = make_backbone(backbone_name, context)
+    backbone.warm_up()
+    for i in range(0, len(names), BATCH):
+        pixels = []
+        for name in names[i : i + BATCH]:
+            with Image.open(folder / name) as image:
+                pixels.append(backbone.prepare(image.convert("RGB")))
+        for output, values in backbone.embed(np.stack(pixels)).items():
+            columns.setdefault(f"{backbone.name}/{output}", []).append(values)
     return {key: np.vstack(parts) for key, parts in columns.items()}
 
 
 def load(
-    context: ModelContext, cache: Path, kind: str, *, rows: list[tuple[str, str]], folder: Path, names: Sequence[str]
+    context: ModelContext,
+    cache: Path,
+    kind: str,
+    *,
+    rows: list[tuple[str, str]],
+    folder: Path,
+    names: Sequence[str],
+    backbones: Sequence[str] = BACKBONES,
 ) -> Collection:
     """Return outputs, text vectors and owners of one set."""
     encoder = make_text_encoder("minilm", context)
-    stored = cached(cache, f"{kind}-pictures-{fingerprint(*names)}", lambda: embed(context, folder, names))
+    stored: dict[str, np.ndarray] = {}
+    for backbone in backbones:
+        key = f"{kind}-{backbone}-{fingerprint(*names)}"
+        stored |= cached(cache, key, partial(embed, context, folder, names, backbone))
     outputs = BackboneOutputs({OutputKey(*key.split("/")): values for key, values in stored.items()})
     texts = [text for _, text in rows]
 
@@ -115,6 +132,23 @@ def part(collection: Collection, rows: np.ndarray) -> Collection:
     return Collection(collection.outputs.take(rows), collection.texts[selected], position[collection.owner[selected]])
 
 
+def read_by(inputs: BridgeInputs, collection: Collection) -> Collection:
+    """Return the same pictures with only those outputs that a bridge reads."""
+    return collection._replace(outputs=BackboneOutputs({key: collection.outputs[key] for key in inputs.required}))
+
+
+def among(collection: Collection, others: BackboneOutputs) -> Collection:
+    """Return the same queries over a gallery with further pictures, which are right for none of them."""
+    outputs = BackboneOutputs({key: np.concatenate([rows, others[key]]) for key, rows in collection.outputs.items()})
+    return Collection(outputs, collection.texts, collection.owner)
+
+
+def unmentioned(rows: Sequence[tuple[str, str]], names: Sequence[str]) -> set[str]:
+    """Return the files whose captions use none of the names, in singular or plural."""
+    pattern = re.compile(rf"\b({'|'.join(map(re.escape, names))})(s|es)?\b", re.IGNORECASE)
+    return {file for file, _ in rows} - {file for file, caption in rows if pattern.search(caption)}
+
+
 def score(labels: LabelSpace, weights: BridgeWeights, collection: Collection) -> ScoredQueries:
     """Score every text against every picture, in both spaces."""
     return ScoredQueries(
@@ -123,6 +157,7 @@ def score(labels: LabelSpace, weights: BridgeWeights, collection: Collection) ->
         similarity=labels.label_similarity(collection.texts),
         familiarity=weights.familiarity(collection.texts),
         truth=collection.owner,
+        bareness=labels.name_similarity(collection.texts),
     )
 
 
@@ -161,14 +196,15 @@ def hits_by_part(
     """Return part of the search -> (queries,) whether the right picture is among the first ten."""
     pictures = weights.picture_parts(weights.components(collection.outputs))
     texts = weights.text_parts(collection.texts)
-    equal = replace(rule, floor=0.5, ceiling=0.5, named=0.0, strange=0.0)
+    equal = replace(rule, floor=0.5, ceiling=0.5, named=0.0, strange=0.0, bare=0.5)
     scored = {
-        "ConSE (label text, top 50)": queries.labels,
+        LABELS: queries.labels,
         "ridge": texts[0] @ pictures[0].T,
         "two-tower": texts[1] @ pictures[1].T,
         "bridge (ridge + two-tower)": queries.bridge,
         "ConSE + bridge, equal": fuse(queries, equal),
         DEFAULT: fuse(queries, rule),
+        "the same without a rule for bare names": fuse(queries, replace(rule, bare=0.0)),
         "the same with fixed scales": fuse(queries, rule, fixed_scales=True),
     }
     for top in (60, 200):
@@ -180,17 +216,34 @@ def hits_by_part(
     return {name: first_ranks(values, queries.truth) <= 10 for name, values in scored.items()}
 
 
-def measure(options: argparse.Namespace, report: Report) -> None:
-    """Train, fit the weights between spaces, and measure every part of the search with several seeds."""
-    cache = options.cache or Path(mkdtemp())
-    cache.mkdir(parents=True, exist_ok=True)
-    context = ModelContext(cache=ModelCache(cache / "models"), threads=2)
+class Data(NamedTuple):
+    """Everything that is trained, fitted and measured on, with the outputs of all backbones.
 
+    Attributes:
+        all: All captioned pictures.
+        train: The first part of the split.
+        validation: The second part.
+        galleries: Name -> queries and pictures that figures are of.
+        classes: (templates, classes, d) vectors of class names.
+        labels: Label matching, warm.
+    """
+
+    all: Collection
+    train: Collection
+    validation: Collection
+    galleries: dict[str, Collection]
+    classes: np.ndarray
+    labels: LabelSpace
+
+
+def read_data(options: argparse.Namespace, report: Report, context: ModelContext, cache: Path) -> Data:
+    """Embed what is not in the cache, and split it."""
+    backbones = list(dict.fromkeys(name for profile in options.profile for name in find_profile(profile).backbones))
     rows = read_table(options.captions, "caption")
     split = split_by_hash(name for name, _ in rows)
     report.text(f"split: {'as pinned' if split.digests == PINNED else 'of other files than the published figures'}")
-    names = split.train + split.validation + split.test
-    collection = load(context, cache, "captions", rows=rows, folder=options.images, names=names)
+    files = split.train + split.validation + split.test
+    collection = load(context, cache, "captions", rows=rows, folder=options.images, names=files, backbones=backbones)
     first, second = len(split.train), len(split.train) + len(split.validation)
     train, validation, test = (
         part(collection, np.arange(*ends)) for ends in ((0, first), (first, second), (second, collection.outputs.rows))
@@ -201,47 +254,74 @@ def measure(options: argparse.Namespace, report: Report) -> None:
         encoder.warm_up()
         return {"texts": class_texts(encoder)}
 
-    texts = cached(cache, f"classes-{fingerprint(*imagenet_labels(), *TEMPLATES)}", encode_classes)["texts"]
+    classes = cached(cache, f"classes-{fingerprint(*imagenet_labels(), *TEMPLATES)}", encode_classes)["texts"]
     labels = LabelSpace(context)
     labels.warm_up()
-    sets = {"captions": test}
+    galleries = {"captions": test}
     if options.names:
-        named = [(file, TEMPLATES[1].format(name)) for file, name in read_table(options.names[0], "name")]
-        files = [file for file, _ in named]
-        sets["names"] = load(context, cache, "names", rows=named, folder=options.names[1], names=files)
-    results: dict[str, dict[str, list[np.ndarray]]] = {kind: {} for kind in sets}
-    rule = SpaceWeights()
+        named = read_table(options.names[0], "name")
+        asked = [(file, TEMPLATES[1].format(name)) for file, name in named]
+        files_named = [file for file, _ in named]
+        folder = options.names[1]
+        names = load(context, cache, "names", rows=asked, folder=folder, names=files_named, backbones=backbones)
+        free = unmentioned(rows, [name for _, name in named])
+        others = np.array([i for i, file in enumerate(files) if file in free][-options.distractors :])
+        galleries[f"names among {names.outputs.rows:,}"] = names
+        galleries[f"names among {names.outputs.rows + len(others):,}"] = among(names, collection.outputs.take(others))
+    return Data(collection, train, validation, galleries, classes, labels)
+
+
+def measure(options: argparse.Namespace, report: Report) -> None:
+    """Train, fit the weights between spaces, and measure every part of the search with several seeds."""
+    cache = options.cache or Path(mkdtemp())
+    cache.mkdir(parents=True, exist_ok=True)
+    context = ModelContext(cache=ModelCache(cache / "models"), threads=2)
+    data = read_data(options, report, context, cache)
     heads = classifiers()
-    for seed in range(options.seeds):
-        path = cache / f"trained-{seed}.safetensors"
-        if not path.exists():
-            classes = class_pairs(train.outputs, heads, texts, seed=seed)
-            train_bridge(train.outputs, train.texts, train.owner, classes=classes, seed=seed)[0].save_as(path)
-        weights = BridgeWeights.load(path)
-        queries = score(labels, weights, validation)
-        fitted = fit_space_weights(queries, score(labels, weights, made_names(validation, texts)))
-        rule = fitted if seed == 0 else rule  # one rule for all seeds: the first one's
-        recall = (first_ranks(fuse(queries, rule), queries.truth) <= 10).mean()
-        report.text(f"seed {seed}: fitted {fitted}; validation, one rule: {recall:.3f}")
-        for kind, gallery in sets.items():
-            for name, values in hits_by_part(score(labels, weights, gallery), weights, rule, gallery).items():
-                results[kind].setdefault(name, []).append(values)
-    _report(results, report)
+    measured: dict[str, Results] = {}
+    for profile in map(find_profile, options.profile):
+        inputs = BridgeInputs(profile.backbones, tuple(head.backbone for head in heads), profile.text_encoder)
+        rule, measured[profile.name] = SpaceWeights(), {kind: {} for kind in data.galleries}
+        for seed in range(options.seeds):
+            path = cache / f"{profile.name}-{seed}.safetensors"
+            if not path.exists():
+                taught = read_by(inputs, data.train)
+                classes = class_pairs(taught.outputs, heads, data.classes, seed=seed)
+                train_bridge(*taught, classes=classes, seed=seed, inputs=inputs)[0].save_as(path)
+            weights = BridgeWeights.load(path)
+            queries = score(data.labels, weights, data.validation)
+            fitted = fit_space_weights(queries, score(data.labels, weights, made_names(data.validation, data.classes)))
+            rule = fitted if seed == 0 else rule  # one rule for all seeds: the first one's
+            recall = (first_ranks(fuse(queries, rule), queries.truth) <= 10).mean()
+            report.text(f"{profile.name}, seed {seed}: fitted {fitted}; validation, one rule: {recall:.3f}")
+            for kind, gallery in data.galleries.items():
+                hits = hits_by_part(score(data.labels, weights, gallery), weights, rule, gallery)
+                for name, values in hits.items():
+                    measured[profile.name][kind].setdefault(name, []).append(values)
+        _report(profile.name, measured[profile.name], report)
+    for name in options.profile[1:]:
+        _compare(name, measured[name], options.profile[0], measured[options.profile[0]], report)
     if options.ship:
-        classes = class_pairs(collection.outputs, heads, texts)
-        shipped, training = train_bridge(collection.outputs, collection.texts, collection.owner, classes=classes)
-        provenance = {
-            "data": "Flickr8k, official training split (Hodosh et al., 2013): all 6,000 photos, five captions each",
-            "licence_notice": "Flickr8k is for research use; weights learnt from it carry that notice",
-            "pictures": training.pictures,
-            "query_weights": "fitted on the 500 validation photos, with a bridge trained on the 4,500",
-        }
-        final = replace(shipped, query_weights=rule.to_header(), provenance=provenance)
-        report.text(f"wrote {final.save_as(options.ship)} {training}")
+        _ship(options.ship, data, heads=heads, inputs=inputs, rule=rule, report=report)
 
 
-def _report(results: dict[str, dict[str, list[np.ndarray]]], report: Report) -> None:
-    report.text("R@10, mean over seeds (least to most) [95 % over queries, first seed]:")
+def _ship(
+    target: Path, data: Data, *, heads: Sequence[Classifier], inputs: BridgeInputs, rule: SpaceWeights, report: Report
+) -> None:
+    taught = read_by(inputs, data.all)
+    shipped, training = train_bridge(*taught, classes=class_pairs(taught.outputs, heads, data.classes), inputs=inputs)
+    provenance = {
+        "data": "Flickr8k, official training split (Hodosh et al., 2013): all 6,000 photos, five captions each",
+        "licence_notice": "Flickr8k is for research use; weights learnt from it carry that notice",
+        "pictures": training.pictures,
+        "query_weights": "fitted on the 500 validation photos, with a bridge trained on the 4,500",
+    }
+    final = replace(shipped, query_weights=rule.to_header(), provenance=provenance)
+    report.text(f"wrote {final.save_as(target)} {training}")
+
+
+def _report(profile: str, results: Results, report: Report) -> None:
+    report.text(f"{profile}: R@10, mean over seeds (least to most) [95 % over queries, first seed]:")
     rows = [["part", *results]]
     for name in results["captions"]:
         cells = []
@@ -251,9 +331,25 @@ def _report(results: dict[str, dict[str, list[np.ndarray]]], report: Report) -> 
             spread = f"({min(recalls):.3f} to {max(recalls):.3f}) [{interval.low:.3f}, {interval.high:.3f}]"
             cells.append(f"{np.mean(recalls):.3f} {spread}")
             if name == DEFAULT:
-                report.record("R@10 of the default", recalls, case=kind)
+                report.record("R@10 of the default", recalls, case=f"{profile}, {kind}")
         rows.append([name, *cells])
     report.table(rows)
+    for kind in results:
+        report.text(f"{kind}: the default less label matching alone {_change(results[kind], DEFAULT, results[kind], LABELS)}")
+
+
+def _compare(profile: str, results: Results, base_profile: str, base: Results, report: Report) -> None:
+    for kind in results:
+        for name in (DEFAULT, "bridge (ridge + two-tower)"):
+            change = _change(results[kind], name, base[kind], name)
+            report.text(f"{kind}, {name}: {profile} less {base_profile} {change}")
+
+
+def _change(results: dict[str, list[np.ndarray]], name: str, base: dict[str, list[np.ndarray]], base_name: str) -> str:
+    """Return the mean change with its interval over the same queries, each query's hits being averaged over the seeds."""
+    difference = np.mean(results[name], axis=0) - np.mean(base[base_name], axis=0)
+    change = bootstrap(difference)
+    return f"{change.mean:+.4f} [{change.low:+.4f}, {change.high:+.4f}]"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -261,6 +357,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--captions", type=Path, required=True)
     parser.add_argument("--images", type=Path, required=True)
     parser.add_argument("--names", type=Path, nargs=2, metavar=("TSV", "DIR"))
+    parser.add_argument("--distractors", type=int, default=4000)
+    parser.add_argument("--profile", nargs="+", default=["embedded"])
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--ship", type=Path)

@@ -39,6 +39,7 @@ class ScoredQueries:
         similarity: (queries,) cosine to the nearest class name.
         familiarity: (queries,) cosine to the nearest group of the bridge's training texts.
         truth: (queries,) column of the right picture.
+        bareness: (queries,) cosine to the nearest form of a class name; None where no query is a bare name.
     """
 
     labels: Array
@@ -46,6 +47,7 @@ class ScoredQueries:
     similarity: Array
     familiarity: Array
     truth: NDArray[np.intp]
+    bareness: Array | None = None
 
 
 def sure_pictures(probabilities: Array) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -80,11 +82,12 @@ def fuse(queries: ScoredQueries, weights: SpaceWeights, *, fixed_scales: bool = 
 
 def trust_of(queries: ScoredQueries, weights: SpaceWeights) -> Array:
     """Return the share of label matching: (queries,)."""
-    evidence = zip(queries.similarity, queries.familiarity, queries.labels.max(1), strict=True)
+    bareness = np.zeros_like(queries.similarity) if queries.bareness is None else queries.bareness
+    evidence = zip(queries.similarity, queries.familiarity, queries.labels.max(1), bareness, strict=True)
     return np.array(
         [
-            weights.label_trust(float(similarity), float(familiarity), float(best_label))
-            for similarity, familiarity, best_label in evidence
+            weights.label_trust(float(similarity), float(familiarity), float(best_label), bareness=float(bare))
+            for similarity, familiarity, best_label, bare in evidence
         ],
         np.float32,
     )

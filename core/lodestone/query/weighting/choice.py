@@ -36,7 +36,9 @@ class SpaceWeighting:
         words = encoded[self._labels.text_encoder]
         similarity = float(self._labels.label_similarity(words)[0])
         familiarity = float(self._bridge.weights.familiarity(encoded[self._bridge.text_encoder])[0])
-        return self._parameters.weigh(similarity, familiarity, spaces, evidence=(best or {}).get(LABELS, 1.0))
+        bareness = float(self._labels.name_similarity(words)[0])
+        evidence = (best or {}).get(LABELS, 1.0)
+        return self._parameters.weigh(similarity, familiarity, spaces, evidence=evidence, bareness=bareness)
 
 
 def make_weigher(projections: Mapping[str, Projection]) -> SpaceWeigher:

@@ -2,9 +2,10 @@
 
 Two signs show that label matching deserves trust: the words are close to a class name and some picture really matches them
 (on drawings none does), or the words are far from everything the bridge was taught (a caption about things that its training
-never showed). Either one raises its share along a sigmoid; the bridge has the rest, and any further space counts as much as
-these two together. Scores of different spaces are made comparable by their scale. The parameters are fitted on validation
-data (training/trust.py) and travel in the bridge's file.
+never showed). Either one raises its share along a sigmoid, up to a ceiling. Words that are nothing but a class name ("owl",
+"a photo of an owl") get label matching alone, if some picture matches them: there the bridge could only dilute. The bridge has
+the rest, and any further space counts as much as these two together. Scores of different spaces are made comparable by their
+scale. The parameters are fitted on validation data (training/trust.py) and travel in the bridge's file.
 
 Use: `final(picture) = sum over spaces of weights[s] * score_s(picture) / scale(s)` over the union of the spaces' candidates.
 """
@@ -33,7 +34,10 @@ class SpaceWeights:
         strange_slope: Steepness of that sigmoid, per unit of cosine.
         strange: Share of label matching that unfamiliar words earn.
         floor: Least share of label matching, in [0, 1].
-        ceiling: Most share of label matching, in [floor, 1].
+        ceiling: Most share of label matching for words that are more than a class name, in [floor, 1].
+        bare: Share of label matching that nothing but a class name earns, in [0, 1].
+        bare_middle: Similarity (cosine) to a form of a class name at which half of `bare` is given.
+        bare_slope: Steepness of that sigmoid, per unit of cosine.
         scales: Space name -> standard deviation of its scores, > 0.
     """
 
@@ -47,22 +51,37 @@ class SpaceWeights:
     strange: float = 0.3
     floor: float = 0.03
     ceiling: float = 0.5
+    bare: float = 1.0
+    bare_middle: float = 0.96
+    bare_slope: float = 150.0
     scales: Mapping[str, float] = field(default_factory=dict)
 
-    def label_trust(self, similarity: float, familiarity: float = 1.0, evidence: float = 1.0) -> float:
-        """Return the share of label matching, in [floor, ceiling].
+    def label_trust(
+        self, similarity: float, familiarity: float = 1.0, evidence: float = 1.0, *, bareness: float = 0.0
+    ) -> float:
+        """Return the share of label matching, in [floor, ceiling], or up to `bare` for nothing but a class name.
 
         Args:
             similarity: The query's highest cosine to a class name (`LabelSpace.label_similarity`).
             familiarity: The query's highest cosine to what the bridge was taught (`BridgeWeights.familiarity`).
             evidence: The best picture's cosine in label matching; 1 while nothing was searched.
+            bareness: The query's highest cosine to a form of a class name (`LabelSpace.name_similarity`).
         """
-        name = self.named * _sigmoid(self.slope * (similarity - self.middle))
-        trust = self.floor + name * _sigmoid(self.evidence_slope * (evidence - self.evidence_middle))
+        shown = _sigmoid(self.evidence_slope * (evidence - self.evidence_middle))
+        trust = self.floor + self.named * _sigmoid(self.slope * (similarity - self.middle)) * shown
         trust += self.strange * _sigmoid(self.strange_slope * (self.strange_middle - familiarity))
-        return min(trust, self.ceiling)
+        trust = min(trust, self.ceiling)
+        return trust + max(self.bare - trust, 0.0) * _sigmoid(self.bare_slope * (bareness - self.bare_middle)) * shown
 
-    def weigh(self, similarity: float, familiarity: float, spaces: Iterable[str], *, evidence: float = 1.0) -> dict[str, float]:
+    def weigh(
+        self,
+        similarity: float,
+        familiarity: float,
+        spaces: Iterable[str],
+        *,
+        evidence: float = 1.0,
+        bareness: float = 0.0,
+    ) -> dict[str, float]:
         """Return the weights of `spaces` for one query; they sum to 1.
 
         A space that is missing (a profile without the bridge, say) leaves its share to the others.
@@ -72,8 +91,9 @@ class SpaceWeights:
             familiarity: See `label_trust`.
             spaces: The names of the spaces that are searched, any order; an empty one gives an empty dict.
             evidence: See `label_trust`.
+            bareness: See `label_trust`.
         """
-        trust = self.label_trust(similarity, familiarity, evidence)
+        trust = self.label_trust(similarity, familiarity, evidence, bareness=bareness)
         raw = {space: {LABELS: trust, BRIDGE: 1.0 - trust}.get(space, 1.0) for space in spaces}
         total = sum(raw.values())
         if total <= 0:  # the only space searched is one that has no trust at all: it is all there is

@@ -125,6 +125,16 @@ def test_label_similarity_tells_names_from_other_words(space, encoder):
     assert name > phrase > abstract
 
 
+def test_only_a_bare_name_is_as_near_to_a_name_as_a_name_is(space, encoder):
+    bare = ["owl", "great grey owl", "a great grey owl", "a photo of a great grey owl", "Great Grey Owl", "photo of a ski"]
+    more = ["a great grey owl in the snow", "two great grey owls", "a woman with a paddle", "A man playing cricket", "dog"]
+    similarity = space.name_similarity(encoder.encode([*bare, *more]))
+    assert (similarity[1:6] > 0.97).all()
+    assert (similarity[6:] < 0.93).all() and similarity[0] < 0.93  # "owl" is no class: which owl is for the bridge to weigh
+    with pytest.raises(RuntimeError, match="warm_up"):
+        LabelSpace(model_context()).name_similarity(encoder.encode(["owl"]))
+
+
 def test_version_follows_what_the_vectors_depend_on():
     versions = [
         LabelSpace(model_context(), **settings).version
@@ -137,9 +147,9 @@ def test_version_follows_what_the_vectors_depend_on():
 
 def test_label_vectors_are_computed_once_and_then_read(space, monkeypatch, tmp_path):
     context = ModelContext(ModelCache(tmp_path), threads=1)
-    monkeypatch.setattr(LabelSpace, "_encode", lambda self, target: np.save(target, space.label_vectors))
+    monkeypatch.setattr(LabelSpace, "_encode_texts", lambda self, target, texts, stored: np.save(target, space.label_vectors))
     LabelSpace(context).warm_up()
-    monkeypatch.setattr(LabelSpace, "_encode", lambda self, target: pytest.fail("encoded again"))
+    monkeypatch.setattr(LabelSpace, "_encode_texts", lambda self, target, texts, stored: pytest.fail("encoded again"))
     again = LabelSpace(context)
     again.warm_up()
     np.testing.assert_array_equal(again.label_vectors, space.label_vectors)

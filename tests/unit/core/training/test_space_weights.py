@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from lodestone.query.weighting.fitted import SpaceWeights
 from lodestone.query.weighting.trust import apply_trust, prior_trust
-from lodestone.training.trust import ScoredQueries, fit_space_weights, fuse, sure_pictures
+from lodestone.training.trust import ScoredQueries, fit_space_weights, fuse, sure_pictures, trust_of
 
 FITTED = SpaceWeights(middle=0.65, slope=25, named=0.45, floor=0.05, ceiling=0.5, scales={"labels": 0.1, "bridge": 0.2})
 
@@ -30,6 +31,19 @@ def test_words_that_the_bridge_was_never_taught_trust_label_matching_more():
 def test_a_name_that_no_picture_matches_earns_nothing():
     shown, absent = FITTED.label_trust(0.95, 0.7, 0.9), FITTED.label_trust(0.95, 0.7, 0.2)
     assert shown > 0.4 > 0.1 > absent
+
+
+def test_nothing_but_a_name_gets_label_matching_alone_where_some_picture_matches_it():
+    rule = SpaceWeights()
+    trust = [rule.label_trust(0.95, 0.7, 0.9, bareness=near) for near in (0.0, 0.8, 0.93, 0.96, 0.98, 1.0)]
+    assert trust == sorted(trust)
+    assert trust[0] == pytest.approx(trust[1]) == pytest.approx(rule.label_trust(0.95, 0.7, 0.9))
+    assert trust[2] < 0.53 and trust[-1] > 0.995
+    assert rule.label_trust(0.95, 0.7, 0.1, bareness=1.0) < 0.05
+    assert rule.weigh(0.95, 0.7, ["labels", "bridge"], evidence=0.9, bareness=1.0)["bridge"] < 0.005
+    queries = scored("labels", 0.95, seed=2)
+    named = replace(queries, bareness=np.ones_like(queries.similarity))
+    assert (trust_of(named, rule) > trust_of(queries, rule) + 0.4).all()
 
 
 def test_weights_sum_to_one_whatever_spaces_are_searched():
