@@ -44,7 +44,7 @@ MAY_IMPORT: Final[Mapping[str, frozenset[str]]] = {
 Levels = tuple[tuple[str, ...], ...]
 
 CORE: Final[Levels] = (
-    ("data", "errors", "http_fetch", "observe", "processes"),
+    ("data", "durable_files", "errors", "http_fetch", "observe", "processes"),
     ("access", "clock", "config", "files", "models", "paging", "store"),
     ("backbones", "catalog", "imaging", "retrieval"),
     ("embeddings", "query_log", "sources", "text_encoders"),

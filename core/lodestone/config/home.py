@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from lodestone import __version__
+from lodestone.durable_files import write_atomically
 from lodestone.errors import ConfigurationError, HomeVersionError, OutOfSpaceError
 
 if TYPE_CHECKING:
@@ -180,9 +180,7 @@ class Home:
         return content
 
     def _mark(self, content: dict[str, Any]) -> None:
-        temporary = self.marker.with_suffix(f".{os.getpid()}")
-        temporary.write_text(json.dumps(content) + "\n", encoding="utf-8")
-        temporary.replace(self.marker)
+        write_atomically(self.marker, json.dumps(content) + "\n")
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
+from lodestone.durable_files import sync_folder
 from lodestone.errors import ConfigurationError, OutOfSpaceError
 from lodestone.files.area import FileArea, StoredFile
 
@@ -75,7 +76,7 @@ class LocalArea(FileArea):
                     temporary.unlink()
                 raise
             if durable:
-                _sync_folder(final.parent)
+                sync_folder(final.parent)
 
     def read(self, path: str) -> pa.Buffer:
         """Return a file's content, mapped into memory and not copied."""
@@ -156,14 +157,4 @@ def _make_folder(folder: Path, *, below: Path, durable: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     while durable and folder != below:
         folder = folder.parent
-        _sync_folder(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    if not hasattr(os, "O_DIRECTORY"):
-        return  # Windows cannot sync a folder
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync_folder(folder)

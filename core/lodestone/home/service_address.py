@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lodestone.config.home import Home
+from lodestone.durable_files import write_atomically
 from lodestone.processes import is_running
 from lodestone_schemas.service import Alive
 
@@ -64,12 +64,8 @@ class ServiceAddress:
 
     def write(self, home: Home) -> None:
         """Publish the address atomically, readable by this user alone."""
-        temporary = home.service.with_suffix(f".{os.getpid()}")
         record = {**asdict(self), "started_at": self.started_at.isoformat()}
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            json.dump(record, file)
-        temporary.replace(home.service)
+        write_atomically(home.service, json.dumps(record), mode=0o600)
 
     def withdraw(self, home: Home) -> None:
         """Remove the published address if it is still this one."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lodestone.durable_files import write_atomically
 from lodestone.errors import ConfigurationError
 
 AGAIN: Final = "train it again: lodestone train bridge"
@@ -39,13 +40,12 @@ class WeightsFile:
         return self.save_as(directory / f"{self.kind}-{version}.safetensors", arrays, header)
 
     def save_as(self, path: Path, arrays: Arrays, header: Mapping[str, Any]) -> Path:
-        """Write to exactly `path`, by temporary name and rename. The same weights make the same file."""
+        """Write to exactly `path`, whole and durably. The same weights make the same file."""
         from safetensors.numpy import save
 
-        temporary = path.with_name(f".{path.name}.partial")
         text = json.dumps({"format": self.format, **header}, sort_keys=True)
-        temporary.write_bytes(save(dict(arrays), {self._key: text}))
-        return temporary.replace(path)
+        write_atomically(path, save(dict(arrays), {self._key: text}))
+        return path
 
     def shipped(self, name: str | None = None) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return arrays and header of weights that ship inside the package, in `data/<kind>/` beside their model card.

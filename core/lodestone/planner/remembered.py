@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from lodestone.durable_files import write_atomically
 from lodestone.errors import ConfigurationError
 from lodestone.planner.rates import DEFAULT_RATES, Rates
 
@@ -76,9 +76,7 @@ def remember(home: Path, measured: MachineCalibration, *, profile: str, now: dat
         core_gmacs=measured.rates.core_gmacs if "here" in measured.rates.source("core_gmacs") else 0.0,
     )
     home.mkdir(parents=True, exist_ok=True)
-    partial = home / f".{_NAME}.{os.getpid()}"
-    partial.write_text(json.dumps(asdict(measurement), default=lambda moment: moment.isoformat(), indent=1), encoding="utf-8")
-    partial.replace(home / _NAME)
+    write_atomically(home / _NAME, json.dumps(asdict(measurement), default=lambda moment: moment.isoformat(), indent=1))
     return measurement
 
 

@@ -25,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lodestone.durable_files import write_atomically
 from lodestone.errors import ConfigurationError
 from lodestone_schemas.api import GateDecision
 
@@ -110,12 +111,12 @@ class GateModel:
         return self._decision(predicted, limit, why=self._why(values, predicted, limit), values=values, simple=simple)
 
     def save(self, directory: Path) -> Path:
-        """Write `gate-<version>.json` into `directory` (made if needed), by temporary name and rename; returns its path."""
+        """Write `gate-<version>.json` into `directory` (made if needed), whole and durably; returns its path."""
         directory.mkdir(parents=True, exist_ok=True)
         return self.save_as(directory / f"gate-{self.version}.json")
 
     def save_as(self, path: Path) -> Path:
-        """Write to exactly `path`, by temporary name and rename."""
+        """Write to exactly `path`, whole and durably."""
         content = {
             "format": FORMAT,
             "k": self.k,
@@ -124,9 +125,8 @@ class GateModel:
             "terms": self._terms(),
             "provenance": dict(self.provenance),
         }
-        temporary = path.with_name(f".{path.name}.partial")
-        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        return temporary.replace(path)
+        write_atomically(path, json.dumps(content, indent=1) + "\n")
+        return path
 
     @classmethod
     def shipped(cls) -> GateModel:

@@ -7,8 +7,8 @@ import threading
 from pathlib import Path
 from typing import Protocol
 
+from lodestone.durable_files import write_atomically
 from lodestone.errors import StoreError
-from lodestone.store.files import write_atomically
 
 
 class AliasTable(Protocol):

@@ -1,7 +1,4 @@
-"""Crash-safe changes of the embedded store's files and directories, and checks of free disk space.
-
-After a crash, a file has its old or its new content, never a mixture.
-"""
+"""Removal of the embedded store's directories in one step, and checks of free disk space."""
 
 from __future__ import annotations
 
@@ -19,30 +16,6 @@ DRAFT_PREFIX = ".new-"
 # check precedes the write. 64 MB covers one pre-allocated log segment (32 MB) and one page of vectors.
 SPACE_RESERVE_BYTES = 64 * 1024 * 1024
 _IN_MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs"})
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Replace the file's content as a whole, durably."""
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    try:
-        with draft.open("w", encoding="utf-8") as handle:
-            handle.write(text)
-            handle.flush()
-            os.fsync(handle.fileno())
-        draft.replace(path)
-    except OSError:
-        draft.unlink(missing_ok=True)
-        raise
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Make renames inside the directory durable."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def discard(path: Path) -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from lodestone.durable_files import write_atomically
 from lodestone.errors import StoreLockedError
-from lodestone.store.files import is_out_of_space, out_of_space, write_atomically
+from lodestone.store.files import is_out_of_space, out_of_space
 
 LOCK_FILE = "owner.lock"
 OWNER_FILE = "owner.json"

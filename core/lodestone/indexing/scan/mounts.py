@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from lodestone.durable_files import write_atomically
 from lodestone.sources.base import FoundFile
-from lodestone.store.files import write_atomically
 
 NAME: Final = "mounts.json"
 _TABLE: Final = Path("/proc/self/mountinfo")

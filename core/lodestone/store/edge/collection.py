@@ -23,6 +23,7 @@ from typing import Any
 
 import qdrant_edge as qe
 
+from lodestone.durable_files import sync_folder, sync_tree, write_atomically
 from lodestone.errors import OutOfSpaceError, StoreError, UnknownNameError
 from lodestone.store.base import PointBatch, SparseBatch
 from lodestone.store.edge.engine import (
@@ -41,7 +42,6 @@ from lodestone.store.files import (
     out_of_space,
     require_room_to_map,
     require_space,
-    write_atomically,
 )
 from lodestone.store.limits import CALL_POINTS
 from lodestone.store.records import as_batch
@@ -127,6 +127,7 @@ class EdgeCollection:
             write_atomically(draft / SPEC_FILE, dump_spec(spec))
             write_atomically(draft / CURRENT_FILE, generation)
             draft.rename(path)
+            sync_folder(path.parent)
         return cls(path)
 
     @property
@@ -199,6 +200,7 @@ class EdgeCollection:
                 spec = self._copy_to(draft)
                 run_child(draft / SHARD_DIR, spec, self._stop_build)
                 write_atomically(draft / BUILT_FILE, json.dumps(_build_facts(spec)))
+                sync_tree(draft)  # the engine syncs what it writes, and not the files that were copied
                 self._switch_to(draft)
             except OSError as error:
                 if is_out_of_space(error):

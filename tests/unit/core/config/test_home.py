@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -99,3 +100,29 @@ def test_a_folder_without_write_permission_is_an_error(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(ConfigurationError):
         Home(tmp_path / "home").prepare()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="open files are looked up in /proc")
+def test_a_marker_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its content is on the disk before it gets its name, and the name before the home is used."""
+    steps: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def synced(handle: int) -> None:
+        target = str(Path(f"/proc/self/fd/{handle}").readlink())
+        steps.append("sync of the folder" if target == str(tmp_path / "home") else f"sync of {len(Path(target).read_bytes())}")
+        sync(handle)
+
+    def renamed(self: Path, target: Path) -> Path:
+        steps.append(f"rename to {target.name}")
+        return replace(self, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", renamed)
+    home = Home(tmp_path / "home")
+    home.prepare()
+    size = home.marker.stat().st_size
+    assert steps == [f"sync of {size}", "rename to home.json", "sync of the folder"]
+    home.settle(Home.new_id())
+    assert steps[3:] == [f"sync of {home.marker.stat().st_size}", "rename to home.json", "sync of the folder"]
+    assert [entry.name for entry in home.path.iterdir() if entry.name.endswith(".tmp")] == []

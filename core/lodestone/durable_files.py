@@ -1,0 +1,60 @@
+"""Durable replacement of small files: after a crash or a power cut, a file has its old or its new content, whole.
+
+A rename alone does not give that. File systems may write the new name to the disk before the new content, so a power cut leaves
+an empty file under the final name. So the content is synced before the rename, and the folder after it.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+
+def write_atomically(path: Path, content: str | bytes, *, mode: int | None = None) -> None:
+    """Replace a file's content as a whole, durably; nothing is left of an attempt that fails.
+
+    Args:
+        path: The file; its folder must exist.
+        content: The complete new content; text is written as UTF-8.
+        mode: Permissions of the file from the start, for secrets; None for the usual ones.
+
+    Raises:
+        OSError: the file cannot be written. It has its old content.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else mode)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names inside a folder durable: new files, renames and removals."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return  # Windows cannot sync a folder
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_tree(folder: Path) -> None:
+    """Make every file and name below a folder durable; needed before anything durable refers to a folder of copied files."""
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            handle = os.open(Path(parent) / name, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        sync_folder(Path(parent))
