@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,13 @@ def _content(runtime: Runtime) -> dict[str, list[dict[str, Any]]]:
             for table in TABLES
             if table.name not in _NOT_RESTORED | {"runs"}
         }
+
+
+def _flip(path: Path) -> None:
+    """Change one byte in the middle of a file."""
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
 
 
 def _files(area: FileArea) -> dict[str, bytes]:
@@ -162,6 +170,45 @@ def test_damage_in_the_home_is_left_out_and_embedded_again_after_a_restore(
         report = index_paths(new, IndexRequest((original / "photos",)))
         assert 0 < report.counts["embedded"] <= 8
         assert len(vectors_of(new, "bridge")) == 10
+
+
+def test_a_backup_cannot_write_outside_the_home_that_it_fills(runtime: Runtime, tmp_path: Path) -> None:
+    """A forged one names an embeddings file, or another file of the home, by a path that leads out of it."""
+    slice_id = next(iter(runtime.catalog.slices())).slice_id
+    receipt = next(iter(runtime.catalog.receipts(slice_id).values()))
+    content = (runtime.home.embeddings / receipt.path).read_bytes()
+    (runtime.home.embeddings / "../outside.parquet").write_bytes(content)
+    runtime.catalog.record_receipts([replace(receipt, path="../outside.parquet")])
+    create_backup(runtime, open_area(tmp_path / "by receipt"))
+    runtime.catalog.record_receipts([receipt])
+    create_backup(runtime, open_area(tmp_path / "by file"))
+    (manifest,) = (tmp_path / "by file" / "snapshots").glob("*/manifest.json")
+    artifact = "artifacts/bridge/v1/weights.bin"
+    forged = {
+        f"by file, {path}": path for path in ("../outside.bin", str(tmp_path / "outside.bin"), "artifacts/../../outside.bin")
+    }
+    for name, path in forged.items():
+        shutil.copytree(tmp_path / "by file", tmp_path / name.replace("/", "_"))
+        copy = tmp_path / name.replace("/", "_") / manifest.relative_to(tmp_path / "by file")
+        assert artifact in copy.read_text("utf-8")
+        copy.write_text(copy.read_text("utf-8").replace(artifact, path), encoding="utf-8")
+    for number, name in enumerate(["by receipt", *(name.replace("/", "_") for name in forged)]):
+        folder = tmp_path / f"restored-{number}"
+        with open_runtime(folder) as new, pytest.raises(ConfigurationError, match="names a file outside the home"):
+            restore_backup(new, open_area(tmp_path / name))
+        assert list(folder.rglob("outside*")) == []
+        assert not (tmp_path / "outside.bin").exists()
+
+
+def test_a_file_of_the_home_that_was_altered_at_the_same_size_is_not_taken_for_sound(runtime: Runtime, tmp_path: Path) -> None:
+    """Its size and its name are right, so only its checksum tells."""
+    slice_id = next(iter(runtime.catalog.slices())).slice_id
+    receipt = runtime.catalog.receipts(slice_id)["meta"]
+    _flip(runtime.home.embeddings / receipt.path)
+    made = create_backup(runtime, open_area(tmp_path / "backup"))
+    ((lacking_slice, lacking_part, why),) = [(part.slice_id, part.part, part.why) for part in made.manifest.lacking]
+    assert (lacking_slice, lacking_part) == (slice_id, "meta")
+    assert "is damaged" in why
 
 
 def test_a_home_that_sees_none_of_its_embeddings_is_not_backed_up(runtime: Runtime, tmp_path: Path) -> None:
