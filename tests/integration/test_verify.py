@@ -170,6 +170,35 @@ def test_the_command_tells_what_differs_and_repairs_it(runtime: Runtime, bridge:
     assert verify_here().code == 0
 
 
+def test_an_altered_byte_of_a_file_that_nothing_loads_is_found_by_verify_all_and_made_again(tmp_path: Path) -> None:
+    """Vectors and points are all right: only the checksum of the `meta` file's receipt tells."""
+    write_photos(tmp_path / "photos", 4)
+    with open_runtime(tmp_path) as opened:
+        index_paths(opened, IndexRequest((tmp_path / "photos",)))
+        home, embeddings = opened.home.path, opened.home.embeddings
+    victim = next(embeddings.rglob("*.meta.parquet"))
+    sound = victim.read_bytes()
+    altered = bytearray(sound)
+    altered[len(altered) // 2] ^= 0xFF
+    victim.write_bytes(altered)
+    told = run_here("verify", "--all", "--output", "json", home=home)
+    assert told.code == 15
+    assert [Path(file["path"]).name for file in told.json["files"]["damaged"]] == [victim.name]
+    assert all(one["ok"] for one in told.json["collections"])
+    assert "lodestone verify --all --repair" in json.loads(told.err)["error"]["hint"]
+    assert victim.name in run_here("verify", "--all", home=home).out  # so far nothing was changed
+    assert "--deep compares checksums too" in run_here("embeddings", "verify", home=home).out
+
+    repaired = run_here("verify", "--all", "--repair", "--output", "json", home=home)
+    assert repaired.code == 15
+    assert "`lodestone index` makes them again" in json.loads(repaired.err)["error"]["hint"]
+    with open_runtime(tmp_path) as opened:
+        index_paths(opened, IndexRequest((tmp_path / "photos",)))
+    healed = run_here("verify", "--all", "--output", "json", home=home)
+    assert (healed.code, healed.json["files"]) == (0, {"damaged": []})
+    assert victim.read_bytes() == sound
+
+
 def test_the_command_says_what_a_sample_leaves_open(runtime: Runtime) -> None:
     runtime.close()
     told = run_here("verify", "--sample", "12", home=runtime.home.path)

@@ -107,7 +107,10 @@ def verify(
         def human(console: Console) -> None:
             for one in found:
                 console.print(printable(f"{one['path']} {one['what']}"), markup=False)
-            console.print(f"damaged: {counted(len(found), 'file')}" if found else "all files are as they were written")
+            sound = (
+                "all files are as they were written" if deep else "all files have their sizes; --deep compares checksums too"
+            )
+            console.print(f"damaged: {counted(len(found), 'file')}" if found else sound)
 
         context.emit({"damaged": found}, human)
         if found:

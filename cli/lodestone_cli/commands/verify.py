@@ -22,7 +22,9 @@ def verify(
         int,
         typer.Option("--sample", min=0, help="How many vectors of each collection are compared with the Parquet files."),
     ] = 1000,
-    everything: Annotated[bool, typer.Option("--all", help="Compare every vector.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Compare every vector, and the checksum of every Parquet file.")
+    ] = False,
     repair: Annotated[bool, typer.Option("--repair", help="Load again what is wrong; no model runs.")] = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
@@ -31,16 +33,26 @@ def verify(
     """Compare catalog, Parquet files and vector store: by count, slice by slice, and by sampled vectors and filter fields."""
     with CommandContext(home=home, profile=profile, output=output) as context:
         _require_home(context)
+        files = _damaged_files(context, forget=repair) if everything else None
         found = _examine(context, sample=None if everything else sample)
         mended = 0
         if repair and not all(one.ok for one in found):
             mended = _mend(context, found)
             found = _examine(context, sample=None if everything else sample)
         rows = [_facts(one) for one in found]
-        facts = {"ok": all(one.ok for one in found), "reloaded": mended, "collections": rows}
-        context.emit(facts, lambda console: _print(console, rows, mended))
+        facts = {"ok": all(one.ok for one in found) and not files, "reloaded": mended, "collections": rows}
+        if files is not None:
+            facts["files"] = {"damaged": files}
+
+        def human(console: Console) -> None:
+            _print(console, rows, mended)
+            _print_files(console, files)
+
+        context.emit(facts, human)
         if wrong := [one.collection for one in found if not one.ok]:
             raise _differ(wrong)
+        if files:
+            raise _damaged(len(files), forgotten=repair)
 
 
 def _examine(context: CommandContext, *, sample: int | None) -> list[CollectionVerification]:
@@ -51,6 +63,22 @@ def _examine(context: CommandContext, *, sample: int | None) -> list[CollectionV
     runtime = context.runtime
     with shown_progress(context) as progress, runtime.store.patient():
         return [examine(runtime.store, target, progress=progress, sample=sample) for target in make_targets(runtime)]
+
+
+def _damaged_files(context: CommandContext, *, forget: bool) -> list[dict[str, str]]:
+    """Compare every file with the checksum of its receipt; with `forget`, the next index run makes damaged ones again."""
+    from lodestone.embeddings.audit import damaged_parts
+    from lodestone_cli.naming import corpora_of
+
+    runtime = context.runtime
+    found = [
+        (receipt, what)
+        for corpus in corpora_of(runtime.catalog)
+        for receipt, what in damaged_parts(runtime.catalog, runtime.embeddings, corpus.corpus_id, deep=True)
+    ]
+    for receipt, _ in found if forget else ():
+        runtime.catalog.forget_receipts(receipt.slice_id, [receipt.part])
+    return [{"slice_id": receipt.slice_id, "part": receipt.part, "path": receipt.path, "what": what} for receipt, what in found]
 
 
 def _mend(context: CommandContext, found: list[CollectionVerification]) -> int:
@@ -82,6 +110,17 @@ def _facts(found: CollectionVerification) -> dict[str, Any]:
     facts = asdict(found)
     facts["slices"] = len(found.slices)
     return {"ok": found.ok, **facts}
+
+
+def _damaged(count: int, *, forgotten: bool) -> LodestoneError:
+    from lodestone.errors import EmbeddingsDamagedError
+    from lodestone_cli.naming import counted
+
+    again = "`lodestone index` makes them again" if forgotten else "`lodestone verify --all --repair`, then `lodestone index`"
+    return EmbeddingsDamagedError(
+        f"{counted(count, 'embeddings file')} missing, truncated or altered",
+        hint=f"{again}: only their slices are embedded anew",
+    )
 
 
 def _differ(collections: list[str]) -> LodestoneError:
@@ -128,6 +167,16 @@ def _unseen(rows: list[dict[str, Any]]) -> str | None:
         f"a sample: with 95% certainty at most {share:.1%} of the vectors are wrong if those are scattered, "
         f"and at most {whole:.1%} of the slices from end to end; --all compares every one"
     )
+
+
+def _print_files(console: Console, files: list[dict[str, str]] | None) -> None:
+    if files is None:
+        console.print("checksums of the Parquet files were not compared; --all compares them", style="dim")
+        return
+    for file in files:
+        console.print(printable(f"damaged: {file['path']}: {file['what']}"), markup=False)
+    if not files:
+        console.print("files: every Parquet file has the checksum of its receipt", style="dim")
 
 
 def _print(console: Console, rows: list[dict[str, Any]], mended: int) -> None:
