@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.support.homes import home_settings, index, write_pictures
 
+from lodestone.catalog.use_records import QueryRecord
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.progress import ProgressEvent, RunStage
 from lodestone.training.retrain_gate import TRAINING, train_complexity
@@ -18,6 +20,8 @@ def test_gate_is_fitted_from_judged_queries_and_put_in_force(tmp_path: Path) -> 
     index(home_settings(tmp_path / "home"), pictures)
     judgements = {f"picture of {name.rsplit('.', 1)[0]}": [name] for name in names}
 
+    with Runtime.open(home_settings(tmp_path / "home")) as runtime:
+        runtime.catalog.add_query(QueryRecord("kept", datetime.now(UTC), "words", "a cat", None, {}, b""), 10)
     with Runtime.open(home_settings(tmp_path / "home", **TRAINING)) as runtime:
         before = runtime.gate().version
         seen: list[ProgressEvent] = []
@@ -28,5 +32,5 @@ def test_gate_is_fitted_from_judged_queries_and_put_in_force(tmp_path: Path) -> 
         assert runtime.gate().version == report.fit.version != before
         assert {"bridge", "labels"} <= runtime.gate().methods
         assert report.fit.compared == len(judgements)
-        assert runtime.catalog.queries(0, 10) == []
+        assert [query.query_id for query in runtime.catalog.queries(0, 10)] == ["kept"]
         assert runtime.tags.list().tags == []

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from lodestone.errors import ConfigurationError
+from lodestone.errors import CatalogError, ConfigurationError, OutOfSpaceError
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from lodestone.files.area import FileArea
     from lodestone.imaging.thumbnails import ThumbnailStore
     from lodestone.store.base import VectorStore
+
+
+_log = logging.getLogger(__name__)
 
 
 class HomeResources:
@@ -55,10 +59,20 @@ class HomeResources:
         catalog = Catalog.open(self.settings.catalog_url or self.home.catalog)
         try:
             self._agree_on_id(catalog)
+            self._forget_queries(catalog)
         except BaseException:
             catalog.close()
             raise
         return catalog
+
+    def _forget_queries(self, catalog: Catalog) -> None:
+        """Delete the queries that were recorded before the home's history was set to 0: nobody may have to ask first."""
+        if self.settings.query.history > 0 or not catalog.queries(limit=1):
+            return
+        try:
+            _log.warning("deleted %d recorded queries: query.history is 0", catalog.forget_queries())
+        except (CatalogError, OutOfSpaceError) as error:  # a home that cannot be written can still be read
+            _log.warning("recorded queries are still there, although query.history is 0: %s", error.message)
 
     def _agree_on_id(self, catalog: Catalog) -> None:
         """Settle the home's id between folder and catalog.

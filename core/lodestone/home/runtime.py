@@ -185,13 +185,16 @@ class Runtime(HomeResources):
                 serving[name] = version_in(self, name, promoted) or projection
         return serving
 
-    def engine(self, projections: Mapping[str, Projection] | None = None, *, shadow: bool = False) -> QueryEngine:
+    def engine(
+        self, projections: Mapping[str, Projection] | None = None, *, shadow: bool = False, recording: bool = True
+    ) -> QueryEngine:
         """Make a query engine, not warmed up; opens the store.
 
         Args:
             projections: Space name -> the version to search; None for `serving_projections`. It is searched in its own
                 collection, promoted or not, as long as that exists.
             shadow: For comparing versions: there are no guides, and queries are neither recorded nor leave tags.
+            recording: Whether queries are recorded and leave tags; a recorder of none leaves those of before alone.
         """
         from lodestone.query.engine import QueryEngine
         from lodestone.query.weighting.choice import make_weigher
@@ -206,7 +209,7 @@ class Runtime(HomeResources):
             settings=self.settings.query,
             hub=None if shadow else self.hub,
             weigher=make_weigher(projections),
-            learnt=self._learnt(recording=not shadow),
+            learnt=self._learnt(recording=recording and not shadow),
         )
 
     def _encoder(self, projections: Mapping[str, Projection], remote: RemoteEncoders | None) -> Encoder:

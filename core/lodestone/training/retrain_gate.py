@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from lodestone.query.engine import QueryEngine
 
 KIND: Final = "gate"
-# Settings of a home that is opened for training: the gate judges every query, stops none, and nothing is recorded.
+# Settings of a home that is opened for training: the gate judges every query and stops none, and queries leave no tags.
 TRAINING: Final[Mapping[str, Any]] = MappingProxyType(
-    {"query": {"gate": True, "gate_threshold": 1.0, "history": 0}, "tags": {"implicit": False}}
+    {"query": {"gate": True, "gate_threshold": 1.0}, "tags": {"implicit": False}}
 )
 
 
@@ -93,7 +93,7 @@ def train_complexity(
     run = catalog.start_run("train-complexity")
     try:
         judged, unknown = resolve(judgements or {}, catalog)
-        answered = asyncio.run(_ask(runtime.engine(), judged, progress)) if judged else []
+        answered = asyncio.run(_ask(runtime.engine(recording=False), judged, progress)) if judged else []
         judged_answers = list(observations_of_feedback(catalog)) if feedback else []
         active = runtime.gate()
         provenance = {"judged": len(answered), "feedback": len(judged_answers), "profile": runtime.profile.name}
