@@ -3,6 +3,7 @@
 from lodestone_schemas.errors import (
     CatalogError,
     ClusterLostError,
+    CollectionDamagedError,
     ConfigurationError,
     DeadlineExceededError,
     EmbeddingsDamagedError,
@@ -34,6 +35,7 @@ from lodestone_schemas.errors import (
 __all__ = [
     "CatalogError",
     "ClusterLostError",
+    "CollectionDamagedError",
     "ConfigurationError",
     "DeadlineExceededError",
     "EmbeddingsDamagedError",

@@ -101,6 +101,12 @@ class StoreError(LodestoneError):
     exit_code = 7
 
 
+class CollectionDamagedError(StoreError):
+    """A collection of the embedded store cannot be read any more. `lodestone index` rebuilds it from the Parquet files."""
+
+    code = "collection_damaged"
+
+
 class ServiceUnavailableError(LodestoneError):
     """The Lodestone service (or a stage of it) does not answer."""
 

@@ -35,16 +35,18 @@ def verify(
         _require_home(context)
         files = _damaged_files(context, forget=repair) if everything else None
         found = _examine(context, sample=None if everything else sample)
-        mended = 0
-        if repair and not all(one.ok for one in found):
-            mended = _mend(context, found)
+        mended, rebuilt = 0, tuple[str, ...]()
+        if repair:
+            mended, rebuilt = _mend(context, found)
             found = _examine(context, sample=None if everything else sample)
         rows = [_facts(one) for one in found]
-        facts = {"ok": all(one.ok for one in found) and not files, "reloaded": mended, "collections": rows}
+        facts = {"ok": all(one.ok for one in found) and not files, "reloaded": mended, "rebuilt": rebuilt, "collections": rows}
         if files is not None:
             facts["files"] = {"damaged": files}
 
         def human(console: Console) -> None:
+            for sentence in rebuilt:
+                console.print(printable(sentence), markup=False)
             _print(console, rows, mended)
             _print_files(console, files)
 
@@ -81,8 +83,9 @@ def _damaged_files(context: CommandContext, *, forget: bool) -> list[dict[str, s
     return [{"slice_id": receipt.slice_id, "part": receipt.part, "path": receipt.path, "what": what} for receipt, what in found]
 
 
-def _mend(context: CommandContext, found: list[CollectionVerification]) -> int:
-    from lodestone.indexing.sync.collections import make_targets, sync
+def _mend(context: CommandContext, found: list[CollectionVerification]) -> tuple[int, tuple[str, ...]]:
+    """Load again what differs; return the number of points loaded, and a sentence for each collection that was rebuilt."""
+    from lodestone.indexing.sync.collections import make_targets, rebuild_empty, sync
     from lodestone.indexing.sync.verify import repair_collection
     from lodestone_cli.progress import shown_progress
 
@@ -90,11 +93,19 @@ def _mend(context: CommandContext, found: list[CollectionVerification]) -> int:
     written = 0
     with runtime.store.patient():
         for target, one in zip(make_targets(runtime), found, strict=True):
-            if one.exists:
+            if one.broken:
+                rebuild_empty(runtime, target)
+            elif one.exists and not one.ok:
                 written += repair_collection(runtime.store, target, one)
     with shown_progress(context) as progress:
         report = sync(runtime, progress=progress)
-    return written + sum(collection.loaded for collection in report.collections)
+    points = {collection.collection: collection.points for collection in report.collections}
+    rebuilt = [
+        f"{one.broken}; it was dropped and rebuilt from the Parquet files with {points[one.collection]:,} points"
+        for one in found
+        if one.broken
+    ]
+    return written + sum(collection.loaded for collection in report.collections), (*rebuilt, *report.rebuilt)
 
 
 def _require_home(context: CommandContext) -> None:
@@ -144,6 +155,8 @@ _WRONG = {
 def _standing(row: dict[str, Any]) -> str:
     if row["standing_by"]:
         return "[dim]of a model swap that is not settled; not searched[/]"
+    if row["broken"]:
+        return "[red]damaged: it has to be rebuilt[/]"
     if not row["exists"]:
         return "[yellow]there is no such collection[/]"
     return "" if row["promoted"] else "[yellow]searches use another version[/]"
@@ -179,6 +192,20 @@ def _print_files(console: Console, files: list[dict[str, str]] | None) -> None:
         console.print("files: every Parquet file has the checksum of its receipt", style="dim")
 
 
+def _print_differences(console: Console, row: dict[str, Any]) -> None:
+    if row["broken"]:
+        console.print(printable(f"  {row['broken']}"), markup=False)
+    for key, words in _WRONG.items():
+        if row[key]:
+            console.print(f"  [yellow]{row[key]:,}[/] {words}")
+    if row["unloaded"]:
+        console.print(f"  {row['unloaded']:,} pictures wait to be loaded: lodestone index")
+    for path in row["damaged"]:
+        console.print(printable(f"  damaged: {path}"), markup=False)
+    if row["examples"]:
+        console.print(f"  e.g. {', '.join(row['examples'])}", style="dim")
+
+
 def _print(console: Console, rows: list[dict[str, Any]], mended: int) -> None:
     if mended:
         console.print(f"{mended:,} points loaded again", style="dim")
@@ -190,14 +217,6 @@ def _print(console: Console, rows: list[dict[str, Any]], mended: int) -> None:
         )
         if standing := _standing(row):
             console.print(f"  {standing}")
-        for key, words in _WRONG.items():
-            if row[key]:
-                console.print(f"  [yellow]{row[key]:,}[/] {words}")
-        if row["unloaded"]:
-            console.print(f"  {row['unloaded']:,} pictures wait to be loaded: lodestone index")
-        for path in row["damaged"]:
-            console.print(printable(f"  damaged: {path}"), markup=False)
-        if row["examples"]:
-            console.print(f"  e.g. {', '.join(row['examples'])}", style="dim")
+        _print_differences(console, row)
     if unseen := _unseen(rows):
         console.print(unseen, style="dim")

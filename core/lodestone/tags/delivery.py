@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.catalog.records import ImageState
+from lodestone.errors import CollectionDamagedError
 from lodestone.sources.uris import folders_of
 from lodestone.spaces.names import TAGS
 from lodestone.store.base import SparseBatch, SparseVector, VectorStore
@@ -55,6 +56,24 @@ def deliver(catalog: Catalog, store: VectorStore) -> int:
     if fresh:
         store.set_alias(TAGS, COLLECTION)  # the alias moves last: until now searches had no tags, or the former version's
     return done
+
+
+def mend(catalog: Catalog, store: VectorStore) -> str:
+    """Drop the collection and deliver all tags again if its files are damaged; return the damage, or an empty text.
+
+    Raises:
+        StoreError: the store failed.
+        CatalogError: the catalog failed.
+    """
+    if COLLECTION not in store.collections():
+        return ""
+    try:
+        store.info(COLLECTION)
+    except CollectionDamagedError as error:
+        store.drop(COLLECTION)
+        deliver(catalog, store)
+        return error.message
+    return ""
 
 
 def payload_of(image: ImageRecord) -> dict[str, Any]:

@@ -285,7 +285,9 @@ class _Job:
         for remaining in reversed(range(_HEALINGS)):
             try:
                 self._stage(RunStage.LOAD)
-                return self.catching_up.finish(self.progress)
+                report = self.catching_up.finish(self.progress)
+                self.warnings += self.catching_up.rebuilt
+                return report
             except EmbeddingsDamagedError as error:  # its receipt is removed already
                 if not remaining:
                     raise

@@ -40,6 +40,7 @@ class CatchingUp:
         self._heartbeat = heartbeat
         self._pool: ThreadPoolExecutor | None = None
         self._going_on: Future[SyncReport | None] | None = None
+        self.rebuilt: list[str] = []  # a sentence for each collection that was damaged and rebuilt
 
     def begin(self) -> None:
         """Start loading what is embedded so far in the background, without building graphs, because more vectors will follow.
@@ -77,7 +78,9 @@ class CatchingUp:
     def _sync(self, progress: Progress, *, build: bool) -> SyncReport | None:
         if self._through is not None:
             return self._through(self._run_id, progress, build=build)
-        return sync(self._resources, progress=progress, build=build)
+        report = sync(self._resources, progress=progress, build=build)
+        self.rebuilt += report.rebuilt
+        return report
 
     def _would_switch(self) -> bool:
         served = self._through is not None and self._resources.settings.store.kind == "edge"  # the service has the store

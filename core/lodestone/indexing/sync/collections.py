@@ -1,8 +1,9 @@
 """Synchronisation of the vector collections with catalog and Parquet files.
 
 create -> delete what is gone -> load -> verify -> build -> promote, for every space and for the captions, then the tags. It
-starts from any state that a killed run, a retrained projection or a lost store left. No model runs and no picture is read:
-vectors are projected from the stored outputs. Idempotent. The owner of the store runs it: the index command, or the service.
+starts from any state that a killed run, a retrained projection or a lost store left, and rebuilds collections whose files are
+damaged. No model runs and no picture is read: vectors are projected from the stored outputs. Idempotent. The owner of the store
+runs it: the index command, or the service.
 """
 
 from __future__ import annotations
@@ -10,12 +11,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Protocol
 
 from lodestone.catalog.unsettled_swaps import retained_collections
-from lodestone.errors import EmbeddingsDamagedError
+from lodestone.errors import CollectionDamagedError, EmbeddingsDamagedError
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.resources import StoredHome
@@ -24,7 +25,7 @@ from lodestone.indexing.sync.targets import CaptionTarget, SpaceTarget, Target
 from lodestone.indexing.sync.verify import delete_orphan_points, verify
 from lodestone.indexing.tasks import SliceParts
 from lodestone.spaces.names import BRIDGE
-from lodestone.tags.delivery import deliver
+from lodestone.tags.delivery import deliver, mend
 
 if TYPE_CHECKING:
     from lodestone.backbones.base import Backbone
@@ -72,7 +73,10 @@ class SyncResources(StoredHome, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CollectionReport:
-    """Report on one collection: counts of points, and whether its graph was built and its alias moved."""
+    """Report on one collection: counts of points, and whether its graph was built and its alias moved.
+
+    `damage` says why the collection was dropped and rebuilt; empty if it was not.
+    """
 
     alias: str
     collection: str
@@ -82,15 +86,32 @@ class CollectionReport:
     built: bool
     promoted: bool
     seconds: float
+    damage: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class SyncReport:
-    """Report of a sync. `dropped` names retired collections that were removed."""
+    """Report of a sync.
+
+    `dropped` names retired collections that were removed; `tags_damage` says why the tags' collection was rebuilt, if it was.
+    """
 
     collections: tuple[CollectionReport, ...] = ()
     dropped: tuple[str, ...] = ()
     seconds: float = 0.0
+    tags_damage: str = ""
+
+    @property
+    def rebuilt(self) -> tuple[str, ...]:
+        """Return a sentence for each collection that was damaged and rebuilt."""
+        sentences = [
+            f"{one.damage}; it was dropped and rebuilt from the Parquet files with {one.points:,} points"
+            for one in self.collections
+            if one.damage
+        ]
+        if self.tags_damage:
+            sentences.append(f"{self.tags_damage}; it was dropped and rebuilt from the catalog's tags")
+        return tuple(sentences)
 
 
 def sync(resources: SyncResources, *, progress: Progress = silent, build: bool = True) -> SyncReport:
@@ -106,6 +127,7 @@ def sync(resources: SyncResources, *, progress: Progress = silent, build: bool =
 
     Raises:
         StoreError: the store failed, or differs from the catalog even after one repair.
+        CollectionDamagedError: a collection is damaged again right after it was rebuilt.
         EmbeddingsDamagedError: a stored file is missing or damaged; the next index run makes it again.
         OutOfSpaceError: there is no space left for the store.
     """
@@ -139,8 +161,9 @@ def _sync(resources: SyncResources, progress: Progress, *, build: bool) -> SyncR
                 resources.store.set_alias(target.alias, target.collection)
         dropped = _drop_retired(resources, targets, keep=set(before.values()) | retained_collections(resources.catalog))
         _drop_dangling(resources.store)
+    tags_damage = mend(resources.catalog, resources.store)
     deliver(resources.catalog, resources.store)
-    return SyncReport(tuple(reports), tuple(dropped), time.perf_counter() - started)
+    return SyncReport(tuple(reports), tuple(dropped), time.perf_counter() - started, tags_damage)
 
 
 def _chosen(catalog: Catalog) -> tuple[object, ...]:
@@ -165,7 +188,38 @@ def make_targets(resources: SyncResources) -> list[Target]:
     return [*targets, CaptionTarget(catalog=catalog, embeddings=embeddings, parts=parts, encoder=resources.text_encoder)]
 
 
+def rebuild_empty(resources: SyncResources, target: Target) -> None:
+    """Put an empty collection in the place of a damaged one; the next sync loads it. Searches find less until then.
+
+    Raises:
+        StoreError: the store failed.
+    """
+    store = resources.store
+    aliases = [alias for alias, collection in store.aliases().items() if collection == target.collection]
+    store.drop(target.collection)
+    resources.catalog.forget_loads(target.collection)
+    store.create(
+        resources.settings.store.specify(target.collection, dim=target.dim, fields=target.fields, profile=resources.profile)
+    )
+    for alias in aliases:
+        store.set_alias(alias, target.collection)
+
+
 def _bring_in_line(
+    resources: SyncResources, target: Target, aliases: dict[str, str], progress: Progress, faults: Faults, *, build: bool
+) -> CollectionReport:
+    try:
+        return _fill(resources, target, aliases, progress, faults, build=build)
+    except CollectionDamagedError as error:
+        if error.details.get("collection") != target.collection:
+            raise
+        _log.info("%s: it is rebuilt from the Parquet files", error.message)
+        rebuild_empty(resources, target)
+        report = _fill(resources, target, aliases, progress, faults, build=build)
+        return replace(report, damage=error.message)
+
+
+def _fill(
     resources: SyncResources, target: Target, aliases: dict[str, str], progress: Progress, faults: Faults, *, build: bool
 ) -> CollectionReport:
     started = time.perf_counter()

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from lodestone.catalog.records import ImageRecord, ImageState, Root, SliceRecord
-from lodestone.errors import EmbeddingsDamagedError, LodestoneError, StoreError
+from lodestone.errors import CollectionDamagedError, EmbeddingsDamagedError, LodestoneError, StoreError
 from lodestone.indexing.progress import silent
 from lodestone.indexing.scan import mounts
 from lodestone.indexing.scan.mounts import Mounts
-from lodestone.indexing.sync.collections import SyncResources, make_targets
+from lodestone.indexing.sync.collections import SyncResources, make_targets, rebuild_empty
 from lodestone.indexing.sync.targets import Target
 from lodestone.indexing.sync.verify import verify
 from lodestone.indexing.tasks import SliceParts
@@ -124,14 +124,22 @@ def examine_home(
 
 
 def make_missing_collections(resources: SyncResources) -> list[str]:
-    """Create empty collections in place of those that an alias names and the store lost; return their names.
+    """Create empty collections in place of those that an alias names and the store lost or cannot open; return their names.
 
     Queries then find less until a sync has loaded them, instead of failing.
     """
     aliases = resources.catalog.alias_table().all() if resources.settings.store.kind == "edge" else resources.store.aliases()
     existing, lost = set(resources.store.collections()), []
     for target in make_targets(resources):
-        if aliases.get(target.alias) == target.collection and target.collection not in existing:
+        if aliases.get(target.alias) != target.collection:
+            continue
+        if target.collection in existing:
+            try:
+                resources.store.info(target.collection)
+            except CollectionDamagedError:
+                rebuild_empty(resources, target)
+                lost.append(target.collection)
+        else:
             resources.catalog.forget_loads(target.collection)
             wanted = resources.settings.store.specify(
                 target.collection, dim=target.dim, fields=target.fields, profile=resources.profile

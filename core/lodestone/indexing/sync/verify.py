@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from lodestone.catalog.records import SliceRecord
-from lodestone.errors import EmbeddingsDamagedError, StoreError
+from lodestone.errors import CollectionDamagedError, EmbeddingsDamagedError, StoreError
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, RunStage
 from lodestone.indexing.sync.loading import groups
 from lodestone.indexing.sync.targets import Target
@@ -51,6 +51,7 @@ class CollectionVerification:
         damaged: Messages about stored files that are missing or truncated.
         examples: Ids of some points that are wrong.
         slices: Slices with wrong points.
+        broken: Why the collection cannot be read at all, and has to be rebuilt; empty if it can.
     """
 
     alias: str
@@ -70,11 +71,12 @@ class CollectionVerification:
     damaged: tuple[str, ...] = ()
     examples: tuple[str, ...] = ()
     slices: tuple[SliceRecord, ...] = ()
+    broken: str = ""
 
     @property
     def ok(self) -> bool:
         """Return whether nothing is wrong; pictures that wait to be loaded are not an error."""
-        wrong = self.missing or self.surplus or self.differing or self.stale or self.damaged
+        wrong = self.broken or self.missing or self.surplus or self.differing or self.stale or self.damaged
         return (self.exists or self.standing_by) and self.promoted and not wrong
 
 
@@ -114,6 +116,15 @@ def examine(
             evenly; None for all.
         draw: Random generator that chooses them; None for a new one.
     """
+    try:
+        return _examine(store, target, progress=progress, sample=sample, draw=draw)
+    except CollectionDamagedError as error:
+        return CollectionVerification(target.alias, target.collection, standing_by=not target.promoted, broken=error.message)
+
+
+def _examine(
+    store: VectorStore, target: Target, *, progress: Progress, sample: int | None, draw: random.Random | None
+) -> CollectionVerification:
     result = CollectionVerification(target.alias, target.collection, standing_by=not target.promoted)
     _, unloaded = target.catalog.count_unloaded(target.collection, parts=target.required)
     if target.collection not in store.collections():

@@ -19,6 +19,7 @@ from lodestone_schemas.collections import CollectionSpec
 
 EXIT_FAILED = 1
 EXIT_NO_SPACE = 28
+_CRASHES = frozenset(getattr(signal, name, 0) for name in ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE")) - {0}
 _PR_SET_PDEATHSIG = 1
 _POLL_SECONDS = 0.2
 
@@ -33,9 +34,11 @@ def run_build_child(shard: Path, spec: CollectionSpec, stop: threading.Event, *,
         threads: Threads of the build; 0 for one a core.
 
     Raises:
-        StoreError: The child failed, was killed, or was stopped.
+        CollectionDamagedError: The engine failed in the child, or crashed it, because files are damaged.
+        StoreError: The child was killed, or was stopped.
         OutOfSpaceError: The disk filled up.
     """
+    from lodestone.store.edge.engine import damaged
     from lodestone.store.edge.spec import SPEC_FILE, dump_spec
     from lodestone.store.files import out_of_space
 
@@ -58,6 +61,8 @@ def run_build_child(shard: Path, spec: CollectionSpec, stop: threading.Event, *,
     if child.returncode != 0:
         outcome = f"was killed by signal {-child.returncode}" if child.returncode < 0 else f"exited with {child.returncode}"
         last_line = errors.strip().splitlines()[-1:] or ["it said nothing"]
+        if child.returncode == EXIT_FAILED or -child.returncode in _CRASHES:
+            raise damaged(spec.name, shard, f"the build of its graph {outcome}: {last_line[0]}")
         raise StoreError(
             f"the build of collection {spec.name!r} {outcome}: {last_line[0]}",
             hint="the collection is unchanged and searchable; free memory or disk if short of it, and build again",

@@ -4,6 +4,7 @@
     <collection>/CURRENT            name of the current generation, replaced atomically
     <collection>/gen-<hex>/shard/   the engine's files
     <collection>/gen-<hex>/built.json   graph parameters of the last finished build, if any
+    <collection>/gen-<hex>/sizes.json   sizes of the engine's files when they were last closed (see file_sizes.py)
 
 A build copies the current generation, lets a child process build the graph in the copy, replays the writes made meanwhile and
 moves CURRENT. A crash at any point leaves CURRENT unchanged; the next opening removes generations that it does not name.
@@ -16,7 +17,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,12 +29,14 @@ from lodestone.errors import OutOfSpaceError, StoreError, UnknownNameError
 from lodestone.store.base import PointBatch, SparseBatch
 from lodestone.store.edge.engine import (
     create_field_indexes,
+    damaged,
     delete_operation,
     engine_config,
     engine_errors,
     sparse_upsert_operation,
     upsert_operation,
 )
+from lodestone.store.edge.file_sizes import record_sizes, shrunken_file
 from lodestone.store.edge.spec import SPEC_FILE, dump_spec, read_spec
 from lodestone.store.files import (
     DRAFT_PREFIX,
@@ -64,9 +67,15 @@ class Generation:
         self._leases = 0
         self._retired = False
         self._idle = threading.Condition()
-        with engine_errors("opening the collection", path):
+        collection = path.parent.name
+        with engine_errors("opening", path, collection=collection):
+            if not (path / SHARD_DIR).is_dir():
+                raise damaged(collection, path, "the engine's folder is missing")
+            if (why := shrunken_file(path, SHARD_DIR)) is not None:
+                raise damaged(collection, path, why)
             require_room_to_map(path)
             self.shard = qe.EdgeShard.load(str(path / SHARD_DIR))
+            record_sizes(path, SHARD_DIR)
 
     def enter(self) -> None:
         """Keep the shard open until `leave` is called."""
@@ -93,6 +102,8 @@ class Generation:
             self.shard.close()
         if delete:
             discard(self.path)
+        else:
+            record_sizes(self.path, SHARD_DIR)
 
 
 class EdgeCollection:
@@ -124,6 +135,7 @@ class EdgeCollection:
             create_field_indexes(shard, spec)
             shard.flush()
             shard.close()
+            record_sizes(shard_path.parent, SHARD_DIR)
             write_atomically(draft / SPEC_FILE, dump_spec(spec))
             write_atomically(draft / CURRENT_FILE, generation)
             draft.rename(path)
@@ -179,7 +191,9 @@ class EdgeCollection:
         """Return the parameters that the current graph was built with, or None."""
         with self._state:
             path = self._opened().path / BUILT_FILE
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        with engine_errors("reading how its graph was built", self.path, collection=self.name):
+            built: dict[str, object] | None = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        return built
 
     def build(self, run_child: BuildChild) -> None:
         """Build the graph over all points in a child process, as the module's docstring describes.
@@ -188,6 +202,7 @@ class EdgeCollection:
             run_child: Builds the graph inside a shard directory that no process has open; must stop when its event is set.
 
         Raises:
+            CollectionDamagedError: The child found the files damaged.
             StoreError: The child failed; the current generation is unchanged.
             OutOfSpaceError: The disk has no room for a second copy.
         """
@@ -221,10 +236,13 @@ class EdgeCollection:
             self._closed = True
             generation, self._generation = self._generation, None
         if generation is not None:
-            if not delete:
+            if delete:
+                with suppress(StoreError):  # of damaged files, which are about to go
+                    generation.retire(delete=False)
+            else:
                 with engine_errors("flushing the collection", self.path):
                     generation.shard.flush()
-            generation.retire(delete=False)
+                generation.retire(delete=False)
         with self._build_turn:
             if delete:
                 discard(self.path)
@@ -238,11 +256,16 @@ class EdgeCollection:
         return self._generation
 
     def _current_name(self) -> str:
-        with engine_errors("reading which generation is in force", self.path):
-            return (self.path / CURRENT_FILE).read_text(encoding="utf-8").strip()
+        with engine_errors("reading which generation is in force", self.path, collection=self.name):
+            name = (self.path / CURRENT_FILE).read_text(encoding="utf-8").strip()
+            if not name.startswith(GENERATION_PREFIX) or Path(name).name != name:
+                raise damaged(self.name, self.path, f"{CURRENT_FILE} names no generation")
+            return name
 
     def _sweep(self) -> None:
         current = self._current_name()
+        if not (self.path / current).is_dir():
+            raise damaged(self.name, self.path, f"the generation {current!r} is missing")  # and nothing else is removed
         for entry in self.path.iterdir():
             if entry.is_dir() and entry.name != current:
                 discard(entry)
@@ -255,7 +278,7 @@ class EdgeCollection:
             # Journalled before the write: replaying a point that did not change does no harm.
             if self._journal is not None:
                 self._journal.update(ids)
-            with self.reading() as shard, engine_errors(f"writing to collection {self.name!r}", self.path):
+            with self.reading() as shard, engine_errors("writing", self.path, collection=self.name):
                 shard.update(operation)
 
     def _is_built(self) -> bool:
@@ -271,7 +294,7 @@ class EdgeCollection:
                 raise StoreError(f"building {self.name!r} was stopped", hint="the store is closing")
             with self._state:
                 source = self._opened().path / SHARD_DIR
-            with engine_errors("flushing the collection", self.path):
+            with engine_errors("flushing", self.path, collection=self.name):
                 shard.flush()
             # Apparent sizes: the engine's pre-allocated files are sparse, their copies are not. The graph needs room too.
             require_space(self.path, 2 * sum(entry.stat().st_size for entry in source.rglob("*") if entry.is_file()))

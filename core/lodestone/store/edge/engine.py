@@ -14,7 +14,7 @@ from typing import Any
 
 import qdrant_edge as qe
 
-from lodestone.errors import LodestoneError, StoreError
+from lodestone.errors import CollectionDamagedError, LodestoneError, StoreError
 from lodestone.store.base import (
     Between,
     Condition,
@@ -46,8 +46,19 @@ _QUANTIZATION: Mapping[Quantization, Callable[[], Any]] = {
 
 
 @contextmanager
-def engine_errors(doing: str, path: Path) -> Iterator[None]:
-    """Convert errors that the engine raises inside the block to `StoreError` or `OutOfSpaceError`, naming `path`."""
+def engine_errors(doing: str, path: Path, *, collection: str = "") -> Iterator[None]:
+    """Convert errors that the engine raises inside the block to ours, naming `path`.
+
+    Args:
+        doing: What the block does, for the message.
+        path: Folder that it works on.
+        collection: Collection whose own files the block reads: an error then means that they are damaged.
+
+    Raises:
+        CollectionDamagedError: the engine failed, and `collection` is given.
+        StoreError: the engine failed.
+        OutOfSpaceError: the disk is full.
+    """
     try:
         yield
     except LodestoneError:
@@ -58,12 +69,32 @@ def engine_errors(doing: str, path: Path) -> Iterator[None]:
             raise
         if is_out_of_space(error):
             raise out_of_space(path) from error
+        if collection and not _is_refused(error):
+            raise damaged(collection, path, f"{doing} failed: {error}") from error
         raise StoreError(
             f"{doing} failed in {path}: {error}",
             hint="if it happens again, drop the collection and rebuild it from the Parquet files (`lodestone index` does); "
             "no model has to run",
             path=str(path),
         ) from error
+
+
+def damaged(collection: str, path: Path, why: str) -> CollectionDamagedError:
+    """Build the error for a collection whose files are damaged."""
+    return CollectionDamagedError(
+        f"the collection {collection!r} in {path} is damaged: {why}",
+        hint="run `lodestone index` again, or `lodestone verify --repair`: the collection is dropped and rebuilt from the "
+        "Parquet files; no model runs and no picture is read",
+        collection=collection,
+        path=str(path),
+    )
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Return whether the system refused access: then nothing says that the files are damaged."""
+    text = str(error).lower()
+    refused = ("permission denied", "os error 13", "os error 1)", "read-only file system", "os error 30", "too many open files")
+    return isinstance(error, PermissionError) or any(sign in text for sign in refused)
 
 
 def engine_config(spec: CollectionSpec, *, threads: int = 0) -> qe.EdgeConfig:

@@ -18,8 +18,8 @@ def dump_spec(spec: CollectionSpec) -> str:
 
 
 def read_spec(path: Path) -> CollectionSpec:
-    """Read the specification in a collection's directory; raise `StoreError` if it cannot be read."""
-    with engine_errors("reading the collection's specification", path):
+    """Read the specification in a collection's directory; raise `CollectionDamagedError` if it cannot be read."""
+    with engine_errors("reading the collection's specification", path, collection=path.name):
         facts = json.loads((path / SPEC_FILE).read_text(encoding="utf-8"))
         return CollectionSpec(
             name=facts["name"],

@@ -134,7 +134,7 @@ class EdgeStore(VectorStore):
     def info(self, name: str) -> CollectionInfo:
         """Return the counts and the state of one collection."""
         collection = self._collection(name)
-        with collection.reading() as shard, engine_errors(f"reading the state of {name!r}", collection.path):
+        with collection.reading() as shard, engine_errors("reading its state", collection.path, collection=name):
             state = shard.info()
             points = shard.count(qe.CountRequest(exact=True))
         indexed = points if collection.spec.sparse else min(state.indexed_vectors_count, points)
@@ -198,20 +198,20 @@ class EdgeStore(VectorStore):
         canonical: list[Any] = list(check_ids(ids))
         records: dict[str, qe.Record] = {}
         for start in range(0, len(canonical), CALL_POINTS):
-            with collection.reading() as shard, engine_errors(f"reading points of {name!r}", collection.path):
+            with collection.reading() as shard, engine_errors("reading points", collection.path, collection=name):
                 page = shard.retrieve(canonical[start : start + CALL_POINTS], True, not collection.spec.sparse)
             records.update((str(record.id), record) for record in page)
-        return as_batch([records[i] for i in canonical if i in records], dim=collection.spec.dim)
+        return self._batch(collection, [records[i] for i in canonical if i in records])
 
     def scroll(self, name: str, filter_: Filter | None = None, *, batch_size: int = 256) -> Iterator[PointBatch]:
         """Yield all matching points, by ascending id, in batches."""
         collection = self._collection(name)
-        return (as_batch(page, dim=collection.spec.dim) for page in self._pages(collection, filter_, batch_size, content=True))
+        return (self._batch(collection, page) for page in self._pages(collection, filter_, batch_size, content=True))
 
     def count(self, name: str, filter_: Filter | None = None) -> int:
         """Return the exact number of matching points."""
         collection = self._collection(name)
-        with collection.reading() as shard, engine_errors(f"counting points of {name!r}", collection.path):
+        with collection.reading() as shard, engine_errors("counting points", collection.path, collection=name):
             return int(shard.count(qe.CountRequest(exact=True, filter=engine_filter(filter_))))
 
     def set_alias(self, alias: str, collection: str) -> None:
@@ -275,6 +275,11 @@ class EdgeStore(VectorStore):
             check_kind(name, sparse=collection.spec.sparse, wanted=sparse)
         return collection
 
+    def _batch(self, collection: EdgeCollection, records: Sequence[qe.Record]) -> PointBatch:
+        # From damaged files the engine returns points without vectors, or with other ones.
+        with engine_errors("reading vectors", collection.path, collection=collection.name):
+            return as_batch(records, dim=collection.spec.dim)
+
     def _ask(
         self,
         collection: EdgeCollection,
@@ -284,7 +289,7 @@ class EdgeStore(VectorStore):
         score: Score = engine_score,
     ) -> list[list[Hit]]:
         def send(requests: list[qe.QueryRequest]) -> list[list[qe.ScoredPoint]]:
-            with collection.reading() as shard, engine_errors(f"searching {collection.name!r}", collection.path):
+            with collection.reading() as shard, engine_errors("searching", collection.path, collection=collection.name):
                 hits: list[list[qe.ScoredPoint]] = shard.query_batch(qe.QueryBatchRequest(requests))
             return hits
 
@@ -304,7 +309,7 @@ class EdgeStore(VectorStore):
                 with_payload=content,
                 with_vector=content and not collection.spec.sparse,
             )
-            with collection.reading() as shard, engine_errors(f"reading {collection.name!r}", collection.path):
+            with collection.reading() as shard, engine_errors("reading", collection.path, collection=collection.name):
                 records, offset = shard.scroll(request)
             if records:
                 yield records

@@ -1,0 +1,165 @@
+"""Is a collection whose files were cut, emptied or lost rebuilt by the named commands, and does it answer as before?"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.support.cli import run_here
+from tests.support.home import image_ids, open_runtime, vectors_of
+from tests.support.pictures import write_photos
+
+from lodestone.catalog.records import TagRecord
+from lodestone.errors import CollectionDamagedError
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.progress import silent
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
+from lodestone.indexing.sync.collections import make_targets, sync
+from lodestone.indexing.sync.repair import make_missing_collections
+from lodestone.indexing.sync.verify import examine
+from lodestone.store.base import SparseQuery, VectorQuery
+from lodestone.tags.terms import picture_vector
+
+COUNT = 12
+Answers = dict[str, list[str]]
+
+
+def _halve(path: Path) -> None:
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def _empty(path: Path) -> None:
+    os.truncate(path, 0)
+
+
+DAMAGES: dict[str, Callable[[Path], None]] = {"half": _halve, "empty": _empty, "gone": Path.unlink}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a home with captions, tags and a graph. Each test damages it and leaves it whole."""
+    folder = tmp_path_factory.mktemp("damaged")
+    write_photos(folder / "photos", COUNT)
+    for number, path in enumerate(sorted((folder / "photos").iterdir())):
+        path.with_suffix(".txt").write_text(f"picture number {number}", encoding="utf-8")
+    with open_runtime(folder) as runtime:
+        index_paths(runtime, IndexRequest((folder / "photos",)))
+        runtime.catalog.add_tags([TagRecord.new(image_id, "a red dog", "user") for image_id in image_ids(runtime).values()])
+        runtime.deliver_tags()
+        runtime.store.build(runtime.store.aliases()["bridge"])
+    return folder
+
+
+def _answers(runtime: Runtime) -> Answers:
+    """What searches of each collection find: the neighbours of each of its own vectors, and the pictures with a tag."""
+    answers: Answers = {}
+    for alias in ("bridge", "labels", "captions"):
+        vectors = vectors_of(runtime, alias)
+        collection = runtime.store.aliases()[alias]
+        found = runtime.store.search(collection, [VectorQuery(vectors[key], limit=3, exact=True) for key in sorted(vectors)])
+        answers[alias] = [point for neighbours in found for point in neighbours.ids]
+    term = picture_vector([("a red dog", 1.0)])
+    assert term is not None
+    (tagged,) = runtime.store.search_sparse(runtime.store.aliases()["tags"], [SparseQuery(term, limit=100)])
+    return {**answers, "tags": list(tagged.ids)}
+
+
+def _files(folder: Path, alias: str = "") -> dict[tuple[str, ...], Path]:
+    """Files of the collections now, by what they are: a rebuilt collection has other ids in their names."""
+    collections = folder / "home" / "store" / "collections"
+    files = sorted(path for path in collections.rglob("*") if path.is_file())
+    parts = {path: path.relative_to(collections).parts for path in files}
+    return {
+        tuple(part for part in parts[path] if not part.startswith("gen-") and part.count("-") != 4): path
+        for path in files
+        if parts[path][0].startswith(alias)
+    }
+
+
+def _damage_and_sync(folder: Path, file: Path, damage: str, before: Answers) -> None:
+    DAMAGES[damage](file)
+    with open_runtime(folder) as runtime:
+        sync(runtime)
+        assert _answers(runtime) == before, (damage, file)
+        for target in make_targets(runtime):
+            assert examine(runtime.store, target, progress=silent, sample=None).ok, (damage, file)
+
+
+def _expected(folder: Path) -> Answers:
+    with open_runtime(folder) as runtime:
+        answers = _answers(runtime)
+    assert [len(answers[alias]) for alias in ("bridge", "labels", "captions", "tags")] == [3 * COUNT] * 3 + [COUNT]
+    return answers
+
+
+def test_a_collection_with_a_cut_file_is_rebuilt_by_a_sync(home: Path) -> None:
+    """Of `matrix.dat` the engine reads what is left; without the others it opens nothing, or fewer points."""
+    before = _expected(home)
+    for name in ("matrix.dat", "mutable_id_tracker.mappings", "CURRENT"):
+        _damage_and_sync(home, next(path for path in _files(home, "bridge").values() if path.name == name), "half", before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_store_with_any_file_damaged_is_whole_after_a_sync(home: Path, damage: str) -> None:
+    before = _expected(home)
+    with open_runtime(home) as runtime:
+        runtime.store.build(runtime.store.aliases()["bridge"])
+    damaged = set[tuple[str, ...]]()
+    while left := {kind: path for kind, path in _files(home).items() if kind not in damaged}:
+        kind, path = next(iter(left.items()))
+        damaged.add(kind)
+        _damage_and_sync(home, path, damage, before)
+    assert len(damaged) > 100
+
+
+def test_index_says_what_was_damaged_and_rebuilt(home: Path) -> None:
+    before = _expected(home)
+    collection, segment = next((kind[0], path) for kind, path in _files(home, "bridge").items() if path.name == "segment.json")
+    _halve(segment)
+    with open_runtime(home) as runtime, pytest.raises(CollectionDamagedError) as caught:
+        runtime.store.count(runtime.store.aliases()["bridge"])
+    assert caught.value.code == "collection_damaged"
+    assert "lodestone index" in caught.value.hint
+    told = run_here("index", home / "photos", "--output", "json", home=home / "home", LODESTONE_INDEX__EXECUTOR="inline")
+    assert told.code == 0, told.err
+    (warning,) = told.json["warnings"]
+    assert collection in warning
+    assert f"rebuilt from the Parquet files with {COUNT} points" in warning
+    assert _expected(home) == before
+
+
+def test_verify_names_the_damage_and_repairs_it(home: Path) -> None:
+    before = _expected(home)
+    files = {**_files(home, "labels"), **_files(home, "tags")}
+    victims = {kind[0]: path for kind, path in files.items() if kind[-2:] == ("payload_storage", "page_0.dat")}
+    assert len(victims) == 2
+    for path in victims.values():
+        _empty(path)
+    told = run_here("verify", "--output", "json", home=home / "home")
+    assert told.code == 7
+    (broken,) = [row for row in told.json["collections"] if not row["ok"]]
+    assert "page_0.dat" in broken["broken"]
+    assert "damaged: it has to be rebuilt" in run_here("verify", home=home / "home").out
+    repaired = run_here("verify", "--repair", "--output", "json", home=home / "home")
+    assert repaired.code == 0, repaired.err
+    assert sorted(name for name in victims for sentence in repaired.json["rebuilt"] if name in sentence) == sorted(victims)
+    assert _expected(home) == before
+    assert json.loads(run_here("verify", "--all", "--output", "json", home=home / "home").out)["ok"]
+
+
+def test_a_service_starts_with_an_empty_collection_in_place_of_a_damaged_one(home: Path) -> None:
+    before = _expected(home)
+    collection, victim = next((kind[0], path) for kind, path in _files(home, "labels").items() if path.name == "segment.json")
+    victim.unlink()
+    with open_runtime(home) as runtime:
+        assert make_missing_collections(runtime) == [collection]
+        assert runtime.store.aliases()["labels"] == collection
+        assert runtime.store.count(collection) == 0
+        assert make_missing_collections(runtime) == []
+        sync(runtime)
+        assert _answers(runtime) == before
