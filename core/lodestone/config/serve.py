@@ -26,7 +26,9 @@ class AuthSettings(_Section):
     oidc_audience: str | None = Field(None, description="What a token's `aud` must name.")
     oidc_jwks_url: str | None = Field(None, description="Where the issuer's keys are; default: as its discovery document says.")
     oidc_scopes_claim: str = Field("scope", description="Claim with the token's scopes, spaces between them or a list.")
-    oidc_corpora_claim: str = Field("lodestone_corpora", description="Claim with the corpora that the token sees; none: all.")
+    oidc_corpora_claim: str = Field(
+        "lodestone_corpora", description="Claim with the corpora that the token sees; without it: all."
+    )
 
     open_metrics: bool = Field(False, description="Let /metrics be read without a key; else it needs the scope admin.")
 

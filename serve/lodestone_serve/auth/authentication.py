@@ -35,7 +35,7 @@ class Authenticator:
 
     Args:
         keys: Returns where keys are kept; called at every lookup, as the home may be opened later.
-        settings: Whether keys are asked for, and whose tokens count.
+        settings: Whether keys count, and whose tokens do.
         token: Of service.json; its reader is this machine's user.
 
     Raises:
@@ -45,7 +45,7 @@ class Authenticator:
     def __init__(self, keys: Callable[[], KeyStore], settings: AuthSettings, *, token: str) -> None:
         self._settings = settings
         self._token = token.encode()
-        self._ring = KeyRing(keys)
+        self._ring = KeyRing(keys) if settings.keys else None
         self._reader = TokenReader(settings) if settings.oidc_issuer is not None else None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="lodestone-tokens") if self._reader else None
 
@@ -72,8 +72,12 @@ class Authenticator:
         if not self.asks:
             return ANYBODY
         given = _credential(headers)
-        if given.startswith(f"{PREFIX}_") and self._ring is not None:
-            return _holder(await self._ring.find(given))
+        if given.startswith(f"{PREFIX}_"):
+            if self._ring is None:
+                raise UnauthorizedError(
+                    "this service takes no API keys", hint="send a token of its issuer; or set serve.auth.keys"
+                )
+            return holder_of(await self._ring.find(given))
         if self._reader is not None:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._reader.read, given)
         raise UnauthorizedError("what was sent is no key of this service", hint="a key looks like lodestone_<id>_<secret>")
@@ -121,7 +125,8 @@ class Authentication:
         return principal
 
 
-def _holder(key: ApiKey) -> Principal:
+def holder_of(key: ApiKey) -> Principal:
+    """Return the principal that holds a valid key."""
     corpora = None if key.corpora is None else frozenset(key.corpora)
     return Principal(key.owner, frozenset(key.scopes), corpora, key.rate)
 

@@ -151,7 +151,10 @@ class TokenReader:
 
 
 def principal_of_claims(claims: dict[str, Any], settings: AuthSettings) -> Principal:
-    """Who the claims of a verified token name. With corpora, `admin` becomes what can be kept to them: the other scopes.
+    """Return who the claims of a verified token name.
+
+    A token without the claim of corpora sees all of them. One whose claim is null, or names none, sees none. With the claim,
+    `admin` becomes what can be kept to corpora: the other scopes.
 
     Raises:
         UnauthorizedError: no subject, no scope of ours, or a claim that cannot be read.
@@ -160,7 +163,8 @@ def principal_of_claims(claims: dict[str, Any], settings: AuthSettings) -> Princ
     if not isinstance(subject, str) or not subject:
         raise _refused("it names no subject")
     scopes = _scopes(claims.get(settings.oidc_scopes_claim), settings.oidc_scopes_claim)
-    corpora = _corpora(claims.get(settings.oidc_corpora_claim), settings.oidc_corpora_claim)
+    name = settings.oidc_corpora_claim
+    corpora = _corpora(claims[name], name) if name in claims else None  # only a token without the claim sees all
     if corpora is not None and Scope.ADMIN in scopes:
         scopes = frozenset(Scope) - {Scope.ADMIN}
     owner = f"oidc:{subject}"
@@ -179,9 +183,9 @@ def _scopes(claim: object, name: str) -> frozenset[Scope]:
     return frozenset(known[bare] for one in words if (bare := one.removeprefix(_SCOPE_PREFIX)) in known)
 
 
-def _corpora(claim: object, name: str) -> frozenset[str] | None:
-    if claim is None:
-        return None
+def _corpora(claim: object, name: str) -> frozenset[str]:
+    if claim is None:  # as issuers write an attribute that a user lacks
+        return frozenset()
     names = [claim] if isinstance(claim, str) else claim
     if not isinstance(names, list) or not all(isinstance(one, str) and one for one in names):
         raise _refused(f"its claim {name!r} is no list of corpora")

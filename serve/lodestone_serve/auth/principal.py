@@ -6,6 +6,8 @@ which decides what that caller sees.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -40,6 +42,16 @@ class Principal:
     def caller(self) -> Caller:
         """The caller of use cases that this principal is."""
         return LOCAL_CALLER if self.local else Caller.named(self.owner, self.scopes, self.corpora)
+
+    @property
+    def authority(self) -> str:
+        """Return a digest (64 hexadecimal digits) of the name and the rights, by which answers that are kept belong to them.
+
+        A name alone is not enough: nobody is named where no key is asked for, and an issuer may give one subject other scopes
+        from token to token.
+        """
+        rights = (self.owner, self.local, sorted(self.scopes), None if self.corpora is None else sorted(self.corpora))
+        return hashlib.sha256(json.dumps(rights).encode()).hexdigest()
 
     def may(self, scope: Scope) -> bool:
         """Return whether it has the scope."""
@@ -95,8 +107,8 @@ class _Check:
             return
         if principal in (ANYBODY, NOBODY):
             raise UnauthorizedError(
-                f"this needs the scope {self._scope.value!r}, and nobody is named as its holder",
-                hint="use the lodestone command on the service's machine, or a key where the service knows keys",
+                f"this needs the scope {self._scope.value!r}, and the request came without a key or token",
+                hint="run the lodestone command on the service's machine; or set serve.auth.keys, and send a key that has it",
                 scope=self._scope.value,
             )
         raise ForbiddenError(

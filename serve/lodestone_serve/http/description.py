@@ -24,7 +24,7 @@ from lodestone_serve.responses import problems
 _REF: Final = "#/components/schemas/{model}"
 _MEANINGS: Final[Mapping[int, str]] = {
     400: "The request cannot be read, or can be read in two ways.",
-    401: "Nobody is named as who asks, and a scope is needed.",
+    401: "The request has no key or token that counts, and the route needs one.",
     403: "The key lacks a scope, or another site's page asked.",
     404: "There is nothing of this name or id, or it is not yours to see.",
     409: "The `Idempotency-Key` came with another body, or the first request is still worked on.",

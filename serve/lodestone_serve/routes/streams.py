@@ -41,11 +41,11 @@ def streams_router(use_cases: SearchUseCases, streams: Streams) -> APIRouter:
         """Find pictures by words; sends each better answer as soon as it is known. `Last-Event-ID` goes on with a stream."""
         last = last_event(last_event_id)
         if last is not None:
-            return resumed(*last, asker.owner)
+            return resumed(*last, asker.authority)
         async with at_work(request, body.deadline_ms) as work:
             events = use_cases.events(body, caller, context=work.request_context)
             request_id = request.headers.get(REQUEST_ID, "")
-            stream = await streams.begin(events, ticket=work.ticket, owner=asker.owner, request_id=request_id)
+            stream = await streams.begin(events, ticket=work.ticket, owner=asker.authority, request_id=request_id)
         return streams.response(stream)
 
     @router.get("/{query_id}", response_class=EventSourceResponse, responses=_EVENTS)
@@ -56,6 +56,6 @@ def streams_router(use_cases: SearchUseCases, streams: Streams) -> APIRouter:
             raise InvalidRequestError(
                 f"Last-Event-ID {last_event_id!r} is of another query than {query_id!r}", hint="ask for its own stream"
             )
-        return resumed(query_id, after, asker.owner)
+        return resumed(query_id, after, asker.authority)
 
     return router

@@ -67,7 +67,7 @@ class Streams:
         Args:
             events: The events of the query; closed at the end.
             ticket: The ticket of its slot, which is released when the query ends.
-            owner: Name of the principal that may read the stream.
+            owner: Authority of the principal that may read the stream: its name and rights.
             request_id: Id of the request, which problems name.
 
         Raises:

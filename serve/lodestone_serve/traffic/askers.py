@@ -16,6 +16,10 @@ class Asker(Protocol):
         """Return its name in records and limits; "" where nobody has to say who they are."""
 
     @property
+    def authority(self) -> str:
+        """Return a text that two senders share exactly if they have one name and the same rights."""
+
+    @property
     def rate(self) -> str | None:
         """Return the requests that it may send, such as `600/minute`; None for the service's own setting."""
 
@@ -27,6 +31,7 @@ class Asker(Protocol):
 @dataclass(frozen=True, slots=True)
 class _Unnamed:
     owner: str = ""
+    authority: str = ""
     rate: str | None = None
     local: bool = False
 

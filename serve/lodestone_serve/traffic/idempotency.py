@@ -1,8 +1,9 @@
 """Writes with an `Idempotency-Key`, which are done once however often a client sends them.
 
 The key is claimed in the catalog before the work begins, so that two replicas never both do it. The answer is kept there for a
-day, and is kept before it is sent. An answer that may differ the next time (too busy, failed) is not kept, and its key is free
-again. The rows of `lodestone_serve.policy` say which routes take a key.
+day, and is kept before it is sent. It belongs to the name and the rights of whoever sent the first request: the same key sent
+by anybody else, or with other rights, is another write, about which the routes decide anew. An answer that may differ the next
+time (too busy, failed) is not kept, and its key is free again. The rows of `lodestone_serve.policy` say which routes take one.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from typing import Final, Protocol, runtime_checkable
+from collections.abc import Coroutine
+from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
+import structlog
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -28,13 +31,15 @@ MOST_ANSWER_BYTES: Final = 1 << 20
 _KEY: Final = re.compile(r"[!-~]{1,255}")
 _AGAIN: Final = frozenset({401, 403, 408, 409, 413, 421, 429})  # answers to the moment or the asker, not to the write
 _RETRY_AFTER_S: Final = 1
+_log = structlog.get_logger("lodestone.serve")
+T = TypeVar("T")
 
 
 @runtime_checkable
 class WriteLedger(Protocol):
     """The place where keys and answers are kept: the catalog, which all replicas share."""
 
-    async def claim_write(self, write: WriteKey) -> WriteRecord | None:
+    def claim_write(self, write: WriteKey) -> Coroutine[Any, Any, WriteRecord | None]:
         """Claim a key, as `IdempotencyRows.claim_write` does; return the earlier record of it, if there is one."""
 
     async def answer_write(self, write: WriteKey, *, status: int, body: bytes) -> None:
@@ -57,6 +62,7 @@ class Idempotency:
         self._app = app
         self._ledger = ledger
         self._metrics = metrics
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one ASGI scope."""
@@ -78,15 +84,37 @@ class Idempotency:
         if not read.whole:  # larger than any write, or cut off: refused further in
             await self._app(scope, read.again(receive), send)
             return
-        write = WriteKey(asker_of(scope).owner, key, _fingerprint(scope, read.body))
-        before = await self._ledger.claim_write(write)
+        write = WriteKey(asker_of(scope).authority, key, _fingerprint(scope, read.body))
+        before = await self._claim(write)
         if before is not None:
             await self._again(before, write.fingerprint, send)
             return
         # A client that leaves meanwhile will ask again: what was begun is finished, and its answer kept.
-        work = asyncio.create_task(self._work(scope, read.again(receive), write))
+        work = self._kept(asyncio.create_task(self._work(scope, read.again(receive), write)))
         for message in (await asyncio.shield(work)).messages:
             await send(message)
+
+    async def _claim(self, write: WriteKey) -> WriteRecord | None:
+        """Claim a key; a request that is cancelled meanwhile gives it back, as nobody would work under it."""
+        claim = self._kept(asyncio.create_task(self._ledger.claim_write(write)))
+        try:
+            return await asyncio.shield(claim)
+        except asyncio.CancelledError:
+            self._kept(asyncio.create_task(self._unclaim(claim, write)))
+            raise
+
+    async def _unclaim(self, claim: asyncio.Task[WriteRecord | None], write: WriteKey) -> None:
+        try:
+            if await claim is None:  # it was free, so now it is claimed by a request that has ended
+                await self._ledger.forget_write(write)
+        except LodestoneError as error:  # the claim runs out by itself
+            _log.warning("a claimed key cannot be given back", code=error.code, detail=error.message)
+
+    def _kept(self, task: asyncio.Task[T]) -> asyncio.Task[T]:
+        """Hold a task until it ends: the event loop itself holds it only weakly."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _work(self, scope: Scope, receive: Receive, write: WriteKey) -> _Answer:
         answer = _Answer()

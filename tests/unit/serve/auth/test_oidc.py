@@ -113,6 +113,15 @@ def test_a_token_names_its_subject_with_its_scopes_and_corpora(issuer: Issuer) -
     assert issuer.fetched == 1
 
 
+@pytest.mark.parametrize("none", [None, []])
+def test_a_claim_that_names_no_corpora_shows_none(issuer: Issuer, none: object) -> None:
+    claims = issuer.claims(scope="admin search") | {"lodestone_corpora": none}
+    found = TokenReader(issuer.settings()).read(jwt.encode(claims, RSA, "RS256", headers={"kid": "first"}))
+    assert found.corpora == frozenset()
+    assert Scope.ADMIN not in found.scopes
+    assert not found.caller.visibility.sees("anything")
+
+
 def test_admin_within_some_corpora_is_everything_that_can_be_kept_to_them(issuer: Issuer) -> None:
     found = TokenReader(issuer.settings()).read(issuer.token(scope="admin", lodestone_corpora=["a"]))
     assert found.scopes == {Scope.SEARCH, Scope.FEEDBACK, Scope.INDEX}

@@ -15,14 +15,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from tests.support.asgi_caller import Call
 from tests.support.fake_services import FakeServices
 
+from lodestone.access.keys import ApiKey
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import WriteKey, WriteRecord
 from lodestone.config.serve import ServeSettings
 from lodestone.errors import CatalogError
 from lodestone.query.request_context import NOW, RequestContext
+from lodestone_schemas.access import KeyRequest
 from lodestone_schemas.access import Scope as Access
 from lodestone_schemas.api import SearchOptions, SearchResponse
-from lodestone_serve.auth.principal import LOCAL, Principal
+from lodestone_serve.auth.authentication import holder_of
+from lodestone_serve.auth.principal import ANYBODY, LOCAL, Principal
 from lodestone_serve.http.application import create_app
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.traffic.idempotency import Idempotency
@@ -268,6 +271,98 @@ async def test_a_client_that_leaves_gets_the_answer_when_it_asks_again(app: Idem
             await asyncio.sleep(0.005)
     assert again.json() == {"number": 1}
     assert again.headers["idempotency-replayed"] == "true"
+    assert len(work.done) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        Principal("key:a", frozenset({Access.SEARCH})),
+        Principal("key:a", frozenset(Access), corpora=frozenset({"holidays"})),
+        Principal("key:a", frozenset(Access), corpora=frozenset()),
+        Principal("key:a", frozenset(Access), local=True),
+        ANYBODY,
+    ],
+)
+async def test_an_answer_is_kept_for_a_name_with_its_rights(app: Idempotency, work: Work, other: Principal) -> None:
+    async with asked_by(app, key_of("key:a")) as privileged, asked_by(app, other) as lesser:
+        headers = {"Idempotency-Key": "k1"}
+        assert (await privileged.post("/v1/feedback", json={}, headers=headers)).json() == {"number": 1}
+        work.status = 403
+        refused = await lesser.post("/v1/feedback", json={}, headers=headers)
+        assert (refused.status_code, refused.json()) == (403, {"number": 2}), "decided anew"
+        assert (await privileged.post("/v1/feedback", json={}, headers=headers)).json() == {"number": 1}
+
+
+async def test_the_answer_to_a_local_command_is_not_given_to_whoever_has_no_token(app: Idempotency, work: Work) -> None:
+    async with asked_by(app, LOCAL) as command, asked_by(app, ANYBODY) as anybody:
+        headers = {"Idempotency-Key": "k1"}
+        await command.delete("/v1/directories/d", headers=headers)
+        assert "idempotency-replayed" not in (await anybody.delete("/v1/directories/d", headers=headers)).headers
+    assert len(work.done) == 2
+
+
+async def test_a_rotated_key_gets_the_answer_of_the_one_before(app: Idempotency, work: Work) -> None:
+    key, _ = ApiKey.new(KeyRequest(name="k", scopes=[Access.FEEDBACK], corpora=["b", "a"]))
+    for held in (key, key.rotated(2, now=NOON)[0]):
+        async with asked_by(app, holder_of(held)) as client:
+            answer = await client.post("/v1/feedback", json={}, headers={"Idempotency-Key": "k1"})
+            assert answer.json() == {"number": 1}
+    assert len(work.done) == 1
+
+
+async def test_a_request_that_is_cancelled_while_it_claims_its_key_frees_it(app: Idempotency, ledger: Ledger) -> None:
+    claiming, go_on = asyncio.Event(), asyncio.Event()
+    claim = ledger.claim_write
+
+    async def slow(write: WriteKey) -> WriteRecord | None:
+        found = await claim(write)  # the row is there, the middleware does not know it yet
+        claiming.set()
+        await go_on.wait()
+        return found
+
+    ledger.claim_write = slow  # type: ignore[method-assign]
+    call = Call(app, "POST", "/v1/feedback", body={}, headers={"idempotency-key": "k1"})
+    await claiming.wait()
+    call.task.cancel()
+    await asyncio.wait([call.task])
+    assert ledger.catalog.writes() == 1
+    go_on.set()
+    async with asyncio.timeout(10):
+        while ledger.catalog.writes():
+            await asyncio.sleep(0.002)
+    again = await Call(app, "POST", "/v1/feedback", body={}, headers={"idempotency-key": "k1"}).done()
+    assert again.json() == {"number": 1}
+
+
+async def test_a_request_that_is_cancelled_while_it_claims_does_not_free_the_key_of_another(
+    app: Idempotency, ledger: Ledger, work: Work
+) -> None:
+    async with asked_by(app, key_of("key:a")) as http:
+        await http.post("/v1/feedback", json={}, headers={"Idempotency-Key": "k1"})
+    claim = ledger.claim_write
+    claimed = asyncio.Event()
+
+    async def slow(write: WriteKey) -> WriteRecord | None:
+        found = await claim(write)
+        claimed.set()
+        await asyncio.sleep(0)
+        return found
+
+    ledger.claim_write = slow  # type: ignore[method-assign]
+
+    async def known(scope: Scope, receive: Receive, send: Send) -> None:
+        scope["state"] = {"principal": key_of("key:a")}
+        await app(scope, receive, send)
+
+    call = Call(known, "POST", "/v1/feedback", body={}, headers={"idempotency-key": "k1"})
+    await claimed.wait()
+    call.task.cancel()
+    await asyncio.wait([call.task])
+    async with asyncio.timeout(10):
+        while app._tasks:
+            await asyncio.sleep(0.002)
+    assert ledger.catalog.writes() == 1
     assert len(work.done) == 1
 
 

@@ -196,6 +196,31 @@ async def test_lodestones_own_commands_need_no_key(http: httpx.AsyncClient) -> N
     assert (await http.post("/v1/internal/sync", json={}, headers=local)).status_code == 200
 
 
+async def test_keys_do_not_count_where_only_tokens_are_asked_for(services: Guarded) -> None:
+    issuer = {"oidc_issuer": "https://id.example", "oidc_audience": "l"}
+    sent = {"X-API-Key": services.add(Scope.SEARCH)}
+    async with client_of(app_of(services, auth=AuthSettings(**issuer))) as http:
+        told = problem(await http.get("/v1/status", headers=sent), 401, "unauthorized")
+        assert (told["detail"], "serve.auth.keys" in told["hint"]) == ("this service takes no API keys", True)
+    async with client_of(app_of(services, auth=AuthSettings(keys=True, **issuer))) as http:
+        assert (await http.get("/v1/status", headers=sent)).status_code == 200
+
+
+async def test_the_stream_of_a_local_command_is_not_read_without_its_token(services: Guarded) -> None:
+    local = {"X-Lodestone-Token": TOKEN}
+    async with client_of(app_of(services)) as http:
+        assert (await http.post("/v1/search/stream", json=SEARCH, headers=local)).status_code == 200
+        problem(await http.get("/v1/search/stream/q1"), 404, "not_found")
+        assert (await http.get("/v1/search/stream/q1", headers=local)).status_code == 200
+
+
+async def test_who_sent_no_key_is_told_so_in_plain_words(services: Guarded) -> None:
+    async with client_of(app_of(services)) as http:
+        told = problem(await http.post("/v1/internal/sync", json={}), 401, "unauthorized")
+    assert told["detail"] == "this needs the scope 'index', and the request came without a key or token"
+    assert "serve.auth.keys" in told["hint"]
+
+
 async def test_keys_are_made_only_as_they_can_be_kept(http: httpx.AsyncClient, services: Guarded) -> None:
     admin = {"X-API-Key": services.add(Scope.ADMIN)}
     for body in (
