@@ -22,6 +22,7 @@ from lodestone.home.service_address import ServiceAddress
 from lodestone.services.use_cases import Services
 from lodestone_serve.http.application import create_app
 from lodestone_serve.inference.home import home_services
+from lodestone_serve.traffic.connections import connection_protocol
 
 TOKEN = "a-token-of-tests"
 
@@ -51,7 +52,9 @@ def served_here(settings: Settings) -> Iterator[Served]:
     )
     services = home_services(settings)
     app = create_app(services, settings=settings.serve, token=TOKEN)
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", lifespan="on"))
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=0, http=connection_protocol(), log_level="warning", lifespan="on")
+    )
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
     thread.start()
     while not server.started:

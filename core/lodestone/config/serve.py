@@ -49,6 +49,7 @@ class LoadSettings(_Section):
     batch_lines: int = Field(10_000, ge=1, le=1_000_000, description="Questions of one batch search.")
     batch_mb: int = Field(16, ge=1, le=1_024, description="Largest body of a batch search.")
     rate: str | None = Field(None, description="Requests of one key (or one address), e.g. `600/minute`; default: any number.")
+    connections: int = Field(512, ge=1, le=1_000_000, description="Connections of one address that may be open at once.")
     retry_after_s: float = Field(1.0, gt=0, le=3_600, description="What refused clients are told to wait, at least.")
 
     @field_validator("rate")

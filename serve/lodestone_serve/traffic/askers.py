@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from starlette.types import Scope
+
+_IPV6_NET: Final = 64  # bits
 
 
 class Asker(Protocol):
@@ -43,3 +46,14 @@ def asker_of(scope: Scope) -> Asker:
     """Return the sender of a request; one without a name where no authentication has run before."""
     asker: Asker = scope.get("state", {}).get("principal", _UNNAMED)
     return asker
+
+
+def network_of(address: str) -> str:
+    """Return the name under which a client is counted by its address: IPv6 addresses by /64, what one customer has."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address[:64]
+    if isinstance(parsed, ipaddress.IPv6Address) and parsed.ipv4_mapped is None:
+        return str(ipaddress.ip_network((int(parsed), _IPV6_NET), strict=False))
+    return str(getattr(parsed, "ipv4_mapped", None) or parsed)

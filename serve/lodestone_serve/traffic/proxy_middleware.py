@@ -28,8 +28,9 @@ from lodestone.errors import (
 )
 from lodestone_serve.policy import MAX_JSON_BYTES, BodyPace, DeadlineRule, policy_for
 from lodestone_serve.responses.problems import Refusal, problem_of, problem_response, refusal_response
+from lodestone_serve.traffic import connections
 from lodestone_serve.traffic.arrivals import REQUEST_ID, identify, stamp
-from lodestone_serve.traffic.request_guards import BODY_S, dawdled, is_large, protect
+from lodestone_serve.traffic.request_guards import BODY_S, dawdled, foreign_target, is_large, protect
 
 if TYPE_CHECKING:
     from lodestone.config.settings import Settings
@@ -42,6 +43,7 @@ GRACE_S: Final = 1.0
 
 _DEADLINE: Final = "LODESTONE_QUERY__DEADLINE_MS"
 _PATIENCE: Final = "LODESTONE_SERVE__PATIENCE_S"
+_CONNECTIONS: Final = "LODESTONE_SERVE__LOAD__CONNECTIONS"
 _LONGEST_S: Final = 600.0  # longest deadline of a query, and longest wait of a batch's line
 _PATIENCE_S: Final = 60.0
 _NAME: Final = b'"deadline_ms"'
@@ -103,11 +105,16 @@ class Waits:
 
 def proxy_variables(settings: Settings) -> dict[str, str]:
     """Return the environment variables that tell the proxies the service's limits."""
-    return {_DEADLINE: str(settings.query.deadline_ms), _PATIENCE: f"{settings.serve.patience_s:g}"}
+    return {
+        _DEADLINE: str(settings.query.deadline_ms),
+        _PATIENCE: f"{settings.serve.patience_s:g}",
+        _CONNECTIONS: str(settings.serve.load.connections),
+    }
 
 
 def middlewares() -> list[Middleware]:
-    """Return the middlewares of a proxy; Ray Serve calls this in each of them."""
+    """Return the middlewares of a proxy, and guard its connections; Ray Serve calls this in each proxy before it listens."""
+    connections.install(most=int(_number(os.environ, _CONNECTIONS, connections.CONNECTIONS)))
     return [Middleware(Front, waits=Waits.of_environment(os.environ))]
 
 
@@ -132,7 +139,7 @@ class Front:
         scope["headers"] = [
             header for header in scope["headers"] if header[0].lower().replace(b"_", b"-") not in _REMOVED_HEADERS
         ]
-        if (unreadable := _unreadable(scope)) is not None:
+        if (unreadable := _unreadable(scope) or foreign_target(scope)) is not None:
             await refusal_response(unreadable, path)(scope, receive, _protected(scope, send))
             return
         stamp(scope)

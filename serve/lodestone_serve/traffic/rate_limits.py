@@ -7,7 +7,6 @@ there.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import time
 from collections import OrderedDict
@@ -24,10 +23,9 @@ from lodestone.errors import RateLimitedError
 from lodestone_serve.policy import policy_of
 from lodestone_serve.responses.problems import problem_of, problem_response
 from lodestone_serve.telemetry.metrics import Metrics
-from lodestone_serve.traffic.askers import Asker, asker_of
+from lodestone_serve.traffic.askers import Asker, asker_of, network_of
 
 MOST_ASKERS: Final = 4_096
-_IPV6_NET: Final = 64  # bits: what one customer has
 
 
 class RateLimits:
@@ -103,14 +101,7 @@ def _parsed(rate: str) -> RateLimitItem:
 def _name(asker: Asker, scope: Scope) -> str:
     if asker.owner:
         return asker.owner
-    host = (scope.get("client") or ("unknown", 0))[0]
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return f"address:{host[:64]}"
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
-        return f"address:{ipaddress.ip_network((int(address), _IPV6_NET), strict=False)}"
-    return f"address:{getattr(address, 'ipv4_mapped', None) or address}"
+    return f"address:{network_of((scope.get('client') or ('unknown', 0))[0])}"
 
 
 def _refusal(item: RateLimitItem, retry_after: int) -> RateLimitedError:

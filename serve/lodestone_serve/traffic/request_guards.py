@@ -40,7 +40,13 @@ _HSTS: Final = "max-age=31536000"
 _SAFE = {"GET", "HEAD", "OPTIONS"}
 _WITH_BODY = {"POST", "PATCH"}
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[\w.-]+)(:\d*)?", re.ASCII | re.IGNORECASE)
-_ONCE: Final = ("host", "content-length", "transfer-encoding", "authorization", "x-api-key")
+TARGET: Final = "lodestone.target"
+"""Name in an ASGI scope of the host that a request's target names, where the target is no path."""
+
+_ONCE: Final = (
+    "host", "content-length", "transfer-encoding", "origin",
+    "authorization", "x-api-key", "x-lodestone-token", "idempotency-key",
+)  # fmt: skip
 
 
 def protect(headers: MutableHeaders, *, https: bool) -> None:
@@ -73,7 +79,7 @@ class SiteGuard:
         await self._app(scope, receive, send)
 
     def _refusal(self, scope: Scope, headers: Headers) -> Refusal | None:
-        if (ambiguous := _ambiguous(headers)) is not None:
+        if (ambiguous := _ambiguous(headers) or foreign_target(scope)) is not None:
             return ambiguous
         method, given = scope["method"], headers.get("host", "")
         name = _hostname(given)
@@ -92,6 +98,20 @@ class SiteGuard:
 
     def _answers_for(self, name: str) -> bool:
         return is_loopback(name) or name in self._names or ANY in self._names
+
+
+def foreign_target(scope: Scope) -> Refusal | None:
+    """Return the refusal of a request whose target names another host than `Host`, or is neither a path nor an address.
+
+    Routes are found by the path alone, and hosts are checked by `Host` alone, so both must say the same.
+    """
+    target: str | None = scope.get(TARGET)
+    if target is None and scope["path"].startswith("/"):
+        return None
+    if target is not None and target.lower() == Headers(scope=scope).get("host", "").lower():
+        return None
+    named = (scope["path"] if target is None else target)[:200]
+    return Refusal(400, f"the request's target names {named!r}, and Host does not", hint="send the path alone: GET /v1/status")
 
 
 def _ambiguous(headers: Headers) -> Refusal | None:

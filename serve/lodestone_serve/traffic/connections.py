@@ -1,0 +1,176 @@
+"""HTTP protocol of one connection: headers that arrive in time, few connections for each client, and no target elsewhere.
+
+uvicorn, which runs in Ray Serve's proxies, waits for the rest of a request's headers for as long as the connection lives, and
+keeps as many connections of one client as the process may open files. It also drops the host of a target in absolute form
+(`GET http://other/ HTTP/1.1`) before any application sees it. `connection_protocol` returns uvicorn's own protocol with these
+gaps closed; the front of the proxies installs it. Connections are not upgraded to WebSockets either: no route speaks them, and
+no guard of requests sees them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any, Final
+
+from lodestone_serve.responses.problems import PROBLEM_TYPE, problem
+from lodestone_serve.traffic.askers import network_of
+from lodestone_serve.traffic.request_guards import TARGET
+
+HEADERS_S: Final = 10.0
+"""Seconds within which the headers of a request must arrive, from the connection's beginning or the request's first byte."""
+
+CONNECTIONS: Final = 512
+"""Connections of one client that may be open at once, unless the setting `serve.load.connections` says otherwise."""
+
+
+class OpenConnections:
+    """The number of open connections of each client, for one server.
+
+    Args:
+        most: Connections of one client.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._open: Counter[str] = Counter()
+
+    def take(self, client: str) -> bool:
+        """Count one more connection; return False, and count nothing, if the client has as many as it may."""
+        if self._open[client] >= self.most:
+            return False
+        self._open[client] += 1
+        return True
+
+    def give_back(self, client: str) -> None:
+        """Count one connection less."""
+        self._open[client] -= 1
+        if self._open[client] <= 0:
+            del self._open[client]
+
+    def __len__(self) -> int:
+        return self._open.total()
+
+
+class GuardedConnection(asyncio.Protocol):
+    """What is added to uvicorn's protocols. In the classes that `connection_protocol` makes, one of them is the next base."""
+
+    open_connections: OpenConnections
+    headers_s: float
+
+    # Of uvicorn's protocols.
+    transport: asyncio.Transport
+    loop: asyncio.AbstractEventLoop
+    client: tuple[str, int] | None
+    cycle: Any
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:  # noqa: ANN401 - uvicorn's own
+        super().__init__(*arguments, **options)
+        self.ws_protocol_class = None  # an upgrade is not made then, and the request is answered as any other
+        self._headers_due: asyncio.TimerHandle | None = None
+        self._counted_as: str | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin a connection, or refuse it when its client has too many."""
+        super().connection_made(transport)
+        client = network_of(self.client[0] if self.client else "")
+        if not self.open_connections.take(client):
+            most = self.open_connections.most
+            self._refuse(429, "overloaded", f"more than {most} connections of one client are open", "close some, and try again")
+            return
+        self._counted_as = client
+        self._await_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End a connection, and count it no more."""
+        self._headers_are_there()
+        client, self._counted_as = self._counted_as, None
+        if client is not None:
+            self.open_connections.give_back(client)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes, and see whether they complete the headers of a request."""
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before:
+            self._headers_are_there()
+        elif self._headers_due is None and (self.cycle is None or self.cycle.response_complete):
+            self._await_headers()
+
+    def _await_headers(self) -> None:
+        self._headers_due = self.loop.call_later(self.headers_s, self._late)
+
+    def _headers_are_there(self) -> None:
+        if self._headers_due is not None:
+            self._headers_due.cancel()
+            self._headers_due = None
+
+    def _late(self) -> None:
+        self._headers_due = None
+        if self.cycle is not None:  # an earlier request was answered: whatever came next may be no request at all
+            self.transport.close()
+        else:
+            detail = f"the headers did not arrive within {self.headers_s:g} s"
+            self._refuse(408, "deadline_exceeded", detail, "send them faster")
+
+    def _refuse(self, status: int, code: str, detail: str, hint: str) -> None:
+        """Send a problem and close the connection. There is no request, so no application can answer."""
+        found = problem(status, code, detail, hint=hint)
+        body = found.model_dump_json().encode()
+        head = (
+            f"HTTP/1.1 {status} {found.title}\r\ncontent-type: {PROBLEM_TYPE}\r\ncontent-length: {len(body)}\r\n"
+            f"retry-after: 1\r\ncache-control: no-store\r\nconnection: close\r\n\r\n"
+        )
+        if not self.transport.is_closing():
+            self.transport.write(head.encode() + body)
+            self.transport.close()
+
+
+class _WithTarget(GuardedConnection):
+    """What is added to the protocol of httptools, which keeps only the path of a target: the host that the target names."""
+
+    url: bytes
+    scope: dict[str, Any]
+
+    def on_headers_complete(self) -> None:
+        """Keep the host of a target in absolute form, for whoever checks hosts."""
+        if not self.url.startswith(b"/"):
+            self.scope[TARGET] = _authority(self.url)
+        super().on_headers_complete()  # type: ignore[misc]  # of the base that follows
+
+
+def connection_protocol(*, most: int = CONNECTIONS, headers_s: float = HEADERS_S) -> type[asyncio.Protocol]:
+    """Return the class of one server's connections, which uvicorn takes as `http`.
+
+    Args:
+        most: Connections of one client that may be open at once.
+        headers_s: Seconds within which headers must arrive.
+    """
+    attributes = {"open_connections": OpenConnections(most), "headers_s": headers_s}
+    try:
+        from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+    except ImportError:  # a uvicorn without its extra `standard`; its own fallback leaves targets whole in the path
+        from uvicorn.protocols.http.h11_impl import H11Protocol
+
+        return type("GuardedH11Protocol", (GuardedConnection, H11Protocol), attributes)
+    return type("GuardedHttpToolsProtocol", (_WithTarget, HttpToolsProtocol), attributes)
+
+
+def install(*, most: int) -> None:
+    """Make uvicorn use the guarded protocol for the servers that this process starts from now on, as Ray's proxies do.
+
+    Ray Serve has no option for the class, so it is put in the place where uvicorn looks for its default.
+    """
+    from uvicorn.protocols.http import auto
+
+    auto.AutoHTTPProtocol = connection_protocol(most=most)
+
+
+def _authority(target: bytes) -> str:
+    """Return the host and port of a target in absolute form; all of a target that is neither that nor a path."""
+    scheme, found, rest = target.partition(b"://")
+    if not found:
+        return scheme.decode("latin-1")
+    end = min((place for mark in b"/?#" if (place := rest.find(mark)) >= 0), default=len(rest))
+    return rest[:end].decode("latin-1")
