@@ -187,9 +187,13 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
     RoutePolicy(method="GET", path="/readyz", access=AccessRule.OPEN, probe=True, rate_limited=False, observed=False),
     RoutePolicy(method="GET", path="/metrics", access=AccessRule.METRICS, rate_limited=False, observed=False),
     RoutePolicy(method="GET", path="/openapi.json", access=AccessRule.OPEN, rate_limited=False),
+    RoutePolicy(method="GET", path="/", access=AccessRule.OPEN, rate_limited=False),
+    RoutePolicy(method="GET", path="/docs", access=AccessRule.OPEN, rate_limited=False),
+    RoutePolicy(method="GET", path="/docs/assets/{name}", access=AccessRule.OPEN, rate_limited=False),
     RoutePolicy(method="GET", path="/v1/status"),
     # -- search
     RoutePolicy(method="POST", path="/v1/search", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY),
+    RoutePolicy(method="GET", path="/v1/search", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY),
     RoutePolicy(
         method="POST", path="/v1/search/image", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY, body=PICTURE
     ),
@@ -357,6 +361,11 @@ def policy_of(scope: AsgiScope) -> RoutePolicy:
     if row is None:
         row = scope[_ROW_IN_SCOPE] = _LOOKUP.find(scope["method"], scope["path"])
     return row
+
+
+def methods_for(path: str) -> list[str]:
+    """Return the methods that a path takes; none for a path that is no route."""
+    return sorted(method for method in _METHODS if policy_for(method, path).method == method)
 
 
 def has_openai_errors(path: str) -> bool:

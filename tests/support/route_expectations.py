@@ -13,7 +13,8 @@ MB = 2**20
 EVERY_ROUTE = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
 
 # What a change of the table must not change by mistake. Whatever is not listed has the usual value.
-NO_SCOPE = {"GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /v1/status"}
+PAGES = {"GET /", "GET /docs", "GET /docs/assets/{name}"}
+NO_SCOPE = {"GET /healthz", "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /v1/status", *PAGES}
 OTHER_SCOPES = {
     "POST /v1/feedback": "search feedback",
     "POST /v1/tags": "search feedback",
@@ -33,6 +34,7 @@ OTHER_SCOPES = {
     "DELETE /v1/keys/{key_id}": "admin",
 }
 ADMITTED = {
+    "GET /v1/search",
     "POST /v1/search",
     "POST /v1/search/image",
     "POST /v1/search/url",
@@ -57,6 +59,7 @@ BODIES = {
     "POST /v1/search/batch": ("application/x-ndjson", 2 * MB),
 }
 DEADLINES = {
+    "GET /v1/search": DeadlineRule.QUERY,
     "POST /v1/search": DeadlineRule.QUERY,
     "POST /v1/search/image": DeadlineRule.QUERY,
     "POST /v1/search/url": DeadlineRule.QUERY,
@@ -71,11 +74,11 @@ DEADLINES = {
     "POST /v1/internal/shadow": DeadlineRule.ENDLESS,
 }
 PROBES = {"GET /healthz", "GET /readyz"}
-WITHOUT_KEY = {*PROBES, "GET /openapi.json"}
+WITHOUT_KEY = {*PROBES, *PAGES, "GET /openapi.json"}
 WITHOUT_RATE = {*WITHOUT_KEY, "GET /metrics"}
 UNOBSERVED = {*PROBES, "GET /metrics"}
 
 
 def path_of(row: RoutePolicy) -> str:
     """Return a path of the route, with its parameters filled in."""
-    return re.sub(r"\{[^}]+\}", KNOWN_ID, row.path)
+    return re.sub(r"\{[^}]+\}", "pages.css" if "assets" in row.path else KNOWN_ID, row.path)

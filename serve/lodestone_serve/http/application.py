@@ -27,6 +27,7 @@ from lodestone_serve.http.ledger import CatalogLedger
 from lodestone_serve.http.request_context import RequestContextMiddleware
 from lodestone_serve.responses import problems
 from lodestone_serve.routes.batch import batch_router
+from lodestone_serve.routes.browser_pages import browser_router
 from lodestone_serve.routes.corpora import corpora_router
 from lodestone_serve.routes.directories import directories_router
 from lodestone_serve.routes.images import images_router
@@ -158,6 +159,7 @@ def _routers(
         models_router(services.models),
         runs_router(services.runs),
         keys_router(services.keys),
+        browser_router(),
     )
 
 

@@ -19,7 +19,7 @@ from lodestone.access.redaction import redacted, without_secrets
 from lodestone.errors import LodestoneError
 from lodestone_schemas.api import Problem
 from lodestone_schemas.openai import OpenAIError
-from lodestone_serve.policy import has_openai_errors
+from lodestone_serve.policy import has_openai_errors, methods_for
 
 PROBLEM_TYPE = "application/problem+json"
 RETRY_AFTER_S = 1
@@ -167,17 +167,19 @@ async def _http(request: Request, error: Exception) -> Response:
         return refusal_response(error, request.url.path)
     code = _CODES.get(error.status_code, "http_error")
     path = request.scope["path"]
-    detail, hint = _said(error, request.method, path)
-    return problem_response(problem(error.status_code, code, detail, hint=hint, instance=path), error.headers)
+    headers = dict(error.headers or {})
+    if error.status_code == 405 and (methods := methods_for(path)):  # the router names those of one of the path's routes only
+        headers["Allow"] = ", ".join(methods)
+    detail, hint = _said(error, request.method, path, allowed=headers.get("Allow", "nothing"))
+    return problem_response(problem(error.status_code, code, detail, hint=hint, instance=path), headers)
 
 
-def _said(error: HTTPException, method: str, path: str) -> tuple[str, str]:
+def _said(error: HTTPException, method: str, path: str, *, allowed: str) -> tuple[str, str]:
     """Return detail and hint of what the framework refuses by itself, as its own words name nothing."""
     if error.status_code == 404:
         ends = path.endswith("/") and path != "/"
         return f"there is nothing at {path[:200]!r}", "leave the slash at the end out" if ends else "see /openapi.json"
     if error.status_code == 405:
-        allowed = (error.headers or {}).get("Allow") or "nothing"
         return f"{method} is not for {path[:200]!r}", f"it takes {allowed}: see /openapi.json"
     return str(error.detail), "see /openapi.json for what this route takes" if error.status_code == 400 else ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Depends, File, Form, Query, Request, UploadFile
@@ -13,8 +13,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lodestone.services.search import SearchUseCases
 from lodestone_schemas.api import (
+    MAX_GUIDES,
     MAX_LIMIT,
     MAX_OFFSET,
+    MAX_QUERY_CHARS,
     SearchFilters,
     SearchOptions,
     SearchRequest,
@@ -32,7 +34,7 @@ _OPTIONS_CHARS = 65_536
 _Chosen = Annotated[FieldSelection, Depends(Fields(SearchResponse))]
 
 
-class SimilarParams(BaseModel):
+class OptionParams(BaseModel):
     """`SearchOptions` spelt as query parameters, which cannot nest."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -53,9 +55,26 @@ class SimilarParams(BaseModel):
 
     def options(self) -> SearchOptions:
         """Return the options as the body of a search has them."""
+        return SearchOptions(**self._members())
+
+    def _members(self) -> dict[str, Any]:
         nested = self.model_dump(include=set(SearchFilters.model_fields))
         flat = self.model_dump(exclude={*SearchFilters.model_fields, "fields"})
-        return SearchOptions(filters=SearchFilters(**nested), **flat)
+        return {**flat, "filters": SearchFilters(**nested)}
+
+
+class WordsParams(OptionParams):
+    """A search by words spelt as query parameters; the body of `POST /v1/search` takes more."""
+
+    q: str = Field(max_length=MAX_QUERY_CHARS, description="What the picture shows, in words.")
+    generators: list[str] | None = Field(None, max_length=16, description="Guide generators; default: the profile's.")
+    guides: int | None = Field(None, ge=0, le=MAX_GUIDES, description="Most guides to use; 0 for the text pass alone.")
+    seed: int = Field(0, ge=0, le=2**31 - 1)
+
+    def request(self) -> SearchRequest:
+        """Return the search as the body of one has it."""
+        members = self._members()
+        return SearchRequest(query=members.pop("q"), **members)
 
 
 def search_router(use_cases: SearchUseCases, metrics: Metrics, fetcher: Fetcher) -> APIRouter:
@@ -72,6 +91,15 @@ def search_router(use_cases: SearchUseCases, metrics: Metrics, fetcher: Fetcher)
         """Find pictures by words; answers once, when the answer is final."""
         async with at_work(request, body.deadline_ms) as work:
             response = await use_cases.answer(body, caller, context=work.request_context)
+            work.answered(response)
+        return answered(response, fields)
+
+    @router.get("/v1/search", response_model=SearchResponse)
+    async def simple_search(caller: RequestCaller, params: Annotated[WordsParams, Query()], request: Request) -> Response:
+        """Find pictures by the words `q`: the same as `POST /v1/search`, for a browser or a shell."""
+        fields = select_fields(SearchResponse, params.fields)
+        async with at_work(request, params.deadline_ms) as work:
+            response = await use_cases.answer(params.request(), caller, context=work.request_context)
             work.answered(response)
         return answered(response, fields)
 
@@ -104,7 +132,7 @@ def search_router(use_cases: SearchUseCases, metrics: Metrics, fetcher: Fetcher)
 
     @router.get("/v1/images/{image_id}/similar", response_model=SearchResponse)
     async def similar(
-        caller: RequestCaller, image_id: UUID, params: Annotated[SimilarParams, Query()], request: Request
+        caller: RequestCaller, image_id: UUID, params: Annotated[OptionParams, Query()], request: Request
     ) -> Response:
         """Find pictures like an indexed one."""
         fields = select_fields(SearchResponse, params.fields)

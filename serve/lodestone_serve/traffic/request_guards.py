@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from lodestone.config.serve import ServeSettings
 from lodestone_serve.hosts import ANY, is_loopback
-from lodestone_serve.policy import MAX_JSON_BYTES, BodyPace, policy_of
+from lodestone_serve.policy import MAX_JSON_BYTES, AdmissionRule, BodyPace, policy_of
 from lodestone_serve.responses.problems import Refusal, refusal_response
 
 BODY_S: Final = 5.0
@@ -90,7 +90,7 @@ class SiteGuard:
         if origin is not None and (ANY in self._origins or origin.lower() in self._origins):
             return None
         hint = "only pages of serve.cors_origins may ask"
-        if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
+        if headers.get("sec-fetch-site") == "cross-site" and not _is_link(scope, headers):
             return Refusal(403, "requests from other sites' pages are refused", hint=hint)
         if method not in _SAFE and origin is not None and _netloc(origin) != given.lower():
             return Refusal(403, f"requests from the origin {origin[:200]!r} are refused", hint=hint)
@@ -98,6 +98,15 @@ class SiteGuard:
 
     def _answers_for(self, name: str) -> bool:
         return is_loopback(name) or name in self._names or ANY in self._names
+
+
+def _is_link(scope: Scope, headers: Headers) -> bool:
+    """Return whether somebody follows a link to something that may be looked at, in a window of its own.
+
+    A page that opens addresses in frames, or one that runs a query, makes the service work without its user's wish.
+    """
+    opened = headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest", "document") == "document"
+    return opened and policy_of(scope).admission is AdmissionRule.NONE
 
 
 def foreign_target(scope: Scope) -> Refusal | None:

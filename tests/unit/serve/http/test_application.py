@@ -15,7 +15,9 @@ from tests.support.fake_services import KNOWN_ID, UNKNOWN_ID, FakeServices
 
 from lodestone.config.settings import ServeSettings
 from lodestone.errors import StoreError, UnknownNameError
+from lodestone_schemas.api import SearchRequest
 from lodestone_serve.http.application import create_app
+from lodestone_serve.routes.search import WordsParams
 
 TOKEN = "a-secret"
 PNG = b"\x89PNG\r\n\x1a\n" + b"0" * 32
@@ -151,9 +153,14 @@ async def test_broken_json_is_a_problem(http: httpx.AsyncClient) -> None:
 
 async def test_unknown_routes_and_methods_are_problems(http: httpx.AsyncClient) -> None:
     assert_problem(await http.get("/v1/nothing"), 404, "not_found")
-    answer = await http.get("/v1/search")
-    assert_problem(answer, 405, "method_not_allowed")
-    assert answer.headers["allow"] == "POST"
+    for path, allowed in (
+        ("/v1/search", "GET, POST"),
+        ("/v1/search/image", "POST"),
+        ("/v1/directories/x", "DELETE, GET, PATCH"),
+    ):
+        answer = await http.put(path)
+        assert_problem(answer, 405, "method_not_allowed")
+        assert answer.headers["allow"] == allowed
     assert_problem(await http.options("/v1/search"), 405, "method_not_allowed")
 
 
@@ -209,6 +216,30 @@ async def test_similar_takes_every_option_as_a_query_parameter(http: httpx.Async
     assert asked.filters.taken_from.year == 2024
     problem = assert_problem(await http.get(url, params={"limit": 999}), 422, "invalid_request")
     assert problem["errors"][0]["field"] == "limit"
+
+
+async def test_words_may_be_asked_in_the_address(http: httpx.AsyncClient, services: FakeServices) -> None:
+    params = {"q": "two dogs", "limit": 5, "corpora": ["a", "b"], "guides": 0, "generators": "exemplar", "seed": 7}
+    answer = await http.get("/v1/search", params={**params, "deadline_ms": 900, "taken_from": "2024-01-01T00:00:00Z"})
+    assert answer.json() == (await http.post("/v1/search", json={"query": "two dogs"})).json()
+    assert answer.headers["cache-control"] == "no-store"
+    asked = services.asked[0]
+    assert isinstance(asked, SearchRequest)
+    assert (asked.query, asked.limit, asked.guides, asked.seed, asked.deadline_ms) == ("two dogs", 5, 0, 7, 900)
+    assert (asked.generators, asked.filters.corpora) == (["exemplar"], ["a", "b"])
+    assert SearchRequest(query="a") == WordsParams(q="a").request(), "what is left out is as in a body"
+    assert set((await http.get("/v1/search?q=a&fields=query_id")).json()) == {"query_id"}
+
+
+@pytest.mark.parametrize(
+    ("query", "field"),
+    [("", "q"), ("limit=3", "q"), ("q=a&limit=0", "limit"), ("q=a&query=b", "query"), ("q=" + "a" * 1001, "q")],
+)
+async def test_an_address_that_asks_nothing_sensible_is_refused_by_name(
+    http: httpx.AsyncClient, query: str, field: str
+) -> None:
+    problem = assert_problem(await http.get(f"/v1/search?{query}"), 422, "invalid_request")
+    assert problem["errors"][0]["field"] == field
 
 
 async def test_pictures_are_served_by_known_id_only(http: httpx.AsyncClient) -> None:
@@ -404,7 +435,7 @@ async def test_the_openapi_document_is_served_and_speaks_of_problems(http: httpx
     [
         ("GET", "/v1/nothing", b"", 404, "there is nothing at '/v1/nothing'", "see /openapi.json"),
         ("GET", "/v1/images/", b"", 404, "there is nothing at '/v1/images/'", "leave the slash at the end out"),
-        ("PUT", "/v1/search", b"", 405, "PUT is not for '/v1/search'", "it takes POST: see /openapi.json"),
+        ("PUT", "/v1/search", b"", 405, "PUT is not for '/v1/search'", "it takes GET, POST: see /openapi.json"),
         ("POST", "/v1/search", b"{,", 422, "body: no JSON at character 1: ", "see /openapi.json for what this route takes"),
         ("POST", "/v1/search", b"[" * 20_000, 400, "There was an error parsing", "see /openapi.json for what this route takes"),
         ("POST", "/v1/embeddings", b'{"model": "m", "input": []}', 422, "input: List should have at least 1 item", "see /op"),

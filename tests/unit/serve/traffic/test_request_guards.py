@@ -330,6 +330,26 @@ async def test_pages_of_named_origins_may_ask_and_read(services: Guarded) -> Non
             assert "access-control-allow-origin" not in refused.headers
 
 
+@pytest.mark.parametrize(
+    ("path", "dest", "allowed"),
+    [
+        ("/", "document", True),
+        ("/v1/status", "document", True),
+        ("/v1/status", "iframe", False),
+        ("/v1/search?q=a", "document", False),
+        (f"/v1/images/{KNOWN_ID}/similar", "document", False),
+    ],
+)
+async def test_a_link_of_another_site_may_show_something_and_not_make_the_service_work(
+    services: Guarded, path: str, dest: str, allowed: bool
+) -> None:
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": dest}
+    async with client_of(app_of(services)) as http:
+        answer = await http.get(path, headers=link)
+        own = await http.get(path, headers={**link, "Sec-Fetch-Site": "same-origin"})
+    assert (answer.status_code, own.status_code) == (200 if allowed else 403, 200)
+
+
 async def test_without_a_name_in_the_settings_no_origin_is_let_in(services: Guarded) -> None:
     async with client_of(app_of(services)) as http:
         asked = {"Origin": ORIGIN, "Access-Control-Request-Method": "POST"}
