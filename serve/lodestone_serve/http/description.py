@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any, Final, cast
@@ -82,6 +83,8 @@ def _complete(document: dict[str, Any]) -> None:
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
             policy = policy_for(method.upper(), path)
+            if described := operation.get("description"):  # FastAPI makes its summary of the name of the function
+                operation["summary"] = _first_sentence(described)
             if (example := _EXAMPLES.get(operation["operationId"])) is not None:
                 for content in operation["requestBody"]["content"].values():
                     content["example"] = example
@@ -104,6 +107,11 @@ def _complete(document: dict[str, Any]) -> None:
     schemas.pop("ValidationError", None)
     for name, schema in _besides():
         schemas.setdefault(name, schema)
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of a description, up to its dot or semicolon, in one line."""
+    return re.split(r"[.;:](?:\s|$)", " ".join(text.replace("`", "").split()), maxsplit=1)[0]
 
 
 def _refusals(policy: RoutePolicy, operation: Mapping[str, Any]) -> set[int]:

@@ -107,6 +107,8 @@ async def test_the_document_that_the_reference_shows_names_no_page(http: httpx.A
     paths = (await http.get("/openapi.json")).json()["paths"]
     assert not {"/", "/docs"} & set(paths)
     assert {"get", "post"} <= set(paths["/v1/search"])
+    summaries = {method: told["summary"] for method, told in paths["/v1/search"].items()}
+    assert summaries == {"get": "Find pictures by the words q", "post": "Find pictures by words"}
 
 
 @pytest.mark.parametrize("name", ASSETS)
