@@ -10,12 +10,11 @@ from typing import Final
 
 import httpx
 
-from lodestone_client.problems import CA_VARIABLE
+from lodestone_client.problems import CA_VARIABLE, URL_VARIABLE
 from lodestone_client.retrying import RetryPolicy
 from lodestone_schemas.errors import ConfigurationError, InvalidRequestError
 from lodestone_schemas.version import __version__
 
-URL_VARIABLE: Final = "LODESTONE_URL"
 KEY_VARIABLE: Final = "LODESTONE_API_KEY"
 CONNECT_S: Final = 5.0
 MOST_BYTES: Final = 1 << 30  # of one answer held in memory

@@ -17,6 +17,7 @@ from lodestone_schemas.errors import (
     InvalidRequestError,
     LodestoneError,
     NotFoundError,
+    NotLodestoneError,
     OverloadedError,
     ServiceUnavailableError,
     UnauthorizedError,
@@ -25,7 +26,7 @@ from lodestone_schemas.errors import (
 _BY_STATUS: dict[int, type[LodestoneError]] = {
     401: UnauthorizedError,
     403: ForbiddenError,
-    404: NotFoundError,
+    404: NotFoundError,  # of a problem with a code that this version does not know
     408: DeadlineExceededError,  # of Serve's proxy, where no replica took the request in time
     429: OverloadedError,
     502: ServiceUnavailableError,
@@ -35,6 +36,9 @@ _BY_STATUS: dict[int, type[LodestoneError]] = {
 _LONGEST_WAIT_S = 3_600.0
 _SHOWN = 200
 CA_VARIABLE: Final = "LODESTONE_CA_FILE"
+URL_VARIABLE: Final = "LODESTONE_URL"
+_OF_GATEWAYS: Final = frozenset({401, 403, 407, 408, 413, 429, 500, 502, 503, 504, 511})
+"""Statuses without a problem that may come from what stands in front of a Lodestone service, or from a replica that died."""
 _ITS_NAME: Final = "ask by a name that the certificate is for"
 _TRUST: Final = {10: "it has expired: its owner must renew it", 62: _ITS_NAME, 64: _ITS_NAME}  # by X509_V_ERR_… of OpenSSL
 
@@ -80,8 +84,16 @@ def refused(answer: httpx.Response, url: str) -> FailedResponse:
         hint = f"give the service's own address instead: it points to {place!r}"
         return FailedResponse(ServiceUnavailableError(f"{url} redirects elsewhere ({status})", hint=hint), fatal=True)
     found = _problem_in(answer)
-    if found is None:
-        said, hint = f"HTTP {status} from {answer.url.path}", "something between here and the service answered"
+    starting = found is None and _is_starting(answer)
+    if starting:
+        error: LodestoneError = ServiceUnavailableError(f"the service at {url} is starting", hint=f"see {url}/readyz")
+    elif found is None and status not in _OF_GATEWAYS:
+        error = _not_lodestone(answer, url, f"with HTTP {status} and {_kind(answer)}, and not with a problem")
+    elif found is None:
+        said, hint = (
+            f"HTTP {status} from {answer.url.path}",
+            f"a gateway may have answered, or something else: see {url}/healthz",
+        )
         # A 500 without a problem is no answer of the service's: its replica died, or what is in front of it failed.
         plain = ServiceUnavailableError(said, hint=hint) if status == 500 else None
         error = plain or error_of({"status": status, "detail": said, "hint": hint})
@@ -89,7 +101,7 @@ def refused(answer: httpx.Response, url: str) -> FailedResponse:
         error = error_of({**found, "status": status})
     if retry_after is not None and status == 429:
         error.details.setdefault("retry_after", retry_after)
-    transient = status in {429, 502, 503} or (status in {500, 504} and found is None)
+    transient = starting or status in {429, 502, 503} or (status in {500, 504} and found is None)
     return FailedResponse(
         error,
         reached=status != 429,
@@ -115,14 +127,25 @@ def broken(error: httpx.HTTPError, url: str) -> FailedResponse:
 
 def foreign(answer: httpx.Response, url: str, why: str) -> FailedResponse:
     """Return the failure of a successful response that is not what was asked for: it would fail again."""
-    kind = answer.headers.get("content-type", "nothing named")[:_SHOWN]
-    return FailedResponse(
-        ServiceUnavailableError(
-            f"{url} answered {answer.url.path} with {kind}, which is not what Lodestone's service sends: {why[:_SHOWN]}",
-            hint="is this the address of a Lodestone service of this version? open its /healthz",
-        ),
-        fatal=True,
+    error = _not_lodestone(answer, url, f"with {_kind(answer)}, which is not what was asked for ({why[:_SHOWN]})")
+    return FailedResponse(error, fatal=True)
+
+
+def _not_lodestone(answer: httpx.Response, url: str, how: str) -> NotLodestoneError:
+    asked = f"{answer.request.method} {answer.url.path}"
+    return NotLodestoneError(
+        f"{url} is not a Lodestone service of this version: it answered {asked} {how}",
+        hint=f"check the address (--url, {URL_VARIABLE}): {url}/healthz of a Lodestone service answers with its version",
     )
+
+
+def _kind(answer: httpx.Response) -> str:
+    return answer.headers.get("content-type", "no media type")[:_SHOWN]
+
+
+def _is_starting(answer: httpx.Response) -> bool:
+    """Return whether Serve's proxy answered, which knows no route before the first replica runs."""
+    return answer.status_code == 404 and answer.content.startswith(b"Path ") and b"/-/routes" in answer.content
 
 
 def unavailable(url: str, why: str) -> ServiceUnavailableError:
@@ -161,7 +184,9 @@ def _problem_in(answer: httpx.Response) -> Mapping[str, Any] | None:
         found = answer.json()
     except ValueError:
         return None
-    return found if isinstance(found, dict) and "code" in found else None
+    if not isinstance(found, dict) or not isinstance(found.get("code"), str):
+        return None
+    return found if "detail" in found or "title" in found else None  # others have a member `code`, too
 
 
 def _kinds(root: type[LodestoneError]) -> Iterator[type[LodestoneError]]:

@@ -41,6 +41,7 @@ class KeyRequest(_Model):
     name: str = Field(min_length=1, max_length=200, description="What it is for.")
     scopes: list[Scope] = Field(default_factory=lambda: [Scope.SEARCH], max_length=8)
     corpora: list[str] | None = Field(None, max_length=100, description="Corpora that it sees, by name; null: all.")
+    allow_unknown_corpora: bool = Field(False, description="Take names of corpora that do not exist yet.")
     rate: str | None = Field(None, max_length=40, description="Requests, e.g. 600/minute; null: the service's setting.")
     expires_at: datetime | None = Field(None, description="Not valid from then on; null: never.")
 

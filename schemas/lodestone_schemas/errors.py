@@ -115,6 +115,13 @@ class ServiceUnavailableError(LodestoneError):
     exit_code = 8
 
 
+class NotLodestoneError(ServiceUnavailableError):
+    """Something answers at the address, and it is no Lodestone service. Correct the address."""
+
+    code = "not_lodestone"
+    status = 502
+
+
 class ModelUnavailableError(LodestoneError):
     """A model's weights or its package are missing. The hint says what to install."""
 

@@ -268,7 +268,7 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
     ),
     # -- keys, and Lodestone's own commands
     RoutePolicy(method="GET", path="/v1/keys", scopes=_ADMINISTER),
-    RoutePolicy(method="POST", path="/v1/keys", scopes=_ADMINISTER, problems=_DISK_FULL),
+    RoutePolicy(method="POST", path="/v1/keys", scopes=_ADMINISTER, problems=_NOT_FOUND | _DISK_FULL),
     RoutePolicy(method="POST", path="/v1/keys/{key_id}/rotate", scopes=_ADMINISTER, problems=_DISK_FULL),
     RoutePolicy(method="DELETE", path="/v1/keys/{key_id}", scopes=_ADMINISTER),
     RoutePolicy(method="POST", path="/v1/internal/sync", scopes=_INDEX, streams=True, problems=_DISK_FULL),

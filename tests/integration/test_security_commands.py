@@ -6,6 +6,12 @@ from pathlib import Path
 
 import pytest
 from tests.support.cli import Finished, run_here
+from tests.support.home import settings_for
+from tests.support.pictures import write_photos
+
+from lodestone.home.runtime import Runtime
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
 
 
 def run(home: Path, *arguments: str) -> Finished:
@@ -16,7 +22,7 @@ def test_a_key_lives_from_create_to_revoke(tmp_path: Path) -> None:
     home = tmp_path / "home"
     assert run(home, "list", "-o", "json").json == []
     assert not home.exists(), "looking makes no home"
-    options = ("-s", "search", "-s", "feedback", "-c", "holidays", "--expires", "90d", "--rate", "600/minute")
+    options = ("-s", "search", "-s", "feedback", "-c", "holidays", "--expires", "90d", "--rate", "600/minute", "--force")
     made = run(home, "create", "photo app", *options, "-o", "json").json
     assert made["secret"].startswith(f"lodestone_{made['key']['key_id']}_")
     assert (made["key"]["scopes"], made["key"]["corpora"], made["key"]["rate"]) == (
@@ -32,6 +38,25 @@ def test_a_key_lives_from_create_to_revoke(tmp_path: Path) -> None:
     assert [line.split()[1] for line in listed.out.splitlines()] == ["revoked", "valid", "expired"]
     for secret in (made["secret"], rotated["secret"], shown.out.strip()):
         assert secret not in listed.out + run(home, "list", "-o", "json").out
+
+
+def test_a_misspelt_corpus_makes_no_key(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    refused = run(home, "create", "x", "-c", "holidays")
+    assert (refused.code, refused.out) == (2, "")
+    assert "unknown corpus 'holidays'" in refused.err
+    assert "none yet" in refused.err
+    assert not home.exists()
+    settings = settings_for(tmp_path)
+    write_photos(tmp_path / "pictures", 1)
+    with Runtime.open(settings) as runtime:
+        index_paths(runtime, IndexRequest((tmp_path / "pictures",), corpus="holidays"))
+    misspelt = run(settings.home, "create", "x", "-c", "holidays", "-c", "holydays")
+    assert misspelt.code == 2
+    assert "known: holidays; for a corpus to come add --force" in misspelt.err
+    assert run(settings.home, "list", "-o", "json").json == []
+    assert run(settings.home, "create", "x", "-c", "holidays").code == 0
+    assert run(settings.home, "create", "y", "-c", "holydays", "--force").code == 0
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ def create(
     ] = None,
     expires: Annotated[str | None, typer.Option("--expires", help="After so long, e.g. 90d, or at a date.")] = None,
     rate: Annotated[str | None, typer.Option("--rate", help="Requests at most, e.g. 600/minute.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Take a corpus that does not exist yet.")] = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
     output: OutputOption = Output.HUMAN,
@@ -45,16 +46,19 @@ def create(
     """Make a key. It is shown this once: what is kept is a digest."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone keys") as context:
         from lodestone.access.keys import ApiKey
+        from lodestone.services.keys import check_corpora
         from lodestone_schemas.access import KeyRequest
 
         request = KeyRequest.model_construct(
             name=name,
             scopes=_scopes(scope or ["search"]),
             corpora=list(corpus) if corpus else None,
+            allow_unknown_corpora=force,
             rate=rate,
             expires_at=None if expires is None else _end(expires),
         )
         key, written = ApiKey.new(request)
+        check_corpora(request, context.runtime.catalog if context.runtime.home.exists() else None)
         context.runtime.home.prepare()
         context.runtime.catalog.add_key(key)
         _emit_new(context, key, written)

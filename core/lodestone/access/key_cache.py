@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
@@ -45,6 +45,12 @@ class KeyStore(Protocol):
 
     def rotate_key(self, key_id: str, *, until: datetime) -> tuple[ApiKey, str]:
         """Put a new key in its place; `NotFoundError` for one that is unknown or not valid any more."""
+
+    def corpora(self, offset: int = 0, limit: int = 100) -> Sequence[Any]:
+        """Return a page of corpora by name; each has the attribute `name`."""
+
+    def corpus_ids(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the ids of the corpora that exist, by name."""
 
     def keys_used(self, used: Mapping[str, datetime]) -> None:
         """Remember when keys were last used."""

@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lodestone.access.caller import Caller
 from lodestone.access.key_cache import KeyStore
 from lodestone.access.keys import ApiKey
+from lodestone.errors import UnknownNameError
 from lodestone.paging import PageRequest
 from lodestone.services.limits import need_whole_home
 from lodestone_schemas.access import KeyCreated, KeyInfo, KeyPage, KeyRequest, KeyRotation
 
 if TYPE_CHECKING:
     from lodestone.services.sessions.session import HomeSession
+
+_LISTED: Final = 50  # corpora that a hint names
+
+
+def check_corpora(request: KeyRequest, store: KeyStore | None) -> None:
+    """Raise if the request names a corpus that does not exist, unless it allows that.
+
+    A key for a misspelt corpus sees nothing, and would see whatever is indexed under that name one day.
+
+    Args:
+        request: The key that is asked for.
+        store: Where corpora are; None for a home that does not exist yet.
+
+    Raises:
+        UnknownNameError: names the corpus; the hint lists some that exist.
+    """
+    if request.allow_unknown_corpora or not request.corpora:
+        return
+    present = {} if store is None else store.corpus_ids(request.corpora)
+    missing = next((name for name in request.corpora if name not in present), None)
+    if missing is None:
+        return
+    known = [] if store is None else [corpus.name for corpus in store.corpora(0, _LISTED)]
+    raise UnknownNameError(
+        f"unknown corpus {missing!r}",
+        hint=f"known: {', '.join(known) or 'none yet'}; for a corpus to come add --force (over HTTP: allow_unknown_corpora)",
+        kind="corpus",
+        name=missing,
+        known=known,
+    )
 
 
 class KeyUseCases:
@@ -38,9 +69,11 @@ class KeyUseCases:
 
         Raises:
             InvalidRequestError: the request makes no key; see `ApiKey.new`.
+            UnknownNameError: a corpus does not exist, and the request does not allow that.
         """
         store = self.store(caller)
         key, written = ApiKey.new(request)
+        check_corpora(request, store)
         store.add_key(key)
         return KeyCreated(key=key.info(), secret=written)
 

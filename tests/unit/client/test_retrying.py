@@ -19,6 +19,7 @@ from lodestone.errors import (
     LodestoneError,
     ModelUnavailableError,
     NotFoundError,
+    NotLodestoneError,
     OverloadedError,
     RateLimitedError,
     ServiceUnavailableError,
@@ -125,9 +126,15 @@ FATAL: list[tuple[bytes, type[LodestoneError], str]] = [
     (answer(408, b"timed out", kind="text/plain"), DeadlineExceededError, "HTTP 408"),
     (problem(500, "internal_error", "a defect"), LodestoneError, "a defect"),
     (answer(307, b"", Location="https://elsewhere.example/"), ServiceUnavailableError, "redirects"),
-    (answer(200, b"<html>welcome to the hotel's wireless</html>", kind="text/html"), ServiceUnavailableError, "text/html"),
-    (answer(200, b'{"query_id": 3}'), ServiceUnavailableError, "application/json"),
-    (answer(200, b"\xff\xfe"), ServiceUnavailableError, "application/json"),
+    (answer(200, b"<html>welcome to the hotel's wireless</html>", kind="text/html"), NotLodestoneError, "text/html"),
+    (answer(200, b'{"query_id": 3}'), NotLodestoneError, "application/json"),
+    (answer(200, b"\xff\xfe"), NotLodestoneError, "application/json"),
+    (answer(501, b"<html>Unsupported method</html>", kind="text/html"), NotLodestoneError, "HTTP 501 and text/html"),
+    (answer(405, b"", kind="text/html"), NotLodestoneError, "is not a Lodestone service"),
+    (answer(404, b'{"detail": "Not Found"}'), NotLodestoneError, "answered POST /v1/search with HTTP 404"),
+    (answer(400, b'{"code": 17, "message": "no"}'), NotLodestoneError, "HTTP 400"),
+    (answer(400, b'{"code": "wrong", "message": "no"}'), NotLodestoneError, "HTTP 400"),
+    (answer(403, b"<html>firewall</html>", kind="text/html"), ForbiddenError, "HTTP 403"),
 ]
 
 
@@ -138,6 +145,24 @@ def test_what_would_only_fail_again_is_raised_at_once(
     with scripted(trouble) as server, client(server) as asker, pytest.raises(kind, match=said):
         search(asker)
     assert len(server.asked) == 1
+
+
+def test_a_service_that_is_starting_is_asked_again(client: Maker) -> None:
+    routeless = answer(
+        404, b"Path '/v1/search' not found. Please ping http://.../-/routes for available routes.", kind="text/plain"
+    )
+    with scripted(routeless, routeless) as server, client(server, policy=RetryPolicy(attempts=2)) as asker:
+        with pytest.raises(ServiceUnavailableError, match="is starting") as caught:
+            search(asker)
+        assert caught.value.code == "service_unavailable"
+    assert len(server.asked) == 2
+
+
+def test_a_foreign_server_is_named_with_the_place_to_correct(client: Maker) -> None:
+    with scripted(answer(501, b"no")) as server, client(server) as asker, pytest.raises(NotLodestoneError) as caught:
+        search(asker)
+    assert caught.value.code == "not_lodestone"
+    assert "--url, LODESTONE_URL" in caught.value.hint
 
 
 def test_a_dead_replica_is_told_as_a_service_that_is_not_there(client: Maker) -> None:

@@ -236,6 +236,10 @@ async def test_keys_are_made_only_as_they_can_be_kept(http: httpx.AsyncClient, s
         {"name": "x", "expires_at": "2999-01-01T00:00:00"},
     ):
         problem(await http.post("/v1/keys", json=body, headers=admin), 422, "invalid_request")
+    misspelt = {"name": "x", "corpora": ["a", "b"]}
+    services.catalog.ensure_corpus("a")
+    told = problem(await http.post("/v1/keys", json=misspelt, headers=admin), 404, "unknown_name")
+    assert (told["name"], told["known"]) == ("b", ["a"])
     problem(await http.delete("/v1/keys/nope", headers=admin), 404, "not_found")
     problem(await http.post("/v1/keys/nope/rotate", json={}, headers=admin), 404, "not_found")
     assert len(services.catalog.keys()) == 1
