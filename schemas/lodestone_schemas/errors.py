@@ -69,6 +69,13 @@ class NotFoundError(LodestoneError):
     exit_code = 3
 
 
+class PictureNotReadyError(NotFoundError):
+    """The picture is known and not embedded yet: its file is sent only once decoding has accepted it. Ask again later."""
+
+    code = "picture_not_ready"
+    status = 409
+
+
 class ConfigurationError(LodestoneError):
     """Settings contradict each other or cannot be read. Nothing was started."""
 

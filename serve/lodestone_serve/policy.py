@@ -177,6 +177,7 @@ _ADMINISTER: Final = (Scope.ADMIN,)
 
 _QUERY: Final = AdmissionRule.QUERY
 _NOT_FOUND: Final = frozenset({404})
+_NOT_SENDABLE: Final = frozenset({409, 413})  # a picture that is not embedded yet, or is too large
 _UNREADABLE_PLACE: Final = frozenset({502})
 _DISK_FULL: Final = frozenset({507})
 
@@ -218,9 +219,13 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
         method="GET", path="/v1/images/{image_id}/similar", scopes=_READ, admission=_QUERY, deadline=DeadlineRule.QUERY
     ),
     RoutePolicy(
-        method="GET", path="/v1/images/{image_id}/thumbnail", scopes=_READ, problems=_UNREADABLE_PLACE | _DISK_FULL
+        method="GET", path="/v1/images/{image_id}/thumbnail", scopes=_READ,
+        problems=_NOT_SENDABLE | _UNREADABLE_PLACE | _DISK_FULL,
     ),
-    RoutePolicy(method="GET", path="/v1/images/{image_id}/content", scopes=_READ, problems=_UNREADABLE_PLACE | _DISK_FULL),
+    RoutePolicy(
+        method="GET", path="/v1/images/{image_id}/content", scopes=_READ,
+        problems=_NOT_SENDABLE | _UNREADABLE_PLACE | _DISK_FULL,
+    ),
     # -- corpora, directories, jobs and runs
     RoutePolicy(method="GET", path="/v1/corpora", scopes=_READ),
     RoutePolicy(method="DELETE", path="/v1/corpora/{name:path}", scopes=_INDEX, deadline=DeadlineRule.ENDLESS),

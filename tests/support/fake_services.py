@@ -141,15 +141,11 @@ class FakeServices:
 
     def thumbnail(self, image_id: str) -> PictureFile:
         self._known(image_id)
-        path = self.folder / "thumbnail.jpg"
-        path.write_bytes(b"thumbnail bytes")
-        return PictureFile(path, "image/jpeg", "tag1")
+        return PictureFile(b"thumbnail bytes", "image/jpeg", "tag1")
 
     def content(self, image_id: str) -> PictureFile:
         self._known(image_id)
-        path = self.folder / "content.png"
-        path.write_bytes(b"content bytes")
-        return PictureFile(path, "image/png", "tag2")
+        return PictureFile(b"content bytes", "image/png", "tag2")
 
     def model_list(self) -> ModelList:
         known = [

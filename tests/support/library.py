@@ -7,6 +7,7 @@ from pathlib import Path
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import ImageRecord, ImageState, RunState
+from lodestone.files.beneath import Boundaries
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter, RunStage, silent
 from lodestone.indexing.scan.caption_changes import Recaptioner
@@ -30,8 +31,8 @@ class Library:
         """Enter what is there; name -> the name that its picture had at first, or "new"."""
         corpus = self.catalog.ensure_corpus("c")
         run = self.catalog.start_run("index", corpus.corpus_id)
-        candidates, _ = examine(folders or [self.folder], follow_symlinks=True)
-        scopes = [scope for one in candidates for scope in scopes_of(one, self.catalog, corpus, follow_symlinks=True)[0]]
+        candidates, _ = examine(folders or [self.folder], boundaries=Boundaries())
+        scopes = [scope for one in candidates for scope in scopes_of(one, self.catalog, corpus, boundaries=Boundaries())[0]]
         finder = ChangeFinder(
             self.catalog, run.run_id, Recaptioner(self.catalog, "captions"), Faults(), mounts=Mounts(self.record)
         )

@@ -17,8 +17,11 @@ from lodestone.errors import ForbiddenError
 ALL: Final = "*"
 
 
-def check_folder(path: str, corpus: str, folders: Mapping[str, Path], visibility: Visibility) -> None:
-    """Check that the caller may add the folder at `path` to `corpus`, and return if so.
+def check_folder(path: str, corpus: str, folders: Mapping[str, Path], visibility: Visibility) -> str:
+    """Check that the caller may add the folder at `path` to `corpus`, and return the path to add.
+
+    For a caller who is limited to a folder, that is the path below this folder, without links: whoever can exchange a link
+    elsewhere on the way would otherwise choose what is indexed later.
 
     Args:
         path: Absolute path of the folder, as the caller sent it.
@@ -31,13 +34,13 @@ def check_folder(path: str, corpus: str, folders: Mapping[str, Path], visibility
         ForbiddenError: The folder lies elsewhere. The message is the same whether the folder exists or not.
     """
     if visibility.corpora is None and visibility.all_queries:
-        return
+        return path
     allowed_root = folders.get(corpus) or (folders.get(ALL) if visibility.corpora is None else None)
     if allowed_root is not None and "\0" not in path and Path(path).is_absolute():
         # Links are followed, because they may lead out of the allowed folder.
         real, allowed = Path(os.path.realpath(path)), Path(os.path.realpath(allowed_root))
         if real.is_relative_to(allowed):
-            return
+            return os.path.abspath(allowed_root / real.relative_to(allowed))  # noqa: PTH100 - not resolve(): its own path is kept
     raise ForbiddenError(
         f"the folder {path[:200]!r} may not be added to the corpus {corpus!r}",
         hint="the setting serve.index_folders names the folder for each corpus; a key with the scope `admin` may add any",

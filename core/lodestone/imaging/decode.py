@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import os
 from dataclasses import dataclass, field, replace
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, BinaryIO, cast
 
 from PIL import Image
 
@@ -74,12 +74,13 @@ class _Limits:
 
 
 def decode(
-    data: bytes | str | os.PathLike[str], *, min_side: int, max_decoded_bytes: int = DEFAULT_MAX_DECODED_BYTES
+    data: bytes | str | os.PathLike[str] | BinaryIO, *, min_side: int, max_decoded_bytes: int = DEFAULT_MAX_DECODED_BYTES
 ) -> DecodedImage:
     """Decode a picture from its bytes or its path. Thread-safe; Pillow's decoders release the GIL.
 
     Args:
-        data: The file's content or its path. Animated files give their first frame, RAW files their embedded preview.
+        data: The file's content, its path, or the file, open at its beginning and closed afterwards. Animated files give their
+            first frame, RAW files their embedded preview.
         min_side: Shortest side that the caller needs, in pixels; larger JPEGs may be returned at reduced size.
         max_decoded_bytes: Memory limit in bytes for the pixels and their conversion to RGB; larger pictures are refused.
 
@@ -92,7 +93,8 @@ def decode(
     if isinstance(data, bytes):
         return _decode_stream(io.BytesIO(data), len(data), limits)
     try:
-        with open(data, "rb") as stream:  # noqa: PTH123 - a str path may hold surrogates (names that are not UTF-8)
+        # A str path may hold surrogates (names that are not UTF-8).
+        with open(data, "rb") if isinstance(data, (str, os.PathLike)) else data as stream:  # noqa: PTH123
             return _decode_stream(stream, os.fstat(stream.fileno()).st_size, limits)
     except OSError as error:
         raise unreadable(error) from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import os
-from typing import IO, Final
+from typing import IO, BinaryIO, Final
 
 from PIL import Image
 
@@ -30,8 +30,8 @@ _PNG_END: Final = b"\0\0\0\0IEND\xaeB`\x82"
 _PNG_MAX_CHUNK: Final = 1 << 20  # Pillow refuses larger texts
 
 
-def read_header(data: bytes | str | os.PathLike[str]) -> EmbeddedMetadata:
-    """Return the metadata of a picture, given its path or its content. Thread-safe.
+def read_header(data: bytes | str | os.PathLike[str] | BinaryIO) -> EmbeddedMetadata:
+    """Return the metadata of a picture, given its content, its path, or the open file, which is closed. Thread-safe.
 
     Raises:
         ImageError: the file cannot be read, is no supported picture, or its header is damaged or incomplete.
@@ -39,7 +39,8 @@ def read_header(data: bytes | str | os.PathLike[str]) -> EmbeddedMetadata:
     if isinstance(data, bytes):
         return _read(io.BytesIO(data))
     try:
-        with open(data, "rb") as stream:  # noqa: PTH123 - a str path may hold surrogates (names that are not UTF-8)
+        # A str path may hold surrogates (names that are not UTF-8).
+        with open(data, "rb") if isinstance(data, (str, os.PathLike)) else data as stream:  # noqa: PTH123
             return _read(stream)
     except OSError as error:
         raise unreadable(error) from error

@@ -83,6 +83,35 @@ class ThumbnailStore:
         """Return whether the thumbnail exists; an empty file, which a crash can leave on some file systems, does not count."""
         return bool(self.area.size(self.key(content_hash)))
 
+    def good(self, content_hash: str) -> bytes | None:
+        """Return the bytes of the thumbnail if they are a whole JPEG; None for a missing or damaged one.
+
+        Raises:
+            OSError: the area cannot be read.
+            ValueError: `content_hash` is not a lower-case hexadecimal hash.
+        """
+        try:
+            data = self.read(content_hash)
+        except FileNotFoundError:
+            return None
+        try:
+            from PIL.JpegImagePlugin import JpegImageFile
+
+            with JpegImageFile(io.BytesIO(data)) as image:
+                image.load()
+        except Exception:  # noqa: BLE001 - decoders raise anything on broken files
+            return None
+        return data
+
+    def replace(self, content_hash: str, image: Image.Image) -> bytes:
+        """Make and store the thumbnail of `image` in place of a missing or damaged one, and return its bytes.
+
+        Raises: as `ensure`.
+        """
+        data = make_thumbnail(image, size_px=self.size)
+        self.area.write(self.key(content_hash), data, durable=False)
+        return data
+
     def ensure(self, content_hash: str, image: Image.Image) -> bool:
         """Make and store the thumbnail of `image` unless it exists; return True when it was made.
 

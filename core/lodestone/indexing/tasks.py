@@ -18,6 +18,7 @@ from lodestone.backbones.base import Backbone
 from lodestone.catalog.records import Receipt
 from lodestone.errors import LodestoneError
 from lodestone.files.area import FileArea
+from lodestone.files.beneath import Enclosure
 from lodestone.text_encoders.base import TextEncoder
 
 META_PART: Final = "meta"
@@ -39,6 +40,7 @@ class SliceRow:
         size: Size in bytes.
         mtime_ns: Time of the last change, nanoseconds since the epoch.
         captions: (source, text) pairs that are known already.
+        within: The folder that a local file must lie in when it is opened; None for none.
     """
 
     image_id: str
@@ -48,6 +50,7 @@ class SliceRow:
     size: int
     mtime_ns: int
     captions: tuple[tuple[str, str], ...] = ()
+    within: Enclosure | None = None
 
 
 @dataclass(frozen=True, slots=True)

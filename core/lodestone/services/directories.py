@@ -67,8 +67,8 @@ class DirectoryUseCases:
         """
         with within(caller, request.corpus):
             folders = self._session.runtime.settings.serve.index_folders
-            check_folder(request.path, request.corpus, folders, caller.visibility)
-            root = self._service().add(request.path, corpus=request.corpus, watch=request.watch)
+            path = check_folder(request.path, request.corpus, folders, caller.visibility)
+            root = self._service().add(path, corpus=request.corpus, watch=request.watch)
             job = self._index(root.root_id, "added") if request.index else None
             return DirectoryAdded(directory=self._service().describe(root.root_id, busy=self._session.busy()), job=job)
 

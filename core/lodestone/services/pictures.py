@@ -1,26 +1,26 @@
 """Pictures: their facts, thumbnails and files, found by id in the catalog; nothing in a request names a file.
 
-A file is sent only while it is what was indexed (same size and modification time): an id must not become a way to read
-whatever has been put in a picture's place since.
+Only bytes are sent that decoding has accepted: those of an embedded picture, opened below its allowed folder and compared with
+the hash of what was decoded. An id must not become a way to read whatever has been put in a picture's place since. So a picture
+that waits to be embedded, or to be embedded anew, sends nothing.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lodestone.access.caller import Caller
 from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState, Root
-from lodestone.errors import NotFoundError
+from lodestone.errors import NotFoundError, PictureNotReadyError
 from lodestone.paging import PageRequest, decode_cursor, encode_cursor
 from lodestone.services.limits import within
-from lodestone.sources.locators import FOLDER
+from lodestone.sources.boundaries import boundaries_of, enclosure_of
 from lodestone.sources.originals import open_original
 from lodestone.sources.reading import Reader
+from lodestone.sources.verified import VerifiedFile
 from lodestone_schemas.api import ImageInfo, ImagePage
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 # A changed file is `pending` until it is embedded anew; searches show it meanwhile.
 _SHOWN = frozenset({ImageState.ACTIVE, ImageState.PENDING})
 _CORPORA_AT_ONCE = 500
-_HINT = "run `lodestone index` again for its folder"
 # What the decoder calls a format -> how it is served. Anything else (RAW) is bytes to save, not to show.
 _MEDIA_TYPES = {
     "JPEG": "image/jpeg",
@@ -46,9 +45,9 @@ _UNKNOWN_TYPE = "application/octet-stream"
 
 @dataclass(frozen=True, slots=True)
 class PictureFile:
-    """A file that may be sent as it is, or its bytes. `etag` changes whenever they do."""
+    """The bytes of a file, or the open file when it is large; who asked for it closes it. `etag` changes with the bytes."""
 
-    source: Path | bytes
+    source: bytes | VerifiedFile
     media_type: str
     etag: str
 
@@ -96,26 +95,34 @@ class PictureUseCases:
         """Return the picture's own file.
 
         Raises:
-            NotFoundError: the picture is unknown or not seen; or it is gone, has changed or lies outside its root.
+            NotFoundError: the picture is unknown or not seen; or it is gone, has changed or lies outside its folder.
+            PictureNotReadyError: the picture is not embedded yet.
+            ImageTooLargeError: the file is too large to be sent.
         """
-        image, root = self._find(image_id, caller)
+        image, root = self._find_embedded(image_id, caller)
         return PictureFile(self._original(image, root), _MEDIA_TYPES.get(image.format, _UNKNOWN_TYPE), image.hash)
 
     def thumbnail(self, image_id: str, caller: Caller) -> PictureFile:
-        """Return the picture's thumbnail, made from its file if it is missing; raises as `content`."""
+        """Return the picture's thumbnail, made from its file if it is missing or damaged. Raises as `content`.
+
+        Raises:
+            ImageError: there is no good thumbnail, and none can be made.
+        """
         from lodestone.imaging.thumbnails import MEDIA_TYPE
 
-        image, root = self._find(image_id, caller)
+        image, root = self._find_embedded(image_id, caller)
         settings = self._session.runtime.settings.index
         thumbnails = self._session.runtime.thumbnails
-        if not thumbnails.has(image.hash):
+        data = thumbnails.good(image.hash)
+        if data is None:
             from lodestone.imaging.decode import decode
 
             limit = settings.max_decoded_mb << 20
-            picture = decode(self._original(image, root), min_side=settings.thumbnail_px, max_decoded_bytes=limit)
-            thumbnails.ensure(image.hash, picture.image)
-        file = thumbnails.file(image.hash)
-        return PictureFile(thumbnails.read(image.hash) if file is None else file, MEDIA_TYPE, f"{image.hash}-thumbnail")
+            original = self._original(image, root)
+            source = original if isinstance(original, bytes) else original.file()
+            picture = decode(source, min_side=settings.thumbnail_px, max_decoded_bytes=limit)
+            data = thumbnails.replace(image.hash, picture.image)
+        return PictureFile(data, MEDIA_TYPE, f"{image.hash}-thumbnail")
 
     def _find(self, image_id: str, caller: Caller) -> tuple[ImageRecord, Root]:
         catalog = self._session.runtime.catalog
@@ -124,34 +131,23 @@ class PictureUseCases:
             raise NotFoundError(f"no indexed picture has the id {image_id!r}", hint="take an id from a search")
         return image, catalog.root(image.root_id)
 
+    def _find_embedded(self, image_id: str, caller: Caller) -> tuple[ImageRecord, Root]:
+        image, root = self._find(image_id, caller)
+        if image.state is not ImageState.ACTIVE:
+            raise PictureNotReadyError(
+                f"the picture {image_id!r} is not embedded yet, and is sent only then",
+                hint="ask again when it is indexed: `lodestone directory jobs`; else run `lodestone index` for its folder",
+                image_id=image_id,
+            )
+        return image, root
+
     def _is_seen(self, image: ImageRecord, caller: Caller) -> bool:
         seen = caller.visibility.corpora
         return seen is None or image.corpus_id in self._session.runtime.catalog.corpus_ids(seen).values()
 
-    def _original(self, image: ImageRecord, root: Root) -> Path | bytes:
-        return self._file_of(image, root) if root.kind == FOLDER else open_original(root, image, self._reader)
-
-    def _file_of(self, image: ImageRecord, root: Root) -> Path:
-        from lodestone.sources.uris import path_of
-
-        path = path_of(Path(root.path), image.uri)
-        if not self._is_inside(path, Path(root.path)):
-            raise NotFoundError(f"the picture {image.image_id!r} lies outside its root", hint=_HINT)
-        try:
-            status = path.stat()
-        except OSError as error:
-            raise NotFoundError(
-                f"the file of picture {image.image_id!r} cannot be read: {error.strerror}", hint=_HINT
-            ) from error
-        if (status.st_size, status.st_mtime_ns) != (image.size, image.mtime_ns):
-            raise NotFoundError(f"the file of picture {image.image_id!r} has changed since it was indexed", hint=_HINT)
-        return path
-
-    def _is_inside(self, path: Path, root: Path) -> bool:
-        # By spelling always. Links are resolved too unless indexing follows them: then they were followed on purpose.
-        if not Path(os.path.normpath(path)).is_relative_to(os.path.normpath(root)):
-            return False
-        return self._session.runtime.settings.index.follow_symlinks or path.resolve().is_relative_to(root.resolve())
+    def _original(self, image: ImageRecord, root: Root) -> bytes | VerifiedFile:
+        within = enclosure_of(root, boundaries_of(self._session.runtime.settings))
+        return open_original(root, image, self._reader, within)
 
     def _corpus_name(self, corpus_id: str) -> str:
         offset = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import errno
 import io
 import logging
 import os
@@ -19,6 +20,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from lodestone.errors import InvalidRequestError
+from lodestone.files.beneath import Enclosure, open_file
 from lodestone.files.urls import bare_of
 from lodestone.imaging.descriptions import iptc_descriptions, xmp_descriptions
 from lodestone.imaging.exif import EmbeddedMetadata
@@ -132,24 +134,26 @@ def embedded_captions(embedded: EmbeddedMetadata) -> tuple[Caption, ...]:
     return tuple(Caption(clean, source) for text, source in described if (clean := _clean(text)))[:MAX_CAPTIONS]
 
 
-def read_sidecars(path: str | os.PathLike[str]) -> tuple[Caption, ...]:
+def read_sidecars(path: str | os.PathLike[str], within: Enclosure | None = None) -> tuple[Caption, ...]:
     """Read captions from the text files beside a picture: `photo.jpg.txt`, then `photo.txt`.
 
-    Each non-empty line is a caption.
+    Each non-empty line is a caption. The files must lie in the enclosure, if there is one.
     """
     picture = os.fspath(path)
     names = dict.fromkeys((f"{picture}.txt", f"{os.path.splitext(picture)[0]}.txt"))  # noqa: PTH122 - may hold surrogates
-    lines = [line for name in names for line in _read_lines(name)]
+    lines = [line for name in names for line in _read_lines(name, within)]
     return tuple(Caption(line, CaptionSource.SIDECAR) for line in dict.fromkeys(lines))[:MAX_CAPTIONS]
 
 
-def _read_lines(name: str) -> Iterator[str]:
+def _read_lines(name: str, within: Enclosure | None) -> Iterator[str]:
     try:
-        with open(name, "rb") as file:  # noqa: PTH123 - may hold surrogates
+        with open_file(name, within) as file:
             content = file.read(_MAX_SIDECAR_BYTES)
     except (FileNotFoundError, IsADirectoryError):
         return
     except OSError as error:
+        if error.errno == errno.EINVAL:  # a folder, or a pipe
+            return
         _log.warning("captions beside a picture cannot be read: %s", error)
         return
     yield from caption_lines(content)

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.catalog.records import Container
 from lodestone.errors import InvalidRequestError, ManifestChangedError, SourceError
+from lodestone.files.beneath import Enclosure, open_file
 from lodestone.files.filesystems import FileSystems, Stat
 from lodestone.files.tokens import hash_bytes
 from lodestone.files.urls import Url, is_url
@@ -33,7 +33,7 @@ from lodestone.sources.locators import (
 )
 from lodestone.sources.objects import list_objects
 from lodestone.sources.patterns import Pattern
-from lodestone.sources.rows import Rows, lance_version, open_rows, picture_bytes
+from lodestone.sources.rows import Rows, lance_refused, lance_version, open_rows, picture_bytes
 from lodestone.sources.tars import tar_pictures
 from lodestone.sources.trouble import Trouble, read_failure, source_error, trouble_of
 from lodestone.sources.uris import relative_path_of
@@ -79,6 +79,8 @@ class ContainerSource(Source):
         filesystems: Opens URLs.
         pattern: Selects archives or tables by their names below `base`.
         known: Those that were listed completely before, by uri.
+        within: The folder that archives, tables, and the files that tables name must lie in; None for none. Tables may then
+            name no URL: the credentials that open it are not their author's.
     """
 
     def __init__(
@@ -89,12 +91,14 @@ class ContainerSource(Source):
         *,
         pattern: Pattern | None = None,
         known: Mapping[str, Container] | None = None,
+        within: Enclosure | None = None,
     ) -> None:
         self._base = base
         self._kind = kind
         self._filesystems = filesystems
         self._pattern = pattern or Pattern("")
         self._known = dict(known or {})
+        self._within = within
         self.settled = Settled()
 
     def containers(self) -> Iterator[ContainerFile]:
@@ -116,7 +120,7 @@ class ContainerSource(Source):
         if is_url(self._base):
             relatives = _below_url(self._base, self._filesystems, extensions, deep)
         else:
-            relatives = _below(self._base, extensions, deep)
+            relatives = _below(self._base, extensions, deep, followlinks=self._within is None)
         yield from (relative for relative in relatives if self._pattern.matches(relative))
 
     def items(self, report: Report, *, reread: bool = False) -> Iterator[FoundFile]:
@@ -157,11 +161,20 @@ class ContainerSource(Source):
     def _stat(self, where: str) -> Stat:
         try:
             if where.lower().partition("?")[0].endswith(LANCE):
+                if self._within is not None:
+                    raise lance_refused(where)
                 version, written = lance_version(where)
                 return Stat(0, written, f"lance-{version}")
-            return self._filesystems.look_at(where)
+            return self._look_at(where)
         except OSError as error:
             raise source_error(error, _shown(where), doing="read") from error
+
+    def _look_at(self, where: str) -> Stat:
+        if self._within is None:
+            return self._filesystems.look_at(where)
+        with open_file(where, self._within) as file:
+            status = os.fstat(file.fileno())
+            return Stat(status.st_size, status.st_mtime_ns)
 
     def _pictures(self, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
         seen = Digests()
@@ -178,12 +191,12 @@ class ContainerSource(Source):
             system, path = self._filesystems.at(Url.stored(container.where))
             stream: Any = system.open_input_stream(path, buffer_size=1 << 20)
         else:
-            stream = Path(container.where).open("rb")  # noqa: SIM115 - closed just below
+            stream = open_file(container.where, self._within)
         with stream:
             yield from tar_pictures(stream, uri=container.uri, where=container.where, mtime_ns=container.stat.mtime_ns)
 
     def _table_pictures(self, container: ContainerFile, report: Report) -> Iterator[FoundFile]:
-        rows = open_rows(container.where, self._filesystems)
+        rows = open_rows(container.where, self._filesystems, self._within)
         files = (
             _stored_pictures(rows, container, report) if rows.columns.holds_bytes else self._targets(rows, container, report)
         )
@@ -217,7 +230,12 @@ class ContainerSource(Source):
         uri = uri_inside(container.uri, value, TABLE)
         try:
             target = target_of(container.where, value)
-            stat = self._filesystems.look_at(target)
+            if self._within is not None and is_url(target):
+                raise InvalidRequestError(
+                    f"a table in a folder of serve.index_folders may not name URLs: {value[:200]!r}",
+                    hint="let it name pictures beside itself",
+                )
+            stat = self._look_at(target)
         except InvalidRequestError as error:
             return UnreadablePath(f"{container.uri}/{number:09d}", container.where, error.message)
         except ValueError as error:  # a NUL in a path, an address that is none
@@ -281,14 +299,14 @@ def _texts(cell: Any) -> tuple[str, ...]:  # noqa: ANN401 - a cell: text, a list
     return cleaned(text for text in texts if isinstance(text, str))
 
 
-def _below(base: str, extensions: tuple[str, ...], depth: int | None) -> Iterator[str]:
+def _below(base: str, extensions: tuple[str, ...], depth: int | None, *, followlinks: bool = True) -> Iterator[str]:
     """Yield names of archives and tables below a folder, relative to it, in order. A Lance table is a folder."""
 
     def refused(error: OSError) -> None:
         raise source_error(error, repr(base)) from error
 
     seen: set[tuple[int, int]] = set()
-    for folder, inner, names in os.walk(base, onerror=refused, followlinks=True):
+    for folder, inner, names in os.walk(base, onerror=refused, followlinks=followlinks):
         status = os.stat(folder)  # noqa: PTH116 - may hold surrogates
         if (status.st_dev, status.st_ino) in seen:  # a link back to a folder above
             inner.clear()

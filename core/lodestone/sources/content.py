@@ -6,29 +6,39 @@ import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
-from typing import Final
+from typing import BinaryIO, Final
 
 from lodestone.errors import ImageError
+from lodestone.files.beneath import Enclosure, open_file
 from lodestone.imaging.failures import unreadable
 
 _CHUNK_BYTES: Final = 1 << 20
 
 
-def hash_file(path: str | os.PathLike[str]) -> str:
+def hash_file(path: str | os.PathLike[str], within: Enclosure | None = None) -> str:
     """Return the BLAKE3 hash of a file's content: 64 hexadecimal digits.
+
+    Args:
+        path: The file.
+        within: The folder that it must lie in; None for none.
 
     Raises:
         ImageError: The file cannot be read (reason "missing" or "unreadable").
     """
+    try:
+        with open_file(path, within) as file:
+            return hash_stream(file)
+    except OSError as error:
+        raise unreadable(error) from error
+
+
+def hash_stream(file: BinaryIO) -> str:
+    """Return the BLAKE3 hash of the rest of an open file: 64 hexadecimal digits."""
     import blake3
 
     hasher = blake3.blake3()
-    try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - a str path may hold surrogates
-            while chunk := file.read(_CHUNK_BYTES):
-                hasher.update(chunk)
-    except OSError as error:
-        raise unreadable(error) from error
+    while chunk := file.read(_CHUNK_BYTES):
+        hasher.update(chunk)
     return hasher.hexdigest()
 
 

@@ -3,6 +3,8 @@
 The walk streams (memory holds 10,000 names of a folder at a time, and these are sorted), follows symbolic links to folders
 without ever looping, and reports unreadable files and folders instead of stopping.
 
+Inside an enclosure (files/beneath.py), links are followed only to places inside it; the others are reported.
+
 Skipped, and not counted as failures: names that begin with "." (hidden by custom), the folders in `SKIPPED_FOLDERS`, files
 whose extension is no picture's (sidecars, videos), broken links, sockets, pipes and devices. A file that has a picture's
 extension and other content becomes a failure when it is decoded.
@@ -15,11 +17,14 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone.files.beneath import Enclosure, open_descriptor, status_of
 from lodestone.files.tokens import hash_bytes
 from lodestone.imaging.failures import unreadable
 from lodestone.imaging.raw import RAW_EXTENSIONS
@@ -28,6 +33,11 @@ from lodestone.sources.content import hash_file, hash_files
 from lodestone.sources.uris import uri_of
 
 __all__ = ["FoundFile", "Inode", "UnreadablePath", "discover", "hash_bytes", "hash_file", "hash_files", "is_picture_name"]
+
+if TYPE_CHECKING:
+    from os import _ScandirIterator
+
+    _Scandir = _ScandirIterator[str]
 
 PICTURE_EXTENSIONS = (
     frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".apng", ".webp", ".gif", ".bmp", ".dib", ".tif", ".tiff"})
@@ -57,6 +67,7 @@ def discover(
     follow_symlinks: bool = True,
     on_unreadable: Callable[[UnreadablePath], None] | None = None,
     skip: Collection[Inode] = (),
+    within: Enclosure | None = None,
 ) -> Iterator[FoundFile]:
     """Yield the picture files below `root`, folder by folder, each folder's files before its sub-folders, in code point order.
 
@@ -71,6 +82,7 @@ def discover(
         follow_symlinks: Also follow symbolic links, to files and folders. Broken links are skipped.
         on_unreadable: Called with each folder or file that cannot be read; the walk goes on.
         skip: Folders below `root` to leave out, by whatever path they are reached.
+        within: The folder that everything must lie in; None for none. Links out of it are reported.
 
     Raises:
         NotFoundError: `root` does not exist. Raised at the call, not at the first step.
@@ -79,18 +91,18 @@ def discover(
     """
     base = Path(os.path.abspath(root))  # noqa: PTH100 - not resolve(): a root that is itself a link keeps its name
     try:
-        status = os.stat(base)  # noqa: PTH116
+        status = status_of(base, within)
         if stat.S_ISREG(status.st_mode):
             return iter((_found(base.name, str(base), status),))
         if not stat.S_ISDIR(status.st_mode):  # a pipe would block for ever, and a device would never end
             raise InvalidRequestError(f"neither a folder nor a file: {root}", hint="give a folder with pictures, or a picture")
-        os.scandir(base).close()
+        _listing(str(base), within).close()
     except (FileNotFoundError, NotADirectoryError) as error:
         raise NotFoundError(f"no such folder or file: {root}", hint="check the path; quote it if it holds spaces") from error
     except OSError as error:
         raise unreadable(error) from error
     top = _Folder(str(base), "", (status.st_dev, status.st_ino))
-    return _walk(top, follow_symlinks, on_unreadable or _ignore, skip)
+    return _walk(top, follow_symlinks, on_unreadable or _ignore, skip, within)
 
 
 def is_picture_name(name: str) -> bool:
@@ -99,7 +111,11 @@ def is_picture_name(name: str) -> bool:
 
 
 def _walk(
-    root: _Folder, follow_symlinks: bool, report: Callable[[UnreadablePath], None], skip: Collection[Inode]
+    root: _Folder,
+    follow_symlinks: bool,
+    report: Callable[[UnreadablePath], None],
+    skip: Collection[Inode],
+    within: Enclosure | None,
 ) -> Iterator[FoundFile]:
     visited = set(skip) - {root.identity}  # a skipped link may lead to the root itself
     links: deque[_Folder] = deque()
@@ -110,16 +126,17 @@ def _walk(
             continue
         visited.add(folder.identity)
         folders: list[_Folder] = []
-        for entry in _entries(folder, report):
+        for entry in _entries(folder, report, within):
             if entry.name.startswith(".") or entry.name in SKIPPED_FOLDERS:
                 continue
             relative = f"{folder.relative}/{entry.name}" if folder.relative else entry.name
+            path = os.path.join(folder.path, entry.name)  # noqa: PTH118 - many files
             try:
-                file_or_folder = _look_at(entry, relative, follow_symlinks)
+                file_or_folder = _look_at(entry, path, relative, follow_symlinks, within)
             except OSError as error:
                 if error.errno in _NOT_THERE:
                     continue
-                report(UnreadablePath(uri_of(relative), Path(entry.path), error.strerror or str(error)))
+                report(UnreadablePath(uri_of(relative), Path(path), error.strerror or str(error)))
                 continue
             if isinstance(file_or_folder, FoundFile):
                 yield file_or_folder
@@ -128,26 +145,60 @@ def _walk(
         stack.extend(reversed(folders))
 
 
-def _entries(folder: _Folder, report: Callable[[UnreadablePath], None]) -> Iterator[os.DirEntry[str]]:
+def _entries(folder: _Folder, report: Callable[[UnreadablePath], None], within: Enclosure | None) -> Iterator[os.DirEntry[str]]:
     """Yield a folder's entries, sorted in chunks of `_HELD`: an entry whose status was read takes 900 bytes."""
     try:
-        with os.scandir(folder.path) as listing:
+        with closing(_listing(folder.path, within)) as opened:
+            listing = iter(opened)
             while chunk := sorted(islice(listing, _HELD), key=lambda entry: entry.name):
                 yield from chunk
     except OSError as error:
         report(UnreadablePath(uri_of(folder.relative), Path(folder.path), error.strerror or str(error)))
 
 
-def _look_at(entry: os.DirEntry[str], relative: str, follow_symlinks: bool) -> FoundFile | _Folder | None:
-    if entry.is_symlink() and not follow_symlinks:
+class _Listing:
+    """The entries of a folder, opened inside an enclosure; they ask for their status by the folder's descriptor."""
+
+    def __init__(self, path: str, within: Enclosure) -> None:
+        self._descriptor = open_descriptor(path, within)
+        try:
+            self._entries = os.scandir(self._descriptor)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def __iter__(self) -> Iterator[os.DirEntry[str]]:
+        return iter(self._entries)
+
+    def close(self) -> None:
+        self._entries.close()
+        os.close(self._descriptor)
+
+
+def _listing(path: str, within: Enclosure | None) -> _Listing | _Scandir:
+    return os.scandir(path) if within is None else _Listing(path, within)
+
+
+def _look_at(
+    entry: os.DirEntry[str], path: str, relative: str, follow_symlinks: bool, within: Enclosure | None
+) -> FoundFile | _Folder | None:
+    is_link = entry.is_symlink()
+    if is_link and not follow_symlinks:
         return None
-    if entry.is_dir():
+    is_name = is_picture_name(entry.name)
+    if within is None:
+        is_folder = entry.is_dir()
+        if not is_folder and not is_name:
+            return None
         status = entry.stat()
-        return _Folder(entry.path, relative, (status.st_dev, status.st_ino), is_link=entry.is_symlink())
-    if not is_picture_name(entry.name):
-        return None
-    status = entry.stat()
-    return _found(relative, entry.path, status) if stat.S_ISREG(status.st_mode) else None
+    else:  # a link is followed inside the enclosure alone, and so is what has become one since the listing
+        if not is_link and not is_name and not entry.is_dir(follow_symlinks=False):
+            return None
+        status = status_of(path, within) if is_link else entry.stat(follow_symlinks=False)
+        is_folder = stat.S_ISDIR(status.st_mode)
+    if is_folder:
+        return _Folder(path, relative, (status.st_dev, status.st_ino), is_link=is_link)
+    return _found(relative, path, status) if is_name and stat.S_ISREG(status.st_mode) else None
 
 
 def _found(relative: str, path: str, status: os.stat_result) -> FoundFile:

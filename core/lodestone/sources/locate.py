@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from lodestone.errors import InvalidRequestError
+from lodestone.files.beneath import Enclosure
 from lodestone.files.filesystems import FileSystems
 from lodestone.files.urls import Url, is_url
 from lodestone.sources.base import Source
@@ -90,11 +91,11 @@ def together(named: Sequence[Named]) -> list[Named]:
     return list(merged.values())
 
 
-def source_of(named: Named, filesystems: FileSystems) -> Source:
+def source_of(named: Named, filesystems: FileSystems, within: Enclosure | None = None) -> Source:
     """Return a source that lists what is named, for a first look."""
     if named.kind == OBJECT:
         return ObjectSource(Url.stored(named.base), filesystems, pattern=named.pattern)
-    return ContainerSource(named.base, named.kind, filesystems, pattern=named.pattern)
+    return ContainerSource(named.base, named.kind, filesystems, pattern=named.pattern, within=within)
 
 
 def _kind_of(name: str) -> str | None:

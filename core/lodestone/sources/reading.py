@@ -12,17 +12,18 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 from lodestone.errors import ImageError, ManifestChangedError
+from lodestone.files.beneath import Enclosure, open_file, status_of
 from lodestone.files.filesystems import FileSystems, fsspec_of, stat_object, version_of
 from lodestone.files.tokens import hash_bytes, object_token
 from lodestone.files.urls import Url, is_url
 from lodestone.imaging.failures import FailureReason, image_error, unreadable
-from lodestone.sources.content import hash_file
+from lodestone.sources.content import hash_file, hash_stream
 from lodestone.sources.locators import Inside, inside
 from lodestone.sources.trouble import Trouble, read_failure, source_error, trouble_of
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from lodestone.sources.base import FoundFile
 
-# Larger local files are hashed in pieces and decoded from their path, so that no thread holds all of one in memory.
+# Larger local files are hashed in pieces and decoded from the same open file, so that no thread holds all of one in memory.
 _READ_WHOLE_BYTES: Final = 64 << 20
 _MAX_BYTES: Final = 1 << 30  # largest picture that must be held in memory
 _ALL: Final = 1 << 62  # as many bytes as there are
@@ -61,14 +62,19 @@ class Reader:
     def __reduce__(self) -> tuple[type[Reader], tuple[()]]:
         return Reader, ()
 
-    def read(self, locator: str, *, content: str, size: int, mtime_ns: int) -> bytes | Path:
-        """Return the picture's bytes, or its path when a local file is too large for memory.
+    def read(
+        self, locator: str, *, content: str, size: int, mtime_ns: int, within: Enclosure | None = None
+    ) -> bytes | BinaryIO:
+        """Return the picture's bytes, or the open file, at its beginning, when a local file is too large for memory.
+
+        The caller closes the file. It is the one whose content was compared, whatever its path leads to by now.
 
         Args:
             locator: Where the picture is.
             content: Its hash or token, as planned.
             size: Size in bytes, as planned.
             mtime_ns: Last change, as planned.
+            within: The folder that a local file must lie in; None for none.
 
         Raises:
             ImageError: it is missing, denied, unreadable, too large, or no longer the planned one.
@@ -77,13 +83,15 @@ class Reader:
         """
         place = inside(locator)
         if place is not None:
-            return self._read_inside(place, content, size, mtime_ns)
+            return self._read_inside(place, content, size, mtime_ns, within)
         if is_url(locator):
             return self._read_object(Url.stored(locator), content)
-        return _read_file(locator, content, size)
+        return _read_file(locator, content, size, within)
 
-    def read_beginning(self, locator: str, *, content: str, size: int, mtime_ns: int, most: int) -> bytes | Path:
-        """Return the first `most` bytes of a picture, or the path of a local file.
+    def read_beginning(
+        self, locator: str, *, content: str, size: int, mtime_ns: int, most: int, within: Enclosure | None = None
+    ) -> bytes | BinaryIO:
+        """Return the first `most` bytes of a picture, or a local file, open at its beginning, which the caller closes.
 
         No more bytes are fetched from object stores and archives; a row of a table is read whole. A part of a picture has no
         hash to compare. Instead, size and time of its file, its archive's time, or the store's version of it are compared.
@@ -94,6 +102,7 @@ class Reader:
             size: Size in bytes, as planned.
             mtime_ns: Last change, as planned.
             most: Number of bytes that are enough.
+            within: The folder that a local file must lie in; None for none.
 
         Raises:
             ImageError: it is missing, denied, unreadable, or no longer the planned one.
@@ -102,37 +111,42 @@ class Reader:
         """
         place = inside(locator)
         if place is not None:
-            return self._read_inside(place, content, size, mtime_ns, most=most)
+            return self._read_inside(place, content, size, mtime_ns, within, most=most)
         if is_url(locator):
             return self._read_object(Url.stored(locator), content, most=most)
         try:
-            status = os.stat(locator)  # noqa: PTH116 - may hold surrogates
+            file = open_file(locator, within)
         except OSError as error:
             raise unreadable(error) from error
+        status = os.fstat(file.fileno())
         if (status.st_size, status.st_mtime_ns) != (size, mtime_ns):
+            file.close()
             raise _changed()
-        return Path(locator)
+        return file
 
-    def identify(self, files: Sequence[FoundFile], *, threads: int = 2) -> Iterator[str | ImageError]:
+    def identify(
+        self, files: Sequence[FoundFile], *, threads: int = 2, within: Enclosure | None = None
+    ) -> Iterator[str | ImageError]:
         """Yield the hash or token of each file's content, in their order; for a file that cannot be read, its error.
 
         Args:
             files: Some hundreds of files.
             threads: Local files hashed at once. Object stores are asked by more.
+            within: The folder that local files must lie in; None for none.
 
         Raises:
             SourceError: the store refuses everything, or does not answer.
         """
         remote = any(not file.token and is_url(file.locator) for file in files)
         with ThreadPoolExecutor(_ASKED_AT_ONCE if remote else max(threads, 1), thread_name_prefix="identify") as pool:
-            yield from pool.map(self._identified, files)
+            yield from pool.map(lambda file: self._identified(file, within), files)
 
-    def _identified(self, file: FoundFile) -> str | ImageError:
+    def _identified(self, file: FoundFile, within: Enclosure | None) -> str | ImageError:
         try:
             if file.token:
                 return file.token
             if not is_url(file.locator):
-                return hash_file(file.locator)
+                return hash_file(file.locator, within)
             url = Url.stored(file.locator)
             try:
                 return _with_retries(lambda: self._filesystems.token(url))
@@ -177,67 +191,69 @@ class Reader:
             return source_error(error, url.shown, doing="read") if trouble_of(error) is Trouble.EXPIRED else None
         return None
 
-    def _read_inside(self, place: Inside, content: str, size: int, mtime_ns: int, *, most: int = _ALL) -> bytes:
+    def _read_inside(
+        self, place: Inside, content: str, size: int, mtime_ns: int, within: Enclosure | None, *, most: int = _ALL
+    ) -> bytes:
         url = Url.stored(place.where) if is_url(place.where) else None
         _require_room(min(size, most))
         try:
-            data = _with_retries(lambda: self._handle(place).read(place.position, min(size, most)))
+            data = _with_retries(lambda: self._handle(place, within).read(place.position, min(size, most)))
         except (OSError, ValueError) as error:  # pyarrow's ArrowInvalid is a ValueError: the file is no longer a table
-            self._require_unchanged(place.where, mtime_ns)
+            self._require_unchanged(place.where, mtime_ns, within)
             if url is None and isinstance(error, OSError):
                 raise unreadable(error) from error
             raise (self._error_for(error, url) if url and isinstance(error, OSError) else _changed()) from error
         self.has_read = True
         if len(data) == most < size:
-            self._require_unchanged(place.where, mtime_ns)
+            self._require_unchanged(place.where, mtime_ns, within)
         elif hash_bytes(data) != content:
-            self._require_unchanged(place.where, mtime_ns)
+            self._require_unchanged(place.where, mtime_ns, within)
             raise _changed()
         return data
 
-    def _require_unchanged(self, where: str, mtime_ns: int) -> None:
+    def _require_unchanged(self, where: str, mtime_ns: int, within: Enclosure | None) -> None:
         """Raise if the archive or table was edited: then everything left in it is affected, not one picture."""
-        if self._changed_at(where) != mtime_ns:
+        if self._changed_at(where, within) != mtime_ns:
             raise ManifestChangedError(
                 f"{Url.stored(where).shown if is_url(where) else where!r} was changed while it was being indexed",
                 hint="what is finished is kept: run the same command again, and it is read anew",
             )
 
-    def _changed_at(self, where: str) -> int | None:
+    def _changed_at(self, where: str, within: Enclosure | None) -> int | None:
         try:
-            return self._filesystems.look_at(where).mtime_ns
+            return self._filesystems.look_at(where).mtime_ns if within is None else status_of(where, within).st_mtime_ns
         except OSError:
             return None  # missing or unreachable: not what was planned either way
 
-    def _handle(self, place: Inside) -> _Opened:
+    def _handle(self, place: Inside, within: Enclosure | None) -> _Opened:
         key = Inside(place.form, 0, place.where)
         with self._lock:
             if key in self._opened:
                 self._opened.move_to_end(key)
                 return self._opened[key]
-        opened = self._open(place)
+        opened = self._open(place, within)
         with self._lock:
             opened = self._opened.setdefault(key, opened)
             while len(self._opened) > _OPEN:
                 self._opened.popitem(last=False)  # closed when the last thread drops its reference
         return opened
 
-    def _open(self, place: Inside) -> _Opened:
+    def _open(self, place: Inside, within: Enclosure | None) -> _Opened:
         if place.form == "row":
             from lodestone.sources.rows import open_rows
 
-            return open_rows(place.where, self._filesystems)
+            return open_rows(place.where, self._filesystems, within)
         if is_url(place.where):
             system, path = self._filesystems.at(Url.stored(place.where))
             return _RemoteBytes(system, path)
-        return _LocalBytes(place.where)
+        return _LocalBytes(open_file(place.where, within))
 
 
 class _LocalBytes:
     """Reads ranges of a local archive. If it is replaced while it is open, this process goes on reading the old one."""
 
-    def __init__(self, path: str) -> None:
-        self._file = open(path, "rb", buffering=0)  # noqa: PTH123, SIM115 - kept open; may hold surrogates
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
 
     def read(self, position: int, size: int) -> bytes:
         return os.pread(self._file.fileno(), size, position)
@@ -253,19 +269,22 @@ class _RemoteBytes:
         return bytes(self._file.read_at(size, position))
 
 
-def _read_file(path: str, content: str, size: int) -> bytes | Path:
+def _read_file(path: str, content: str, size: int, within: Enclosure | None) -> bytes | BinaryIO:
     try:
-        if size > _READ_WHOLE_BYTES:
-            source: bytes | Path = Path(path)
-            digest = hash_file(path)
-        else:
-            source = Path(path).read_bytes()
-            digest = hash_bytes(source)
+        with ExitStack() as stack:
+            file = stack.enter_context(open_file(path, within))
+            if size <= _READ_WHOLE_BYTES:
+                data = file.read(size + 1)  # a longer file is another one, however long it is
+                if hash_bytes(data) != content:
+                    raise _changed()
+                return data
+            if hash_stream(file) != content:
+                raise _changed()
+            file.seek(0)
+            stack.pop_all()
+            return file
     except OSError as error:
         raise unreadable(error) from error
-    if digest != content:
-        raise _changed()
-    return source
 
 
 def _get(system: FileSystem, path: str, url: Url, most: int) -> tuple[bytes, str]:

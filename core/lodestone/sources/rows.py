@@ -15,6 +15,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 from lodestone.errors import ConfigurationError, SourceError
+from lodestone.files.beneath import Enclosure, open_file
 from lodestone.files.urls import Url, is_url
 from lodestone.sources.columns import Columns, find_columns
 from lodestone.sources.locators import LANCE
@@ -60,19 +61,37 @@ def picture_bytes(value: Any) -> bytes:  # noqa: ANN401 - bytes, a struct with b
     return content if isinstance(content, bytes) else b""
 
 
-def open_rows(where: str, filesystems: FileSystems) -> Rows:
+def open_rows(where: str, filesystems: FileSystems, within: Enclosure | None = None) -> Rows:
     """Open a table by its path or URL.
+
+    Args:
+        where: Path or URL.
+        filesystems: Opens URLs.
+        within: The folder that a local table must lie in; None for none.
 
     Raises:
         SourceError: it is damaged, or holds no pictures.
         OSError: it is missing, or denied.
     """
     name = (Url.stored(where).key if is_url(where) else where).lower()
-    return _Lance(where) if name.endswith(LANCE) else _Parquet(where, filesystems)
+    if not name.endswith(LANCE):
+        return _Parquet(where, filesystems, within)
+    if within is not None:
+        raise lance_refused(where)
+    return _Lance(where)
+
+
+def lance_refused(where: str) -> SourceError:
+    """Return the error for a Lance table where links must not lead out of a folder: its library opens its files by itself."""
+    return SourceError(
+        f"the Lance table {where!r} lies in a folder of serve.index_folders, where only Parquet tables are read",
+        hint="write it as Parquet",
+        reason="unreadable",
+    )
 
 
 class _Parquet(Rows):
-    def __init__(self, where: str, filesystems: FileSystems) -> None:
+    def __init__(self, where: str, filesystems: FileSystems, within: Enclosure | None) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -80,6 +99,8 @@ class _Parquet(Rows):
         if is_url(where):
             system, path = filesystems.at(Url.stored(where))
             source = system.open_input_file(path)
+        elif within is not None:
+            source = open_file(where, within)
         try:
             self._file = pq.ParquetFile(source)
         except pa.ArrowInvalid as error:

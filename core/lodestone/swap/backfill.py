@@ -18,6 +18,7 @@ from lodestone.indexing.embed.slice_batches import SliceBatches
 from lodestone.indexing.heartbeat import Heartbeat
 from lodestone.indexing.progress import Progress
 from lodestone.indexing.tasks import META_PART, RowFailure, SliceParts, SliceReceipt, SliceTask, backbone_part
+from lodestone.sources.boundaries import boundaries_of
 
 if TYPE_CHECKING:
     from collections.abc import Container
@@ -177,6 +178,7 @@ def _embed(
                 parts=parts,
                 heartbeat=heartbeat,
                 progress=progress,
+                boundaries=boundaries_of(runtime.settings),
             )
             slice_batches.run(executor, rows=rows, after_wave=lambda: None)
     except BaseException as error:

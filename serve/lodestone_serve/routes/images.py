@@ -10,7 +10,7 @@ from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from lodestone.paging import MAX_CURSOR_CHARS, PageRequest
-from lodestone.services.pictures import PictureFile, PictureUseCases
+from lodestone.services.pictures import PictureUseCases
 from lodestone_schemas.api import MAX_LIMIT, ImageInfo, ImagePage
 from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.responses.pages import (
@@ -20,17 +20,13 @@ from lodestone_serve.responses.pages import (
     NOT_CHANGED,
     Fields,
     FieldSelection,
-    is_known,
     select_fields,
     unless_known,
 )
+from lodestone_serve.responses.picture_files import picture_response
 from lodestone_serve.routes.threads import in_thread
 
 _Chosen = Annotated[FieldSelection, Depends(Fields(ImageInfo))]
-# Private: a picture is for the one who asked. A thumbnail's bytes never change under its ETag; its id may get another picture.
-_CACHE = "private, max-age=3600, must-revalidate"
-# Should a browser be talked into showing the bytes as a page, nothing in it runs.
-_INERT = "default-src 'none'; sandbox"
 
 
 class ImageParams(BaseModel):
@@ -63,21 +59,11 @@ def images_router(use_cases: PictureUseCases) -> APIRouter:
     @router.get("/{image_id}/thumbnail", response_class=FileResponse, responses=NOT_CHANGED)
     async def thumbnail(caller: RequestCaller, image_id: UUID, request: Request) -> Response:
         """A small version of a picture, upright."""
-        return _sent(await in_thread(use_cases.thumbnail, str(image_id), caller), request)
+        return picture_response(await in_thread(use_cases.thumbnail, str(image_id), caller), request)
 
     @router.get("/{image_id}/content", response_class=FileResponse, responses=NOT_CHANGED)
     async def content(caller: RequestCaller, image_id: UUID, request: Request) -> Response:
-        """The picture's own file."""
-        return _sent(await in_thread(use_cases.content, str(image_id), caller), request)
+        """The picture's own file, once it is embedded."""
+        return picture_response(await in_thread(use_cases.content, str(image_id), caller), request)
 
     return router
-
-
-def _sent(file: PictureFile, request: Request) -> Response:
-    tag = f'"{file.etag}"'
-    headers = {"ETag": tag, "Cache-Control": _CACHE, "Content-Security-Policy": _INERT}
-    if is_known(request, tag):
-        return Response(status_code=304, headers=headers)
-    if isinstance(file.source, bytes):
-        return Response(file.source, media_type=file.media_type, headers=headers)
-    return FileResponse(file.source, media_type=file.media_type, headers=headers)

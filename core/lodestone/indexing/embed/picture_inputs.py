@@ -61,7 +61,7 @@ def prepare_picture(
         ConfigurationError: the folder of thumbnails cannot be written to.
     """
     try:
-        source = reader.read(row.path, content=row.hash, size=row.size, mtime_ns=row.mtime_ns)
+        source = reader.read(row.path, content=row.hash, size=row.size, mtime_ns=row.mtime_ns, within=row.within)
         decoded = decode(source, min_side=min_side, max_decoded_bytes=max_decoded_bytes)
         inputs = {backbone.name: backbone.prepare(decoded.image) for backbone in backbones}
         thumbnails.ensure(row.hash, decoded.image)

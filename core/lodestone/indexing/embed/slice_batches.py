@@ -27,6 +27,7 @@ from lodestone.errors import (
     SourceError,
     WorkerDiedError,
 )
+from lodestone.files.beneath import Boundaries
 from lodestone.indexing.embed.recording import record_slice
 from lodestone.indexing.embed.slicing import task_of
 from lodestone.indexing.progress import Meter, Progress, RunStage
@@ -84,6 +85,7 @@ class SliceBatches:
         pulse: Checked before every task.
         progress: Called for every slice.
         limits: See `SliceBatchLimits`.
+        boundaries: What may be opened of the roots.
         embedded: Pictures that went through the models.
         failed: Pictures that could not be used.
         completed: Pictures that went through the models, now or before their worker was killed.
@@ -101,6 +103,7 @@ class SliceBatches:
     heartbeat: Heartbeat
     progress: Progress
     limits: SliceBatchLimits = field(default_factory=SliceBatchLimits)
+    boundaries: Boundaries = field(default_factory=Boundaries)
     embedded: int = 0
     failed: int = 0
     completed: int = 0
@@ -155,7 +158,7 @@ class SliceBatches:
         isolate = current.died or bool(states[AttemptState.DIED]) or states[AttemptState.RUNNING] >= _ABANDONED
         attempt = self.catalog.start_attempt(current.record.slice_id, self.run_id)
         self._begun[current.record.slice_id] = current, attempt
-        task = task_of(self.catalog, current.record, self._roots, self.parts)
+        task = task_of(self.catalog, current.record, self._roots, self.parts, self.boundaries)
         return replace(task, attempt=current.number, isolate=isolate)
 
     def _receive(self, receipt: SliceReceipt) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -74,15 +75,7 @@ class PartFiles:
             pairs = ((caption["source"], caption["text"]) for caption in row["captions"] or ())
             inside[row["image_id"]] = tuple(pair for pair in pairs if pair[0] in EMBEDDED_SOURCES)
         rows = tuple(
-            SliceRow(
-                image_id=row.image_id,
-                hash=row.hash,
-                path=row.path,
-                uri=row.uri,
-                size=row.size,
-                mtime_ns=row.mtime_ns,
-                captions=tuple(dict.fromkeys((*known_captions(row), *inside[row.image_id]))),
-            )
+            replace(row, captions=tuple(dict.fromkeys((*known_captions(row), *inside[row.image_id]))))
             for row in task.rows
             if row.image_id in inside
         )

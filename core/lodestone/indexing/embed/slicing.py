@@ -16,8 +16,10 @@ from uuid import uuid4
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import ImageRecord, ImageState, Root, SliceRecord
 from lodestone.embeddings.slices import fingerprint
+from lodestone.files.beneath import Boundaries
 from lodestone.imaging.decode import DECODER_VERSION
 from lodestone.indexing.tasks import META_PART, SliceParts, SliceRow, SliceTask
+from lodestone.sources.boundaries import enclosure_of
 from lodestone.sources.locators import locator_of_image
 
 _TAIL_SLICES: Final = 2  # slices per worker that are distributed evenly at the end
@@ -85,7 +87,9 @@ def _planned(corpus_id: str, images: Sequence[ImageRecord], salt: str) -> tuple[
     return record, [image.image_id for image in images]
 
 
-def task_of(catalog: Catalog, record: SliceRecord, roots: dict[str, Root], parts: SliceParts) -> SliceTask:
+def task_of(
+    catalog: Catalog, record: SliceRecord, roots: dict[str, Root], parts: SliceParts, boundaries: Boundaries
+) -> SliceTask:
     """Return the unfinished work of one slice.
 
     Made when a worker is free for it, because pictures may leave the slice meanwhile.
@@ -96,6 +100,7 @@ def task_of(catalog: Catalog, record: SliceRecord, roots: dict[str, Root], parts
     states = (ImageState.ACTIVE,) if META_PART in done else (ImageState.PENDING, ImageState.ACTIVE)
     images = catalog.slice_images(record.slice_id, states=states)
     captions = catalog.captions([image.image_id for image in images])
+    enclosures = {root_id: enclosure_of(roots[root_id], boundaries) for root_id in {image.root_id for image in images}}
     return SliceTask(
         slice_id=record.slice_id,
         corpus_id=record.corpus_id,
@@ -110,6 +115,7 @@ def task_of(catalog: Catalog, record: SliceRecord, roots: dict[str, Root], parts
                 size=image.size,
                 mtime_ns=image.mtime_ns,
                 captions=tuple((caption.source, caption.text) for caption in captions.get(image.image_id, ())),
+                within=enclosures[image.root_id],
             )
             for image in images
         ),

@@ -40,6 +40,7 @@ from lodestone.indexing.sync.catching_up import CatchingUp, SyncCall
 from lodestone.indexing.sync.collections import SyncReport
 from lodestone.indexing.sync.thumbnail_cleanup import discard_thumbnails
 from lodestone.indexing.tasks import SliceParts, this_worker
+from lodestone.sources.boundaries import boundaries_of
 from lodestone.sources.captions import CaptionTable
 
 _UNMATCHED_SHOWN: Final = 3
@@ -80,7 +81,7 @@ def index_paths(
     candidates: list[Candidate | SourceCandidate] = []
     table: CaptionTable | None = None
     if left.discover:
-        candidates, problems = examine(request.paths, follow_symlinks=resources.settings.index.follow_symlinks)
+        candidates, problems = examine(request.paths, boundaries=boundaries_of(resources.settings))
         if not candidates:
             raise problems[0] if problems else InvalidRequestError("nothing to index", hint="name a folder with pictures")
         table = CaptionTable.load(request.captions) if request.captions else None
@@ -182,27 +183,27 @@ class _Job:
         Returns:
             Errors of roots inside the candidates; these roots keep what was indexed from them.
         """
-        catalog, index = self.resources.catalog, self.resources.settings.index
+        catalog, boundaries = self.resources.catalog, boundaries_of(self.resources.settings)
         self._stage(RunStage.DISCOVER)
-        recaptioner = Recaptioner(catalog, self.parts.captions)
+        recaptioner = Recaptioner(catalog, self.parts.captions, boundaries)
         finder = ChangeFinder(
             catalog,
             self.run.run_id,
             recaptioner,
             Faults.from_environment(),
             retry_failed=self.request.retry_failed,
-            follow_symlinks=index.follow_symlinks,
+            boundaries=boundaries,
             mounts=Mounts(self.resources.home.path / mounts.NAME),
         )
         meter = Meter(self.progress, RunStage.DISCOVER)
         scopes: list[ScanScope] = []
         problems: list[LodestoneError] = []
         for candidate in candidates:
-            inner_scopes, wrong = scopes_of(candidate, catalog, self.corpus, follow_symlinks=index.follow_symlinks)
+            inner_scopes, wrong = scopes_of(candidate, catalog, self.corpus, boundaries=boundaries)
             scopes += inner_scopes
             problems += wrong
         finder.update(scopes, meter, self.lifecycle.expect)
-        self._read_missing_metadata(MissingMetadata(catalog, finder.reader), scopes, meter)
+        self._read_missing_metadata(MissingMetadata(catalog, finder.reader, boundaries), scopes, meter)
         if table is not None:
             self._apply(table, scopes, recaptioner)
         self.counts.update(finder.changes.counts)
@@ -266,6 +267,7 @@ class _Job:
             self.heartbeat,
             self.progress,
             SliceBatchLimits(index.wave_slices, index.wave_s, index.attempts, index.backoff_s),
+            boundaries_of(self.resources.settings),
         )
         try:
             self.slice_batches.run(self.lifecycle.executor(slices), rows=rows, after_wave=self._between_waves)

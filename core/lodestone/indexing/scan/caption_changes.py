@@ -14,7 +14,9 @@ from typing import Final
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import CaptionRecord, ImageRecord
+from lodestone.files.beneath import Boundaries, Enclosure
 from lodestone.sources.base import FoundFile
+from lodestone.sources.boundaries import enclosure_of
 from lodestone.sources.captions import Caption, CaptionSource, CaptionTable, read_sidecars
 
 _BATCH: Final = 1000
@@ -28,17 +30,20 @@ class Recaptioner:
     Attributes:
         catalog: Read and written.
         part: Name of the captions part.
+        boundaries: What may be opened of the roots.
         changed: Number of pictures whose captions this run changed.
     """
 
     catalog: Catalog
     part: str
+    boundaries: Boundaries = field(default_factory=Boundaries)
     changed: int = 0
     _folders: dict[str, bool] = field(default_factory=dict)
+    _enclosures: dict[str, Enclosure | None] = field(default_factory=dict)  # by root
 
     def compare(self, files: Sequence[tuple[ImageRecord, FoundFile]]) -> None:
         """Compare a batch of files with their sidecars, and update the catalog."""
-        captions = {image.image_id: self._beside(file) for image, file in files}
+        captions = {image.image_id: self._beside(file, image.root_id) for image, file in files}
         self._set({image.image_id: image for image, _ in files}, captions, CaptionSource.SIDECAR)
 
     def apply(self, table: CaptionTable, images: Iterable[ImageRecord]) -> None:
@@ -67,10 +72,14 @@ class Recaptioner:
         self.catalog.set_captions(changed, sources=[source.value])
         self.changed += len(changed)
 
-    def _beside(self, file: FoundFile) -> tuple[Caption, ...]:
+    def _beside(self, file: FoundFile, root_id: str) -> tuple[Caption, ...]:
         if file.captions is not None:
             return tuple(Caption(text, CaptionSource.SIDECAR) for text in file.captions)
-        return read_sidecars(file.locator) if self._has_texts(os.path.dirname(file.locator)) else ()  # noqa: PTH120
+        if not self._has_texts(os.path.dirname(file.locator)):  # noqa: PTH120
+            return ()
+        if root_id not in self._enclosures:
+            self._enclosures[root_id] = enclosure_of(self.catalog.root(root_id), self.boundaries)
+        return read_sidecars(file.locator, self._enclosures[root_id])
 
     def _has_texts(self, folder: str) -> bool:
         """Return whether the folder holds any text file.

@@ -18,6 +18,7 @@ from typing import Final
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import Failure, ImageRecord, ImageState, Root
 from lodestone.errors import ImageError, LodestoneError, ManifestChangedError, SourceError
+from lodestone.files.beneath import Boundaries
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter
 from lodestone.indexing.scan.caption_changes import Recaptioner
@@ -38,6 +39,7 @@ from lodestone.indexing.scan.scan_scopes import distinct
 from lodestone.indexing.scan.scope import ScanScope
 from lodestone.indexing.scan.tally import Changes, all_denied
 from lodestone.sources.base import FoundFile, UnreadablePath
+from lodestone.sources.boundaries import enclosure_of
 from lodestone.sources.folders import discover
 from lodestone.sources.reading import Reader
 from lodestone.sources.uris import path_of, relative_path_of, uri_of
@@ -55,7 +57,7 @@ class ChangeFinder:
         recaptioner: Compares captions beside the pictures with the catalog's.
         faults: Testing aid that kills the process at named points.
         retry_failed: Also retry pictures that failed and have not changed.
-        follow_symlinks: As in `discover`.
+        boundaries: What may be opened of the roots, and whether links are followed.
         threads: Number of files hashed at once.
         reader: Reads the files, also from object stores.
         mounts: Disks that were seen inside directories.
@@ -67,7 +69,7 @@ class ChangeFinder:
     recaptioner: Recaptioner
     faults: Faults
     retry_failed: bool = False
-    follow_symlinks: bool = True
+    boundaries: Boundaries = field(default_factory=Boundaries)
     threads: int = 2
     reader: Reader = field(default_factory=Reader)
     mounts: Mounts = field(default_factory=Mounts)
@@ -149,7 +151,13 @@ class ChangeFinder:
             uri = uri_of(f"{scope.prefix}/{relative}" if scope.prefix else relative)
             self._record_failure(scope.root, uri, "unreadable", unreadable.message)
 
-        found = discover(scope.path, follow_symlinks=self.follow_symlinks, on_unreadable=report, skip=scope.other_inodes())
+        found = discover(
+            scope.path,
+            follow_symlinks=self.boundaries.follow_symlinks,
+            on_unreadable=report,
+            skip=scope.other_inodes(),
+            within=enclosure_of(scope.root, self.boundaries),
+        )
         return self.mounts.watching(found, scope.path, around=around)
 
     def mark_deleted(self, scope: ScanScope, survey: Survey) -> None:
@@ -217,7 +225,9 @@ class ChangeFinder:
         self._readable += len(batch) - len(to_hash)
         hashed: list[tuple[str, FoundFile, str]] = []
         failed = 0
-        hashes = self.reader.identify([found for _, found in to_hash], threads=self.threads) if to_hash else iter(())
+        within = enclosure_of(scope.root, self.boundaries)
+        files = [found for _, found in to_hash]
+        hashes = self.reader.identify(files, threads=self.threads, within=within) if to_hash else iter(())
         for (uri, found), result in zip(to_hash, hashes, strict=True):
             if isinstance(result, ImageError):
                 failed += 1

@@ -12,17 +12,18 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby, islice
 from operator import attrgetter
-from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import ImageRecord, Root
 from lodestone.errors import ImageError, LodestoneError, ManifestChangedError, SourceError
+from lodestone.files.beneath import Boundaries
 from lodestone.imaging.exif import EmbeddedMetadata
 from lodestone.imaging.failures import FailureReason, image_error
 from lodestone.imaging.headers import BEGINNING_BYTES, is_enough, read_header
 from lodestone.imaging.metadata import METADATA_VERSION, read_metadata
 from lodestone.indexing.scan.scope import ScanScope
+from lodestone.sources.boundaries import enclosure_of
 from lodestone.sources.locators import FOLDER, locator_of_image
 from lodestone.sources.reading import Reader
 from lodestone.sources.trouble import Trouble
@@ -40,6 +41,7 @@ class MissingMetadata:
     Attributes:
         catalog: Read and written.
         reader: Reads the pictures.
+        boundaries: What may be opened of the roots.
         read: Number of pictures whose headers were read.
         unreadable: Number of pictures whose headers could not be read: they stay as they are until their files change.
         problems: Errors of sources that refused every read; their pictures are tried again by the next run.
@@ -47,6 +49,7 @@ class MissingMetadata:
 
     catalog: Catalog
     reader: Reader
+    boundaries: Boundaries = field(default_factory=Boundaries)
     read: int = 0
     unreadable: int = 0
     problems: list[LodestoneError] = field(default_factory=list)
@@ -102,8 +105,8 @@ class MissingMetadata:
         except ImageError:
             return _unreadable(image)
 
-    def _header(self, root: Root, image: ImageRecord, source: bytes | Path) -> EmbeddedMetadata:
-        if isinstance(source, Path) or len(source) >= image.size:
+    def _header(self, root: Root, image: ImageRecord, source: bytes | BinaryIO) -> EmbeddedMetadata:
+        if not isinstance(source, bytes) or len(source) >= image.size:
             return read_header(source)
         with suppress(ImageError):  # some headers are longer, or refer to the file's end
             if is_enough(source):
@@ -112,9 +115,14 @@ class MissingMetadata:
             raise image_error(FailureReason.TOO_LARGE, f"{image.size >> 20} MB are not read for the header alone")
         return read_header(self._beginning(root, image, image.size))
 
-    def _beginning(self, root: Root, image: ImageRecord, most: int) -> bytes | Path:
+    def _beginning(self, root: Root, image: ImageRecord, most: int) -> bytes | BinaryIO:
         return self.reader.read_beginning(
-            locator_of_image(root, image), content=image.hash, size=image.size, mtime_ns=image.mtime_ns, most=most
+            locator_of_image(root, image),
+            content=image.hash,
+            size=image.size,
+            mtime_ns=image.mtime_ns,
+            most=most,
+            within=enclosure_of(root, self.boundaries),
         )
 
 

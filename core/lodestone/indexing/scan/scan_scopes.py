@@ -15,6 +15,7 @@ from pathlib import Path
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import Corpus, Root
 from lodestone.errors import ImageError, InvalidRequestError, LodestoneError, NotFoundError
+from lodestone.files.beneath import Boundaries, Enclosure, open_file
 from lodestone.files.filesystems import FileSystems
 from lodestone.imaging.failures import unreadable
 from lodestone.imaging.sniff import HEAD_BYTES
@@ -65,7 +66,7 @@ class Candidate:
 
 
 def examine(
-    paths: Sequence[Path | str], *, follow_symlinks: bool
+    paths: Sequence[Path | str], *, boundaries: Boundaries
 ) -> tuple[list[Candidate | SourceCandidate], list[LodestoneError]]:
     """Split paths, URLs and patterns into those that hold pictures, outer folders first, and the errors of the others.
 
@@ -85,26 +86,26 @@ def examine(
             folders.append(Path(located.base))
         else:
             named.append(located)
-    candidates, wrong = _examine_folders(folders, follow_symlinks=follow_symlinks)
+    candidates, wrong = _examine_folders(folders, boundaries)
     others: list[SourceCandidate] = []
     for located_group in together(named):
         try:
-            require_pictures(located_group, filesystems)
+            require_pictures(located_group, filesystems, boundaries)
         except LodestoneError as error:
             problems.append(error)
         else:
-            others.append(SourceCandidate(located_group, filesystems))
+            others.append(SourceCandidate(located_group, filesystems, boundaries))
     return [*candidates, *others], [*problems, *wrong]
 
 
 def scopes_of(
-    candidate: Candidate | SourceCandidate, catalog: Catalog, corpus: Corpus, *, follow_symlinks: bool
+    candidate: Candidate | SourceCandidate, catalog: Catalog, corpus: Corpus, *, boundaries: Boundaries
 ) -> tuple[list[ScanScope], list[LodestoneError]]:
     """Return a candidate's scopes, with those of roots inside it, and the errors of inner roots that are left alone."""
     if isinstance(candidate, SourceCandidate):
         return candidate.scopes(catalog, corpus), []
     scope = candidate.scope(catalog, corpus)
-    inner, wrong = inner_scopes(catalog, scope, follow_symlinks=follow_symlinks)
+    inner, wrong = inner_scopes(catalog, scope, boundaries=boundaries)
     return [scope, *inner], wrong
 
 
@@ -120,13 +121,13 @@ def distinct(scopes: Sequence[ScanScope]) -> list[ScanScope]:
     return kept
 
 
-def _examine_folders(paths: Sequence[Path], *, follow_symlinks: bool) -> tuple[list[Candidate], list[LodestoneError]]:
+def _examine_folders(paths: Sequence[Path], boundaries: Boundaries) -> tuple[list[Candidate], list[LodestoneError]]:
     candidates: list[Candidate] = []
     problems: list[LodestoneError] = []
     absolute = {Path(os.path.abspath(path)) for path in paths}  # noqa: PTH100 - not resolve(): a linked root keeps its name
     for path in sorted(absolute, key=lambda path: (len(path.parts), str(path))):
         try:
-            _require_pictures(path, follow_symlinks=follow_symlinks)
+            _require_pictures(path, boundaries)
         except LodestoneError as error:
             problems.append(error)
             continue
@@ -145,7 +146,7 @@ def _examine_folders(paths: Sequence[Path], *, follow_symlinks: bool) -> tuple[l
     return candidates, problems
 
 
-def inner_scopes(catalog: Catalog, scope: ScanScope, *, follow_symlinks: bool) -> tuple[list[ScanScope], list[LodestoneError]]:
+def inner_scopes(catalog: Catalog, scope: ScanScope, *, boundaries: Boundaries) -> tuple[list[ScanScope], list[LodestoneError]]:
     """Return scopes for the roots of the same corpus inside a scope, and the errors of those that are left alone."""
     scopes: list[ScanScope] = []
     problems: list[LodestoneError] = []
@@ -154,7 +155,7 @@ def inner_scopes(catalog: Catalog, scope: ScanScope, *, follow_symlinks: bool) -
         root = roots[path]
         others = tuple(other for other in scope.others if path in other.parents)
         try:
-            _require_pictures(path, follow_symlinks=follow_symlinks)
+            _require_pictures(path, boundaries)
         except NotFoundError:
             scopes.append(
                 ScanScope(root, path, others=others, vanished=True)
@@ -166,8 +167,9 @@ def inner_scopes(catalog: Catalog, scope: ScanScope, *, follow_symlinks: bool) -
     return scopes, problems
 
 
-def _require_pictures(path: Path, *, follow_symlinks: bool) -> None:
-    first = next(iter(discover(path, follow_symlinks=follow_symlinks)), None)
+def _require_pictures(path: Path, boundaries: Boundaries) -> None:
+    within = boundaries.around(str(path))
+    first = next(iter(discover(path, follow_symlinks=boundaries.follow_symlinks, within=within)), None)
     if first is None:
         raise InvalidRequestError(
             f"nothing to index: there are no pictures below {str(path)!r}",
@@ -175,14 +177,14 @@ def _require_pictures(path: Path, *, follow_symlinks: bool) -> None:
             path=str(path),
         )
     if first.path == path and not is_picture_name(path.name):  # a file that was given by name may have any extension
-        _require_picture(path)
+        _require_picture(path, within)
 
 
-def _require_picture(path: Path) -> None:
+def _require_picture(path: Path, within: Enclosure | None) -> None:
     from lodestone.imaging.decode import supported_format
 
     try:
-        with path.open("rb") as file:
+        with open_file(path, within) as file:
             head = file.read(HEAD_BYTES)
     except OSError as error:
         raise unreadable(error) from error

@@ -13,10 +13,12 @@ from pathlib import Path
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import Corpus, Root
 from lodestone.errors import InvalidRequestError, SourceError
+from lodestone.files.beneath import Boundaries
 from lodestone.files.filesystems import FileSystems
 from lodestone.files.urls import Url, is_url
 from lodestone.indexing.scan.scope import ScanScope
 from lodestone.sources.base import UnreadablePath
+from lodestone.sources.boundaries import enclosure_of
 from lodestone.sources.containers import ContainerSource
 from lodestone.sources.locate import Named, source_of
 from lodestone.sources.locators import OBJECT, base_of
@@ -30,6 +32,7 @@ class SourceCandidate:
 
     named: Named
     filesystems: FileSystems = field(default_factory=FileSystems, repr=False)
+    boundaries: Boundaries = field(default_factory=Boundaries)
 
     def scopes(self, catalog: Catalog, corpus: Corpus) -> list[ScanScope]:
         """Return the candidate as parts of roots; creates the root if there is none."""
@@ -66,12 +69,17 @@ class SourceCandidate:
             text = "\n".join(f"{prefix}/{line}" for line in (text or "**").split("\n"))
         pattern = Pattern(text, literal=self.named.literal)
         source = ContainerSource(
-            base_of(root), root.kind, self.filesystems, pattern=pattern, known=catalog.containers(root.root_id)
+            base_of(root),
+            root.kind,
+            self.filesystems,
+            pattern=pattern,
+            known=catalog.containers(root.root_id),
+            within=enclosure_of(root, self.boundaries),
         )
         return ScanScope(root, Path(), prefix=text, source=source)
 
 
-def require_pictures(named: Named, filesystems: FileSystems) -> None:
+def require_pictures(named: Named, filesystems: FileSystems, boundaries: Boundaries) -> None:
     """Check that there is a picture; returns at the first.
 
     Raises:
@@ -79,7 +87,8 @@ def require_pictures(named: Named, filesystems: FileSystems) -> None:
         InvalidRequestError: there is no picture.
     """
     troubles: list[UnreadablePath] = []
-    if next(iter(source_of(named, filesystems).items(troubles.append)), None) is not None:
+    within = None if is_url(named.base) else boundaries.around(named.base, is_folder=False)
+    if next(iter(source_of(named, filesystems, within).items(troubles.append)), None) is not None:
         return
     shown = Url.stored(named.base).shown if is_url(named.base) else repr(named.base)
     which = f"{shown}, {named.names.splitlines()[0]}" if named.names else shown

@@ -17,6 +17,7 @@ from tests.support.s3_server import S3Server, s3_server
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import ImageRecord, ImageState
 from lodestone.errors import ManifestChangedError, SourceError
+from lodestone.files.beneath import Boundaries
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter, RunStage, silent
 from lodestone.indexing.scan.caption_changes import Recaptioner
@@ -37,12 +38,12 @@ class Indexed:
         """List what is named; counts by what became of the pictures."""
         corpus = self.catalog.ensure_corpus("c")
         self.runs.append(self.catalog.start_run("index", corpus.corpus_id).run_id)
-        candidates, problems = examine(named, follow_symlinks=True)
+        candidates, problems = examine(named, boundaries=Boundaries())
         if problems:
             raise problems[0]
         recaptioner = Recaptioner(self.catalog, "captions")
         finder = ChangeFinder(self.catalog, self.runs[-1], recaptioner, Faults(), retry_failed=retry_failed)
-        scopes = [scope for one in candidates for scope in scopes_of(one, self.catalog, corpus, follow_symlinks=True)[0]]
+        scopes = [scope for one in candidates for scope in scopes_of(one, self.catalog, corpus, boundaries=Boundaries())[0]]
         finder.update(scopes, Meter(silent, RunStage.DISCOVER), lambda _: None)
         return {kind: count for kind, count in finder.changes.counts.items() if count}
 
@@ -237,10 +238,10 @@ def test_tars_of_a_bucket_are_not_downloaded_again_when_nothing_changed(indexed:
     assert indexed.list(s3.url("photos/w/s.tar")) == {"new": 1}
     sent: list[str] = []
     s3.deny = lambda method, key: bool(sent.append(key)) if method == "GET" else False
-    candidates, _ = examine([s3.url("photos/w/s.tar")], follow_symlinks=True)
+    candidates, _ = examine([s3.url("photos/w/s.tar")], boundaries=Boundaries())
     sent.clear()
     corpus = indexed.catalog.ensure_corpus("c")
-    (scope,) = scopes_of(candidates[0], indexed.catalog, corpus, follow_symlinks=True)[0]
+    (scope,) = scopes_of(candidates[0], indexed.catalog, corpus, boundaries=Boundaries())[0]
     assert scope.source is not None
     assert list(scope.source.items(print)) == []
     assert sent == []
