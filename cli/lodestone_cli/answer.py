@@ -13,7 +13,7 @@ from lodestone_cli.naming import counted, short
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone_schemas.api import SearchResponse
+    from lodestone_schemas.api import Hit, SearchResponse
 
 _PARTS: Final = 6  # lists of each hit that --explain shows; `lodestone explain` knows all
 
@@ -45,8 +45,8 @@ def print_answer(console: Console, response: SearchResponse, paths: Mapping[str,
     for hit in response.hits:
         path = paths.get(hit.image_id, f"{hit.root}/{hit.uri}")
         shown = Text(printable(path), style=f"link {Path(path).as_uri()}" if Path(path).is_absolute() else "")
-        if hit.copies:
-            shown.append(f" (and {hit.copies:,} like it)", style="dim")
+        for remark, style in _remarks(hit):
+            shown.append(f" ({remark})", style=style)
         caption = [] if explained else [Text(printable(hit.captions[0]) if hit.captions else "")]
         table.add_row(str(hit.rank), f"{hit.score:.3f}", shown, *caption)
         parts = sorted(hit.contributions or [], key=lambda part: -part.weight)
@@ -68,6 +68,12 @@ def print_answer(console: Console, response: SearchResponse, paths: Mapping[str,
     name = short(response.query_id)
     judge = "" if response.stage == "picture" else f"; right? lodestone feedback {name} -r 1"
     console.print(f"why: lodestone explain {name}{judge}", style="dim", markup=False)
+
+
+def _remarks(hit: Hit) -> list[tuple[str, str]]:
+    """Return what stands behind a hit's path, each with its style."""
+    gone = [("the file is gone", "yellow")] if hit.missing else []
+    return [*gone, *([(f"and {hit.copies:,} like it", "dim")] if hit.copies else [])]
 
 
 def _about_guides(response: SearchResponse) -> list[str]:

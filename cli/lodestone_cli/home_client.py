@@ -6,7 +6,9 @@ Everything else is read from the catalog in this process, so that a command star
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from lodestone.access.caller import LOCAL_CALLER, Caller
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
         SearchRequest,
         SearchResponse,
     )
-    from lodestone_schemas.directories import DirectoryAdded, DirectoryRequest, JobInfo, JobList
+    from lodestone_schemas.directories import DirectoryAdded, DirectoryRelocation, DirectoryRequest, JobInfo, JobList
 
     FindService = Callable[[], Lodestone | None]
 
@@ -95,13 +97,26 @@ class HomeClient(LocalClient):
         """Add a folder; the service indexes it in the background. Without one there is no job, and nothing is indexed."""
         from lodestone_schemas.directories import DirectoryAdded
 
-        directory = super().add_directory(request.model_copy(update={"index": False})).directory
+        added = super().add_directory(request.model_copy(update={"index": False}))
+        directory = added.directory
         service = self._find_service()
         job = None
         if request.index and service is not None:
             job = service.index_directory(directory.directory_id, idempotency_key=idempotency_key)
             directory = self.directory(directory.directory_id)
-        return DirectoryAdded(directory=directory, job=job)
+        return DirectoryAdded(directory=directory, job=job, relocated=added.relocated)
+
+    def relocate_directory(
+        self, directory_id: str, request: DirectoryRelocation, *, idempotency_key: str | None = None
+    ) -> DirectoryAdded:
+        """Tell where a directory's folder is now, in the service or here; without a service nothing is indexed."""
+        service = self._find_service()
+        if service is None:
+            here = request.model_copy(update={"index": False})
+            return super().relocate_directory(directory_id, here, idempotency_key=idempotency_key)
+        path = os.path.abspath(Path(request.path).expanduser())  # noqa: PTH100 - not resolve(): a linked folder keeps its name
+        there = request.model_copy(update={"path": path})
+        return service.relocate_directory(directory_id, there, idempotency_key=idempotency_key)
 
     def index_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> JobInfo:
         """Have the service bring a directory up to date; ServiceUnavailableError without one."""

@@ -15,6 +15,7 @@ from lodestone_schemas.directories import (
     DirectoryChange,
     DirectoryInfo,
     DirectoryPage,
+    DirectoryRelocation,
     DirectoryRequest,
     JobInfo,
     JobList,
@@ -54,6 +55,12 @@ class AsyncManaging(AsyncTransport):
     ) -> DirectoryInfo:
         """Switch a directory, or its watching, on or off."""
         return await self._run(write_calls.change_directory(directory_id, change, idempotency_key))
+
+    async def relocate_directory(
+        self, directory_id: str, request: DirectoryRelocation, *, idempotency_key: str | None = None
+    ) -> DirectoryAdded:
+        """Tell where a directory's folder is now; its pictures keep their ids, tags and captions."""
+        return await self._run(write_calls.relocate_directory(directory_id, request, idempotency_key))
 
     async def index_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> JobInfo:
         """Have the service bring a directory up to date in the background."""

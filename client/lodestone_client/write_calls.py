@@ -9,7 +9,14 @@ from lodestone_client.call import IDEMPOTENCY_KEY, Call, Repeat, T, as_model, as
 from lodestone_client.read_calls import part
 from lodestone_schemas.access import KeyCreated, KeyInfo, KeyRequest, KeyRotation
 from lodestone_schemas.api import FeedbackRequest, FeedbackResult, SyncProgress, SyncRequest, TagList, TagRequest
-from lodestone_schemas.directories import DirectoryAdded, DirectoryChange, DirectoryInfo, DirectoryRequest, JobInfo
+from lodestone_schemas.directories import (
+    DirectoryAdded,
+    DirectoryChange,
+    DirectoryInfo,
+    DirectoryRelocation,
+    DirectoryRequest,
+    JobInfo,
+)
 from lodestone_schemas.runs import RunInfo
 from lodestone_schemas.swaps import ShadowRequest, ShadowResult
 
@@ -43,6 +50,12 @@ def add_directory(request: DirectoryRequest, key: str | None) -> Call[DirectoryA
 def change_directory(directory_id: str, change: DirectoryChange, key: str | None) -> Call[DirectoryInfo]:
     """Return the call that switches a directory or its watching on or off."""
     return _keyed(Call("PATCH", f"/v1/directories/{part(directory_id)}", as_model(DirectoryInfo), body=change), key)
+
+
+def relocate_directory(directory_id: str, request: DirectoryRelocation, key: str | None) -> Call[DirectoryAdded]:
+    """Return the call that tells where a directory's folder is now; it may take minutes."""
+    path = f"/v1/directories/{part(directory_id)}/relocate"
+    return _keyed(Call("POST", path, as_model(DirectoryAdded), body=request, endless=True), key)
 
 
 def index_directory(directory_id: str, key: str | None) -> Call[JobInfo]:

@@ -47,6 +47,13 @@ class DirectoryRequest(_Model):
     index: bool = Field(True, description="Index it now, in the background.")
 
 
+class DirectoryRelocation(_Model):
+    """Requests that a directory gets the folder where its pictures are now."""
+
+    path: str = Field(min_length=1, max_length=4096, description="Absolute, on the machine of the service.")
+    index: bool = Field(True, description="Index it now, in the background.")
+
+
 class DirectoryChange(_Model):
     """Requests changes of a directory; members that are left out stay unchanged."""
 
@@ -83,3 +90,4 @@ class DirectoryAdded(_Model):
 
     directory: DirectoryInfo
     job: JobInfo | None = None
+    relocated: bool = Field(False, description="Whether it is a known directory whose folder is there now: pictures keep ids.")

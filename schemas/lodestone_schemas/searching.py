@@ -87,6 +87,7 @@ class Hit(Model):
     thumbnail: str = Field(description="Where the thumbnail is served.")
     contributions: list[Contribution] | None = None
     copies: int = Field(0, ge=0, description="Candidates further down that are copies of it, left out for `collapse`.")
+    missing: bool = Field(False, description="Whether its file, in a folder of the service's machine, is gone.")
 
 
 class GateDecision(Model):

@@ -239,6 +239,10 @@ TABLE: Final[tuple[RoutePolicy, ...]] = (
         method="DELETE", path="/v1/directories/{directory_id}", scopes=_MANAGE, idempotent=True, deadline=DeadlineRule.ENDLESS
     ),
     RoutePolicy(
+        method="POST", path="/v1/directories/{directory_id}/relocate", scopes=_MANAGE, idempotent=True,
+        deadline=DeadlineRule.ENDLESS, problems=_UNREADABLE_PLACE,
+    ),
+    RoutePolicy(
         method="POST", path="/v1/directories/{directory_id}/index", scopes=_MANAGE, idempotent=True,
         problems=_UNREADABLE_PLACE,
     ),

@@ -23,6 +23,7 @@ OTHER_SCOPES = {
     "PATCH /v1/directories/{directory_id}": "search index",
     "DELETE /v1/directories/{directory_id}": "search index",
     "POST /v1/directories/{directory_id}/index": "search index",
+    "POST /v1/directories/{directory_id}/relocate": "search index",
     "DELETE /v1/jobs/{job_id}": "search index",
     "POST /v1/runs/{run_id}/cancel": "search index",
     "DELETE /v1/corpora/{name:path}": "index",
@@ -52,6 +53,7 @@ IDEMPOTENT = {
     "PATCH /v1/directories/{directory_id}",
     "DELETE /v1/directories/{directory_id}",
     "POST /v1/directories/{directory_id}/index",
+    "POST /v1/directories/{directory_id}/relocate",
 }
 BODIES = {
     "POST /v1/search/image": ("multipart/form-data", MB + 256 * 1024),
@@ -71,6 +73,7 @@ DEADLINES = {
     "POST /v1/images/generations": DeadlineRule.LONGEST,
     "DELETE /v1/corpora/{name:path}": DeadlineRule.ENDLESS,
     "DELETE /v1/directories/{directory_id}": DeadlineRule.ENDLESS,
+    "POST /v1/directories/{directory_id}/relocate": DeadlineRule.ENDLESS,
     "POST /v1/internal/shadow": DeadlineRule.ENDLESS,
 }
 PROBES = {"GET /healthz", "GET /readyz"}

@@ -50,6 +50,8 @@ def add(
 
         def human(console: Console) -> None:
             _print(console, directory)
+            if added.relocated:
+                console.print("its folder has moved here: its pictures keep their ids, tags and captions")
             if added.job is not None:
                 console.print("indexing it in the background; what is finished can be found: lodestone directory describe")
             elif not index:
@@ -177,6 +179,32 @@ def jobs(home: HomeOption = None, profile: ProfileOption = None, output: OutputO
                 console.print(printable(line), markup=False)
 
         context.emit([job.model_dump(mode="json") for job in background], human)
+
+
+@app.command()
+def relocate(
+    directory: Annotated[str, typer.Argument(help="The path that it had, its name, or corpus/name.", show_default=False)],
+    path: Annotated[str, typer.Argument(help="Folder where its pictures are now.", show_default=False)],
+    index: Annotated[bool, typer.Option("--index/--no-index", help="Bring it up to date now.")] = True,
+    corpus: CorpusOption = None,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Tell where its folder is now, after it was moved, renamed or restored: ids, tags and captions stay, no model runs."""
+    purpose = "lodestone directory relocate"
+    with CommandContext(home=home, profile=profile, output=output, purpose=purpose, away=True) as context:
+        from lodestone_schemas.directories import DirectoryRelocation
+
+        directory_id = context.locator.directory(directory, corpus)
+        relocated = context.api.relocate_directory(
+            directory_id, context.api_request(DirectoryRelocation, path=path, index=index)
+        )
+        counts: dict[str, int] = {}
+        if index and relocated.job is None:
+            counts = index_here(context, relocated.directory.directory_id, relocated.directory.corpus)
+        facts = _described(context, relocated.directory.directory_id) | _indexed(relocated.job, counts)
+        context.emit(facts, lambda console: _print(console, facts))
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Self
@@ -253,6 +253,10 @@ class TagRecord:
     def new(cls, image_id: str, text: str, source: str, *, score: float | None = None, query_id: str | None = None) -> Self:
         """Create a tag to be added; `Catalog.add_tags` returns it with its id and its picture's corpus."""
         return cls("", image_id, "", text, source, score, query_id, datetime.now(UTC))
+
+    def moved_to(self, image_id: str) -> Self:
+        """Return the tag as another picture's, to be added."""
+        return replace(self, image_id=image_id)
 
 
 @dataclass(frozen=True, slots=True)

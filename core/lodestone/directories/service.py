@@ -15,12 +15,17 @@ from lodestone.catalog.records import ImageState, Root
 from lodestone.directories.naming import corpus_names
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone.files.urls import bare_of
+from lodestone.indexing.scan import mounts
+from lodestone.indexing.scan.mounts import Mounts
+from lodestone.indexing.scan.moved_roots import follow_candidate
+from lodestone.indexing.scan.scan_scopes import Candidate
 from lodestone.paging import decode_cursor, encode_cursor
 from lodestone_schemas.directories import DirectoryChange, DirectoryInfo, DirectoryPage
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
     from lodestone.config.home import Home
+    from lodestone.files.beneath import Boundaries
 
 FOLDER: Final = "folder"
 
@@ -37,24 +42,32 @@ class DirectoryService:
         self._catalog = catalog
         self._home = home
 
-    def add(self, path: str, *, corpus: str = "default", watch: bool = False) -> Root:
+    def add(self, path: str, *, corpus: str = "default", watch: bool = False, boundaries: Boundaries | None = None) -> Root:
         """Return the directory for a folder, which is created if it is new. Nothing is indexed yet.
+
+        Where the folder is a known directory that was moved, that directory is returned, at its new path.
 
         Args:
             path: The folder; `~` is allowed. It may be empty.
             corpus: Name of the corpus; it is created if it is new.
             watch: Whether to watch it from now on. False leaves a known directory as it is.
+            boundaries: What may be opened to recognise a moved directory; None to open nothing, and recognise none.
 
         Raises:
             NotFoundError: there is no such folder.
             InvalidRequestError: the path is a file, holds the home, or lies inside another directory of the corpus; or it leads
                 to one, or to a folder around one, by symbolic links.
         """
-        folder = self._checked(path)
+        folder = self.checked(path)
         corpus_record = self._catalog.ensure_corpus(corpus)
         self._refuse_overlap(
             folder, [root for root in self._catalog.roots(corpus_record.corpus_id) if root.kind == FOLDER], corpus
         )
+        if boundaries is not None:
+            disks = Mounts(self._home.path / mounts.NAME)
+            follow_candidate(
+                Candidate(folder, is_file=False), self._catalog, corpus_record, boundaries=boundaries, mounts=disks
+            )
         root = self._catalog.ensure_root(corpus_record.corpus_id, str(folder))
         return self._catalog.set_root(root.root_id, watched=True) if watch else root
 
@@ -161,7 +174,8 @@ class DirectoryService:
                     directory=root.name,
                 )
 
-    def _checked(self, path: str) -> Path:
+    def checked(self, path: str) -> Path:
+        """Return a folder's absolute path, if it may become a directory; raises as `add` does."""
         if not path.strip() or "\0" in path:
             raise InvalidRequestError(f"{path!r} is no path", hint="name a folder; `.` is the current one")
         if (bare := bare_of(path)) is not None:

@@ -198,6 +198,7 @@ class Runtime(HomeResources):
         """
         from lodestone.query.engine import QueryEngine
         from lodestone.query.weighting.choice import make_weigher
+        from lodestone.sources.boundaries import boundaries_of
 
         if projections is None:
             projections = self.serving_projections()
@@ -210,6 +211,7 @@ class Runtime(HomeResources):
             hub=None if shadow else self.hub,
             weigher=make_weigher(projections),
             learnt=self._learnt(recording=recording and not shadow),
+            boundaries=boundaries_of(self.settings),
         )
 
     def _encoder(self, projections: Mapping[str, Projection], remote: RemoteEncoders | None) -> Encoder:

@@ -12,6 +12,7 @@ from PIL import Image as PillowImage
 from lodestone.catalog.reading import CatalogReader
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import QuerySettings
+from lodestone.files.beneath import Boundaries
 from lodestone.query.first_pass import FirstPassStage
 from lodestone.query.guides.captions import CaptionEvidence, CaptionRule
 from lodestone.query.guides.outliers import UMAP_FROM
@@ -44,6 +45,7 @@ class QueryEngine:
         fusion: Fitted numbers.
         captions: Fitted numbers of what captions say; of weight 0, they are only guides.
         learnt: What use has taught.
+        boundaries: What may be opened of the roots, to see whether the file of a hit is gone.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class QueryEngine:
         fusion: FusionSettings | None = None,
         captions: CaptionRule | None = None,
         learnt: LearnedModels | None = None,
+        boundaries: Boundaries | None = None,
     ) -> None:
         self._encoder = encoder
         self._profile = profile
@@ -92,7 +95,7 @@ class QueryEngine:
             ),
             learned=self._learned,
             guides=self._guides,
-            deciding=DecideStage(Hydrator(catalog)),
+            deciding=DecideStage(Hydrator(catalog, boundaries)),
         )
 
     @property

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Final
 
 from lodestone.catalog.reading import CatalogReader
-from lodestone.catalog.records import ImageRecord, ImageState
+from lodestone.catalog.records import ImageRecord, ImageState, Root
+from lodestone.files.beneath import Boundaries
 from lodestone.query.resolve import ResolvedQuery
 from lodestone.retrieval.collapse import collapsed
 from lodestone.retrieval.fusion import contributions
 from lodestone.retrieval.searcher import Ranking
+from lodestone.sources.presence import missing_files
 from lodestone_schemas.api import MAX_OFFSET, Hit
 
 # A changed file is `pending` until it is embedded anew: its old vectors still find it.
@@ -26,11 +28,14 @@ class Hydrator:
 
     Args:
         catalog: Knows the pictures.
+        boundaries: What may be opened of the roots.
     """
 
-    def __init__(self, catalog: CatalogReader) -> None:
+    def __init__(self, catalog: CatalogReader, boundaries: Boundaries | None = None) -> None:
         self._catalog = catalog
+        self._boundaries = boundaries or Boundaries()
         self._names: dict[str, str] = {}  # corpus or root id -> name
+        self._roots: dict[str, Root] = {}  # by id
         self._lock = threading.Lock()
 
     def shown(self, resolved: ResolvedQuery, ranking: Ranking) -> tuple[Ranking, list[Hit]]:
@@ -55,6 +60,7 @@ class Hydrator:
         images = {key: image for key, image in self._catalog.images(ids).items() if image.state not in _UNSHOWN}
         captions = self._catalog.captions(list(images))
         names = self._names_of(images.values())
+        missing = self._missing(images.values())
         hits = []
         for place, image_id in enumerate(ids, start):
             image = images.get(image_id)
@@ -75,6 +81,7 @@ class Hydrator:
                     thumbnail=f"/v1/images/{image_id}/thumbnail",
                     contributions=contributions(ranking.lists, image_id) if resolved.explain else None,
                     copies=folded.get(image_id, 0),
+                    missing=image_id in missing,
                 )
             )
         return hits
@@ -86,8 +93,21 @@ class Hydrator:
                 self._names = self._read_names()
             return self._names
 
+    def _missing(self, images: Collection[ImageRecord]) -> set[str]:
+        """Return the ids of the pictures whose files are gone. A directory may have moved since the roots were read."""
+        with self._lock:
+            roots = self._roots
+        missing = missing_files(images, roots, self._boundaries)
+        if not missing:
+            return missing
+        with self._lock:
+            self._names = self._read_names()
+            roots = self._roots
+        return missing_files([image for image in images if image.image_id in missing], roots, self._boundaries)
+
     def _read_names(self) -> dict[str, str]:
-        names = {root.root_id: root.name for root in self._catalog.roots(None)}
+        self._roots = {root.root_id: root for root in self._catalog.roots(None)}
+        names = {root.root_id: root.name for root in self._roots.values()}
         offset = 0
         while page := self._catalog.corpora(offset, _PAGE):
             names |= {corpus.corpus_id: corpus.name for corpus in page}

@@ -38,6 +38,7 @@ from lodestone_schemas.directories import (
     DirectoryChange,
     DirectoryInfo,
     DirectoryPage,
+    DirectoryRelocation,
     DirectoryRequest,
     JobInfo,
     JobList,
@@ -167,6 +168,11 @@ class ManagementApi(Protocol):
         self, directory_id: str, change: DirectoryChange, *, idempotency_key: str | None = None
     ) -> DirectoryInfo:
         """Switch a directory on or off, or its watching."""
+
+    def relocate_directory(
+        self, directory_id: str, request: DirectoryRelocation, *, idempotency_key: str | None = None
+    ) -> DirectoryAdded:
+        """Tell where a directory's folder is now; its pictures keep their ids, tags and captions."""
 
     def index_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> JobInfo:
         """Have a directory brought up to date in the background."""

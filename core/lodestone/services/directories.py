@@ -14,11 +14,13 @@ from lodestone.directories.upkeep import order_for
 from lodestone.errors import NotFoundError
 from lodestone.paging import PageRequest
 from lodestone.services.limits import own, within
+from lodestone.sources.boundaries import boundaries_of
 from lodestone_schemas.directories import (
     DirectoryAdded,
     DirectoryChange,
     DirectoryInfo,
     DirectoryPage,
+    DirectoryRelocation,
     DirectoryRequest,
     JobInfo,
     JobList,
@@ -68,9 +70,39 @@ class DirectoryUseCases:
         with within(caller, request.corpus):
             folders = self._session.runtime.settings.serve.index_folders
             path = check_folder(request.path, request.corpus, folders, caller.visibility)
-            root = self._service().add(path, corpus=request.corpus, watch=request.watch)
+            catalog = self._session.runtime.catalog
+            former = {root.root_id: root.path for root in catalog.roots(None)}
+            boundaries = boundaries_of(self._session.runtime.settings)
+            root = self._service().add(path, corpus=request.corpus, watch=request.watch, boundaries=boundaries)
             job = self._index(root.root_id, "added") if request.index else None
-            return DirectoryAdded(directory=self._service().describe(root.root_id, busy=self._session.busy()), job=job)
+            return DirectoryAdded(
+                directory=self._service().describe(root.root_id, busy=self._session.busy()),
+                job=job,
+                relocated=former.get(root.root_id, root.path) != root.path,
+            )
+
+    async def relocate(self, directory_id: str, request: DirectoryRelocation, caller: Caller) -> DirectoryAdded:
+        """Tell where a directory's folder is now: its pictures keep their ids, and are not embedded again. Raises as `get`.
+
+        Raises:
+            ForbiddenError: the folder lies outside what `serve.index_folders` names for the caller.
+            NotFoundError, InvalidRequestError, StoreLockedError: see `relocate_directory`.
+        """
+        from lodestone.directories.relocate import relocate_directory
+
+        directory = await asyncio.to_thread(self.get, directory_id, caller)
+        runtime = self._session.runtime
+        path = check_folder(request.path, directory.corpus, runtime.settings.serve.index_folders, caller.visibility)
+        root = await asyncio.to_thread(runtime.catalog.root, directory_id)
+        await asyncio.to_thread(self._session.withdraw, root.path)
+        async with self._session.changing:
+            boundaries = boundaries_of(runtime.settings)
+            relocation = await asyncio.to_thread(relocate_directory, runtime, directory_id, path, boundaries=boundaries)
+            if relocation.merged is not None:
+                await self._session.load()
+        job = self._index(relocation.root.root_id, "asked") if request.index else None
+        described = await asyncio.to_thread(self._service().describe, relocation.root.root_id, busy=self._session.busy())
+        return DirectoryAdded(directory=described, job=job, relocated=True)
 
     def change(self, directory_id: str, change: DirectoryChange, caller: Caller) -> DirectoryInfo:
         """Switch a directory; in force with the next query. Raises as `get`.

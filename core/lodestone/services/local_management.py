@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         DirectoryChange,
         DirectoryInfo,
         DirectoryPage,
+        DirectoryRelocation,
         DirectoryRequest,
         JobInfo,
         JobList,
@@ -90,6 +91,16 @@ class LocalManagement:
     ) -> DirectoryInfo:
         """Switch a directory on or off, or its watching."""
         return self._services.directories.change(directory_id, change, self._caller)
+
+    def relocate_directory(
+        self,
+        directory_id: str,
+        request: DirectoryRelocation,
+        *,
+        idempotency_key: str | None = None,  # noqa: ARG002 - nothing is sent twice
+    ) -> DirectoryAdded:
+        """Tell where a directory's folder is now; its pictures keep their ids, tags and captions."""
+        return self._run(self._services.directories.relocate(directory_id, request, self._caller))
 
     def index_directory(self, directory_id: str, *, idempotency_key: str | None = None) -> JobInfo:  # noqa: ARG002 - nothing is sent twice
         """Have a directory brought up to date in the background."""

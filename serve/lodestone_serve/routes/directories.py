@@ -14,6 +14,7 @@ from lodestone_schemas.directories import (
     DirectoryChange,
     DirectoryInfo,
     DirectoryPage,
+    DirectoryRelocation,
     DirectoryRequest,
     JobInfo,
     JobList,
@@ -53,6 +54,11 @@ def directories_router(use_cases: DirectoryUseCases) -> APIRouter:
     async def index_directory(caller: RequestCaller, directory_id: str) -> Response:
         """Bring a directory up to date in the background."""
         return _json(await in_thread(use_cases.index, directory_id, caller), 202)
+
+    @router.post("/directories/{directory_id}/relocate", response_model=DirectoryAdded)
+    async def relocate_directory(caller: RequestCaller, directory_id: str, body: DirectoryRelocation) -> Response:
+        """Tell where a directory's folder is now. Its pictures keep their ids, tags and captions."""
+        return _json(await use_cases.relocate(directory_id, body, caller))
 
     @router.delete("/directories/{directory_id}", status_code=204)
     async def remove_directory(caller: RequestCaller, directory_id: str) -> Response:

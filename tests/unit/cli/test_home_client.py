@@ -19,7 +19,7 @@ from lodestone.services.lazy import USE_CASES
 from lodestone.services.use_cases import Services
 from lodestone_cli.home_client import HomeClient, deliver_tags
 from lodestone_schemas.api import FeedbackRequest, SearchRequest
-from lodestone_schemas.directories import DirectoryRequest
+from lodestone_schemas.directories import DirectoryRelocation, DirectoryRequest
 
 ID = "00000000-0000-4000-8000-000000000000"
 
@@ -47,6 +47,7 @@ ASKED: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
     "generators": ((), {}),
     "remove_corpus": (("family",), {}),
     "index_directory": ((ID,), {}),
+    "relocate_directory": ((ID, DirectoryRelocation(path="/pictures")), {}),
     "remove_directory": ((ID,), {}),
     "jobs": ((), {}),
 }

@@ -16,7 +16,7 @@ from lodestone.errors import LodestoneError
 from lodestone_client import AsyncLodestone, Lodestone, RetryPolicy
 from lodestone_schemas.access import KeyRequest
 from lodestone_schemas.api import FeedbackRequest, SearchOptions, SearchRequest, TagRequest
-from lodestone_schemas.directories import DirectoryChange, DirectoryRequest
+from lodestone_schemas.directories import DirectoryChange, DirectoryRelocation, DirectoryRequest
 from lodestone_schemas.openai import DrawingRequest, EmbeddingsRequest
 from lodestone_schemas.swaps import ShadowRequest
 from lodestone_serve.http.application import create_app
@@ -41,6 +41,7 @@ CALLS: dict[str, Callable[[Lodestone], Any]] = {
     "directory": lambda c: c.directory(ID),
     "add_directory": lambda c: c.add_directory(DirectoryRequest(path="/pictures")),
     "change_directory": lambda c: c.change_directory(ID, DirectoryChange(enabled=False)),
+    "relocate_directory": lambda c: c.relocate_directory(ID, DirectoryRelocation(path="/pictures")),
     "index_directory": lambda c: c.index_directory(ID),
     "remove_directory": lambda c: c.remove_directory(ID),
     "jobs": lambda c: c.jobs(),

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import PurePath
 from uuid import uuid4
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, exists, insert, select, update
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
@@ -169,6 +169,29 @@ class CorpusRows(CatalogBase):
             if row is None:
                 raise _no_root(root_id)
             return Root(*row)
+
+        return self._write(change)
+
+    def relocate_root(self, root_id: str, path: str) -> Root:
+        """Give a root another path and return it; its name, its pictures and their uris stay.
+
+        A root that has this path and no pictures goes.
+
+        Raises:
+            NotFoundError: There is no such root.
+            CatalogError: Another root of the corpus has this path, and pictures.
+        """
+        table, images = tables.roots, tables.images
+
+        def change(connection: Connection) -> Root:
+            row = connection.execute(select(table).where(table.c.root_id == root_id)).first()
+            if row is None:
+                raise _no_root(root_id)
+            is_there = (table.c.corpus_id == row.corpus_id, table.c.path == path, table.c.root_id != root_id)
+            has_pictures = exists().where(images.c.root_id == table.c.root_id)
+            connection.execute(delete(table).where(*is_there, ~has_pictures))
+            connection.execute(update(table).where(table.c.root_id == root_id).values(path=path))
+            return Root(*connection.execute(select(table).where(table.c.root_id == root_id)).one())
 
         return self._write(change)
 

@@ -33,6 +33,7 @@ from lodestone.indexing.scan.changes import ChangeFinder
 from lodestone.indexing.scan.interrupted_runs import KIND
 from lodestone.indexing.scan.missing_metadata import MissingMetadata
 from lodestone.indexing.scan.mounts import Mounts
+from lodestone.indexing.scan.moved_roots import follow_candidate
 from lodestone.indexing.scan.scan_scopes import Candidate, examine, scopes_of, uris_of
 from lodestone.indexing.scan.scope import ScanScope
 from lodestone.indexing.scan.source_scopes import SourceCandidate
@@ -195,6 +196,7 @@ class _Job:
             boundaries=boundaries,
             mounts=Mounts(self.resources.home.path / mounts.NAME),
         )
+        self._follow_moved_roots(candidates, finder)
         meter = Meter(self.progress, RunStage.DISCOVER)
         scopes: list[ScanScope] = []
         problems: list[LodestoneError] = []
@@ -219,6 +221,16 @@ class _Job:
             if scope.is_whole:
                 catalog.set_root(scope.root.root_id, scanned_at=self.run.started_at)
         return problems
+
+    def _follow_moved_roots(self, candidates: list[Candidate | SourceCandidate], finder: ChangeFinder) -> None:
+        """Recognise directories whose folders were moved to where a candidate is, before it becomes another directory."""
+        for candidate in candidates:
+            if isinstance(candidate, Candidate):
+                moved, doubts = follow_candidate(
+                    candidate, self.resources.catalog, self.corpus, boundaries=finder.boundaries, mounts=finder.mounts
+                )
+                self.warnings += [*([str(moved)] if moved else []), *doubts]
+                self.counts["relocated"] += moved.images if moved else 0
 
     def _read_missing_metadata(self, missing: MissingMetadata, scopes: list[ScanScope], meter: Meter) -> None:
         """Read the headers of pictures that an older version recorded, and add a warning about sources that refuse it."""

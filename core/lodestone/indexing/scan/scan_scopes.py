@@ -38,16 +38,22 @@ class Candidate:
         """Return the folder that would become the root."""
         return self.path.parent if self.is_file else self.path
 
+    def place(self, catalog: Catalog, corpus: Corpus) -> tuple[Root, str] | None:
+        """Return the root that the candidate is a part of, and its path in it; None if it would become a root of its own."""
+        folders = [root for root in catalog.roots(corpus.corpus_id) if root.kind == FOLDER]
+        path = self._known_path(folders)
+        root = _holder(folders, path)
+        return None if root is None else (root, _below(path, root))
+
     def scope(self, catalog: Catalog, corpus: Corpus) -> ScanScope:
         """Return the candidate as a part of a root; creates the root if there is none."""
         folders = [root for root in catalog.roots(corpus.corpus_id) if root.kind == FOLDER]
         path = self._known_path(folders)
         root = _holder(folders, path) or catalog.ensure_root(corpus.corpus_id, str(self.folder))
-        prefix = os.path.relpath(path, root.path)
         return ScanScope(
             root,
             path,
-            prefix="" if prefix == os.curdir else prefix,
+            prefix=_below(path, root),
             is_file=self.is_file,
             others=() if self.is_file else tuple(Path(r.path) for r in _roots_inside(catalog, corpus.corpus_id, path)),
         )
@@ -211,6 +217,11 @@ def _holds(outer: ScanScope, inner: ScanScope) -> bool:
 def _holder(roots: Sequence[Root], path: Path) -> Root | None:
     holders = [root for root in roots if path == Path(root.path) or _is_inside(path, Path(root.path))]
     return max(holders, key=lambda root: len(root.path), default=None)
+
+
+def _below(path: Path, root: Root) -> str:
+    prefix = os.path.relpath(path, root.path)
+    return "" if prefix == os.curdir else prefix
 
 
 def _is_text(name: str) -> bool:

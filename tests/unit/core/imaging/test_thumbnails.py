@@ -88,3 +88,15 @@ def test_many_writers_of_one_thumbnail_agree(tmp_path):
         thread.join()
     assert _opened(store.file(_HASH).read_bytes()).size == (64, 43)
     assert len([path for path in tmp_path.rglob("*") if path.is_file()]) == 1
+
+
+def test_a_damaged_thumbnail_is_no_thumbnail(tmp_path: Path) -> None:
+    store = ThumbnailStore(open_area(tmp_path), size=320)
+    assert store.good(_HASH) is None
+    image = pictures.photo((64, 48))
+    whole = store.replace(_HASH, image)
+    assert store.good(_HASH) == whole
+    for damaged in (b"", b"garbage", b"<script>alert(1)</script>", whole[:200], whole[: len(whole) // 2]):
+        (tmp_path / store.key(_HASH)).write_bytes(damaged)
+        assert store.good(_HASH) is None
+    assert store.replace(_HASH, image) == whole == store.good(_HASH)

@@ -47,7 +47,7 @@ def read(found: FoundFile, reader: Reader | None = None) -> bytes:
     (content,) = reader.identify([found])
     assert isinstance(content, str), content
     data = reader.read(found.locator, content=content, size=found.size, mtime_ns=found.mtime_ns)
-    return data if isinstance(data, bytes) else data.read_bytes()
+    return data if isinstance(data, bytes) else data.read()
 
 
 # Object stores
