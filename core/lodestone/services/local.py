@@ -6,7 +6,6 @@ A command holds a `LodestoneApi` and need not know whether the home is here or b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 from lodestone.paging import PageRequest
@@ -217,4 +216,4 @@ def _options_of(options: SearchOptions | None) -> SearchOptions:
 
 
 def _content_of(file: PictureFile) -> bytes:
-    return file.source if isinstance(file.source, bytes) else Path(file.source).read_bytes()
+    return file.source if isinstance(file.source, bytes) else b"".join(file.source.parts())
