@@ -72,6 +72,20 @@ def test_pictures_as_close_as_asked_are_pairs_however_many_copies_there_are(stor
     assert (IDS[40], IDS[42]) in {(first, second) for first, second, _ in wider}
 
 
+def test_a_picture_of_another_corpus_is_no_copy_however_close(store: EdgeStore, vectors: np.ndarray, tmp_path: Path) -> None:
+    foreign = point_id(90)
+    store.create(CollectionSpec("clip-2", DIM, fields=PAYLOAD_FIELDS))
+    batch = PointBatch(
+        [*IDS[40:43], foreign],
+        np.concatenate([vectors[40:43], vectors[40:41]]),  # the foreign one is equal to the first
+        [{"corpus": corpus, "root": "r", "folders": [""]} for corpus in ("mine", "mine", "mine", "other")],
+    )
+    store.upsert("clip-2", batch)
+    search = NearSearch(store, "clip-2", corpus_id="mine", distance=0.05, journal=tmp_path / "journal.jsonl")
+    pairs = search.run(lambda last: [image_id for image_id in IDS[40:43] if image_id > last])
+    assert [(first, second) for first, second, _ in pairs] == [(IDS[40], IDS[41])]
+
+
 def test_who_asks_may_say_which_of_the_close_ones_are_copies(store: EdgeStore, tmp_path: Path) -> None:
     def alike(pairs: Sequence[tuple[str, str]]) -> list[bool]:
         return [{IDS.index(first) % 3, IDS.index(second) % 3} == {0} for first, second in pairs]

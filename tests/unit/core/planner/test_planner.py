@@ -25,6 +25,7 @@ from lodestone.planner.capacity import (
     Plan,
     build_core_seconds,
     decode_rate,
+    load_rate,
     model_rate,
     plan,
     search_cores,
@@ -68,6 +69,15 @@ def test_replicas_double_memory_and_disk_and_not_the_embeddings() -> None:
     assert two.store.disk_gb == pytest.approx(2 * one.store.disk_gb)
     assert two.swap.ram_gb == pytest.approx(2 * one.swap.ram_gb)
     assert two.embeddings_gb == one.embeddings_gb
+
+
+def test_every_copy_of_a_point_is_loaded_and_has_a_graph() -> None:
+    one, two = HUNDRED_MILLION, replace(HUNDRED_MILLION, replication=2)
+    rates = Rates(upsert=1_000, reference_dim=512)
+    assert load_rate(512, one, rates, nodes=4, writers=8) == pytest.approx(4_000)
+    assert load_rate(512, two, rates, nodes=4, writers=8) == pytest.approx(2_000)
+    assert load_rate(512, two, rates, nodes=4, writers=1) == pytest.approx(1_000)  # the driver is slower than the servers
+    assert build_core_seconds(two, rates) == pytest.approx(2 * build_core_seconds(one, rates))
 
 
 def test_cards_and_cores_run_models_at_the_rates_of_the_formula() -> None:
