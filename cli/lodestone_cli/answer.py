@@ -1,4 +1,4 @@
-"""Terminal rendering of an answer: files with scores, how they were found, and what to type next."""
+"""Terminal rendering of an answer: files with scores and captions, how they were found, and what to type next."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from lodestone_cli.command_context import printable
 from lodestone_cli.explanation import verdict_of
+from lodestone_cli.file_names import shown_name
 from lodestone_cli.naming import counted, short
 
 if TYPE_CHECKING:
@@ -18,44 +19,28 @@ if TYPE_CHECKING:
 _PARTS: Final = 6  # lists of each hit that --explain shows; `lodestone explain` knows all
 
 
-def print_answer(console: Console, response: SearchResponse, paths: Mapping[str, str]) -> None:
+def print_answer(console: Console, response: SearchResponse, paths: Mapping[str, str], *, corpora: bool = False) -> None:
     """Print one page of hits with their scores, warnings and timings.
+
+    Each picture has a line of its own with its whole path, which a terminal can open, and a line below it with its score and
+    its caption. Contributions of lists, where a hit has any, take the place of captions.
 
     Args:
         console: Where it is printed.
-        response: One page of an answer. Contributions of lists, where a hit has any, take the place of captions.
+        response: One page of an answer.
         paths: Path on this machine by image id.
+        corpora: Whether the corpus of each picture is shown, because more than one was searched.
     """
     from rich.markup import escape
-    from rich.table import Table
-    from rich.text import Text
 
     for warning in response.warnings:
         console.print(f"[yellow]note:[/] {escape(printable(warning))}")
     if not response.hits:
         console.print("no pictures found")
         return
-    table = Table(box=None, pad_edge=False, show_edge=False)
-    table.add_column("#", justify="right", style="dim")
-    table.add_column("score", justify="right")
-    table.add_column("picture", overflow="fold")
-    explained = any(hit.contributions for hit in response.hits)  # parts need the whole width
-    if not explained:
-        table.add_column("caption", overflow="ellipsis", no_wrap=True, max_width=48, style="dim")
+    width = len(str(response.hits[-1].rank))
     for hit in response.hits:
-        path = paths.get(hit.image_id, f"{hit.root}/{hit.uri}")
-        shown = Text(printable(path), style=f"link {Path(path).as_uri()}" if Path(path).is_absolute() else "")
-        for remark, style in _remarks(hit):
-            shown.append(f" ({remark})", style=style)
-        caption = [] if explained else [Text(printable(hit.captions[0]) if hit.captions else "")]
-        table.add_row(str(hit.rank), f"{hit.score:.3f}", shown, *caption)
-        parts = sorted(hit.contributions or [], key=lambda part: -part.weight)
-        for part in parts[:_PARTS]:
-            detail = f"{part.space} by {part.guide}: rank {part.rank}, score {part.score:.3f}, weight {part.weight:.2f}"
-            table.add_row("", "", Text(f"  {printable(detail)}", style="dim"))
-        if len(parts) > _PARTS:
-            table.add_row("", "", Text(f"  and {len(parts) - _PARTS} more lists", style="dim"))
-    console.print(table)
+        _print_hit(console, hit, paths.get(hit.image_id), corpus=hit.corpus if corpora else None, width=width)
     total = response.timings_ms.get("total")
     weights = ", ".join(f"{space} {weight:.2f}" for space, weight in response.space_weights.items())
     timing = f" in {total:.0f} ms" if total is not None else ""
@@ -70,10 +55,32 @@ def print_answer(console: Console, response: SearchResponse, paths: Mapping[str,
     console.print(f"why: lodestone explain {name}{judge}", style="dim", markup=False)
 
 
-def _remarks(hit: Hit) -> list[tuple[str, str]]:
-    """Return what stands behind a hit's path, each with its style."""
-    gone = [("the file is gone", "yellow")] if hit.missing else []
-    return [*gone, *([(f"and {hit.copies:,} like it", "dim")] if hit.copies else [])]
+def _print_hit(console: Console, hit: Hit, path: str | None, *, corpus: str | None, width: int) -> None:
+    from rich.style import Style
+    from rich.text import Text
+
+    name = Text(f"{hit.rank:>{width}}  ", style="dim")
+    url = Path(path).as_uri() if path is not None and Path(path).is_absolute() else None
+    name.append(shown_name(path or f"{hit.root}/{hit.uri}"), style=Style(bold=True, dim=False, link=url))
+    if hit.missing:
+        name.append("  (the file is gone)", style=Style(color="yellow", bold=False))
+    if hit.copies:
+        name.append(f"  (and {hit.copies:,} like it)")
+    console.print(name)
+    indent = " " * (width + 2)
+    details = [f"{hit.score:.3f}", *([] if corpus is None else [f"[{printable(corpus)}]"])]
+    if hit.captions and not hit.contributions:
+        details.append(printable(hit.captions[0]))
+    below = Text(indent + "  ".join(details), style="dim")
+    if console.is_terminal:  # elsewhere whoever reads it has no columns
+        below.truncate(console.width, overflow="ellipsis")
+    console.print(below)
+    parts = sorted(hit.contributions or [], key=lambda part: -part.weight)
+    for part in parts[:_PARTS]:
+        detail = f"{part.space} by {part.guide}: rank {part.rank}, score {part.score:.3f}, weight {part.weight:.2f}"
+        console.print(Text(f"{indent}  {printable(detail)}", style="dim"))
+    if len(parts) > _PARTS:
+        console.print(Text(f"{indent}  and {len(parts) - _PARTS} more lists", style="dim"))
 
 
 def _about_guides(response: SearchResponse) -> list[str]:

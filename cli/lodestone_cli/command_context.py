@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
-from unicodedata import category
 
 from lodestone.errors import InvalidRequestError, NotFoundError
+from lodestone_cli.file_names import is_hidden
 from lodestone_cli.options import SERVICE_URL, Output
 
 if TYPE_CHECKING:
@@ -218,19 +218,7 @@ class CommandContext:
             human(self.console)
 
 
-_BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # could reorder what is printed after
-
-
-def is_text(name: str) -> bool:
-    """Return whether a file's name is valid text, which POSIX does not require."""
-    try:
-        name.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def printable(text: str) -> str:
     """Replace control characters (a file name may hold escape sequences) and what cannot be encoded as UTF-8."""
     safe = text.encode("utf-8", "replace").decode("utf-8")
-    return "".join("\N{REPLACEMENT CHARACTER}" if category(c) == "Cc" or c in _BIDI_CONTROLS else c for c in safe)
+    return "".join("\N{REPLACEMENT CHARACTER}" if is_hidden(c) else c for c in safe)

@@ -39,6 +39,10 @@ class HomeLocator:
             image_id: shown_place(roots[image.root_id], image) for image_id, image in images.items() if image.root_id in roots
         }
 
+    def several_corpora(self) -> bool:
+        """Return whether there is more than one corpus in the catalog."""
+        return len(self._catalog.corpora(limit=2)) > 1
+
     def pictures(self, name: str) -> list[str]:
         """Return the ids of the picture that `name` means; see `Locator.pictures`."""
         from lodestone.sources.uris import uri_of

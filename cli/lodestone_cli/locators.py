@@ -24,6 +24,9 @@ class Locator(Protocol):
     def paths(self, image_ids: Iterable[str]) -> dict[str, str]:
         """Return the path on this machine, or the URL, of each picture by its image id, where that is known."""
 
+    def several_corpora(self) -> bool:
+        """Return whether there is more than one corpus."""
+
     def pictures(self, name: str) -> list[str]:
         """Return the ids of the picture that `name` means: an id, or a file, which may be indexed in several corpora.
 
@@ -73,6 +76,10 @@ class RemoteLocator:
     def paths(self, image_ids: Iterable[str]) -> dict[str, str]:  # noqa: ARG002 - of no picture
         """Return nothing, because the service never reveals paths."""
         return {}
+
+    def several_corpora(self) -> bool:
+        """Return whether the caller sees more than one corpus."""
+        return len(self._remote.corpora(limit=2).corpora) > 1
 
     def pictures(self, name: str) -> list[str]:
         """Return the id that `name` is; see `Locator.pictures`."""

@@ -11,13 +11,14 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
 from lodestone import __version__
 from lodestone.errors import LodestoneError
-from lodestone_cli.options import SERVICE_URL
+from lodestone_cli.options import SERVICE_URL, as_options
 
 # Name -> (module, function). Modules are imported when their command runs or its help is shown.
 _COMMANDS: dict[str, tuple[str, str]] = {
@@ -53,12 +54,12 @@ _GROUPS: dict[str, tuple[str, str]] = {
 }
 
 _INTERRUPTED = 130
+_COMPLETION = "_LODESTONE_COMPLETE"  # set by the shell's script, as Typer writes it
 
 app = typer.Typer(
     name="lodestone",
     help="Find pictures by what you mean.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -86,11 +87,25 @@ def _root(
     SERVICE_URL.set(url)
 
 
-def _load_commands() -> None:
+def _load_commands(words: Sequence[str] = ()) -> None:
+    """Import the command that is among `words`; all commands where none is, for the help and for hints at a mistyped one."""
+    named = next((word for word in words if word in _COMMANDS or word in _GROUPS), None)
     for name, (module, function) in _COMMANDS.items():
-        app.command(name)(getattr(importlib.import_module(module), function))
+        if named in {None, name}:
+            app.command(name)(getattr(importlib.import_module(module), function))
     for name, (module, attribute) in _GROUPS.items():
-        app.add_typer(getattr(importlib.import_module(module), attribute), name=name)
+        if named in {None, name}:
+            app.add_typer(getattr(importlib.import_module(module), attribute), name=name)
+
+
+def _load_for_completion(line: str) -> None:
+    """Import what a shell needs to complete a command line: the command that it names, or the names of all commands alone."""
+    words = line.split()[1:]
+    if any(word in _COMMANDS or word in _GROUPS for word in words):
+        _load_commands(words)
+        return
+    for name in (*_COMMANDS, *_GROUPS):
+        app.command(name)(lambda: None)
 
 
 def main() -> None:
@@ -99,7 +114,11 @@ def main() -> None:
         sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a name still shows the rest
     # Pillow warns of every blemish in a picture's metadata; what costs a picture becomes a failure row anyway.
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
-    _load_commands()
+    if _COMPLETION in os.environ:
+        line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")  # by bash; by the other shells
+        _load_for_completion(line)
+    else:
+        _load_commands(sys.argv[1:])
     sys.exit(run(sys.argv[1:]))
 
 
@@ -107,12 +126,14 @@ def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code; an error becomes one line on standard error."""
     named = SERVICE_URL.set(None)
     try:
-        result = app(args=arguments, standalone_mode=False)
+        result = app(args=arguments, prog_name="lodestone", standalone_mode=False)
     except LodestoneError as error:
         _report(error, arguments)
         return error.exit_code
     except typer.TyperException as error:  # an unknown option, a missing argument
-        sys.stderr.write(f"error [usage]: {error.format_message()}\n  hint: lodestone --help\n")
+        context = getattr(error, "ctx", None)  # that of the command whose usage is wrong
+        command = "lodestone" if context is None else context.command_path
+        sys.stderr.write(f"error [usage]: {error.format_message()}\n  hint: {command} --help\n")
         return 2
     except (KeyboardInterrupt, typer.Abort):
         return _interrupted()
@@ -134,9 +155,9 @@ def _interrupted() -> int:
 
 def _report(error: LodestoneError, arguments: list[str]) -> None:
     if any(a in {"json", "--output=json", "-ojson"} for a in arguments):
-        problem = {"code": error.code, "detail": error.message, "hint": error.hint, **error.details}
+        problem = {"code": error.code, "detail": as_options(error.message), "hint": as_options(error.hint), **error.details}
         sys.stderr.write(json.dumps({"error": problem}, ensure_ascii=False, default=str) + "\n")
         return
-    sys.stderr.write(f"error [{error.code}]: {error.message}\n")
+    sys.stderr.write(f"error [{error.code}]: {as_options(error.message)}\n")
     if error.hint:
-        sys.stderr.write(f"  hint: {error.hint}\n")
+        sys.stderr.write(f"  hint: {as_options(error.hint)}\n")

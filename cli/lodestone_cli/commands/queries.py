@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
-from lodestone_cli.command_context import CommandContext, is_text, printable
+from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.file_names import path_fields
 from lodestone_cli.naming import checked, counted, first_few, short
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
 from lodestone_cli.recorded import RecordedAnswer, load_recorded, picture_of, recorded_id
@@ -120,9 +121,7 @@ def feedback(
 
 def _add_paths(hits: list[dict[str, Any]], paths: Mapping[str, str]) -> None:
     for hit in hits:
-        path = paths.get(hit["image_id"])
-        if path is not None and is_text(path):
-            hit["path"] = path
+        hit.update(path_fields(paths.get(hit["image_id"])))
 
 
 def _save_guides(context: CommandContext, query_id: str, guide_ids: list[str], folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import stat
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,25 +13,34 @@ import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.answer import print_answer
-from lodestone_cli.command_context import CommandContext, is_text, printable
+from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.file_names import path_fields
 from lodestone_cli.naming import checked, is_id
 from lodestone_cli.options import (
     CollapseOption,
+    CopyToOption,
     CorpusFilterOption,
     DateFromOption,
     DateToOption,
     ExplainOption,
+    FormatOption,
     FusionOption,
     HomeOption,
     LimitOption,
+    LinkToOption,
     LocalOption,
+    MinScoreOption,
+    NulOption,
     OffsetOption,
+    OpenOption,
     Output,
     OutputOption,
     PathPrefixOption,
     ProfileOption,
+    ResultFormat,
     RootFilterOption,
 )
+from lodestone_cli.result_files import ResultFiles, print_paths
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,7 +50,7 @@ if TYPE_CHECKING:
 
 
 def search(
-    query: Annotated[str, typer.Argument(help="What the picture shows, in words.", show_default=False)],
+    query: Annotated[list[str], typer.Argument(help="What the picture shows, in words.", show_default=False)],
     limit: LimitOption = 10,
     offset: OffsetOption = 0,
     corpus: CorpusFilterOption = None,
@@ -78,6 +88,12 @@ def search(
     ] = None,
     explain: ExplainOption = False,
     collapse: CollapseOption = False,
+    form: FormatOption = ResultFormat.LIST,
+    nul: NulOption = False,
+    opened: OpenOption = False,
+    copy_to: CopyToOption = None,
+    link_to: LinkToOption = None,
+    min_score: MinScoreOption = None,
     local: LocalOption = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
@@ -88,7 +104,8 @@ def search(
     from lodestone_schemas.api import SearchRequest
 
     with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
-        words = normalise_query(query)
+        files = ResultFiles(form, nul=nul, opened=opened, copy_to=copy_to, link_to=link_to, min_score=min_score).checked(output)
+        words = normalise_query(" ".join(query))
         _check_profile(context)
         context.require_home()
         request = checked(
@@ -112,7 +129,7 @@ def search(
             )
         )
         _note_ignored_settings(context)
-        _emit(context, context.api.search(request))
+        _emit(context, context.api.search(request), files, corpora=request.filters.corpora)
 
 
 def similar(
@@ -127,6 +144,12 @@ def similar(
     fusion: FusionOption = None,
     explain: ExplainOption = False,
     collapse: CollapseOption = False,
+    form: FormatOption = ResultFormat.LIST,
+    nul: NulOption = False,
+    opened: OpenOption = False,
+    copy_to: CopyToOption = None,
+    link_to: LinkToOption = None,
+    min_score: MinScoreOption = None,
     local: LocalOption = False,
     home: HomeOption = None,
     profile: ProfileOption = None,
@@ -136,6 +159,7 @@ def similar(
     from lodestone_schemas.api import SearchOptions
 
     with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
+        files = ResultFiles(form, nul=nul, opened=opened, copy_to=copy_to, link_to=link_to, min_score=min_score).checked(output)
         _check_profile(context)
         context.require_home()
         options = checked(
@@ -156,7 +180,7 @@ def similar(
             response = context.api.by_picture(picture, options)
         else:
             response = asyncio.run(_by_file(context, _picture_file(image), options))
-        _emit(context, response)
+        _emit(context, response, files, corpora=options.filters.corpora)
 
 
 async def _by_file(context: CommandContext, picture: Path, options: SearchOptions) -> SearchResponse:
@@ -270,15 +294,19 @@ def _read(path: Path, *, most_mb: int) -> bytes:
     return content
 
 
-def _emit(context: CommandContext, response: SearchResponse) -> None:
+def _emit(context: CommandContext, response: SearchResponse, files: ResultFiles, *, corpora: Sequence[str]) -> None:
+    response = files.kept(response)
     paths = context.locator.paths(hit.image_id for hit in response.hits)
-    value = response.model_dump(mode="json", exclude_none=True)
-    for hit in value["hits"]:
-        path = paths.get(hit["image_id"])
-        if path is not None and is_text(path):  # the uri names the others, percent-encoded
-            hit["path"] = path
+    if files.form is ResultFormat.PATHS:
+        print_paths(context, response, paths, nul=files.nul)
+    else:
+        value = response.model_dump(mode="json", exclude_none=True)
+        for hit in value["hits"]:
+            hit.update(path_fields(paths.get(hit["image_id"])))
+        several = len(corpora) != 1 and context.locator.several_corpora()
 
-    def human(console: Console) -> None:
-        print_answer(console, response, paths)
+        def human(console: Console) -> None:
+            print_answer(console, response, paths, corpora=several)
 
-    context.emit(value, human)
+        context.emit(value, human)
+    files.apply(context, response, paths)

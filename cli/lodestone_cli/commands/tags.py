@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lodestone.errors import InvalidRequestError
-from lodestone_cli.command_context import CommandContext, is_text, printable
+from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.file_names import path_fields
 from lodestone_cli.naming import counted, id_among, is_id, short
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
@@ -172,9 +173,7 @@ def _tags_named(context: CommandContext, names: list[str]) -> list[str]:
 
 def _add_paths(tags: list[dict[str, Any]], paths: Mapping[str, str]) -> None:
     for tag in tags:
-        path = paths.get(tag["image_id"])
-        if path is not None and is_text(path):
-            tag["path"] = path
+        tag.update(path_fields(paths.get(tag["image_id"])))
 
 
 def _print(console: Console, page: TagPage, paths: Mapping[str, str]) -> None:

@@ -1,0 +1,45 @@
+"""Names of files as people see them: quoted for a shell where a terminal could not show them as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+from unicodedata import category
+
+_BIDI_CONTROLS: Final = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # could reorder what follows
+_SHORT: Final = {"\n": r"\n", "\t": r"\t", "\r": r"\r", "\\": r"\\", "'": r"\'"}
+_SURROGATES: Final = "Cs"  # bytes of a name that are no UTF-8, as Python reads names
+
+
+def is_hidden(character: str) -> bool:
+    """Return whether a character does something to a terminal instead of being seen there."""
+    return category(character) == "Cc" or character in _BIDI_CONTROLS
+
+
+def shown_name(path: str) -> str:
+    r"""Return a file's name or path as it is shown: as it is, or like `$'two\nlines.jpg'`, which a shell reads as this file.
+
+    Names are quoted that hold control characters (line breaks, escape sequences) or bytes that are no UTF-8.
+    """
+    if not any(is_hidden(c) or category(c) == _SURROGATES for c in path):
+        return path
+    return f"$'{''.join(_escaped(c) for c in path)}'"
+
+
+def _escaped(character: str) -> str:
+    if character in _SHORT:
+        return _SHORT[character]
+    if is_hidden(character) or category(character) == _SURROGATES:
+        return "".join(f"\\x{byte:02x}" for byte in character.encode("utf-8", "surrogateescape"))
+    return character
+
+
+def path_fields(path: str | None) -> dict[str, str]:
+    """Return the JSON fields of a path: `path`, or `path_url` (percent-encoded) where it is no valid text; none for None."""
+    if path is None:
+        return {}
+    try:
+        path.encode("utf-8")
+    except UnicodeEncodeError:
+        return {"path_url": Path(path).as_uri()}
+    return {"path": path}

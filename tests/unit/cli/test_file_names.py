@@ -1,0 +1,31 @@
+"""Tests of file names as people see them, and as programs get them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from lodestone_cli.file_names import path_fields, shown_name
+
+ODD = [b"two\nlines.jpg", b"caf\xe9.jpg", b"\x1b[31mred.jpg", "it's\tback\\slash \u202egpj.exe".encode()]
+
+
+@pytest.mark.parametrize("name", ["/home/ann/a cat's photo.jpg", "/bilder/über größe 猫.jpg"])
+def test_usual_names_are_shown_as_they_are(name: str) -> None:
+    assert shown_name(name) == name
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_a_shell_reads_a_quoted_name_as_the_file_and_a_terminal_shows_all_of_it(name: bytes) -> None:
+    shown = shown_name(os.fsdecode(name))
+
+    assert shown.isprintable()
+    assert subprocess.run(["bash", "-c", f"printf %s {shown}"], capture_output=True, check=True).stdout == name
+
+
+def test_programs_get_the_name_whole_whatever_its_encoding() -> None:
+    assert path_fields("/p/two\nlines.jpg") == {"path": "/p/two\nlines.jpg"}
+    assert path_fields(os.fsdecode(b"/p/caf\xe9.jpg")) == {"path_url": "file:///p/caf%E9.jpg"}
+    assert path_fields(None) == {}
