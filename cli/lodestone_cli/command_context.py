@@ -138,6 +138,20 @@ class CommandContext:
 
         return self.remote is not None or home_of(self.loaded.settings).exists()
 
+    def require_store(self) -> None:
+        """Refuse `--local` beside a service, before any work is done that would wait for the service's store at its end.
+
+        Raises:
+            StoreLockedError: with `--local`, a service runs on this home and owns its embedded store.
+        """
+        if self._local and self.loaded.settings.store.kind == "edge":
+            from lodestone.config.home import Home
+            from lodestone.home.resources import refuse_beside_service
+
+            refuse_beside_service(
+                Home(self.loaded.settings.home), hint="leave --local out, and the service does its part; or stop it first"
+            )
+
     def require_home(self) -> None:
         """Refuse a home that does not exist, so that a command that only reads does not create it.
 

@@ -91,6 +91,7 @@ def index(
         from lodestone_cli.stopping import stopped_by_signals
         from lodestone_jobs.index import run_index
 
+        context.require_store()
         with stopped_by_signals(), shown_progress(context) as progress:
             report = run_index(
                 context.runtime,

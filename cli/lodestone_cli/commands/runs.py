@@ -98,6 +98,7 @@ def retry_failed(
         from lodestone_cli.stopping import stopped_by_signals
         from lodestone_jobs.index import run_index
 
+        context.require_store()
         run_id = context.locator.run(run)
         request = recall(context.runtime.catalog, run_id, corpus="").request
         if not request.paths:

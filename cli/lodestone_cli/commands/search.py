@@ -108,6 +108,7 @@ def search(
         words = normalise_query(" ".join(query))
         _check_profile(context)
         context.require_home()
+        context.require_store()
         request = checked(
             lambda: SearchRequest(
                 query=words,
@@ -162,6 +163,7 @@ def similar(
         files = ResultFiles(form, nul=nul, opened=opened, copy_to=copy_to, link_to=link_to, min_score=min_score).checked(output)
         _check_profile(context)
         context.require_home()
+        context.require_store()
         options = checked(
             lambda: SearchOptions(
                 limit=limit,

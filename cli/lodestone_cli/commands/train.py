@@ -59,6 +59,7 @@ def bridge(
         from lodestone_cli.progress import shown_progress
         from lodestone_jobs.index import through
 
+        context.require_store()
         if corpus is not None:
             context.require_home()
         service = context.service()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from lodestone.errors import CatalogError, ConfigurationError, OutOfSpaceError
+from lodestone.errors import CatalogError, ConfigurationError, OutOfSpaceError, StoreLockedError
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
@@ -18,6 +18,29 @@ if TYPE_CHECKING:
 
 
 _log = logging.getLogger(__name__)
+
+SERVICE_PURPOSE: Final = "lodestone serve"
+"""Purpose of the process that owns an embedded store as the running service."""
+
+
+def refuse_beside_service(home: Home, *, hint: str) -> None:
+    """Raise `StoreLockedError` at once if a service runs on this home: it keeps the embedded store until it ends.
+
+    Args:
+        home: The home.
+        hint: What to do instead.
+    """
+    from lodestone.home.service_address import find_service
+
+    address = find_service(home)
+    if address is not None:
+        raise StoreLockedError(
+            f"the service at {address.url} (process {address.pid}) owns the vector store of {str(home.path)!r}",
+            hint=hint,
+            root=str(home.store),
+            pid=address.pid,
+            command=SERVICE_PURPOSE,
+        )
 
 
 class HomeResources:
@@ -107,11 +130,13 @@ class HomeResources:
         """Return the vector store; an embedded one is locked for this process from here on.
 
         Raises:
-            StoreLockedError: another process owns it.
+            StoreLockedError: another process owns it; at once where it is the running service, which does not give it back.
         """
         from lodestone.store.factory import open_store
 
         wanted = self.settings.store
+        if wanted.kind == "edge" and self.purpose != SERVICE_PURPOSE:
+            refuse_beside_service(self.home, hint="stop the service, run this, and start the service again")
         return open_store(
             wanted.kind,
             root=self.home.store,

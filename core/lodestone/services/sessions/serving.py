@@ -161,10 +161,11 @@ class ServingSession(HomeSession):
             await self.load(report, build=build)
 
     def _open_runtime(self) -> Runtime:
+        from lodestone.home.resources import SERVICE_PURPOSE
         from lodestone.home.runtime import Runtime
         from lodestone.query_log.recorder import Recorder
 
-        runtime = Runtime.open(self._settings, purpose="lodestone serve")
+        runtime = Runtime.open(self._settings, purpose=SERVICE_PURPOSE)
         runtime.observer = self._observe_engines
         runtime.recorder = Recorder(observer=self._observe_records)
         if self._stages is not None:
