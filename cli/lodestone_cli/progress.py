@@ -25,14 +25,21 @@ _TITLES = {
     "embed": "looking at pictures",
     "load": "loading vectors",
     "build": "building the graph",
-    "verify": "checking",
+    "verify": "checking all corpora",
     "promote": "switching over",
     "done": "done",
     "ask": "asking queries",
     "copy": "copying files",
 }
+_CAPTIONS = "captions"  # details of events that are about captions begin so
+_CAPTION_TITLES = {
+    "embed": "reading captions",
+    "load": "loading captions",
+    "build": "building their graph",
+    "verify": "checking captions",
+}
 _LINE_SECONDS = 5.0
-_BESIDE_THE_BAR = 74  # columns of the longest title, counts, rate, time left, failures and elapsed
+_BESIDE_THE_BAR = 75  # columns of the longest title, counts, rate, time left, failures and elapsed
 _SHORTEST_BAR, _LONGEST_BAR = 6, 40
 
 
@@ -86,8 +93,9 @@ class _Bars:
             return
         fields: dict[str, Any] = {"counted": _counted(event), "event": event, "told": time.monotonic()}
         if stage not in self._tasks:
-            self._tasks[stage] = self.drawn.add_task(_TITLES.get(stage, stage), total=None, **fields)
-        self.drawn.update(self._tasks[stage], completed=event.done, total=event.total or None, **fields)
+            self._tasks[stage] = self.drawn.add_task(_title(event), total=None, **fields)
+        task = self._tasks[stage]
+        self.drawn.update(task, description=_title(event), completed=event.done, total=event.total or None, **fields)
 
     def _end(self) -> None:
         if self._stage in self._tasks:
@@ -116,7 +124,7 @@ class _Lines:
         if stage == self._stage and now < self._next and not finished:
             return
         self._stage, self._next = stage, now + _LINE_SECONDS
-        self._say(" ".join(part for part in (_TITLES.get(stage, stage), _counted(event), _note(event)) if part))
+        self._say(" ".join(part for part in (_title(event), _counted(event), _note(event)) if part))
 
     def _say(self, line: str) -> None:
         if self._out is None:
@@ -126,6 +134,12 @@ class _Lines:
             self._out.flush()
         except BrokenPipeError:
             self._out = None
+
+
+def _title(event: ProgressEvent) -> str:
+    stage = event.stage.value
+    titles = _CAPTION_TITLES if event.detail.startswith(_CAPTIONS) and stage in _CAPTION_TITLES else _TITLES
+    return titles.get(stage, stage)
 
 
 def _counted(event: ProgressEvent) -> str:
@@ -145,8 +159,8 @@ def _note(event: ProgressEvent) -> str:
     parts = []
     if event.rate:
         parts.append(f"{event.rate:,.0f}/s" if event.rate >= 1 else f"{event.rate * 60:,.0f}/min")
-    if event.eta is not None and event.eta >= 1:
-        minutes, seconds = divmod(int(event.eta), 60)
+    if event.eta is not None and event.done < event.total:  # until the next event says otherwise, the end is near
+        minutes, seconds = divmod(max(int(event.eta), 1), 60)
         hours, minutes = divmod(minutes, 60)
         parts.append((f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}") + " left")
     if event.failures:

@@ -21,7 +21,7 @@ from tests.support.pictures import (
 from lodestone.catalog.records import ImageState
 from lodestone.errors import ImageError, InvalidRequestError, NotFoundError, OutOfSpaceError, StoreLockedError
 from lodestone.home.runtime import Runtime
-from lodestone.indexing.progress import ProgressEvent
+from lodestone.indexing.progress import CAPTIONS_ALONE, ProgressEvent, RunStage
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.remove import remove_corpus
 from lodestone.indexing.run.report import IndexReport, IndexRequest
@@ -52,6 +52,24 @@ def test_pictures_become_points_in_every_space_with_thumbnails(runtime: Runtime,
     assert len(list(runtime.home.thumbnails.glob("*/*.jpg"))) == 20
     stages = [event.stage.value for event in events]
     assert list(dict.fromkeys(stages)) == ["discover", "start", "embed", "load", "verify", "promote", "done"]
+
+
+@pytest.mark.parametrize("executor", ["inline", "processes"])
+def test_progress_counts_pictures_and_not_slices_and_captions_by_their_name(tmp_path: Path, executor: str) -> None:
+    photos, events = tmp_path / "photos", list[ProgressEvent]()
+    paths = write_photos(photos, 12)
+    table = tmp_path / "captions.tsv"
+    with open_runtime(tmp_path, executor=executor, slice_size=12, batch_size=4) as runtime:
+        index_paths(runtime, IndexRequest((photos,)), progress=events.append)
+        looked = [event for event in events if event.stage is RunStage.EMBED]
+        assert {0, 4, 8, 12} == {event.done for event in looked}
+        assert {event.total for event in looked} == {12}
+        assert not any(event.detail for event in looked)
+
+        events.clear()
+        table.write_text("file\tcaption\n" + "".join(f"{path.name}\ta caption of {path.name}\n" for path in paths))
+        index_paths(runtime, IndexRequest((photos,), captions=table), progress=events.append)
+        assert [event.detail for event in events if event.stage is RunStage.EMBED][-1] == CAPTIONS_ALONE
 
 
 def test_a_second_run_embeds_nothing(runtime: Runtime, tmp_path: Path) -> None:

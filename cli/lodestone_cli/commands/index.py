@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -108,6 +109,8 @@ def index(
             print_report(console, report)
 
         context.emit(report.as_dict(), human)
+        if not resume:
+            _require_some_usable(context, _named(paths or []), corpus)
 
 
 def _run_named(arguments: list[str]) -> str:
@@ -117,6 +120,35 @@ def _run_named(arguments: list[str]) -> str:
             hint="lodestone index --resume, or --resume RUN (`lodestone runs list`)",
         )
     return arguments[0] if arguments else ""
+
+
+def _require_some_usable(context: CommandContext, named: list[Path | str], corpus: str) -> None:
+    """Refuse to end well where single files were named and none of them could be used.
+
+    Raises:
+        ImageError: every path is a file that could not be used.
+    """
+    from lodestone.catalog.records import ImageState
+    from lodestone.errors import ImageError
+    from lodestone.sources.uris import uri_of
+
+    files = [Path(os.path.abspath(path)) for path in named if isinstance(path, Path) and path.is_file()]  # noqa: PTH100 - links stay
+    if not files or len(files) < len(named):
+        return
+    catalog = context.runtime.catalog
+    roots = catalog.roots(catalog.corpus(corpus).corpus_id)
+    states = [
+        image.state
+        for file in files
+        for root in roots
+        if file.is_relative_to(root.path) and file != Path(root.path)
+        for image in catalog.images_by_uri(root.root_id, [uri_of(file.relative_to(root.path))]).values()
+    ]
+    if states and all(state == ImageState.FAILED for state in states):
+        raise ImageError(
+            "the file could not be used" if len(files) == 1 else f"none of the {len(files)} files could be used",
+            hint="lodestone status --failures says why",
+        )
 
 
 def _named(paths: list[str]) -> list[Path | str]:

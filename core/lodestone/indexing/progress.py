@@ -7,6 +7,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
+
+CAPTIONS_ALONE: Final = "captions"
+"""Detail of the stage EMBED while captions are encoded and no picture is read."""
 
 
 class RunStage(StrEnum):

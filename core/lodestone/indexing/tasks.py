@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -85,6 +85,14 @@ class RowFailure:
     uri: str
     code: str
     message: str
+
+
+Told = Callable[[str, int], None]
+"""Called with a slice's id and the number of its pictures that are done so far: with all their outputs and captions."""
+
+
+def untold(_slice_id: str, _pictures: int) -> None:
+    """Ignore the progress of a slice."""
 
 
 @dataclass(frozen=True, slots=True)

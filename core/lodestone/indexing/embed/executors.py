@@ -12,7 +12,7 @@ from lodestone.config.profiles import Profile
 from lodestone.config.settings import Settings
 from lodestone.files.area import FileArea
 from lodestone.imaging.thumbnails import ThumbnailStore
-from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
+from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask, Told, untold
 from lodestone.models.hardware import cores, gpus
 
 if TYPE_CHECKING:
@@ -31,8 +31,12 @@ class EmbedExecutor(Protocol):
     def start(self) -> None:
         """Start to get ready in the background, if that takes long. Calling it is optional."""
 
-    def run(self, tasks: Iterable[SliceTask]) -> Iterator[SliceReceipt]:
+    def run(self, tasks: Iterable[SliceTask], told: Told = untold) -> Iterator[SliceReceipt]:
         """Yield receipts as tasks finish. `tasks` is read lazily. Called once for each wave.
+
+        Args:
+            tasks: What to embed.
+            told: Called while a slice is embedded, by executors that hear of it. On a cluster nothing is told before receipts.
 
         Raises:
             RunFailedError: workers crashed again and again; finished slices stay finished.
@@ -60,7 +64,7 @@ class InlineExecutor:
     def start(self) -> None:
         """Do nothing: this process needs no time to start."""
 
-    def run(self, tasks: Iterable[SliceTask]) -> Iterator[SliceReceipt]:
+    def run(self, tasks: Iterable[SliceTask], told: Told = untold) -> Iterator[SliceReceipt]:
         """Embed the tasks one after the other; the models are loaded at the first."""
         from lodestone.indexing.embed.slice_embedder import EmbedSlice
 
@@ -68,7 +72,7 @@ class InlineExecutor:
             if self._embed is None:
                 self._embed = EmbedSlice(self._settings)
                 self._embed.warm_up()
-            yield self._embed(task)
+            yield self._embed(task, told=told)
 
     def close(self) -> None:
         """Stop the decoding threads. Idempotent."""

@@ -30,7 +30,7 @@ from lodestone.errors import (
 from lodestone.files.beneath import Boundaries
 from lodestone.indexing.embed.recording import record_slice
 from lodestone.indexing.embed.slicing import task_of
-from lodestone.indexing.progress import Meter, Progress, RunStage
+from lodestone.indexing.progress import CAPTIONS_ALONE, Meter, Progress, RunStage
 from lodestone.indexing.tasks import SliceParts, SliceReceipt, SliceTask
 
 if TYPE_CHECKING:
@@ -115,6 +115,7 @@ class SliceBatches:
     _again: deque[_Try] = field(default_factory=deque)
     _begun: dict[str, tuple[_Try, SliceAttempt]] = field(default_factory=dict)
     _meter: Meter | None = None
+    _told: Counter[str] = field(default_factory=Counter)  # pictures of unfinished slices that the meter has counted
 
     def run(self, executor: EmbedExecutor, *, rows: int, after_wave: Callable[[], None]) -> None:
         """Embed until no unfinished slice is left that can be embedded.
@@ -138,7 +139,7 @@ class SliceBatches:
                 self.heartbeat.wait(self._backoff(max(retry.number for retry in self._again)))
             again, self._again = self._again, deque()
             ready = chain(again, () if following is None else (following,), fresh)
-            for receipt in executor.run(self._wave(ready)):
+            for receipt in executor.run(self._wave(ready), self._tell):
                 self._receive(receipt)
             following = next(ready, None)  # a wave that reached its limits left some
             if following is not None or self._again:
@@ -159,6 +160,8 @@ class SliceBatches:
         attempt = self.catalog.start_attempt(current.record.slice_id, self.run_id)
         self._begun[current.record.slice_id] = current, attempt
         task = task_of(self.catalog, current.record, self._roots, self.parts, self.boundaries)
+        if self._meter is not None:
+            self._meter.detail = CAPTIONS_ALONE if set(task.parts) == {self.parts.captions} else ""
         return replace(task, attempt=current.number, isolate=isolate)
 
     def _receive(self, receipt: SliceReceipt) -> None:
@@ -189,9 +192,17 @@ class SliceBatches:
         self.given_up[current.record.slice_id] = error
         self._count(current.record, failures=current.record.rows)
 
+    def _tell(self, slice_id: str, pictures: int) -> None:
+        """Count the pictures of a slice that are done; a second try counts from where the first one ended."""
+        more = pictures - self._told[slice_id]
+        if self._meter is not None and more > 0:
+            self._told[slice_id] = pictures
+            self._meter.add(more)
+
     def _count(self, record: SliceRecord, *, failures: int) -> None:
+        counted = self._told.pop(record.slice_id, 0)
         if self._meter is not None:
-            self._meter.add(record.rows, failures=failures)
+            self._meter.add(record.rows - counted, failures=failures)
 
     def _backoff(self, number: int) -> float:
         """Return the seconds before attempt `number`, spread so that many drivers do not come back at one moment."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +34,18 @@ from lodestone.indexing.tasks import (
     SliceReceipt,
     SliceRow,
     SliceTask,
+    Told,
     this_worker,
+    untold,
 )
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.sources.reading import Reader
 from lodestone.text_encoders.base import TextEncoder
 from lodestone.text_encoders.registry import make_text_encoder
+
+_CAPTIONS_AT_ONCE: Final = 256
+_CAPTION_WORK: Final = 0.06  # of a picture's work: about 3 ms against 50 ms of a core, with the profile `embedded`
 
 Captions = list[tuple[str, str, str]]  # image id, source, text
 
@@ -102,7 +107,9 @@ class EmbedSlice:
         require_some_readable([picture for picture in pictures if isinstance(picture, RowFailure)], len(rows), self._reader)
         return pictures
 
-    def __call__(self, task: SliceTask, prepared: Sequence[PreparedPicture | RowFailure] | None = None) -> SliceReceipt:
+    def __call__(
+        self, task: SliceTask, prepared: Sequence[PreparedPicture | RowFailure] | None = None, *, told: Told = untold
+    ) -> SliceReceipt:
         """Write every part that the task asks for.
 
         An error that ends the work as a whole (no space left, say) is returned inside the receipt, with what was finished
@@ -111,11 +118,12 @@ class EmbedSlice:
         Args:
             task: The slice and its missing parts.
             prepared: What `prepare` returned for the task, here or in another process; None to read the pictures here.
+            told: Called after each batch of pictures.
         """
         started = time.perf_counter()
         progress = _Written()
         try:
-            self._work(task, progress, prepared)
+            self._work(task, progress, prepared, told=lambda pictures: told(task.slice_id, pictures))
         except LodestoneError as error:
             progress.error = error
         return SliceReceipt(
@@ -129,7 +137,14 @@ class EmbedSlice:
             worker=this_worker(),
         )
 
-    def _work(self, task: SliceTask, written: _Written, prepared: Sequence[PreparedPicture | RowFailure] | None) -> None:
+    def _work(
+        self,
+        task: SliceTask,
+        written: _Written,
+        prepared: Sequence[PreparedPicture | RowFailure] | None,
+        *,
+        told: Callable[[int], None],
+    ) -> None:
         adopted = self._files.adopt(task)
         for part, receipt in adopted.items():
             written.receipts.append(receipt)
@@ -141,11 +156,14 @@ class EmbedSlice:
             rows, failures = self._files.usable(task, adopted[META_PART])
             written.failures.extend(failures)
         captions: Captions = [(row.image_id, source, text) for row in rows for source, text in row.captions]
+        encodes = self.parts.captions in missing
+        reads = bool(backbones) or META_PART in missing
+        work = _Work(len(rows), len(captions) if encodes else 0, told, pixels=reads)
         results = _SliceResults()
-        if backbones or META_PART in missing:
+        if reads:
             usable = prepared if prepared is not None and _fits(prepared, rows, backbones) else None
             pictures = self._prepared(rows, backbones, isolate=task.isolate) if usable is None else iter(usable)
-            results = self._embed_all(pictures, backbones)
+            results = self._embed_all(pictures, backbones, work)
             if usable is None:
                 require_some_readable(results.failures, len(rows), self._reader)
             written.failures.extend(results.failures)
@@ -156,8 +174,8 @@ class EmbedSlice:
             outputs = _concatenated(results.outputs[backbone.name], backbone)
             embedded = [p.row for p in results.prepared]
             self._add_receipt(written, self._files.write_outputs(task, self.parts.backbones[backbone.name], embedded, outputs))
-        if self.parts.captions in missing:
-            vectors = self._encode([text for _, _, text in captions])
+        if encodes:
+            vectors = self._encode([text for _, _, text in captions], work)
             self._add_receipt(written, self._files.write_captions(task, self.parts.captions, captions, vectors))
         if META_PART in missing:
             self._add_receipt(written, self._files.write_meta(task, results.prepared, results.failures))
@@ -166,7 +184,9 @@ class EmbedSlice:
         self._faults.reach("after-rename")
         written.receipts.append(receipt)
 
-    def _embed_all(self, pictures: Iterator[PreparedPicture | RowFailure], backbones: Sequence[Backbone]) -> _SliceResults:
+    def _embed_all(
+        self, pictures: Iterator[PreparedPicture | RowFailure], backbones: Sequence[Backbone], work: _Work
+    ) -> _SliceResults:
         results = _SliceResults(outputs={backbone.name: [] for backbone in backbones})
         batch: list[PreparedPicture] = []
         for result in pictures:
@@ -177,6 +197,7 @@ class EmbedSlice:
             if len(batch) == self._settings.batch_size:
                 self._embed(batch, backbones, results)
                 batch = []
+                work.looked_at(len(results.prepared) + len(results.failures))
         if batch:
             self._embed(batch, backbones, results)
         return results
@@ -212,11 +233,46 @@ class EmbedSlice:
             if isolated is not None:
                 isolated.close()
 
-    def _encode(self, texts: list[str]) -> NDArray[np.float32]:
-        if not texts:
-            return np.empty((0, self._encoder.dim), np.float32)
-        self._encoder.warm_up(threads=self._settings.model_threads)
-        return self._encoder.encode(texts)
+    def _encode(self, texts: list[str], work: _Work) -> NDArray[np.float32]:
+        """Return the vectors of the captions. They are encoded by length, because a pass is as long as its longest text."""
+        vectors = np.empty((len(texts), self._encoder.dim), np.float32)
+        if texts:
+            self._encoder.warm_up(threads=self._settings.model_threads)
+        by_length = sorted(range(len(texts)), key=lambda place: len(texts[place]))
+        for start in range(0, len(texts), _CAPTIONS_AT_ONCE):
+            places = by_length[start : start + _CAPTIONS_AT_ONCE]
+            vectors[places] = self._encoder.encode([texts[place] for place in places])
+            work.read(start + len(places))
+        return vectors
+
+
+class _Work:
+    """Progress of a slice, in pictures: what is done of its pixels and of its captions.
+
+    Args:
+        pictures: Pictures of the slice.
+        captions: Captions that are encoded.
+        told: Receives the number of pictures.
+        pixels: Whether the pictures are read.
+    """
+
+    def __init__(self, pictures: int, captions: int, told: Callable[[int], None], *, pixels: bool) -> None:
+        self._pictures = pictures
+        self._pixels = float(pictures if pixels else 0)
+        self._captions = captions * _CAPTION_WORK
+        self._told = told
+
+    def looked_at(self, pictures: int) -> None:
+        """Tell that so many pictures went through the models."""
+        self._tell(float(pictures))
+
+    def read(self, captions: int) -> None:
+        """Tell that all pictures went through the models and so many captions were encoded."""
+        self._tell(self._pixels + captions * _CAPTION_WORK)
+
+    def _tell(self, done: float) -> None:
+        whole = self._pixels + self._captions
+        self._told(min(int(self._pictures * done / whole), self._pictures) if whole else self._pictures)
 
 
 @dataclass(slots=True)

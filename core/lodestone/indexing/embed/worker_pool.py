@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import IO, Final
 
 from lodestone.errors import RunFailedError, WorkerDiedError
-from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
+from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask, Told, untold
 
 _START_ATTEMPTS: Final = 3  # workers that crash before any of them has answered
 _COMPLAINT_BYTES: Final = 4000
@@ -39,16 +39,18 @@ class _Worker:
         except OSError:
             return  # it crashed: reading from it reports that
 
-    def take(self) -> SliceReceipt:
-        """Return the worker's receipt, or one with a `WorkerDiedError` if it crashed."""
-        task, self.task = self.task, None
+    def take(self) -> SliceReceipt | int:
+        """Return the worker's receipt (with a `WorkerDiedError` if it crashed), or how many pictures of its task are done."""
         try:
-            receipt: SliceReceipt = self.channel.recv()
+            answer: SliceReceipt | int = self.channel.recv()
         except (EOFError, OSError):
             self.channel.close()
+            task, self.task = self.task, None
             slice_id = "" if task is None else task.slice_id
             return SliceReceipt(slice_id, (), error=self._death(task), worker=self.name)
-        return receipt
+        if not isinstance(answer, int):
+            self.task = None
+        return answer
 
     @property
     def name(self) -> str:
@@ -93,7 +95,7 @@ class ProcessExecutor:
         while len(self._workers) < self._count:
             self._workers.append(self._spawn())
 
-    def run(self, tasks: Iterable[SliceTask]) -> Iterator[SliceReceipt]:
+    def run(self, tasks: Iterable[SliceTask], told: Told = untold) -> Iterator[SliceReceipt]:
         """Give the tasks to the workers and yield their receipts as they finish.
 
         Raises:
@@ -115,7 +117,8 @@ class ProcessExecutor:
                 busy = {worker.channel: worker for worker in self._workers if worker.task is not None}
                 if not busy:
                     break
-                receipts = [self._receive(busy[channel]) for channel in wait(list(busy)) if isinstance(channel, Connection)]
+                heard = [self._receive(busy[channel], told) for channel in wait(list(busy)) if isinstance(channel, Connection)]
+                receipts = [receipt for receipt in heard if receipt is not None]
                 for worker in self._workers:  # before the receipts are yielded, because recording them takes a while
                     if worker.task is None and following is not None:
                         worker.give(following)
@@ -132,8 +135,15 @@ class ProcessExecutor:
             worker.stop()
         self._workers.clear()
 
-    def _receive(self, worker: _Worker) -> SliceReceipt:
+    def _receive(self, worker: _Worker, told: Told) -> SliceReceipt | None:
+        """Return what a worker finished; None when it told of a task that goes on."""
+        task = worker.task
         receipt = worker.take()
+        if isinstance(receipt, int):
+            self._answered = True
+            if task is not None:
+                told(task.slice_id, receipt)
+            return None
         if not worker.channel.closed:
             self._answered = True
             return receipt

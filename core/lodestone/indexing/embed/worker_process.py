@@ -32,7 +32,8 @@ def serve(channel: Connection) -> None:
     threading.Thread(target=_listen, args=(channel, inbox), name="listen", daemon=True).start()
     embed, broken = _load_models(settings)
     while (task := inbox.get()) is not None:
-        channel.send(_failed_receipt(task, broken) if broken is not None or embed is None else _embed_safely(embed, task))
+        broke = broken is not None or embed is None
+        channel.send(_failed_receipt(task, broken) if broke else _embed_safely(embed, task, channel))
     if embed is not None:
         embed.close()
 
@@ -57,9 +58,9 @@ def _load_models(settings: EmbedSettings) -> tuple[EmbedSlice | None, LodestoneE
     return embed, None
 
 
-def _embed_safely(embed: EmbedSlice, task: SliceTask) -> SliceReceipt:
+def _embed_safely(embed: EmbedSlice, task: SliceTask, channel: Connection) -> SliceReceipt:
     try:
-        return embed(task)
+        return embed(task, told=lambda _, pictures: channel.send(pictures))
     except Exception as error:  # noqa: BLE001 - it crosses to the driver, which tries again and then raises it
         return _failed_receipt(
             task,

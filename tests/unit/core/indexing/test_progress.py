@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 from rich.console import Console
 
-from lodestone.indexing.progress import Meter, ProgressEvent, RunStage
+from lodestone.indexing.progress import CAPTIONS_ALONE, Meter, ProgressEvent, RunStage
 from lodestone_cli.progress import _Bars, _Lines, _note, _note_now
 
 
@@ -86,8 +86,22 @@ def test_each_stage_has_one_line_however_narrow_the_terminal(width: int) -> None
 def test_the_time_left_runs_down_between_two_events() -> None:
     event = ProgressEvent(RunStage.EMBED, done=10, total=100, rate=1.0, eta=90.0)
     assert "1:2" in _note_now(event, time.monotonic() - 5.0, over=False)
-    assert "left" not in _note_now(event, time.monotonic() - 500.0, over=False)
+    assert "0:01 left" in _note_now(event, time.monotonic() - 500.0, over=False)  # it does not vanish before the end
     assert _note_now(event, time.monotonic(), over=True) == "1/s"
+
+
+def test_captions_are_not_called_pictures() -> None:
+    captions = [
+        ProgressEvent(RunStage.EMBED, done=5, total=10, detail=CAPTIONS_ALONE),
+        ProgressEvent(RunStage.LOAD, done=5, total=10, detail="captions-minilm"),
+        ProgressEvent(RunStage.LOAD, done=5, total=10, detail="bridge-1"),
+    ]
+    lines = [_screen(100, [event])[0] for event in captions]
+    assert [line.split()[:2] for line in lines] == [["reading", "captions"], ["loading", "captions"], ["loading", "vectors"]]
+
+
+def test_stages_of_the_whole_collection_are_not_taken_for_those_of_one_corpus() -> None:
+    assert _screen(100, [ProgressEvent(RunStage.VERIFY, done=5, total=10)])[0].startswith("checking all corpora ")
 
 
 def test_long_times_are_told_in_hours_and_slow_rates_by_the_minute() -> None:
