@@ -109,13 +109,22 @@ def test_what_the_gate_stopped_is_reported_and_an_idle_gate_is_told(tmp_path: Pa
 def test_pairs_are_asked_two_pictures_at_a_time(tmp_path: Path) -> None:
     def rank(request: SearchRequest) -> list[str]:
         folder = request.filters.path_prefix
+        if folder is None:
+            return ["ex_0/ex_0_img_0.png", "ex_1/ex_1_img_1.png", "ex_0/ex_0_img_1.png", "ex_1/ex_1_img_0.png"]
         both = [f"{folder}/{folder}_img_0.png", f"{folder}/{folder}_img_1.png"]
         return both if request.query == "a cat" else both[::-1] if folder == "ex_0" else both[:1]
 
     report, engine = _evaluate("winoground", tmp_path, rank, run=("text",))
-    assert [(one.filters.path_prefix, one.limit) for one in engine.asked] == [("ex_0", 2)] * 2 + [("ex_1", 2)] * 2
+    among_all = [(None, 60)] * 4
+    assert [(one.filters.path_prefix, one.limit) for one in engine.asked] == [("ex_0", 2)] * 2 + [("ex_1", 2)] * 2 + among_all
     text = report.configurations[0]
-    assert text.values == {"pairing": [1.0, 0.5], "image": [1.0, 0.0], "text": [1.0, 0.0], "group": [1.0, 0.0]}
+    assert text.values == {
+        "pairing": [1.0, 0.5],
+        "image": [1.0, 0.0],
+        "text": [1.0, 0.0],
+        "group": [1.0, 0.0],
+        "mrr": [pytest.approx((1 + 1 / 3) / 2), pytest.approx((1 / 4 + 1 / 2) / 2)],  # places 1, 3 and 4, 2 of all four
+    }
 
 
 def test_judged_runs_look_deeper_and_others_do_not(tmp_path: Path) -> None:

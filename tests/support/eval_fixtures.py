@@ -42,9 +42,10 @@ class Expected:
     options: tuple[str, ...] = ()
 
 
-RIGHT_AND_PLANTED = {"map": 0.75, "recall": 1.0, "precision": 0.5, "mrr": 0.75, "hit@1": 0.5, "hit@10": 1.0}
-ALL_PLANTED = {"map": 0.5, "recall": 1.0, "precision": 0.0, "mrr": 0.5, "hit@1": 0.0, "hit@10": 1.0}
-ALL_RIGHT = dict.fromkeys(RIGHT_AND_PLANTED, 1.0)
+_ALL_AMONG_TEN = {"r@10": 1.0, "p@10": 0.1, "recall@60": 1.0, "hit@10": 1.0}
+RIGHT_AND_PLANTED = {"map": 0.75, "precision@ep": 0.5, "mrr": 0.75, "hit@1": 0.5, **_ALL_AMONG_TEN}
+ALL_PLANTED = {"map": 0.5, "precision@ep": 0.0, "mrr": 0.5, "hit@1": 0.0, **_ALL_AMONG_TEN}
+ALL_RIGHT = {"map": 1.0, "precision@ep": 1.0, "mrr": 1.0, "hit@1": 1.0, **_ALL_AMONG_TEN}
 ONE_PAIR_OF_TWO = {"pairing": 0.5, "image": 0.5}
 
 

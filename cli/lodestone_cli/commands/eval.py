@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 _LINE_SECONDS = 5.0  # between lines of progress where there is no terminal
 _REMARKS = 3  # shown of a configuration
 _NAME_WIDTH = 20
-_WIDE = 90  # columns of a terminal that show recall and hit@1 as well
-_ON_PAPER = frozenset({"precision", "mrr"})  # in the report alone: the screen is narrow
+_WIDE = 90  # columns of a terminal that show R@10 and hit@1 as well
+_ON_PAPER = frozenset({"p@10", "mrr", "recall@60", "precision@ep"})  # in the report alone: the screen is narrow
 
 app = typer.Typer(
     help="Measure search quality on a benchmark in its published layout, or on your own captioned pictures.",
@@ -69,16 +69,24 @@ def _evaluate(
     seed: Annotated[int, typer.Option("--seed", min=0, max=2**31 - 1, help="Of what is drawn, and of the guides.")] = 0,
     run: Annotated[
         str | None,
-        typer.Option("--run", help="Only these of text, captions, rewrite, full; comma-separated.", show_default=False),
+        typer.Option(
+            "--run",
+            help="Only these of text, captions, rewrite, full, needle, needle-gate, needle-trust; comma-separated.",
+            show_default=False,
+        ),
     ] = None,
     ablate: Annotated[
         str | None,
         typer.Option(
             "--ablate",
-            help="The full loop without each of guides, embedders, outliers, gate, adaptive, trust, tags; comma-separated.",
+            help="The full loop without each of guides, embedders, outliers, gate, adaptive, trust, tags; NEEDLE's ranking with "
+            "other values of each of m, l, engines, size; comma-separated.",
             show_default=False,
         ),
     ] = None,
+    eta: Annotated[
+        float, typer.Option("--eta", min=0.001, max=0.999, help="Learning rate of needle-trust's simulated feedback.")
+    ] = 0.05,
     judged: Annotated[
         bool, typer.Option("--judged", help="Pass over results that nobody looked at for a query (LVIS).")
     ] = False,
@@ -121,6 +129,7 @@ def _evaluate(
             llm=_language_model(llm, llm_model, llm_key_env),
             concurrency=concurrency,
             seed=seed,
+            eta=eta,
             temporary=home is None,
         )
         evalset = select(read_benchmark(name, data, split=split), selection)
@@ -276,6 +285,7 @@ def _print(console: Console, report: EvalReport, written: list[Path]) -> None:
         f"{report.pictures:,} pictures, {report.described:,} of them with a caption or tag; means with 95% intervals"
     )
     _print_groups(console, report)
+    _print_needle(console, report)
     console.print()
     _print_comparisons(console, report.comparisons)
     for one in report.configurations:
@@ -302,6 +312,22 @@ def _print_comparisons(console: Console, comparisons: list[Comparison]) -> None:
         console.print(f"{where:<14} {describe(one)} {TITLES[one.metric]}; {tests}; n = {paired.queries:,}", markup=False)
 
 
+def _print_needle(console: Console, report: EvalReport) -> None:
+    """Print NEEDLE's own tables, where its ranking was run."""
+    from rich.table import Table
+
+    from lodestone.evaluation.needle_tables import needle_tables
+
+    for shown in needle_tables(report):
+        table = Table(title=shown.title, title_justify="left", title_style="", box=None, pad_edge=False)
+        for number, column in enumerate(shown.head):
+            table.add_column(column, justify="right" if number else "left", min_width=_NAME_WIDTH if not column else 0)
+        for row in shown.rows:
+            table.add_row(*row)
+        console.print()
+        console.print(table, markup=False)
+
+
 def _print_groups(console: Console, report: EvalReport) -> None:
     from rich.table import Table
 
@@ -309,7 +335,7 @@ def _print_groups(console: Console, report: EvalReport) -> None:
 
     shown = [metric for metric in report.metrics if metric not in _ON_PAPER]
     if console.width < _WIDE:
-        shown = [metric for metric in shown if metric not in {"recall", "hit@1"}]
+        shown = [metric for metric in shown if metric not in {"r@10", "hit@1"}]
     gate = ["simple"] if any(one.simple is not None for one in report.configurations) else []
     groups = dict.fromkeys(group.name for one in report.configurations for group in one.groups)
     for group in groups:

@@ -48,6 +48,7 @@ class Profile:
         labels: Classifiers of the space `labels`; empty for those that it is published with.
         space_priors: Maps a space to its trust before any feedback, 1 by default; only ratios matter.
         engines: Maps an engine to its settings, used where the user's settings have no section of that name.
+        added: Spaces of one of NEEDLE's modes that NEEDLE does not have: they take words.
     """
 
     name: str
@@ -69,6 +70,13 @@ class Profile:
     labels: tuple[str, ...] = ()
     space_priors: Mapping[str, float] = field(default_factory=dict)
     engines: Mapping[str, EngineSettings] = field(default_factory=dict)
+    added: tuple[str, ...] = ()
+
+    @property
+    def embedders(self) -> tuple[str, ...]:
+        """Return NEEDLE's own embedders, the most trusted first: the spaces without those that were added for words."""
+        own = [space for space in self.spaces if space not in self.added]
+        return tuple(sorted(own, key=lambda space: -self.space_priors.get(space, 1.0)))
 
 
 # NEEDLE's embedders, by the names that it gives them.
@@ -135,6 +143,7 @@ def _mode(
         direct=direct,
         space_priors=priors,
         engines=engines,
+        added=() if clip is None else ("words",),
     )
 
 

@@ -39,6 +39,7 @@ class EvaluatedAnswer:
         scores: Their scores.
         ms: Time that the engine took, in milliseconds.
         gate: The gate's verdict; None where the gate did not run.
+        predicted_ap: Average precision that the gate expects of the text pass; None where the gate did not run.
         guides: Number of guides used.
         rejected: Number of guides left out because they were unlike the others.
         cost: Cost of the guides.
@@ -50,6 +51,7 @@ class EvaluatedAnswer:
     scores: tuple[float, ...] = ()
     ms: float = 0.0
     gate: str | None = None
+    predicted_ap: float | None = None
     guides: int = 0
     rejected: int = 0
     cost: float = 0.0
@@ -107,6 +109,7 @@ def _answer_of(response: SearchResponse, names: Mapping[str, str]) -> EvaluatedA
         scores=tuple(score for _, score in hits),
         ms=response.timings_ms.get("total", 0.0),
         gate=None if response.gate is None else response.gate.verdict,
+        predicted_ap=None if response.gate is None else response.gate.predicted_ap,
         guides=sum(guide.status == "used" for guide in response.guides),
         rejected=sum(guide.status == "rejected" for guide in response.guides),
         cost=response.cost,

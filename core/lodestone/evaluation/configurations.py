@@ -10,6 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from lodestone.errors import UnknownNameError
+from lodestone.evaluation.needle_variants import (
+    ETA,
+    NEEDLE,
+    NEEDLE_NAMES,
+    NEEDLE_PARTS,
+    NeedleSetup,
+    NeedleVariant,
+    needle_variants,
+)
 
 TEXT: Final = "text"
 CAPTIONS: Final = "captions"
@@ -17,6 +26,8 @@ REWRITE: Final = "rewrite"
 FULL: Final = "full"
 BASELINES: Final = (TEXT, CAPTIONS, REWRITE, FULL)
 PARTS: Final = ("guides", "embedders", "outliers", "gate", "adaptive", "trust", "tags")
+RUNNABLE: Final = (*BASELINES, *NEEDLE_NAMES)
+ABLATABLE: Final = (*PARTS, *NEEDLE_PARTS)
 
 _TEXT_PASS: Final[dict[str, Any]] = {"guides": 0, "gate": False, "outliers": False, "adaptive": False}
 _FULL_LOOP: Final[dict[str, Any]] = {"gate": True, "outliers": True, "adaptive": True}
@@ -42,6 +53,7 @@ class Configuration:
         request: Fields of `SearchRequest` besides the query.
         against: Name of the configuration that it is compared with; empty for none.
         skipped: Reason why it is not run; None when it is run.
+        needle: The form of NEEDLE's ranking that answers; None for the home's own engine.
     """
 
     name: str
@@ -50,6 +62,7 @@ class Configuration:
     request: Mapping[str, Any] = field(default_factory=dict)
     against: str = TEXT
     skipped: str | None = None
+    needle: NeedleVariant | None = None
 
 
 def make_configurations(
@@ -59,15 +72,22 @@ def make_configurations(
     spaces: Sequence[str],
     no_captions: str | None = None,
     no_rewriting: str | None = None,
+    needle: NeedleSetup | None = None,
+    eta: float = ETA,
+    pairs: bool = False,
 ) -> list[Configuration]:
     """Return the configurations to run, with the text pass first, because its result decides which queries are hard.
 
     Args:
-        run: Names in `BASELINES`; empty for all.
-        ablate: Names in `PARTS`; each gives the full loop without it, and `embedders` gives each space alone.
+        run: Names in `RUNNABLE`; empty for all of `BASELINES`.
+        ablate: Names in `ABLATABLE`. One of `PARTS` gives the full loop without it, and `embedders` gives each space alone; one
+            of `NEEDLE_PARTS` varies NEEDLE's ranking.
         spaces: The profile's spaces.
         no_captions: Reason why there is no caption baseline; None when there is one.
         no_rewriting: Reason why queries are not rewritten; None when they are.
+        needle: What NEEDLE's ranking is made of; None where it cannot be asked for.
+        eta: Learning rate of `needle-trust`.
+        pairs: Whether the benchmark consists of pairs.
 
     Raises:
         UnknownNameError: there is no such baseline or part.
@@ -81,11 +101,26 @@ def make_configurations(
         ),
         FULL: Configuration(FULL, "everything on", request=_FULL_LOOP),
     }
-    wanted = {TEXT, *(run or BASELINES), *([FULL] if ablate else [])}
+    variants = needle_variants(run, ablate, needle or NeedleSetup(), eta=eta, pairs=pairs)
+    # Outliers are a part of both loops: where NEEDLE's ranking alone was asked for, the full loop is not run for them.
+    parts = [part for part in dict.fromkeys(ablate) if part in PARTS]
+    if variants and run and FULL not in run:
+        parts = [part for part in parts if part != "outliers"]
+    wanted = {TEXT, *(run or BASELINES), *([FULL] if parts else [])}
     configurations = [configuration for name, configuration in baselines.items() if name in wanted]
-    for part in dict.fromkeys(ablate):
+    for part in parts:
         configurations += _alone(spaces) if part == "embedders" else [_without(part)]
-    return configurations
+    return configurations + [
+        Configuration(
+            name,
+            about,
+            request=variant.request(),
+            against=TEXT if name == NEEDLE else NEEDLE,
+            skipped=skipped,
+            needle=variant,
+        )
+        for name, about, variant, skipped in variants
+    ]
 
 
 def check_names(run: Sequence[str], ablate: Sequence[str]) -> None:
@@ -94,7 +129,7 @@ def check_names(run: Sequence[str], ablate: Sequence[str]) -> None:
     Raises:
         UnknownNameError: a name is no configuration, or no part.
     """
-    for given, known, kind in ((run, BASELINES, "configuration"), (ablate, PARTS, "part")):
+    for given, known, kind in ((run, RUNNABLE, "configuration"), (ablate, ABLATABLE, "part")):
         for name in given:
             if name not in known:
                 raise UnknownNameError.among(kind, name, list(known))

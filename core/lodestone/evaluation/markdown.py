@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from lodestone.evaluation.needle_metrics import PAIR_CHANCE
+from lodestone.evaluation.needle_tables import markdown_of, needle_tables
 from lodestone.evaluation.report import Comparison, EvalReport
 
 _LEAST_P: Final = 0.001
 
 TITLES: Final = {
     "map": "MAP",
-    "recall": "recall",
-    "precision": "precision",
+    "r@10": "R@10",
+    "p@10": "P@10",
+    "recall@60": "recall@60",
+    "precision@ep": "P@ep",
     "mrr": "MRR",
     "hit@1": "hit@1",
     "hit@10": "hit@10",
-    "pairing": "pairing",
-    "image": "image",
-    "text": "text",
-    "group": "group",
-}
+} | {metric: f"{metric} (chance {chance:.2f})" for metric, chance in PAIR_CHANCE.items()}
 
 
 def describe(comparison: Comparison) -> str:
@@ -55,6 +55,7 @@ def to_markdown(report: EvalReport) -> str:
         if rows:
             count = next(g.queries for result in report.configurations for g in result.groups if g.name == group)
             lines += [f"## {group} ({count:,} {unit})", "", *rows, ""]
+    lines += markdown_of(needle_tables(report))
     skipped = [result for result in report.configurations if result.skipped is not None]
     lines += [f"- `{result.name}` was not run: {result.skipped}" for result in skipped]
     lines += ["", "## Compared query by query", "", *_comparison_rows(report.comparisons), ""] if report.comparisons else [""]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import numpy as np
@@ -14,7 +14,7 @@ from lodestone.evaluation.ask import EvaluatedAnswer
 from lodestone.evaluation.compare import estimate
 from lodestone.evaluation.configurations import Configuration
 from lodestone.evaluation.datasets.base import EvalQuery, EvalSet
-from lodestone.evaluation.needle_metrics import PairScores, hard_queries, ranking_metrics, right_places
+from lodestone.evaluation.needle_metrics import PairScores, hard_queries, ranking_metrics, reciprocal_rank, right_places
 from lodestone.evaluation.report import ALL, HARD, ConfigurationResult, GroupMetrics, QueryRow, group_names
 from lodestone.evaluation.selection import target_of
 
@@ -97,13 +97,26 @@ def measure_ranking(queries: Sequence[EvalQuery], answers: list[EvaluatedAnswer]
 
 
 def measure_pairs(evalset: EvalSet, answers: list[EvaluatedAnswer]) -> Measured:
-    """Compute the metrics of pairs, from the answers to the two captions of each; a picture that is not found scores lowest."""
+    """Compute the metrics of pairs.
+
+    Args:
+        evalset: The benchmark.
+        answers: The answers to the two captions of each pair among its two pictures, then those among all pictures. A picture
+            that is not found scores lowest. The reciprocal rank of a pair is the mean over its captions.
+    """
+    answers_among_two, answers_among_all = answers[: len(answers) // 2], answers[len(answers) // 2 :]
     values: Values = {}
     for number, pair in enumerate(evalset.pairs):
-        pair_answers = answers[2 * number : 2 * number + 2]
+        of_pair = slice(2 * number, 2 * number + 2)
+        pair_answers, among_all = answers_among_two[of_pair], answers_among_all[of_pair]
         table = [[_score(answer, name) for name in pair.pictures] for answer in pair_answers]
-        failed = any(answer.error for answer in pair_answers)
-        for metric, value in PairScores(np.array(table, np.float64)).metrics().items():
+        failed = any(answer.error for answer in (*pair_answers, *among_all))
+        ranks = [
+            reciprocal_rank(right_places(answer.names, {name}))
+            for answer, name in zip(among_all, pair.pictures, strict=True)
+        ]
+        metrics = {**PairScores(np.array(table, np.float64)).metrics(), "mrr": sum(ranks) / len(ranks)}
+        for metric, value in metrics.items():
             values.setdefault(metric, []).append(None if failed else value)
     return Measured(values, answers, dict(Counter(answer.error for answer in answers if answer.error)))
 
@@ -120,6 +133,7 @@ def result_of(configuration: Configuration, measured: Measured | None, rows: Seq
         against=configuration.against,
         skipped=configuration.skipped,
         request=dict(configuration.request),
+        needle=None if configuration.needle is None else asdict(configuration.needle),
     )
     if measured is None:
         return about

@@ -41,7 +41,7 @@ def require_matplotlib() -> None:
 def draw(report: EvalReport, folder: Path) -> list[Path]:
     """Write the report's plots into a folder that exists, and return their paths."""
     require_matplotlib()
-    drawn = {"bars.png": _bars(report), "histogram.png": _histogram(report)}
+    drawn = {"bars.png": _bars(report), "histogram.png": _histogram(report), "gate.png": _gate(report)}
     paths = []
     for name, figure in drawn.items():
         if figure is not None:
@@ -122,6 +122,27 @@ def _histogram(report: EvalReport) -> Figure | None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     axes.legend(frameon=False)
+    return figure
+
+
+def _gate(report: EvalReport) -> Figure | None:
+    """Return a scatter of the gate's predictions and the text pass's average precision; None where no gate was asked."""
+    from matplotlib.figure import Figure
+
+    if report.gate is None or not report.gate.queries:
+        return None
+    columns = zip(report.gate.predicted, report.gate.actual, strict=True)
+    predicted, actual = zip(*(pair for pair in columns if None not in pair), strict=True)
+    figure = Figure(figsize=(5.0, 5.0), layout="constrained")
+    axes = figure.add_subplot()
+    axes.plot([0, 1], [0, 1], color="#999999", linewidth=1)
+    axes.scatter(predicted, actual, s=12, alpha=0.4, color=_COLOURS[0], linewidths=0)
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_xlabel("average precision that the gate predicts")
+    axes.set_ylabel("average precision of the text pass")
+    pearson = "" if report.gate.pearson is None else f", r = {report.gate.pearson:.2f}"
+    axes.set_title(f"{report.benchmark}: {report.gate.queries:,} queries{pearson}")
     return figure
 
 

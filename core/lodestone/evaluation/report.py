@@ -62,6 +62,7 @@ class ConfigurationResult(_Model):
     simple: float | None = Field(None, description="Share of queries that the gate stopped; null where it was not asked.")
     cost: float = 0.0
     remarks: dict[str, int] = Field(default_factory=dict, description="Warning -> queries.")
+    needle: dict[str, Any] | None = Field(None, description="Form of NEEDLE's ranking; null for the home's own engine.")
 
 
 class Comparison(_Model):
@@ -72,6 +73,29 @@ class Comparison(_Model):
     metric: str
     group: str
     paired: Paired
+
+
+class GateScatter(_Model):
+    """Holds what the complexity gate predicted for each query and what the text pass reached (NEEDLE, figure 5c)."""
+
+    configuration: str = Field(description="Configuration in which the gate was asked.")
+    predicted: list[float | None] = Field(description="Predicted average precision of each query; null where not asked.")
+    actual: list[float | None] = Field(description="Average precision of the text pass of each query; null where it failed.")
+    queries: int = Field(description="Queries with both.")
+    pearson: float | None = Field(description="Correlation of the two; null where one of them does not vary.")
+
+    @classmethod
+    def of(cls, configuration: str, predicted: Sequence[float | None], actual: Sequence[float | None]) -> GateScatter:
+        """Return the scatter of two columns of the same queries."""
+        both = np.array([pair for pair in zip(predicted, actual, strict=True) if None not in pair], np.float64).reshape(-1, 2)
+        varies = len(both) > 1 and bool((both.std(0) > 0).all())
+        return cls(
+            configuration=configuration,
+            predicted=list(predicted),
+            actual=list(actual),
+            queries=len(both),
+            pearson=float(np.corrcoef(both.T)[0, 1]) if varies else None,
+        )
 
 
 class EvalReport(_Model):
@@ -96,6 +120,7 @@ class EvalReport(_Model):
     queries: list[QueryRow]
     configurations: list[ConfigurationResult]
     comparisons: list[Comparison]
+    gate: GateScatter | None = None
     notes: list[str] = Field(default_factory=list)
 
     @property

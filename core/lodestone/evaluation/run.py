@@ -1,7 +1,7 @@
 """Runner of an evaluation: every query in every configuration, over an indexed benchmark, measured.
 
-A text query searches all pictures of the set, for n results. A pair becomes two queries that search only its two pictures. The
-deadline leaves enough time for guides, because quality is measured here; latency is reported beside it.
+A text query searches all pictures of the set, for n results. A pair becomes two queries that search only its two pictures, and
+the same two queries over all pictures (for MRR). The deadline leaves enough time for guides, because quality is measured here; latency is reported beside it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,11 +19,12 @@ from lodestone import __version__
 from lodestone.errors import InvalidRequestError
 from lodestone.evaluation.ask import CONCURRENCY, EvaluatedAnswer, EvaluatedSystem, Told, ask_all
 from lodestone.evaluation.baselines import LanguageModel, Rewriter, match_captions
-from lodestone.evaluation.configurations import TEXT, Configuration, check_names, make_configurations
+from lodestone.evaluation.configurations import ETA, TEXT, Configuration, check_names, make_configurations
 from lodestone.evaluation.datasets.base import UNASKABLE, EvalSet
 from lodestone.evaluation.measured import Measured, measure_pairs, measure_ranking, query_rows, result_of
+from lodestone.evaluation.needle_engines import JudgedSystem, NeedleEngines, NeedleTrust, needle_setup
 from lodestone.evaluation.needle_metrics import RESULTS
-from lodestone.evaluation.report import ConfigurationResult, EvalReport, compare_configurations
+from lodestone.evaluation.report import ConfigurationResult, EvalReport, GateScatter, compare_configurations
 from lodestone.evaluation.selection import QuerySelection
 from lodestone_schemas.api import MAX_LIMIT, SearchFilters, SearchRequest
 
@@ -49,6 +50,7 @@ class EvalOptions:
         concurrency: Number of queries in progress at once.
         deadline_ms: Time for one query, in milliseconds.
         seed: Seed of the guides.
+        eta: Learning rate of `needle-trust`.
         temporary: Whether the home is deleted afterwards.
 
     Raises:
@@ -63,6 +65,7 @@ class EvalOptions:
     concurrency: int = CONCURRENCY
     deadline_ms: int = _DEADLINE_MS
     seed: int = 0
+    eta: float = ETA
     temporary: bool = False
 
     def __post_init__(self) -> None:
@@ -121,6 +124,9 @@ def evaluate(
         spaces=runtime.profile.spaces,
         no_captions=_no_captions(evalset, options.selection),
         no_rewriting=None if options.llm else "no language model is given (--llm)",
+        needle=needle_setup(runtime),
+        eta=options.eta,
+        pairs=evalset.kind == "pairs",
     )
     job = _Job(runtime, evalset, indexed, options, told)
     measured = asyncio.run(job.run(configurations, engine))
@@ -144,7 +150,7 @@ def evaluate(
         gallery=_digest(indexed.names.values(), indexed.described),
         described=len(indexed.described),
         skipped=dict(evalset.skipped),
-        selection=asdict(options.selection) | {"judged": options.judged, "guide_seed": options.seed},
+        selection=asdict(options.selection) | {"judged": options.judged, "guide_seed": options.seed, "eta": options.eta},
         profile=runtime.profile.name,
         models=_models(runtime),
         settings=_settings(runtime.settings),
@@ -157,7 +163,8 @@ def evaluate(
         queries=rows,
         configurations=results,
         comparisons=comparisons,
-        notes=[*job.notes, *_idle_gates(results)],
+        gate=_gate_scatter(evalset, measured),
+        notes=[*job.notes, *_idle_gates(results), *_without_guides(configurations, measured)],
     )
 
 
@@ -172,17 +179,42 @@ class _Job:
 
     async def run(self, configurations: Sequence[Configuration], engine: EvaluatedSystem | None) -> dict[str, Measured]:
         """Return the results of the configurations that are run, by name."""
-        if engine is None:
-            own_engine = self.runtime.engine()
-            await own_engine.warm_up()
-            engine = own_engine
+        own_engine = engine
+        if own_engine is None:
+            warm = self.runtime.engine()
+            await warm.warm_up()
+            own_engine = warm
+        needle_engines = NeedleEngines(self.runtime)
         measured = {}
-        for configuration in configurations:
-            if configuration.skipped is None:
-                measured[configuration.name] = await self._measure(configuration, engine)
+        try:
+            for configuration in configurations:
+                if configuration.skipped is None:
+                    system, one_by_one = await self._system(configuration, engine, own_engine, needle_engines)
+                    measured[configuration.name] = await self._measure(configuration, system, one_by_one=one_by_one)
+        finally:
+            await needle_engines.close()
         return measured
 
-    async def _measure(self, configuration: Configuration, engine: EvaluatedSystem) -> Measured:
+    async def _system(
+        self,
+        configuration: Configuration,
+        given: EvaluatedSystem | None,
+        own_engine: EvaluatedSystem,
+        needle_engines: NeedleEngines,
+    ) -> tuple[EvaluatedSystem, bool]:
+        """Return what answers the requests of a configuration, and whether it is asked one request after the other."""
+        variant = configuration.needle
+        if variant is None:
+            return own_engine, False
+        trust = None if variant.eta is None else NeedleTrust(variant.eta, self.runtime.profile.space_priors)
+        system: EvaluatedSystem = await needle_engines.engine(variant, trust) if given is None else given
+        if trust is None:
+            return system, False
+        ids = {name: image_id for image_id, name in self.indexed.names.items()}
+        right = [frozenset(ids[name] for name in query.relevant) for query in self.evalset.queries]
+        return JudgedSystem(system, trust, right), True
+
+    async def _measure(self, configuration: Configuration, engine: EvaluatedSystem, *, one_by_one: bool) -> Measured:
         if configuration.method == "captions":
             answers = await asyncio.to_thread(self._match_captions)
             return measure_ranking(self.evalset.queries, answers, judged=self.options.judged)
@@ -192,7 +224,7 @@ class _Job:
             engine,
             requests,
             names=self.indexed.names,
-            concurrency=self.options.concurrency,
+            concurrency=1 if one_by_one else self.options.concurrency,
             told=self._progress_for(configuration.name, len(requests)),
         )
         if self.evalset.kind == "pairs":
@@ -222,13 +254,23 @@ class _Job:
         common = {"deadline_ms": self.options.deadline_ms, "seed": self.options.seed, **configuration.request}
         if self.evalset.kind == "pairs":
             folders = [pair.pair_id for pair in self.evalset.pairs for _ in pair.captions]
-            return [
+            between_two = [
                 SearchRequest(query=text, limit=2, filters=SearchFilters(corpora=corpora, path_prefix=folder), **common)
                 for text, folder in zip(texts, folders, strict=True)
+            ]
+            among_all = SearchFilters(corpora=corpora)
+            return between_two + [
+                SearchRequest(query=text, limit=RESULTS, filters=among_all, **common) for text in texts
             ]
         deeper = self.options.judged and any(query.judged is not None for query in self.evalset.queries)
         filters = SearchFilters(corpora=corpora)
         limit = MAX_LIMIT if deeper else RESULTS
+        if configuration.needle is not None and configuration.needle.eta is not None:
+            topics = [query.label or self.evalset.name for query in self.evalset.queries]  # trust is learnt for each topic
+            return [
+                SearchRequest(query=text, limit=limit, filters=filters, topic=topic, **common)
+                for text, topic in zip(texts, topics, strict=True)
+            ]
         return [SearchRequest(query=text, limit=limit, filters=filters, **common) for text in texts]
 
     def _match_captions(self) -> list[EvaluatedAnswer]:
@@ -265,6 +307,31 @@ def _idle_gates(results: Sequence[ConfigurationResult]) -> list[str]:
         if idle
         else []
     )
+
+
+def _without_guides(configurations: Sequence[Configuration], measured: Mapping[str, Measured]) -> list[str]:
+    """Return notes about rankings by guides alone that had no guide for some queries: the words answered those."""
+    notes = []
+    for configuration in configurations:
+        result = measured.get(configuration.name)
+        if configuration.needle is not None and result is not None:
+            bare = sum(
+                answer.error is None and answer.gate != "simple" and not answer.guides for answer in result.answers
+            )
+            if bare:
+                notes.append(f"{configuration.name}: {bare:,} requests got no guide; the words alone answered them")
+    return notes
+
+
+def _gate_scatter(evalset: EvalSet, measured: Mapping[str, Measured]) -> GateScatter | None:
+    """Return what the gate predicted for each query beside what the text pass reached; None where no gate was asked."""
+    if evalset.kind != "ranking":
+        return None
+    for name, result in measured.items():
+        predicted = [answer.predicted_ap for answer in result.answers]
+        if any(value is not None for value in predicted):
+            return GateScatter.of(name, predicted, measured[TEXT].values["map"])
+    return None
 
 
 def _findable(evalset: EvalSet, indexed: IndexedSet) -> EvalSet:

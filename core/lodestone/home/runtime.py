@@ -240,10 +240,10 @@ class Runtime(HomeResources):
         from lodestone.generators.assembly import make_hub
 
         return make_hub(
-            self.settings.model_copy(update={"generators": self._engine_settings()}),
+            self.settings.model_copy(update={"generators": self.guide_engine_settings()}),
             self.configured.generators,
             lambda: self.catalog.engine_states() if self.home.exists() else {},
-            self._generator_context(),
+            self.generator_context(),
             self.home.guides,
             observer=self.observer,
             remote_stages=self.remote_stages,
@@ -262,16 +262,18 @@ class Runtime(HomeResources):
 
         if name not in self.engine_names():
             raise UnknownNameError.among("generator", name, self.engine_names())
-        return make_engine(name, self._engine_settings().get(name) or EngineSettings(kind=name), self._generator_context())
+        return make_engine(name, self.guide_engine_settings().get(name) or EngineSettings(kind=name), self.generator_context())
 
-    def _engine_settings(self) -> dict[str, EngineSettings]:
+    def guide_engine_settings(self) -> dict[str, EngineSettings]:
+        """Return engine -> its settings, of profile and home; engines that are named without settings are not among them."""
         size = {"size": self.configured.image_size}
         return {
             name: engine if "size" in engine.model_fields_set else engine.model_copy(update=size)
             for name, engine in {**self.configured.engines, **self.settings.generators}.items()
         }
 
-    def _generator_context(self) -> GeneratorContext:
+    def generator_context(self) -> GeneratorContext:
+        """Return what guide engines are made with. The store is opened when an engine first searches it."""
         from lodestone.generators.registry import GeneratorContext
         from lodestone.store.deferred import deferred
         from lodestone.tags.search import TagSearch

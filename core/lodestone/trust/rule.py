@@ -30,6 +30,35 @@ def learnt(
     return dict(weights) | _with_sum(scaled, total, lowest)
 
 
+def learnt_by_needle(weights: Mapping[str, float], losses: Mapping[str, float], *, eta: float) -> dict[str, float]:
+    """Return the weights after one feedback by NEEDLE's own rule: `weight * (1 - eta * loss)`, then scaled to sum 1 (E.1).
+
+    The paper's loss grows with the number of guides and of wrong results, so that the factor can fall below 0. It is cut off at
+    0 here, and feedback that would leave no weight at all changes nothing.
+
+    Args:
+        weights: Space -> weight, >= 0, not all 0.
+        losses: Space -> loss, >= 0 (`reciprocal_rank_losses`); a space without one keeps its share before scaling.
+        eta: Learning rate, in (0, 1).
+    """
+    scaled = {space: weight * max(0.0, 1.0 - eta * losses.get(space, 0.0)) for space, weight in weights.items()}
+    kept = scaled if sum(scaled.values()) > 0 else dict(weights)
+    total = sum(kept.values())
+    return {space: weight / total for space, weight in kept.items()}
+
+
+def reciprocal_rank_losses(ranks: Iterable[tuple[str, int]]) -> dict[str, float]:
+    """Return NEEDLE's loss of each space: the sum of 1 / rank over the wrong results in the lists of its guides (eq. 5).
+
+    Args:
+        ranks: (space, rank from 1) of each wrong result in each list of a guide that contains it.
+    """
+    losses: dict[str, float] = {}
+    for space, rank in ranks:
+        losses[space] = losses.get(space, 0.0) + 1.0 / rank
+    return losses
+
+
 def relative(weights: Mapping[str, float], spaces: Iterable[str], priors: Mapping[str, float]) -> dict[str, float]:
     """Return the weights of `spaces` with mean 1; a space that the topic does not know gets its prior, else 1."""
     known = {space: weights.get(space, priors.get(space, 1.0)) for space in sorted(set(spaces))}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +24,17 @@ class FusionSettings:
         guide_weight: What all guides together count at most, the query's own words counting 1.
         guide_depth: Candidates taken from each guide's list, the same for every page. What stands far down a guide's list is
             like the guide, not like the query; and every candidate is scored in every space anyway.
+        words: Whether the lists of the query's own words take part. Without them, guides that count equally make the ranking
+            alone (NEEDLE, eq. 4); the words still answer where no guide came.
     """
 
     guide_weight: float = 0.5
     guide_depth: int = 25
+    words: bool = True
+
+
+GUIDES_ALONE: Final = FusionSettings(guide_weight=1.0, guide_depth=60, words=False)
+"""NEEDLE's own ranking: the 60 nearest pictures of each guide, and no list of the words."""
 
 
 def fit(guides: int, spaces: int, *, seconds_a_list: float, left: float) -> tuple[int, int]:
@@ -87,12 +95,12 @@ def searches_of(
         space_weights: As in the text pass.
         settings: What the guides' weights add up to at most, and how many candidates each list gives.
     """
-    share = settings.guide_weight / max(1.0, sum(guide.weight for guide in guides))
+    trusted = {guide.guide_id: guide.weight if settings.words else 1.0 for guide in guides}
+    share = settings.guide_weight / max(1.0, sum(trusted.values()))
     return [
-        ListSearch(
-            guide.guide_id, space, collection, share * guide.weight * space_weights[space], vector, depth=settings.guide_depth
-        )
+        ListSearch(guide.guide_id, space, collection, weight, vector, depth=settings.guide_depth)
         for guide in guides
         for space, collection in spaces.items()
-        if (vector := vectors[guide.guide_id].get(collection)) is not None and share * guide.weight * space_weights[space] > 0
+        if (vector := vectors[guide.guide_id].get(collection)) is not None
+        and (weight := share * trusted[guide.guide_id] * space_weights[space]) > 0
     ]

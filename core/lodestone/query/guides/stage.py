@@ -212,10 +212,11 @@ class GuideStage:
             accepted, outcome.vectors, spaces=resolved.spaces, space_weights=given.weights, settings=self._fusion
         )
         weight = {(search.guide, search.space): search.weight for search in weighted}
-        found = Found(before.lists, before.searches)
+        found = Found(before.lists, before.searches) if self._fusion.words else Found()
+        own = len(found.searches)
         for guide in accepted:
             found += _weighted(outcome.found[guide.guide_id], weight)
-        searches = found.searches[len(before.searches) :]
+        searches = found.searches[own:]
         captions, ranking = outcome.captions, None
         if searches or (captions is not None and await asyncio.to_thread(captions.speak, before.fused.ids)):
             ranking = await self._searcher.combine(found, query.rules(given.deadline), query.stopwatch, scorer=captions)

@@ -1,16 +1,22 @@
 """Metrics of one answer against values worked out by hand (NEEDLE, H.3; Winoground)."""
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
 from lodestone.evaluation.needle_metrics import (
+    PAIR_CHANCE,
     PairScores,
     average_precision,
     effective_positives,
     hard_queries,
-    precision,
+    precision_at,
+    precision_at_effective,
     ranking_metrics,
-    recall,
+    recall_at,
+    recall_of_results,
+    reciprocal_rank,
     right_places,
 )
 
@@ -40,14 +46,40 @@ def test_average_precision_is_over_the_effective_positives(places: list[int], to
     assert average_precision(places, total) == pytest.approx(expected)
 
 
-def test_recall_is_of_the_effective_positives() -> None:
-    assert recall([1, 2, 50], 4) == 0.75
-    assert recall(list(range(1, 13)), 500) == 1.0
+def test_recall_at_ten_is_the_papers() -> None:
+    """H.3: the number of right results among the first ten, divided by ep = min(10, C)."""
+    assert recall_at([1, 4, 10, 11, 40], 25) == pytest.approx(3 / 10)
+    assert recall_at([1, 4, 10, 11], 4) == pytest.approx(3 / 4)
+    assert recall_at([2], 1) == 1.0
+    assert recall_at([11], 1) == 0.0
 
 
-def test_precision_looks_at_as_many_results_as_there_are_effective_positives() -> None:
-    assert precision([1, 3, 4], 3) == pytest.approx(2 / 3)
-    assert precision([1, 10, 11], 80) == 0.2
+def test_precision_at_ten_is_the_papers() -> None:
+    """H.3: the same number divided by ten, however many pictures are right."""
+    assert precision_at([1, 4, 10, 11, 40]) == pytest.approx(0.3)
+    assert precision_at([1]) == pytest.approx(0.1)
+
+
+def test_recall_of_sixty_is_of_the_effective_positives() -> None:
+    assert recall_of_results([1, 2, 50], 4) == 0.75
+    assert recall_of_results(list(range(1, 13)), 500) == 1.0
+
+
+def test_precision_at_ep_looks_at_as_many_results_as_there_are_effective_positives() -> None:
+    assert precision_at_effective([1, 3, 4], 3) == pytest.approx(2 / 3)
+    assert precision_at_effective([1, 10, 11], 80) == 0.2
+
+
+def test_the_reciprocal_rank_is_of_the_first_right_result() -> None:
+    assert reciprocal_rank([4, 5]) == 0.25
+    assert reciprocal_rank([]) == 0.0
+
+
+@pytest.mark.parametrize("metric", PAIR_CHANCE)
+def test_random_scores_reach_the_chance_level_of_each_pair_metric(metric: str) -> None:
+    """Every order of the four scores is equally likely: the chance level is the mean over all 24 of them."""
+    orders = [np.array(order, np.float64).reshape(2, 2) for order in permutations(range(4))]
+    assert np.mean([PairScores(scores).metrics()[metric] for scores in orders]) == pytest.approx(PAIR_CHANCE[metric])
 
 
 def test_only_sixty_results_count() -> None:
@@ -64,8 +96,10 @@ def test_pictures_that_nobody_judged_are_passed_over() -> None:
 def test_all_metrics_of_one_query_by_hand() -> None:
     assert ranking_metrics([2, 4], 2) == {
         "map": (1 / 2 + 2 / 4) / 2,
-        "recall": 1.0,
-        "precision": 0.5,
+        "r@10": 1.0,
+        "p@10": 0.2,
+        "recall@60": 1.0,
+        "precision@ep": 0.5,
         "mrr": 0.5,
         "hit@1": 0.0,
         "hit@10": 1.0,
