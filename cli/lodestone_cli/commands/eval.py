@@ -79,8 +79,8 @@ def _evaluate(
         str | None,
         typer.Option(
             "--ablate",
-            help="The full loop without each of guides, embedders, outliers, gate, adaptive, trust, tags; NEEDLE's ranking with "
-            "other values of each of m, l, engines, size; comma-separated.",
+            help="The full loop without each of guides, embedders, outliers, gate, adaptive, trust, tags; "
+            "NEEDLE's ranking with other values of each of m, l, engines, size; comma-separated.",
             show_default=False,
         ),
     ] = None,

@@ -64,6 +64,11 @@ class Configuration:
     skipped: str | None = None
     needle: NeedleVariant | None = None
 
+    @property
+    def learns(self) -> bool:
+        """Return whether each answer depends on feedback on those before, so that queries are asked one after the other."""
+        return self.needle is not None and self.needle.eta is not None
+
 
 def make_configurations(
     run: Sequence[str],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -15,7 +15,15 @@ from lodestone.evaluation.compare import estimate
 from lodestone.evaluation.configurations import Configuration
 from lodestone.evaluation.datasets.base import EvalQuery, EvalSet
 from lodestone.evaluation.needle_metrics import PairScores, hard_queries, ranking_metrics, reciprocal_rank, right_places
-from lodestone.evaluation.report import ALL, HARD, ConfigurationResult, GroupMetrics, QueryRow, group_names
+from lodestone.evaluation.report import (
+    ALL,
+    HARD,
+    ConfigurationResult,
+    GateScatter,
+    GroupMetrics,
+    QueryRow,
+    group_names,
+)
 from lodestone.evaluation.selection import target_of
 
 _MOST_LABELS: Final = 12
@@ -112,8 +120,7 @@ def measure_pairs(evalset: EvalSet, answers: list[EvaluatedAnswer]) -> Measured:
         table = [[_score(answer, name) for name in pair.pictures] for answer in pair_answers]
         failed = any(answer.error for answer in (*pair_answers, *among_all))
         ranks = [
-            reciprocal_rank(right_places(answer.names, {name}))
-            for answer, name in zip(among_all, pair.pictures, strict=True)
+            reciprocal_rank(right_places(answer.names, {name})) for answer, name in zip(among_all, pair.pictures, strict=True)
         ]
         metrics = {**PairScores(np.array(table, np.float64)).metrics(), "mrr": sum(ranks) / len(ranks)}
         for metric, value in metrics.items():
@@ -155,6 +162,36 @@ def result_of(configuration: Configuration, measured: Measured | None, rows: Seq
             "remarks": dict(remarks.most_common(_SHOWN_REMARKS)),
         }
     )
+
+
+def gate_scatter(evalset: EvalSet, measured: Mapping[str, Measured], baseline: Measured) -> GateScatter | None:
+    """Return what the gate predicted for each query beside what the text pass reached; None where no gate was asked.
+
+    Args:
+        evalset: The benchmark.
+        measured: Results by configuration; the first one with a gate counts.
+        baseline: Results of the text pass.
+    """
+    if evalset.kind == "pairs":
+        return None
+    for name, result in measured.items():
+        predicted = [answer.predicted_ap for answer in result.answers]
+        if any(value is not None for value in predicted):
+            return GateScatter.of(name, predicted, baseline.values["map"])
+    return None
+
+
+def unguided_notes(configurations: Sequence[Configuration], measured: Mapping[str, Measured]) -> list[str]:
+    """Return notes about rankings by guides alone that had no guide for some queries: the words answered those."""
+    notes = []
+    for configuration in configurations:
+        if configuration.needle is None or configuration.name not in measured:
+            continue
+        answers = measured[configuration.name].answers
+        bare = sum(answer.error is None and answer.gate != "simple" and not answer.guides for answer in answers)
+        if bare:
+            notes.append(f"{configuration.name}: {bare:,} requests got no guide; the words alone answered them")
+    return notes
 
 
 def _groups(values: Values, rows: Sequence[QueryRow]) -> list[GroupMetrics]:

@@ -1,7 +1,7 @@
 """Query engines that rank as NEEDLE does: by guides alone, with its weights, and with its trust rule on simulated feedback.
 
-They use the home's pictures and models. All guide engines are on one tier and without limits of their own, so that each draws the
-same number of guides. Guides come from the home's cache where they can: a picture is drawn once for all variants.
+They use the home's pictures and models. All guide engines are on one tier and without limits of their own, so that each draws
+the same number of guides. Guides come from the home's cache where they can: a picture is drawn once for all variants.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from lodestone.trust.rule import learnt_by_needle, reciprocal_rank_losses
 from lodestone_schemas.api import SearchRequest, SearchResponse
 
 if TYPE_CHECKING:
+    from lodestone.evaluation.datasets.base import EvalQuery
     from lodestone.generators.hub import Hub
     from lodestone.home.runtime import Runtime
     from lodestone.query.stages import Encoder
@@ -127,14 +128,33 @@ class NeedleEngines:
 
     Args:
         runtime: The evaluation's home.
+        queries: The benchmark's queries, whose right pictures a simulated user knows.
+        names: Image id -> picture's name.
+        given: An engine that answers instead of those of the home; None for these.
     """
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        queries: Sequence[EvalQuery],
+        names: Mapping[str, str],
+        *,
+        given: EvaluatedSystem | None = None,
+    ) -> None:
         self._runtime = runtime
+        self._given = given
+        ids = {name: image_id for image_id, name in names.items()}
+        self._right = [frozenset(ids[name] for name in query.relevant) for query in queries]
         self._encoder: Encoder | None = None
         self._hub: tuple[int | None, Hub] | None = None
 
-    async def engine(self, variant: NeedleVariant, trust: NeedleTrust | None = None) -> QueryEngine:
+    async def system(self, variant: NeedleVariant) -> EvaluatedSystem:
+        """Return what answers the requests of a variant; with a learning rate, ask it one query after the other, in order."""
+        trust = None if variant.eta is None else NeedleTrust(variant.eta, self._runtime.profile.space_priors)
+        engine = self._given or await self._engine(variant, trust)
+        return engine if trust is None else JudgedSystem(engine, trust, self._right)
+
+    async def _engine(self, variant: NeedleVariant, trust: NeedleTrust | None) -> QueryEngine:
         """Return an engine that ranks by the guides alone, warmed up.
 
         Args:

@@ -7,9 +7,9 @@ missing one counts 0. (H.3 sums over all n results. Where a query has more than 
 paper's figures never do.) With one right picture average precision is the reciprocal rank. Two more metrics have names of their
 own: recall@60 is the share of r that is among the n, and P@ep the share of the first r results that is right.
 
-Pairs are scored as in Winoground (Thrush et al., 2022). `PAIR_CHANCE` says what random scores reach: the paper gives .25 for its
-pairing accuracy, which is the chance that both captions get their own picture (`image`); its figures (CLIP .519 on Winoground)
-are those of single captions (`pairing`), for which the chance is .5.
+Pairs are scored as in Winoground (Thrush et al., 2022). `PAIR_CHANCE` says what random scores reach. The paper gives .25 for
+its pairing accuracy, which is the chance that both captions get their own picture (`image`). Its formula counts single
+captions (`pairing`), for which the chance is .5, and its figures (CLIP .519 on Winoground) read like these.
 """
 
 from __future__ import annotations

@@ -73,7 +73,9 @@ def _engines(report: EvalReport) -> NeedleTable | None:
     variants = _variants(report, "needle, engines=")
     rows = tuple((str(len(result.needle["engines"])), _main(report, result)) for result in variants)
     title = f"NEEDLE, figure 6a: {_metric(report)} by number of engines"
-    return NeedleTable(title, ("engines", _metric(report)), tuple(sorted(rows, key=lambda row: int(row[0])))) if rows[1:] else None
+    return (
+        NeedleTable(title, ("engines", _metric(report)), tuple(sorted(rows, key=lambda row: int(row[0])))) if rows[1:] else None
+    )
 
 
 def _sizes(report: EvalReport) -> NeedleTable | None:

@@ -1,8 +1,8 @@
 """NEEDLE's own ranking as configurations of an evaluation: guides alone, and its ablations (NEEDLE, sections 5.2 and 5.3).
 
 NEEDLE ranks by its guides and by nothing else: m guides of each engine, l embedders with their weights, eq. 4, the outlier
-filter, no gate, no early end, no tags and no captions. `needle-gate` is its efficient pipeline (section 4): queries that the gate
-calls simple get the answer of the words. `needle-trust` lets the embedders' weights follow simulated feedback (E.1).
+filter, no gate, no early end, no tags and no captions. `needle-gate` is its efficient pipeline (section 4): queries that the
+gate calls simple get the answer of the words. `needle-trust` lets the embedders' weights follow simulated feedback (E.1).
 """
 
 from __future__ import annotations

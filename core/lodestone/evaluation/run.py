@@ -1,7 +1,8 @@
 """Runner of an evaluation: every query in every configuration, over an indexed benchmark, measured.
 
 A text query searches all pictures of the set, for n results. A pair becomes two queries that search only its two pictures, and
-the same two queries over all pictures (for MRR). The deadline leaves enough time for guides, because quality is measured here; latency is reported beside it.
+the same two queries over all pictures (for MRR). The deadline leaves enough time for guides, because quality is measured here;
+latency is reported beside it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,10 +22,18 @@ from lodestone.evaluation.ask import CONCURRENCY, EvaluatedAnswer, EvaluatedSyst
 from lodestone.evaluation.baselines import LanguageModel, Rewriter, match_captions
 from lodestone.evaluation.configurations import ETA, TEXT, Configuration, check_names, make_configurations
 from lodestone.evaluation.datasets.base import UNASKABLE, EvalSet
-from lodestone.evaluation.measured import Measured, measure_pairs, measure_ranking, query_rows, result_of
-from lodestone.evaluation.needle_engines import JudgedSystem, NeedleEngines, NeedleTrust, needle_setup
+from lodestone.evaluation.measured import (
+    Measured,
+    gate_scatter,
+    measure_pairs,
+    measure_ranking,
+    query_rows,
+    result_of,
+    unguided_notes,
+)
+from lodestone.evaluation.needle_engines import NeedleEngines, needle_setup
 from lodestone.evaluation.needle_metrics import RESULTS
-from lodestone.evaluation.report import ConfigurationResult, EvalReport, GateScatter, compare_configurations
+from lodestone.evaluation.report import ConfigurationResult, EvalReport, compare_configurations
 from lodestone.evaluation.selection import QuerySelection
 from lodestone_schemas.api import MAX_LIMIT, SearchFilters, SearchRequest
 
@@ -163,8 +172,8 @@ def evaluate(
         queries=rows,
         configurations=results,
         comparisons=comparisons,
-        gate=_gate_scatter(evalset, measured),
-        notes=[*job.notes, *_idle_gates(results), *_without_guides(configurations, measured)],
+        gate=gate_scatter(evalset, measured, measured[TEXT]),
+        notes=[*job.notes, *_idle_gates(results), *unguided_notes(configurations, measured)],
     )
 
 
@@ -179,42 +188,23 @@ class _Job:
 
     async def run(self, configurations: Sequence[Configuration], engine: EvaluatedSystem | None) -> dict[str, Measured]:
         """Return the results of the configurations that are run, by name."""
-        own_engine = engine
-        if own_engine is None:
-            warm = self.runtime.engine()
-            await warm.warm_up()
-            own_engine = warm
-        needle_engines = NeedleEngines(self.runtime)
+        needle_engines = NeedleEngines(self.runtime, self.evalset.queries, self.indexed.names, given=engine)
+        if engine is None:
+            own_engine = self.runtime.engine()
+            await own_engine.warm_up()
+            engine = own_engine
         measured = {}
         try:
             for configuration in configurations:
                 if configuration.skipped is None:
-                    system, one_by_one = await self._system(configuration, engine, own_engine, needle_engines)
-                    measured[configuration.name] = await self._measure(configuration, system, one_by_one=one_by_one)
+                    variant = configuration.needle
+                    system = engine if variant is None else await needle_engines.system(variant)
+                    measured[configuration.name] = await self._measure(configuration, system)
         finally:
             await needle_engines.close()
         return measured
 
-    async def _system(
-        self,
-        configuration: Configuration,
-        given: EvaluatedSystem | None,
-        own_engine: EvaluatedSystem,
-        needle_engines: NeedleEngines,
-    ) -> tuple[EvaluatedSystem, bool]:
-        """Return what answers the requests of a configuration, and whether it is asked one request after the other."""
-        variant = configuration.needle
-        if variant is None:
-            return own_engine, False
-        trust = None if variant.eta is None else NeedleTrust(variant.eta, self.runtime.profile.space_priors)
-        system: EvaluatedSystem = await needle_engines.engine(variant, trust) if given is None else given
-        if trust is None:
-            return system, False
-        ids = {name: image_id for image_id, name in self.indexed.names.items()}
-        right = [frozenset(ids[name] for name in query.relevant) for query in self.evalset.queries]
-        return JudgedSystem(system, trust, right), True
-
-    async def _measure(self, configuration: Configuration, engine: EvaluatedSystem, *, one_by_one: bool) -> Measured:
+    async def _measure(self, configuration: Configuration, engine: EvaluatedSystem) -> Measured:
         if configuration.method == "captions":
             answers = await asyncio.to_thread(self._match_captions)
             return measure_ranking(self.evalset.queries, answers, judged=self.options.judged)
@@ -224,7 +214,7 @@ class _Job:
             engine,
             requests,
             names=self.indexed.names,
-            concurrency=1 if one_by_one else self.options.concurrency,
+            concurrency=1 if configuration.learns else self.options.concurrency,
             told=self._progress_for(configuration.name, len(requests)),
         )
         if self.evalset.kind == "pairs":
@@ -259,13 +249,11 @@ class _Job:
                 for text, folder in zip(texts, folders, strict=True)
             ]
             among_all = SearchFilters(corpora=corpora)
-            return between_two + [
-                SearchRequest(query=text, limit=RESULTS, filters=among_all, **common) for text in texts
-            ]
+            return between_two + [SearchRequest(query=text, limit=RESULTS, filters=among_all, **common) for text in texts]
         deeper = self.options.judged and any(query.judged is not None for query in self.evalset.queries)
         filters = SearchFilters(corpora=corpora)
         limit = MAX_LIMIT if deeper else RESULTS
-        if configuration.needle is not None and configuration.needle.eta is not None:
+        if configuration.learns:
             topics = [query.label or self.evalset.name for query in self.evalset.queries]  # trust is learnt for each topic
             return [
                 SearchRequest(query=text, limit=limit, filters=filters, topic=topic, **common)
@@ -307,31 +295,6 @@ def _idle_gates(results: Sequence[ConfigurationResult]) -> list[str]:
         if idle
         else []
     )
-
-
-def _without_guides(configurations: Sequence[Configuration], measured: Mapping[str, Measured]) -> list[str]:
-    """Return notes about rankings by guides alone that had no guide for some queries: the words answered those."""
-    notes = []
-    for configuration in configurations:
-        result = measured.get(configuration.name)
-        if configuration.needle is not None and result is not None:
-            bare = sum(
-                answer.error is None and answer.gate != "simple" and not answer.guides for answer in result.answers
-            )
-            if bare:
-                notes.append(f"{configuration.name}: {bare:,} requests got no guide; the words alone answered them")
-    return notes
-
-
-def _gate_scatter(evalset: EvalSet, measured: Mapping[str, Measured]) -> GateScatter | None:
-    """Return what the gate predicted for each query beside what the text pass reached; None where no gate was asked."""
-    if evalset.kind != "ranking":
-        return None
-    for name, result in measured.items():
-        predicted = [answer.predicted_ap for answer in result.answers]
-        if any(value is not None for value in predicted):
-            return GateScatter.of(name, predicted, measured[TEXT].values["map"])
-    return None
 
 
 def _findable(evalset: EvalSet, indexed: IndexedSet) -> EvalSet:

@@ -11,7 +11,7 @@ from tests.support.traces import ranked, trace_of_scores
 
 from lodestone.retrieval.fusion import RankedList
 from lodestone.trust.losses import judge
-from lodestone.trust.rule import learnt, relative
+from lodestone.trust.rule import learnt, learnt_by_needle, reciprocal_rank_losses, relative
 
 GOOD = {"right": 1.0, "wrong": 0.0, "other": 0.2}
 BAD = {"right": 0.0, "wrong": 1.0, "other": 0.2}
@@ -111,3 +111,23 @@ def test_weights_are_shown_with_mean_one_and_new_spaces_start_from_their_prior()
     assert relative({}, ["a", "b"], {"a": 3.0}) == {"a": 1.5, "b": 0.5}
     assert relative({"a": 3.0, "gone": 9.0}, ["a", "new"], {}) == {"a": 1.5, "new": 0.5}
     assert relative({}, [], {}) == {}
+
+
+# NEEDLE's own rule
+
+
+def test_needles_loss_is_the_sum_of_reciprocal_ranks_of_wrong_results() -> None:
+    """Eq. 5: a wrong picture at places 1 and 4 of two guides' lists, another at place 2 of one list of the other space."""
+    assert reciprocal_rank_losses([("a", 1), ("a", 4), ("b", 2)]) == {"a": 1.25, "b": 0.5}
+    assert reciprocal_rank_losses([]) == {}
+
+
+def test_needles_rule_takes_eta_times_the_loss_from_each_weight_and_scales_to_one() -> None:
+    """E.1: w (1 - eta loss), by hand: .5 (1 - .2 * 1.25) = .375, .3 (1 - .2 * .5) = .27, .2 stays; the sum is .845."""
+    weights = learnt_by_needle({"a": 0.5, "b": 0.3, "c": 0.2}, {"a": 1.25, "b": 0.5}, eta=0.2)
+    assert weights == pytest.approx({"a": 0.375 / 0.845, "b": 0.27 / 0.845, "c": 0.2 / 0.845})
+
+
+def test_a_loss_that_would_turn_a_weight_negative_takes_all_of_it() -> None:
+    assert learnt_by_needle({"a": 0.5, "b": 0.5}, {"a": 30.0}, eta=0.1) == {"a": 0.0, "b": 1.0}
+    assert learnt_by_needle({"a": 0.5, "b": 0.5}, {"a": 30.0, "b": 40.0}, eta=0.1) == {"a": 0.5, "b": 0.5}
