@@ -184,6 +184,18 @@ def test_living_pictures_are_no_candidates_of_a_move(catalog: Catalog) -> None:
     assert catalog.gone_by_hash(corpus.corpus_id, [image.hash]) == {}
 
 
+def test_a_picture_that_went_from_one_corpus_is_no_candidate_of_a_move_in_another(catalog: Catalog) -> None:
+    corpus, root = make_root(catalog)
+    other, elsewhere = make_root(catalog, "other", "/pictures/other")
+    gone, copy = picture(root, "a.jpg"), picture(elsewhere, "a.jpg")
+    catalog.add_images([gone, copy])
+    assert gone.hash == copy.hash
+    catalog.mark_gone([gone.image_id, copy.image_id])
+    for of, found in ((corpus, gone), (other, copy)):
+        candidates = catalog.gone_by_hash(of.corpus_id, [gone.hash])[gone.hash]
+        assert [candidate.image_id for candidate in candidates] == [found.image_id]
+
+
 def test_two_pictures_may_swap_their_names(catalog: Catalog) -> None:
     _, root = make_root(catalog)
     a, b = picture(root, "a.jpg"), picture(root, "b.jpg")

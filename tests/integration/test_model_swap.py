@@ -26,6 +26,7 @@ from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.sync import collections as syncing
 from lodestone.spaces.bridge_weights import BridgeWeights
+from lodestone.swap.backfill import parts_of
 from lodestone.swap.swapping import Swapper
 
 LITE1 = "efficientnet-lite1"
@@ -251,6 +252,37 @@ def test_a_promotion_whose_sync_fails_leaves_the_former_version_in_force(
     assert (runtime.profile.labels, promoted(runtime)) == ((), swap.old_collection)
     assert "the disk is gone" in runtime.catalog.swap(swap.swap_id).error
     assert swapper.promote().swap.state is SwapState.PROMOTED
+
+
+def test_a_picture_that_is_missing_in_a_complete_swap_by_the_time_of_the_promotion_stops_it(
+    runtime: Runtime, pictures: Path
+) -> None:
+    swapper = Swapper(runtime)
+    swap = swapper.start("labels", LITE1).swap
+    assert swap.state is SwapState.SHADOW
+    sides = SwapVersions.of(swap)
+    (part,) = parts_of(runtime, runtime.standby_projections()[swap.new_collection]).names()
+    own = runtime.catalog.corpus("own")
+    assert own is not None
+    for record in runtime.catalog.slices(own.corpus_id):
+        runtime.catalog.forget_receipts(record.slice_id, [part])
+    for file in (runtime.home.embeddings / own.corpus_id).rglob(f"*{part}*"):
+        file.unlink()
+    (pictures / "000003.jpg").unlink()
+    with pytest.raises(InvalidRequestError, match="is not complete"):
+        swapper.promote()
+    assert (promoted(runtime), runtime.profile.labels) == (swap.old_collection, ())
+    assert sides.new_collection != promoted(runtime)
+
+
+def test_a_space_that_was_changed_by_other_means_since_is_not_promoted_over(runtime: Runtime) -> None:
+    swapper = Swapper(runtime)
+    swap = swapper.start("labels", LITE1).swap
+    activate(runtime, replace(SwapVersions.of(swap).new, source="efficientnet-lite0"), swap.swap_id)
+    with pytest.raises(InvalidRequestError, match="made of 'efficientnet-lite0' since"):
+        swapper.promote()
+    assert runtime.profile.labels == ("efficientnet-lite0",)
+    assert runtime.catalog.swap(swap.swap_id).state is SwapState.SHADOW
 
 
 def test_a_promotion_that_was_killed_before_the_alias_followed_is_finished_or_undone(runtime: Runtime) -> None:

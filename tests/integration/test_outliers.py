@@ -275,3 +275,18 @@ def test_without_time_for_maps_many_guides_are_judged_by_distance() -> None:
     report = judge(drawn, maps=False)
     assert report.rule == "medoid"
     assert (report.rejected == drawn.planted).all()
+
+
+def test_pictures_of_the_collection_that_are_the_guides_themselves_are_no_background() -> None:
+    """Exemplar guides are pictures of the collection, so that a sample of it may hold them.
+
+    Here it holds most of them twelve times. As background they would make everything else look far away.
+    """
+    drawn = draw(1, 9, 1)
+    copies = np.concatenate([drawn.guides[~drawn.planted]] * 12 + [drawn.background[:32]])
+    plain = judge_guides({"space": drawn.guides}, ONE, background={"space": drawn.background[:32]})
+    beside_copies = judge_guides({"space": drawn.guides}, ONE, background={"space": copies})
+    assert beside_copies.scores == pytest.approx(plain.scores)
+    only_copies = judge_guides({"space": drawn.guides}, ONE, background={"space": copies[:96]})
+    without = judge_guides({"space": drawn.guides}, ONE)
+    assert only_copies.scores == pytest.approx(without.scores)

@@ -315,3 +315,28 @@ def test_picture_that_cannot_be_read_any_more_is_found_by_its_tags_again_once_it
     home.catalog.update_images([record])
     home.deliver()
     assert sorted(home.found("beach")) == sorted([first, second])
+
+
+def test_a_tag_that_another_process_changes_while_it_is_delivered_is_written_as_it_is_then(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two deliverers: the second one reads and writes between the first one's reading and its writing."""
+    first = home.ids["holidays"][0]
+    home.book.add([first], "a black dog")
+    write = home.store.upsert_sparse
+    interrupted = False
+
+    def slow(collection: str, batch: SparseBatch) -> None:
+        nonlocal interrupted
+        if not interrupted:
+            interrupted = True
+            home.book.add([first], "a red boat")
+            home.deliver()
+        write(collection, batch)
+
+    monkeypatch.setattr(home.store, "upsert_sparse", slow)
+    home.deliver()
+    assert interrupted
+    assert home.catalog.tag_outbox(10) == []
+    assert home.found("a red boat") == [first]
+    assert home.found("a black dog") == [first]

@@ -26,6 +26,15 @@ def test_the_last_slices_are_even_so_that_workers_finish_together() -> None:
     assert sizes == [65, 65]
 
 
+@pytest.mark.parametrize(("count", "workers", "sizes"), [(33, 3, [5, 5, 5, 6, 6, 6]), (20, 2, [5, 5, 5, 5]), (9, 3, [4, 5])])
+def test_the_rest_is_dealt_out_over_all_workers(count: int, workers: int, sizes: list[int]) -> None:
+    """Five slices of eight or fewer would keep three workers busy for two rounds with one idle: six do better.
+
+    Of fewer slices than workers nothing is gained by dealing.
+    """
+    assert sorted(len(part) for part in cut(images(count), size=8, workers=workers)) == sizes
+
+
 def test_cutting_holds_only_a_few_slices_at_a_time() -> None:
     taken = 0
 

@@ -47,6 +47,7 @@ def test_more_tags_never_dilute_what_one_of_them_says() -> None:
 def test_unsure_tags_count_by_their_confidence_and_the_surest_wins() -> None:
     assert share("red car", ("red car", 0.6)) == pytest.approx(0.6)
     assert share("red car", ("red car", 0.6), ("red", 1.0)) == pytest.approx(0.8)
+    assert share("red car", ("red", 1.0), ("red car", 0.6)) == pytest.approx(0.8)  # in any order
 
 
 def test_scripts_without_spaces_are_found_by_parts() -> None:
