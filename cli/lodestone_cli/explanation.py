@@ -40,7 +40,7 @@ def print_explanation(console: Console, explanation: QueryExplanation, paths: Ma
     if explanation.guides:
         _print_guides(console, explanation.guides, paths)
     _print_hits(console, explanation.hits, paths)
-    for note in (*explanation.warnings, *(f"left out: {one}" for one in explanation.dropped)):
+    for note in (*explanation.warnings, *explanation.notes, *(f"left out: {one}" for one in explanation.dropped)):
         console.print(printable(f"note: {note}"), style="yellow", markup=False)
     console.print(_timings(explanation.timings_ms), style="dim", markup=False)
 

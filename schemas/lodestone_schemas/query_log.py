@@ -82,6 +82,7 @@ class QueryExplanation(Model):
     hits: list[ExplainedHit]
     dropped: list[str]
     warnings: list[str]
+    notes: list[str] = Field(default_factory=list, description="Parts that were on and had nothing to work with.")
     timings_ms: dict[str, float]
 
 

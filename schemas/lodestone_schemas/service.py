@@ -37,3 +37,7 @@ class ServiceStatus(_Model):
     started_at: datetime
     images: int = Field(description="Pictures that can be found.")
     checks: dict[str, Check] = Field(description="Name of a part (models, store, catalog) to what it answered.")
+    idle: dict[str, str] = Field(
+        default_factory=dict,
+        description="Parts of a query (gate, outliers) that are switched on and can do nothing in this home, and why.",
+    )

@@ -56,6 +56,7 @@ def _facts(context: CommandContext) -> dict[str, Any]:
     if not home.exists():
         return facts
     aliases, facts["store"] = _aliases(context)
+    facts["idle"] = _idle(context)
     facts["corpora"] = [corpus.model_dump(mode="json") for corpus in context.api.iter_corpora()]
     facts["spaces"] = {
         name: {"collection": aliases.get(name), "current": aliases.get(name) == projection.collection}
@@ -73,6 +74,16 @@ def _aliases(context: CommandContext) -> tuple[dict[str, str], dict[str, Any]]:
         return context.runtime.promoted(), {"ok": True, "detail": ""}
     except LodestoneError as error:
         return {}, {"ok": False, "detail": error.message}
+
+
+def _idle(context: CommandContext) -> dict[str, str]:
+    """Return the parts of queries that can do nothing in this home; a gate that cannot be read is one."""
+    from lodestone.errors import LodestoneError
+
+    try:
+        return context.runtime.idle_parts()
+    except LodestoneError as error:
+        return {"gate": error.message}
 
 
 def _facts_of(remote: Lodestone) -> dict[str, Any]:
@@ -98,6 +109,7 @@ def _print_remote(console: Console, facts: dict[str, Any] | list[dict[str, Any]]
     lines = [f"service  {facts['service']} ({state})", f"version  {facts['version']}", f"profile  {facts['profile']}"]
     for name, check in facts["checks"].items():
         lines += [] if check["ok"] else [f"  {name} does not answer: {check['detail']}"]
+    lines += [f"{part}: {reason}" for part, reason in facts.get("idle", {}).items()]
     lines += [f"corpus {corpus['name']}: {corpus['images']:,} pictures" for corpus in facts["corpora"]]
     lines += [f"run {run['run_id'][:8]} {run['kind']}: {run['state']} ({run['stage']}) {run['error']}" for run in facts["runs"]]
     for line in lines:
@@ -156,6 +168,8 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
     for name, space in facts["spaces"].items() if facts["store"]["ok"] else ():
         state = "" if space["current"] else "  (out of date: run `lodestone index` again)"
         console.print(f"space {name}: {space['collection'] or 'not built'}{state}")
+    for part, reason in facts["idle"].items():
+        console.print(printable(f"{part}: {reason}"), style="yellow", markup=False)
     for run in facts["runs"]:
         line = f"run {run['run_id'][:8]} {run['kind']}: {run['state']} ({run['stage']}) {run['error']}"
         shown = Text(printable(" ".join(line.split())), style="dim")

@@ -350,6 +350,18 @@ class Runtime(HomeResources):
         active = self.catalog.active_artifact("gate")
         return GateModel.shipped() if active is None else GateModel.load(self.home.artifacts / active.path)
 
+    def idle_parts(self) -> dict[str, str]:
+        """Return the parts of queries that are switched on and can do nothing in this home, each with the reason.
+
+        Raises:
+            ConfigurationError: the gate's model cannot be read.
+        """
+        from lodestone.query.gate import GateModel
+        from lodestone.query.idle_parts import idle_parts
+
+        gate = self.gate() if self.home.exists() else GateModel.shipped()
+        return idle_parts(self.profile, self.settings.query, gate)
+
     def _learnt(self, *, recording: bool) -> LearnedModels:
         from lodestone.query.learned_stages import LearnedModels
         from lodestone.query.memory import Memory

@@ -5,8 +5,11 @@ its first K scores are, and how far the methods' first K pictures overlap, shows
 average precision is at least `threshold` is simple and needs no guides. The model is fitted by training/complexity.py; one
 ships with Lodestone, and one learnt in the home replaces it.
 
-Whatever the model cannot judge (nothing found, no method that it knows, scores that are no numbers) is complex: guides may
-help, and to draw them needlessly costs only time.
+A model knows the spaces that it was fitted on. Captions and tags alone do not show how good the text pass of other spaces is,
+so a query of such spaces is not judged: the gate is off in profiles without a space of the model, until it is fitted there.
+
+Whatever the model cannot judge (nothing found, no space that it knows, scores that are no numbers) is complex: guides may help,
+and to draw them needlessly costs only time.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
@@ -27,6 +30,7 @@ from numpy.typing import NDArray
 
 from lodestone.durable_files import write_atomically
 from lodestone.errors import ConfigurationError
+from lodestone.spaces.names import CAPTIONS, TAGS
 from lodestone_schemas.api import GateDecision
 
 FORMAT: Final = 1
@@ -88,6 +92,15 @@ class GateModel:
         """Names of the methods that the model was fitted on."""
         return frozenset(name.removesuffix(_ANSWERED) for name in self.terms if name.endswith(_ANSWERED))
 
+    @cached_property
+    def spaces(self) -> tuple[str, ...]:
+        """Names of the spaces that the model was fitted on."""
+        return tuple(sorted(self.methods - _NO_SPACES))
+
+    def judges(self, spaces: Collection[str]) -> bool:
+        """Return whether the model was fitted on one of these spaces, so that it can judge queries of them."""
+        return not self.methods.isdisjoint(set(spaces) - _NO_SPACES)
+
     def predict(self, values: Mapping[str, float]) -> float:
         """Return the predicted average precision, in [0, 1], of features by name."""
         return min(1.0, max(0.0, self.intercept + sum(self._parts(values).values())))
@@ -104,6 +117,9 @@ class GateModel:
         values = {} if trouble else features(methods, k=self.k)
         if not trouble and not any(values.get(f"{name}{_ANSWERED}") for name in self.methods):
             trouble = "no method that the gate was fitted on found anything"
+        searched = {method.name for method in methods} - _NO_SPACES
+        if not trouble and searched and not self.judges(searched):
+            trouble = f"the gate was fitted on {', '.join(self.spaces)}, and {', '.join(sorted(searched))} was searched"
         if trouble:
             return self._decision(0.0, limit, why=f"complex: {trouble}", values=values, simple=False)
         predicted = self.predict(values)
@@ -214,6 +230,7 @@ class GateModel:
         return f"{verdict}: the text pass should reach {predicted:.2f} where {limit:.2f} is enough{because}"
 
 
+_NO_SPACES: Final = frozenset({CAPTIONS, TAGS})  # methods that every profile has
 _ANSWERED: Final = ".answered"
 _FIRST: Final = ".first"
 _KINDS: Final = {

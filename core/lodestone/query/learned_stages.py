@@ -27,7 +27,7 @@ from lodestone.query_log.trace import Trace
 from lodestone.retrieval.fusion import RankedList
 from lodestone.retrieval.searcher import Ranking, Searcher
 from lodestone.store.base import VectorStore
-from lodestone_schemas.api import GateDecision
+from lodestone_schemas.api import GateDecision, SearchRequest
 
 _REMEMBER_GRACE_S: Final = 1.0  # an answer is recorded even when its deadline has just passed
 _ROOM_S: Final = 0.25  # that an answer waits for room in the recorder's queue
@@ -134,6 +134,9 @@ class LearnedStages:
     ) -> GateDecision | None:
         """Return what the complexity gate decides from the text pass; None when it is off or the query gets no guides.
 
+        Where its model knows none of the searched spaces, it is off unless the request itself asks for it. The decision, that
+        the query is complex, then says why.
+
         Args:
             query: The query under way.
             text_vectors: Text encoder -> (d,) float32 vector of its words.
@@ -142,6 +145,9 @@ class LearnedStages:
         """
         resolved, model = query.resolved, self._learnt.gate
         if not resolved.gate or model is None or not resolved.guides or not ranking.lists:
+            return None
+        asked = isinstance(resolved.request, SearchRequest) and resolved.request.gate
+        if not asked and not model.judges(resolved.spaces):
             return None
         with query.stopwatch.stage("gate"):
             vector = text_vectors.get(self._text_encoder)

@@ -18,6 +18,7 @@ from lodestone_schemas.api import ExplainedHit, HitPart, ListInfo, QueryExplanat
 PAGE_ORDER: Final = "page order"  # guide of the part that keeps a deeper page's score below the page before
 _RANK_CONSTANT: Final = {"weighted_reciprocal_rank": 0.0, "rrf": VISRET_K}
 _EXACT: Final = 1e-6
+_FEWEST_GUIDES: Final = 3  # that the outlier filter compares (query/guides/outliers.py, which lies above this package)
 
 
 def explain(trace: Trace) -> QueryExplanation:
@@ -49,8 +50,18 @@ def explain(trace: Trace) -> QueryExplanation:
         hits=[_explained(trace, image_id, row, places[image_id]) for row, image_id in enumerate(trace.hits)],
         dropped=list(trace.dropped),
         warnings=list(trace.warnings),
+        notes=_idle(trace),
         timings_ms=dict(trace.timings_ms),
     )
+
+
+def _idle(trace: Trace) -> list[str]:
+    """Return what was on and had nothing to work with: an outlier filter with too few guides."""
+    drawn = [guide for guide in trace.guides if guide.status != "dropped"]
+    if not trace.plan.get("outliers") or not 0 < len(drawn) < _FEWEST_GUIDES:
+        return []
+    few = f"{len(drawn)} {'guide is' if len(drawn) == 1 else 'guides are'} too few to say which one is unlike the others"
+    return [f"the outlier filter judged nothing: {few}"]
 
 
 def _explained(trace: Trace, image_id: str, row: int, place: int) -> ExplainedHit:

@@ -30,6 +30,7 @@ class Readiness:
         self._lock = asyncio.Lock()
         self._last: tuple[float, ServiceStatus] | None = None
         self._images = 0
+        self._idle: dict[str, str] = {}
 
     async def status(self) -> ServiceStatus:
         """Return what answers; every failure is a check that is not ok. Pictures of all corpora are counted."""
@@ -54,6 +55,7 @@ class Readiness:
             started_at=self._session.started_at,
             images=self._images,
             checks=checks,
+            idle=self._idle,
         )
 
     def count(self, corpora: Collection[str]) -> int:
@@ -69,6 +71,7 @@ class Readiness:
 
     def _catalog(self) -> None:
         self._images = self._session.runtime.catalog.count_images(None, ImageState.ACTIVE)
+        self._idle = self._session.runtime.idle_parts()
 
 
 async def _checked(ask: Callable[[], Awaitable[object]]) -> Check:

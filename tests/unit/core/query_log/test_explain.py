@@ -10,6 +10,7 @@ import pytest
 from tests.support.points import make_points
 from tests.support.traces import unexplained
 
+from lodestone.query.guides.outliers import FEWEST_GUIDES
 from lodestone.query_log.explain import PAGE_ORDER, explain
 from lodestone.query_log.replay import compare, replay
 from lodestone.query_log.trace import Trace
@@ -18,6 +19,7 @@ from lodestone.retrieval.rescoring import ListSearch, complete
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import VectorQuery
 from lodestone.store.edge.store import EdgeStore
+from lodestone_schemas.api import GuideInfo
 from lodestone_schemas.collections import CollectionSpec
 
 DIM = 16
@@ -154,3 +156,17 @@ def test_a_later_answer_is_compared_place_by_place(store):
     assert result.fresh
     assert not result.identical
     assert result.moved == [trace.ranking.ids[0], trace.ranking.ids[1], trace.ranking.ids[-1], "new"]
+
+
+@pytest.mark.parametrize(("guides", "note"), [(1, "1 guide is too few"), (2, "2 guides are too few"), (3, ""), (0, "")])
+def test_an_outlier_filter_with_too_few_guides_is_said_to_have_judged_nothing(store, guides, note):
+    scores = [None if guides < FEWEST_GUIDES else 0.4] * guides
+    drawn = tuple(
+        GuideInfo(guide_id=f"g/{number}", engine="g", weight=1.0, provenance={}, outlier_score=score)
+        for number, score in enumerate(scores)
+    )
+    trace = replace(answered(store, "mean_distance"), guides=drawn, plan={"outliers": True})
+    notes = explain(trace).notes
+    assert [line for line in notes if note in line and "the outlier filter judged nothing" in line] == notes
+    assert len(notes) == bool(note)
+    assert explain(replace(trace, plan={"outliers": False})).notes == []
