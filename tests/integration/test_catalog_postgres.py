@@ -212,12 +212,22 @@ def test_threads_share_one_catalog_and_choose_different_names(catalog: Catalog) 
     assert catalog.count_images(corpus.corpus_id, ImageState.PENDING) == 160
 
 
-def test_a_catalog_is_opened_while_its_server_restarts(server: PostgresServer, url: str) -> None:
+def test_a_catalog_is_opened_while_its_server_restarts(server: PostgresServer, url: str, catalog: Catalog) -> None:
+    corpus, root = make_root(catalog)
+    catalog.add_images([picture(root, "a.jpg")])
     server.kill()
+    with pytest.raises(psycopg.OperationalError):  # it is really gone while the catalog is opened
+        server.execute("SELECT 1")
     back = threading.Timer(0.5, server.start)
     back.start()
-    Catalog.open(url).close()
-    back.join()
+    try:
+        with Catalog.open(url) as opened:
+            assert opened.corpus("holidays") == corpus
+            assert opened.count_images(corpus.corpus_id) == 1
+            opened.add_images([picture(root, "b.jpg")])
+            assert opened.count_images(corpus.corpus_id) == 2
+    finally:
+        back.join()
 
 
 def test_pictures_are_indexed_found_and_removed_with_the_catalog_on_a_server(url: str, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import httpx
 import pytest
 import pytest_asyncio
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from tests.support.fake_services import START
 from tests.support.home import settings_for
@@ -217,7 +218,18 @@ async def test_looking_goes_on_until_closed(looked: tuple[Facts, Metrics, Sample
 
 
 async def test_services_that_cannot_be_looked_at_are_left_alone() -> None:
-    sampler = Sampler(object(), Metrics().home)
+    """Nothing runs in the background for them, no gauge is set, and it is no failure either."""
+    metrics, tasks = Metrics(), asyncio.all_tasks()
+    before = generate_latest(metrics.registry)
+    sampler = Sampler(object(), metrics.home, every_s=0.001)
     sampler.start()
+    assert asyncio.all_tasks() == tasks
     await sampler.look()
+    await asyncio.sleep(0.01)
     await sampler.close()
+    assert b"lodestone_sampling_failures_total 0.0" in before
+    assert _of_the_home(generate_latest(metrics.registry)) == _of_the_home(before)
+
+
+def _of_the_home(exposition: bytes) -> list[bytes]:
+    return [line for line in exposition.splitlines() if line.startswith(b"lodestone_")]
