@@ -67,8 +67,8 @@ def test_below_fifteen_guides_planted_ones_are_found_by_their_distance(guides: i
             yield report.rejected, drawn.planted
 
     precision, recall = precision_recall(trials())
-    assert precision >= 0.9
-    assert recall >= 0.8
+    assert precision >= 0.99
+    assert recall >= 0.93  # measured: .94 to 1
 
 
 @pytest.mark.parametrize("guides", [ON_A_MAP, pytest.param(24, marks=pytest.mark.slow)])
@@ -81,8 +81,8 @@ def test_from_fifteen_guides_on_planted_ones_are_found_on_a_map(guides: int) -> 
             yield report.rejected, drawn.planted
 
     precision, recall = precision_recall(trials())
-    assert precision >= 0.9
-    assert recall >= 0.8
+    assert precision >= 0.97
+    assert recall >= 0.87  # measured: .91 and .90; maps differ a little between releases of UMAP
 
 
 @pytest.mark.slow
@@ -98,21 +98,26 @@ def test_the_map_needs_surroundings_to_show_who_is_strange() -> None:
         return count
 
     assert found(True) >= 18
-    assert found(False) <= 12
+    assert found(False) <= 7  # measured: 19 and 4; guessing finds 1 of 16
 
 
 @pytest.mark.slow
 def test_the_map_raises_the_score_of_a_guide_that_it_shows_apart() -> None:
     drawn = draw(3, 16, 1)
-    by_map, by_distance = judge(drawn), judge_guides({"space": drawn.guides}, ONE)
-    assert by_distance.rule == "medoid"
-    assert by_map.scores[drawn.planted].min() > 1.2 * by_map.scores[~drawn.planted].max()
+    by_map, by_distance = judge(drawn), judge(drawn, maps=False)
+    assert (by_map.rule, by_distance.rule) == ("umap_lof", "medoid")
+    assert _apart(by_map, drawn) > _apart(by_distance, drawn) > 1.4
+
+
+def _apart(report: OutlierReport, drawn: Drawn) -> float:
+    """How many times the score of the planted guide is that of the least like the others among the rest."""
+    return float(report.scores[drawn.planted].min() / report.scores[~drawn.planted].max())
 
 
 @pytest.mark.parametrize("guides", [9, ON_A_MAP])
 def test_guides_of_one_topic_are_all_kept(guides: int) -> None:
     kept = [not judge(_pure(seed, guides)).rejected.any() for seed in range(30)]
-    assert np.mean(kept) >= 0.9
+    assert np.mean(kept) >= 29 / 30
 
 
 def _pure(seed: int, guides: int) -> Drawn:
@@ -137,14 +142,15 @@ def test_in_a_collection_of_a_single_topic_no_guide_is_strange(guides: int) -> N
     centre = unit(rng.standard_normal(DIM))
     everything = near(centre, 200 + guides, rng, noise=1.0)
     report = judge(Drawn(everything[:guides], np.zeros(guides, bool), everything[guides:]))
-    assert report.rejected.sum() <= 1
+    assert not report.rejected.any()
+    assert report.scores.max() < 1
 
 
 def test_pictures_of_the_collection_that_are_guides_do_not_count_as_its_strangers() -> None:
     drawn = draw(4, 9, 1)
     mixed = np.concatenate([drawn.guides, drawn.background])
     with_guides = judge_guides({"space": drawn.guides}, ONE, background={"space": mixed})
-    np.testing.assert_allclose(with_guides.scores, judge(drawn).scores, atol=0.02)
+    np.testing.assert_allclose(with_guides.scores, judge(drawn).scores, rtol=1e-6)
 
 
 @pytest.mark.parametrize("guides", [4, 9, ON_A_MAP])
@@ -175,7 +181,7 @@ def test_identical_guides_are_all_alike(guides: int) -> None:
     for around in (None, {"space": background}):
         report = judge_guides({"space": same}, ONE, background=around)
         assert not report.rejected.any()
-        np.testing.assert_allclose(report.scores, 0.0, atol=0.1)
+        np.testing.assert_allclose(report.scores, 0.0, atol=0.03 if report.rule == "umap_lof" else 1e-3)
 
 
 def test_one_stranger_among_identical_guides_is_found() -> None:
