@@ -66,12 +66,13 @@ def test_each_configuration_asks_for_what_it_says(tmp_path: Path) -> None:
     asked = [(one.guides, one.gate, one.outliers, one.adaptive, one.spaces) for one in engine.asked[::2]]
     assert asked == [
         (0, False, False, False, None),  # text
-        (None, True, True, True, None),  # full
-        (None, False, True, True, None),  # full - gate
-        (None, True, True, True, ["bridge"]),
-        (None, True, True, True, ["labels"]),
+        (None, None, None, None, None),  # full: what users get
+        (None, True, True, True, None),  # everything
+        (None, False, True, True, None),  # everything - gate
+        (None, None, None, None, ["bridge"]),
+        (None, None, None, None, ["labels"]),
     ]
-    assert flags["full - gate"]["gate"] is False
+    assert flags["everything - gate"]["gate"] is False
     assert {(one.limit, one.seed, one.deadline_ms) for one in engine.asked} == {(60, 4, 600_000)}
     assert {tuple(one.filters.corpora) for one in engine.asked} == {("evaluation-names",)}
 
@@ -99,11 +100,11 @@ def test_an_engine_that_answers_nothing_at_all_ends_the_run(tmp_path: Path) -> N
 
 
 def test_what_the_gate_stopped_is_reported_and_an_idle_gate_is_told(tmp_path: Path) -> None:
-    busy, _ = _evaluate("names", tmp_path / "busy", lambda _: ["one.jpg"], gate=True)
-    assert busy.configuration("full").simple == 1.0  # type: ignore[union-attr]
+    busy, _ = _evaluate("names", tmp_path / "busy", lambda _: ["one.jpg"], run=("everything",), gate=True)
+    assert busy.configuration("everything").simple == 1.0  # type: ignore[union-attr]
     assert busy.notes == []
-    idle, _ = _evaluate("names", tmp_path / "idle", lambda _: ["one.jpg"], ablate=("guides",))
-    assert [note.split(":")[0] for note in idle.notes] == ["the gate decided nothing in full"]
+    idle, _ = _evaluate("names", tmp_path / "idle", lambda _: ["one.jpg"], run=("everything",), ablate=("guides",))
+    assert [note.split(":")[0] for note in idle.notes] == ["the gate decided nothing in everything"]
 
 
 def test_pairs_are_asked_two_pictures_at_a_time(tmp_path: Path) -> None:

@@ -70,8 +70,7 @@ def _evaluate(
     run: Annotated[
         str | None,
         typer.Option(
-            "--run",
-            help="Only these of text, captions, rewrite, full, needle, needle-gate, needle-trust; comma-separated.",
+            help="Only these of text, captions, rewrite, full, everything, needle, needle-gate, needle-trust; comma-separated.",
             show_default=False,
         ),
     ] = None,
@@ -79,7 +78,7 @@ def _evaluate(
         str | None,
         typer.Option(
             "--ablate",
-            help="The full loop without each of guides, embedders, outliers, gate, adaptive, trust, tags; "
+            help="Leave out each of guides, embedders, outliers, gate, adaptive, trust, tags; "
             "NEEDLE's ranking with other values of each of m, l, engines, size; comma-separated.",
             show_default=False,
         ),

@@ -1,6 +1,6 @@
 """Configurations that an evaluation compares, as fields of a request.
 
-They are baselines, the full loop, and the full loop without one of its parts.
+They are baselines, what users get (`full`), every part forced on (`everything`), and either of these without one part.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ TEXT: Final = "text"
 CAPTIONS: Final = "captions"
 REWRITE: Final = "rewrite"
 FULL: Final = "full"
+EVERYTHING: Final = "everything"
 BASELINES: Final = (TEXT, CAPTIONS, REWRITE, FULL)
+CONFIGURATIONS: Final = (*BASELINES, EVERYTHING)
 PARTS: Final = ("guides", "embedders", "outliers", "gate", "adaptive", "trust", "tags")
-RUNNABLE: Final = (*BASELINES, *NEEDLE_NAMES)
+RUNNABLE: Final = (*CONFIGURATIONS, *NEEDLE_NAMES)
 ABLATABLE: Final = (*PARTS, *NEEDLE_PARTS)
 
 _TEXT_PASS: Final[dict[str, Any]] = {"guides": 0, "gate": False, "outliers": False, "adaptive": False}
-_FULL_LOOP: Final[dict[str, Any]] = {"gate": True, "outliers": True, "adaptive": True}
+_EVERYTHING: Final[dict[str, Any]] = {"gate": True, "outliers": True, "adaptive": True}
 _WITHOUT: Final[dict[str, dict[str, Any]]] = {
     "guides": {"guides": 0},
     "outliers": {"outliers": False},
@@ -85,7 +87,8 @@ def make_configurations(
 
     Args:
         run: Names in `RUNNABLE`; empty for all of `BASELINES`.
-        ablate: Names in `ABLATABLE`. One of `PARTS` gives the full loop without it, and `embedders` gives each space alone; one
+        ablate: Names in `ABLATABLE`. One of `PARTS` gives `full` without it, and `embedders` gives each space alone. Parts that a
+            profile or the settings may have off (outliers, gate, adaptive) are left out of `everything`, where they are on. One
             of `NEEDLE_PARTS` varies NEEDLE's ranking.
         spaces: The profile's spaces.
         no_captions: Reason why there is no caption baseline; None when there is one.
@@ -104,14 +107,15 @@ def make_configurations(
         REWRITE: Configuration(
             REWRITE, "the text pass, the query rewritten by a language model", "rewrite", _TEXT_PASS, skipped=no_rewriting
         ),
-        FULL: Configuration(FULL, "everything on", request=_FULL_LOOP),
+        FULL: Configuration(FULL, "what users get: the defaults of profile and settings"),
+        EVERYTHING: Configuration(EVERYTHING, "everything on, also what is off by default", request=_EVERYTHING),
     }
     variants = needle_variants(run, ablate, needle or NeedleSetup(), eta=eta, pairs=pairs)
-    # Outliers are a part of both loops: where NEEDLE's ranking alone was asked for, the full loop is not run for them.
+    # Outliers are a part of both loops: where NEEDLE's ranking alone was asked for, the other loop is not run for them.
     parts = [part for part in dict.fromkeys(ablate) if part in PARTS]
-    if variants and run and FULL not in run:
+    if variants and run and not {FULL, EVERYTHING} & set(run):
         parts = [part for part in parts if part != "outliers"]
-    wanted = {TEXT, *(run or BASELINES), *([FULL] if parts else [])}
+    wanted = {TEXT, *(run or BASELINES), *(_base_of(part) for part in parts)}
     configurations = [configuration for name, configuration in baselines.items() if name in wanted]
     for part in parts:
         configurations += _alone(spaces) if part == "embedders" else [_without(part)]
@@ -141,13 +145,18 @@ def check_names(run: Sequence[str], ablate: Sequence[str]) -> None:
 
 
 def _without(part: str) -> Configuration:
-    return Configuration(f"full - {part}", f"everything on but {part}", request={**_FULL_LOOP, **_WITHOUT[part]}, against=FULL)
+    base = _base_of(part)
+    forced = _EVERYTHING if base == EVERYTHING else {}
+    return Configuration(f"{base} - {part}", f"{base} without {part}", request={**forced, **_WITHOUT[part]}, against=base)
+
+
+def _base_of(part: str) -> str:
+    """Return the configuration that a part is left out of: one in which it is on, whatever profile and settings say."""
+    return EVERYTHING if part in _EVERYTHING else FULL
 
 
 def _alone(spaces: Sequence[str]) -> list[Configuration]:
     return [
-        Configuration(
-            f"full, {space} alone", "everything on, in one space", request={**_FULL_LOOP, "spaces": [space]}, against=FULL
-        )
+        Configuration(f"full, {space} alone", "what users get, in one space", request={"spaces": [space]}, against=FULL)
         for space in spaces
     ]

@@ -53,7 +53,7 @@ class EvalOptions:
     Attributes:
         selection: Part of the benchmark that is used; already applied, kept for the report.
         run: Names of configurations; empty for all.
-        ablate: Parts to leave out of the full loop, one at a time.
+        ablate: Parts to leave out, one at a time.
         judged: Whether to ignore results that nobody judged for a query, where the benchmark lists them (LVIS).
         llm: Language model that rewrites queries; without one that baseline is not run.
         concurrency: Number of queries in progress at once.
@@ -142,11 +142,12 @@ def evaluate(
     rows = query_rows(evalset, measured[TEXT], indexed.described)
     results = [result_of(configuration, measured.get(configuration.name), rows) for configuration in configurations]
     by_name = {result.name: result for result in results if result.skipped is None}
-    metric = "map" if evalset.kind == "ranking" else "pairing"
+    metrics = ("map", "hit@1", "hit@10") if evalset.kind == "ranking" else ("pairing",)
     comparisons = [
         comparison
         for result in results
         if result.skipped is None and result.against in by_name
+        for metric in metrics
         for comparison in compare_configurations(rows, by_name[result.against], result, metric=metric)
     ]
     return EvalReport(

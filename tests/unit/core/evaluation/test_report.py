@@ -160,26 +160,33 @@ def test_nothing_heavy_is_loaded_before_it_is_needed() -> None:
 
 
 def test_each_part_is_left_out_on_its_own() -> None:
-    made = {one.name: one for one in make_configurations([], ["gate", "embedders"], spaces=["bridge", "labels"])}
-    assert list(made) == ["text", "captions", "rewrite", "full", "full - gate", "full, bridge alone", "full, labels alone"]
-    assert made["full - gate"].request == {"gate": False, "outliers": True, "adaptive": True}
+    made = {one.name: one for one in make_configurations([], ["gate", "tags", "embedders"], spaces=["bridge", "labels"])}
+    baselines = ["text", "captions", "rewrite", "full", "everything"]
+    assert list(made) == [*baselines, "everything - gate", "full - tags", "full, bridge alone", "full, labels alone"]
+    assert made["everything - gate"].request == {"gate": False, "outliers": True, "adaptive": True}
     assert made["full, labels alone"].request["spaces"] == ["labels"]
-    assert made["full - gate"].against == "full"
+    assert (made["everything - gate"].against, made["full - tags"].against) == ("everything", "full")
     assert [one.name for one in make_configurations(["full"], [], spaces=[])] == ["text", "full"]
 
 
+def test_full_is_what_users_get_and_everything_is_on_in_everything() -> None:
+    made = {one.name: one for one in make_configurations(["full", "everything"], [], spaces=[])}
+    assert made["full"].request == {}, "the defaults of profile and settings"
+    assert made["everything"].request == {"gate": True, "outliers": True, "adaptive": True}
+
+
 def test_every_part_can_be_left_out_of_a_search() -> None:
-    made = [one for one in make_configurations(["full"], PARTS, spaces=["bridge"]) if one.name not in ("text", "full")]
+    configurations = {one.name: one for one in make_configurations(["full"], PARTS, spaces=["bridge"])}
+    made = [one for one in configurations.values() if one.against in ("full", "everything")]
     assert len(made) == len(PARTS)
-    full = SearchRequest(query="x", **make_configurations(["full"], [], spaces=[])[1].request)
     for one in made:
-        request = SearchRequest(query="x", **one.request)
+        request, base = (SearchRequest(query="x", **asked.request) for asked in (one, configurations[one.against]))
         assert one.skipped is None
-        assert len([name for name in SearchRequest.model_fields if getattr(request, name) != getattr(full, name)]) == 1
+        assert len([name for name in SearchRequest.model_fields if getattr(request, name) != getattr(base, name)]) == 1
 
 
 def test_unknown_parts_and_configurations_are_refused() -> None:
     with pytest.raises(UnknownNameError):
-        make_configurations(["everything"], [], spaces=[])
+        make_configurations(["all"], [], spaces=[])
     with pytest.raises(UnknownNameError):
         make_configurations([], ["brakes"], spaces=[])
