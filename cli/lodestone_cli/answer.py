@@ -38,6 +38,8 @@ def print_answer(console: Console, response: SearchResponse, paths: Mapping[str,
     if not response.hits:
         console.print("no pictures found")
         return
+    if response.probably_nothing:
+        console.print(nothing_line(response.confidence), style="yellow", markup=False)
     width = len(str(response.hits[-1].rank))
     for hit in response.hits:
         _print_hit(console, hit, paths.get(hit.image_id), corpus=hit.corpus if corpora else None, width=width)
@@ -81,6 +83,12 @@ def _print_hit(console: Console, hit: Hit, path: str | None, *, corpus: str | No
         console.print(Text(f"{indent}  {printable(detail)}", style="dim"))
     if len(parts) > _PARTS:
         console.print(Text(f"{indent}  and {len(parts) - _PARTS} more lists", style="dim"))
+
+
+def nothing_line(confidence: float | None) -> str:
+    """Return the line that says that an answer holds probably nothing of what was asked."""
+    how_sure = "" if confidence is None else f" (confidence {confidence:.2f})"
+    return f"Probably nothing here: no picture seems to show this{how_sure}. These are the nearest ones."
 
 
 def _about_guides(response: SearchResponse) -> list[str]:

@@ -66,6 +66,9 @@ def _how(explanation: QueryExplanation) -> Iterator[str]:
 def _decided(explanation: QueryExplanation) -> Iterator[str]:
     if explanation.gate is not None:
         yield f"gate: {verdict_of(explanation.gate)}"
+    if explanation.confidence is not None:
+        verdict = "; probably nothing here" if explanation.probably_nothing else ""
+        yield f"confidence that the collection shows this: {explanation.confidence:.2f}{verdict}"
     if explanation.topic is not None:
         trust = ", ".join(f"{space} {weight:.3f}" for space, weight in explanation.trust.items())
         yield f"topic {explanation.topic}: trust {trust or 'neutral'}"

@@ -74,6 +74,9 @@ class QueryExplanation(Model):
     request: dict[str, Any]
     plan: dict[str, Any]
     gate: GateDecision | None
+    confidence: float | None = Field(None, description="As the answer gave it.")
+    probably_nothing: bool = Field(False, description="As the answer said.")
+    confidence_signs: dict[str, float] = Field(default_factory=dict, description="Sign to value: what the confidence is read from.")
     prompts: dict[str, str] = Field(default_factory=dict, description="Engine to prompt.")
     topic: str | None
     trust: dict[str, float]
@@ -95,3 +98,5 @@ class ReplayResult(Model):
     scores: list[float]
     fresh: bool = Field(description="Whether the collection was searched again, as it is now.")
     moved: list[str] = Field(default_factory=list, description="Ids whose place differs from the record.")
+    confidence: float | None = Field(None, description="Of the record; with `fresh`, of the new answer.")
+    probably_nothing: bool = Field(False, description="Of the record; with `fresh`, of the new answer.")

@@ -130,6 +130,16 @@ class SearchResponse(Model):
     space_weights: dict[str, float]
     guides: list[GuideInfo] = Field(default_factory=list)
     gate: GateDecision | None = Field(None, description="Null where no gate was asked.")
+    confidence: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="How likely the collection shows what the words say; null for searches by picture, and for profiles and "
+        "spaces without a fitted model.",
+    )
+    probably_nothing: bool = Field(
+        False, description="Whether the confidence is so low that probably no picture shows what the words say."
+    )
     topic: str | None = Field(None, description="Topic whose trust weights counted.")
     trust: dict[str, float] = Field(default_factory=dict, description="Space to learnt trust, 1 being neutral.")
     cost: float = Field(0.0, description="What engines charged for this query, also for calls that brought nothing.")

@@ -210,7 +210,7 @@ class Runtime(HomeResources):
             settings=self.settings.query,
             hub=None if shadow else self.hub,
             weigher=make_weigher(projections),
-            learnt=self._learnt(recording=recording and not shadow),
+            learnt=self._learnt(projections, recording=recording and not shadow),
             boundaries=boundaries_of(self.settings),
         )
 
@@ -362,9 +362,10 @@ class Runtime(HomeResources):
         gate = self.gate() if self.home.exists() else GateModel.shipped()
         return idle_parts(self.profile, self.settings.query, gate)
 
-    def _learnt(self, *, recording: bool) -> LearnedModels:
+    def _learnt(self, projections: Mapping[str, Projection], *, recording: bool) -> LearnedModels:
         from lodestone.query.learned_stages import LearnedModels
         from lodestone.query.memory import Memory
+        from lodestone.query.presence import make_judge
         from lodestone.tags.search import TagSearch
 
         memory = Memory(
@@ -375,7 +376,12 @@ class Runtime(HomeResources):
         )
         tags = TagSearch(self.store)
         return LearnedModels(
-            trust=self.trust, tags=tags, gate=self.gate(), memory=memory if recording else None, recorder=self.recorder
+            trust=self.trust,
+            tags=tags,
+            gate=self.gate(),
+            presence=make_judge(self.profile.name, projections),
+            memory=memory if recording else None,
+            recorder=self.recorder,
         )
 
     def decode(self, data: bytes | Path) -> Image.Image:

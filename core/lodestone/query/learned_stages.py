@@ -19,12 +19,14 @@ from lodestone.clock import remaining, within
 from lodestone.generators.base import TagSource
 from lodestone.generators.query_notes import describe_failure
 from lodestone.query.gate import GateModel
+from lodestone.query.guides.captions import CaptionMatches
 from lodestone.query.methods import caption_method, methods_of
+from lodestone.query.presence import HEAD, Presence, PresenceJudge, SpaceSigns
 from lodestone.query.running import RunningQuery
 from lodestone.query.stages import QueryMemory, TrustSource
 from lodestone.query_log.recorder import Recorder
 from lodestone.query_log.trace import Trace
-from lodestone.retrieval.fusion import RankedList
+from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
 from lodestone.retrieval.searcher import Ranking, Searcher
 from lodestone.store.base import VectorStore
 from lodestone_schemas.api import GateDecision, SearchRequest
@@ -42,6 +44,7 @@ class LearnedModels:
         trust: Says how far each space is trusted, by topic.
         tags: Finds pictures by tags.
         gate: Predicts how good the text pass is.
+        presence: Judges how likely the collection holds what was asked; None for profiles without a fitted model.
         memory: Keeps answered queries.
         recorder: Records queries after their answers were given; None: each answer waits for its record.
     """
@@ -49,6 +52,7 @@ class LearnedModels:
     trust: TrustSource | None = None
     tags: TagSource | None = None
     gate: GateModel | None = None
+    presence: PresenceJudge | None = None
     memory: QueryMemory | None = None
     recorder: Recorder | None = None
 
@@ -166,6 +170,55 @@ class LearnedStages:
             except Exception as error:  # noqa: BLE001  (as above)
                 query.notes.failed(f"the gate is left out: {describe_failure(error)}")
         return None
+
+    async def presence(
+        self, query: RunningQuery, text_vectors: Mapping[str, NDArray[np.float32]], ranking: Ranking
+    ) -> Presence | None:
+        """Return how likely the collection holds what was asked in words; None without words or without a fitted model.
+
+        Args:
+            query: The query under way.
+            text_vectors: Text encoder -> (d,) float32 vector of its words.
+            ranking: The text pass.
+        """
+        judge = self._learnt.presence
+        vector = None if judge is None else text_vectors.get(judge.text_encoder)
+        if judge is None or vector is None:
+            return None
+        with query.stopwatch.stage("presence"):
+            try:
+                judging = asyncio.to_thread(lambda: judge.judge(vector, self._space_signs(ranking)))
+                return await within(judging, query.resolved.deadline)
+            except TimeoutError:
+                query.notes.left_out("the confidence: out of time")
+            except Exception as error:  # noqa: BLE001  (as above)
+                query.notes.failed(f"the confidence is left out: {describe_failure(error)}")
+        return None
+
+    def presence_with_captions(self, presence: Presence | None, captions: CaptionMatches | None) -> Presence | None:
+        """Return the judgement with what captions say about the collection."""
+        judge = self._learnt.presence
+        if judge is None or presence is None or captions is None or not captions.found.ids:
+            return presence
+        return judge.with_captions(presence, float(captions.found.scores[0]))
+
+    def _space_signs(self, ranking: Ranking) -> dict[str, SpaceSigns]:
+        """Map spaces to what they found for the words, beside ordinary pictures of their collections. Blocking."""
+        searches = {search.space: search for search in ranking.searches if search.guide == TEXT_GUIDE}
+        found = {}
+        for ranked in ranking.lists:
+            if ranked.guide == TEXT_GUIDE and ranked.space in searches:
+                search = searches[ranked.space]
+                sample = self._searcher.background(search.collection)
+                cosines = sample @ search.vector if len(sample) else np.zeros(0, np.float32)
+                found[ranked.space] = SpaceSigns(
+                    ids=ranked.ids[:HEAD],
+                    scores=ranked.scores[:HEAD],
+                    mean=float(cosines.mean()) if len(cosines) else 0.0,
+                    spread=float(cosines.std()) if len(cosines) else 0.0,
+                    sampled=len(cosines),
+                )
+        return found
 
     async def settled(self, query_id: str | None = None) -> None:
         """Return when the query, or every answered one, is recorded; after ten seconds in any case."""

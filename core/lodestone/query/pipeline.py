@@ -18,7 +18,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lodestone.catalog.reading import CatalogReader
@@ -32,6 +32,7 @@ from lodestone.query.guides.stage import GuideInput, GuideStage
 from lodestone.query.hydrate import Hydrator
 from lodestone.query.learned_stages import LearnedStages
 from lodestone.query.leaves import RetrievalStage, retriever_of
+from lodestone.query.presence import Presence
 from lodestone.query.record import trace_of
 from lodestone.query.request_context import RequestContext
 from lodestone.query.resolve import ResolvedQuery, resolve
@@ -129,6 +130,7 @@ class DecideStage:
         weights: QueryWeights,
         gate: GateDecision | None,
         guides: Sequence[GuideInfo] = (),
+        presence: Presence | None = None,
     ) -> QueryAnswer:
         """Return the answer that a ranking gives.
 
@@ -142,7 +144,10 @@ class DecideStage:
                     shown, hits = await asyncio.to_thread(self._hydrator.shown, query.resolved, ranking)
             except TimeoutError as error:
                 raise too_late("reading the catalog") from error
-        return QueryAnswer(ranking, response_of(query, shown, hits, stage=stage, weights=weights, gate=gate, guides=guides))
+        response = response_of(
+            query, shown, hits, stage=stage, weights=weights, gate=gate, guides=guides, presence=presence
+        )
+        return QueryAnswer(ranking, response, presence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +185,11 @@ class QueryPipeline:
         yield opening_event(running, weights.by_space)
         first = await self.first_pass.rank(running, encoded, weights)
         gate = await self.learned.judged(running, encoded.text_vectors, first.ranking, first.tags)
+        presence = await self.learned.presence(running, encoded.text_vectors, first.ranking)
         stage: Stage = "text" if running.resolved.text else "picture"
-        answer = await self.deciding.answer(running, first.ranking, stage=stage, weights=first.weights, gate=gate)
+        answer = await self.deciding.answer(
+            running, first.ranking, stage=stage, weights=first.weights, gate=gate, presence=presence
+        )
         if running.resolved.text:
             running.stopwatch.observed.text_answered(time.monotonic() - running.stopwatch.started)
         yield ResultsEvent(response=answer.response)
@@ -206,9 +214,10 @@ class QueryPipeline:
         """Return the answer with guides; where none counts, that of the first pass, which names them."""
         infos = guide_infos(outcome, query.resolved.query_id)
         if outcome.ranking is None:
-            return QueryAnswer(answer.ranking, answer.response.model_copy(update={"guides": infos}))
+            return replace(answer, response=answer.response.model_copy(update={"guides": infos}))
+        presence = self.learned.presence_with_captions(answer.presence, outcome.captions)
         return await self.deciding.answer(
-            query, outcome.ranking, stage="guides", weights=first.weights, gate=gate, guides=infos
+            query, outcome.ranking, stage="guides", weights=first.weights, gate=gate, guides=infos, presence=presence
         )
 
 

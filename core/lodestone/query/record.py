@@ -27,6 +27,9 @@ def trace_of(query: RunningQuery, encoded: EncodedQuery, answer: QueryAnswer) ->
     return Trace(
         query_id=resolved.query_id,
         owner=resolved.visibility.owner,
+        confidence=response.confidence,
+        probably_nothing=response.probably_nothing,
+        confidence_signs={} if answer.presence is None else answer.presence.signs,
         created_at=datetime.now(UTC),
         kind=retriever_of(resolved.leaves[0]).kind,
         text=resolved.text,

@@ -11,6 +11,7 @@ from lodestone.generators.base import Guide
 from lodestone.query.first_pass import QueryWeights
 from lodestone.query.guides.outcome import GuideOutcome
 from lodestone.query.hydrate import next_offset
+from lodestone.query.presence import Presence
 from lodestone.query.running import RunningQuery
 from lodestone.retrieval.searcher import Ranking
 from lodestone_schemas.api import GateDecision, GuideInfo, Hit, PlanEvent, SearchResponse
@@ -26,10 +27,12 @@ class QueryAnswer:
     Attributes:
         ranking: All candidates, copies included.
         response: The page that is shown.
+        presence: What its confidence is read from; None where there is none.
     """
 
     ranking: Ranking
     response: SearchResponse
+    presence: Presence | None = None
 
 
 def opening_event(query: RunningQuery, weights: Mapping[str, float]) -> PlanEvent:
@@ -59,6 +62,7 @@ def response_of(
     weights: QueryWeights,
     gate: GateDecision | None,
     guides: Sequence[GuideInfo] = (),
+    presence: Presence | None = None,
 ) -> SearchResponse:
     """Return one page of a ranking, with everything that was left out so far.
 
@@ -70,6 +74,7 @@ def response_of(
         weights: What the spaces count.
         gate: Decision of the complexity gate, if there is one.
         guides: Guides so far.
+        presence: How likely the collection holds what was asked; None where nothing can be said.
     """
     resolved, notes = query.resolved, query.notes
     return SearchResponse(
@@ -81,6 +86,8 @@ def response_of(
         space_weights=dict(weights.by_space),
         guides=list(guides),
         gate=gate,
+        confidence=None if presence is None else presence.confidence,
+        probably_nothing=presence is not None and presence.probably_nothing,
         topic=weights.topic,
         trust=dict(weights.trust),
         cost=notes.cost,

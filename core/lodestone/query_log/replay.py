@@ -20,6 +20,8 @@ def replay(trace: Trace) -> ReplayResult:
         scores=fused.scores.tolist(),
         fresh=False,
         moved=moved(trace.ranking.ids, fused.ids),
+        confidence=trace.confidence,
+        probably_nothing=trace.probably_nothing,
     )
 
 
@@ -32,6 +34,8 @@ def compare(trace: Trace, later: Trace) -> ReplayResult:
         scores=later.ranking.scores.tolist(),
         fresh=True,
         moved=moved(trace.ranking.ids, later.ranking.ids),
+        confidence=later.confidence,
+        probably_nothing=later.probably_nothing,
     )
 
 

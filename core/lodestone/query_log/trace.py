@@ -58,6 +58,9 @@ class Trace:
         warnings: What went wrong.
         timings_ms: Stage -> milliseconds.
         owner: Who asked; "" where callers are anonymous.
+        confidence: How likely the collection held what was asked; None where nothing was said of it.
+        probably_nothing: Whether the answer said that there is probably nothing.
+        confidence_signs: Sign -> value: what the confidence was read from.
     """
 
     query_id: str
@@ -86,6 +89,9 @@ class Trace:
     warnings: tuple[str, ...] = ()
     timings_ms: Mapping[str, float] = field(default_factory=dict)
     owner: str = ""
+    confidence: float | None = None
+    probably_nothing: bool = False
+    confidence_signs: Mapping[str, float] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """Return the trace as bytes, for the catalog."""
@@ -122,6 +128,9 @@ class Trace:
             "warnings": list(self.warnings),
             "timings_ms": dict(self.timings_ms),
             "owner": self.owner,
+            "confidence": self.confidence,
+            "probably_nothing": self.probably_nothing,
+            "confidence_signs": dict(self.confidence_signs),
             "ids": packed.table,
         }
         text = json.dumps(header, ensure_ascii=False, default=str).encode("utf-8", "surrogatepass")
@@ -246,4 +255,7 @@ def _unpacked(header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> 
         warnings=tuple(header["warnings"]),
         timings_ms=header["timings_ms"],
         owner=header.get("owner", ""),
+        confidence=header.get("confidence"),  # records of earlier versions have none
+        probably_nothing=header.get("probably_nothing", False),
+        confidence_signs=header.get("confidence_signs", {}),
     )

@@ -170,7 +170,12 @@ class GuideStage:
         if resolved.captions is None or vector is None:
             return None
         return await asyncio.to_thread(
-            self._captions.ask, vector, resolved.captions, filter_=resolved.filter, limit=resolved.depths[0]
+            self._captions.ask,
+            vector,
+            resolved.captions,
+            filter_=resolved.filter,
+            limit=resolved.depths[0],
+            first=next(iter(given.ranking.fused.ids), None),
         )
 
     async def _embedded(

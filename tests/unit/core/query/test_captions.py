@@ -105,6 +105,20 @@ def test_captions_speak_for_their_picture_against_others_and_not_of_undescribed_
     assert scores[TITLE] == pytest.approx(-RULE.against * 2 / RULE.full)  # two words deny little
 
 
+def test_the_first_picture_of_the_words_gets_the_benefit_of_the_doubt_where_nobody_described_it(store, catalog) -> None:
+    kind = CaptionEvidence(store, catalog, ScoreCalibration(store), rule=CaptionRule(doubt=0.3))
+    listed = kind.ask(ASKED, "captions-1", first=BARE).completed([BARE, OTHER, FITS])
+    scores = dict(zip(listed.ids, listed.scores.tolist(), strict=True))
+    assert scores[BARE] == pytest.approx(0.3)
+    described = kind.ask(ASKED, "captions-1", first=OTHER).completed([BARE, OTHER, FITS])
+    scores = dict(zip(described.ids, described.scores.tolist(), strict=True))
+    assert scores[BARE] == 0
+    assert scores[OTHER] == pytest.approx(-RULE.against), "its own caption speaks"
+    assert not kind.ask(ASKED, "captions-1", filter_=Filter((MatchAny("root", ("none",)),)), first=BARE).speak([BARE]), (
+        "doubt alone is no reason to rank again"
+    )
+
+
 def test_similarity_is_measured_by_the_collections_own_captions(store, catalog, evidence) -> None:
     before = float(evidence.ask(ASKED, "captions-1").found.scores[0])
     near = [vector(0.7, number) for number in range(200)]  # now everybody says something like it

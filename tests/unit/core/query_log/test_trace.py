@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 from lodestone.errors import CatalogError, NotFoundError
+from lodestone.query_log.explain import explain
+from lodestone.query_log.replay import compare, replay
 from lodestone.query_log.trace import Trace, load_trace
 from lodestone.retrieval.fusion import FusedList, RankedList
 from lodestone.retrieval.rescoring import ListSearch
@@ -44,6 +47,9 @@ def make_trace(**changes) -> Trace:
         dropped=("a guide",),
         warnings=("careful",),
         timings_ms={"total": 1.5},
+        confidence=0.1 + 0.2,
+        probably_nothing=True,
+        confidence_signs={"bridge.best": 1 / 7},
     )
     return replace(trace, **changes)
 
@@ -71,6 +77,28 @@ def test_a_trace_comes_back_bit_for_bit():
     assert back.parts["text", "bridge"].tobytes() == trace.parts["text", "bridge"].tobytes()
     assert back.searches[0].vector.tobytes() == trace.searches[0].vector.tobytes()
     assert (back.searches[0].weight, back.searches[0].depth) == (0.3, 25)
+
+
+def test_a_record_of_an_earlier_version_has_no_confidence(monkeypatch):
+    now = json.dumps
+
+    def as_before(header, **options):
+        return now({key: value for key, value in header.items() if "confiden" not in key and "nothing" not in key}, **options)
+
+    trace = make_trace()
+    monkeypatch.setattr("lodestone.query_log.trace.json.dumps", as_before)
+    back = Trace.from_bytes(trace.to_bytes())
+    assert (back.confidence, back.probably_nothing, back.confidence_signs) == (None, False, {})
+
+
+def test_an_explanation_and_a_replay_keep_the_confidence():
+    trace = make_trace()
+    explanation, again = explain(trace), replay(trace)
+    assert explanation.confidence == again.confidence == trace.confidence
+    assert explanation.probably_nothing and again.probably_nothing
+    assert explanation.confidence_signs == trace.confidence_signs
+    later = compare(trace, replace(trace, confidence=0.9, probably_nothing=False))
+    assert (later.confidence, later.probably_nothing) == (0.9, False)
 
 
 def test_an_empty_answer_is_recorded_too():
