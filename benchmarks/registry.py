@@ -31,6 +31,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "service_scaling": "benchmarks.service.service_scaling",
     "exemplars": "benchmarks.learning.exemplars",
     "gate": "benchmarks.learning.gate",
+    "presence": "benchmarks.learning.presence",
     "prior": "benchmarks.learning.prior",
     "quality": "benchmarks.learning.quality",
     "strange_topics": "benchmarks.learning.strange_topics",

@@ -76,7 +76,9 @@ class QueryExplanation(Model):
     gate: GateDecision | None
     confidence: float | None = Field(None, description="As the answer gave it.")
     probably_nothing: bool = Field(False, description="As the answer said.")
-    confidence_signs: dict[str, float] = Field(default_factory=dict, description="Sign to value: what the confidence is read from.")
+    confidence_signs: dict[str, float] = Field(
+        default_factory=dict, description="Sign to value: what the confidence is read from."
+    )
     prompts: dict[str, str] = Field(default_factory=dict, description="Engine to prompt.")
     topic: str | None
     trust: dict[str, float]

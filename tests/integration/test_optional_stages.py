@@ -44,7 +44,7 @@ class Broken:
     def assign(self, *_, **__):
         raise RuntimeError(SECRET)
 
-    search = keep = decide = assign
+    search = keep = decide = judge = assign
 
 
 class Slow:
@@ -79,6 +79,7 @@ def collection(models, tmp_path_factory):
     [
         (LearnedModels(trust=Broken()), "learnt trust is left out"),
         (LearnedModels(gate=Broken()), "the gate is left out"),
+        (LearnedModels(presence=Broken()), "the confidence is left out"),
         (LearnedModels(memory=Broken()), "was not recorded"),
     ],
 )

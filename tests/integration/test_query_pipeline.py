@@ -41,6 +41,7 @@ STAGES = (
     (FirstPassStage, "weigh"),
     (FirstPassStage, "rank"),
     (LearnedStages, "judged"),
+    (LearnedStages, "presence"),
     (DecideStage, "answer"),
     (LearnedStages, "remember"),
 )

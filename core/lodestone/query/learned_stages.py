@@ -181,8 +181,7 @@ class LearnedStages:
             text_vectors: Text encoder -> (d,) float32 vector of its words.
             ranking: The text pass.
         """
-        judge = self._learnt.presence
-        vector = None if judge is None else text_vectors.get(judge.text_encoder)
+        judge, vector = self._learnt.presence, text_vectors.get(self._text_encoder)
         if judge is None or vector is None:
             return None
         with query.stopwatch.stage("presence"):

@@ -144,9 +144,7 @@ class DecideStage:
                     shown, hits = await asyncio.to_thread(self._hydrator.shown, query.resolved, ranking)
             except TimeoutError as error:
                 raise too_late("reading the catalog") from error
-        response = response_of(
-            query, shown, hits, stage=stage, weights=weights, gate=gate, guides=guides, presence=presence
-        )
+        response = response_of(query, shown, hits, stage=stage, weights=weights, gate=gate, guides=guides, presence=presence)
         return QueryAnswer(ranking, response, presence)
 
 

@@ -1,9 +1,9 @@
 """Model of how likely a collection holds what was asked in words: the confidence of an answer.
 
-A search always finds the nearest pictures, also where none shows what was asked. Signs of presence are how near the best picture
-is in each space, beside ordinary pictures of the collection, whether the spaces agree about it, how close the words are to a
-class name and to what the bridge was taught, and what captions say. No space can tell by itself: a sentence's best cosine in
-label matching is low, and a bare name's in the bridge. A logistic model joins the signs. It is fitted on queries whose pictures
+A search always finds the nearest pictures, also where none shows what was asked. Signs of presence are how near the best
+picture is in each space, beside ordinary pictures of the collection, whether the spaces agree about it, how close the words are
+to a class name and to what the bridge was taught, and what captions say. No space can tell by itself: a sentence's best cosine
+in label matching is low, and a bare name's in the bridge. A logistic model joins the signs. It is fitted on queries whose pictures
 are in a collection and queries whose pictures are not (benchmarks/learning/presence.py), and holds for the spaces and models
 that it was fitted with: there is one file for a profile, and profiles without one have no confidence.
 """
@@ -108,9 +108,7 @@ class PresenceModel:
 
     def confidence(self, values: Mapping[str, float]) -> float:
         """Return the probability of presence, in [0, 1], from signs by name."""
-        odds = self.intercept + sum(
-            term.weight * (values[name] - term.mean) / term.spread for name, term in self.terms.items()
-        )
+        odds = self.intercept + sum(term.weight * (values[name] - term.mean) / term.spread for name, term in self.terms.items())
         return 1 / (1 + math.exp(-min(max(odds, -40.0), 40.0)))
 
     def judge(
@@ -188,16 +186,11 @@ class PresenceJudge:
         self._labels = labels
         self._bridge = bridge
 
-    @property
-    def text_encoder(self) -> str:
-        """Name of the encoder of the words' vectors that `judge` takes."""
-        return self._labels.text_encoder
-
     def judge(self, words: Vector, found: Mapping[str, SpaceSigns]) -> Presence | None:
         """Judge an answer before any caption speaks, as `PresenceModel.judge` does.
 
         Args:
-            words: (d,) float32 vector of the query's words.
+            words: (d,) float32 vector of the query's words, by the profile's text encoder.
             found: Space -> what it found.
         """
         row = words[np.newaxis]

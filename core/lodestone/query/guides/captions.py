@@ -98,9 +98,9 @@ class CaptionMatches:
         return bool(self.found.ids) or any(self._known[image_id] for image_id in image_ids)
 
     def completed(self, image_ids: Sequence[str]) -> RankedList:
-        """Return `found` over all of `image_ids`: evidence for and against; of pictures without captions, 0 or the doubt. Blocking.
+        """Return `found` over all of `image_ids`: evidence for and against. Blocking.
 
-        Pictures that were asked about before cost nothing.
+        Pictures without captions have 0, or the benefit of the doubt. Pictures that were asked about before cost nothing.
 
         Raises:
             StoreError, CatalogError: what the captions are read from failed.

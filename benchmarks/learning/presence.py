@@ -1,0 +1,300 @@
+"""Confidence of answers: fitted on validation photos, measured on photos and queries that nothing was fitted on.
+
+    python -m benchmarks.presence --data DIR [--names DIR] [--cache DIR] [--ship]
+
+DIR holds `captions.tsv` (columns file, caption) and `images/`; the folder of `--names` holds `names.tsv` (columns file, name)
+and `images/`. The split is that of `lodestone.evaluation.splits`: a bridge is trained on the first part, the model is fitted to
+collections cut from the second (presence_data.py), and the figures are of the third. AUROC is the probability that a query
+whose picture is there gets a higher confidence than one whose picture is not; the peers are each space's best cosine. `--ship`
+writes data/presence/embedded.json; otherwise what ships is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Final
+
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+
+from benchmarks.harness import Benchmark, Figure, Report
+from benchmarks.learning.presence_data import UNLIKE, Asked, Fitting, Gallery, Judged, absent_queries, random_letters
+from benchmarks.learning.quality import Collection, cached, load, part, read_table
+from lodestone.evaluation.splits import split_by_hash
+from lodestone.models.cache import ModelCache, fingerprint
+from lodestone.models.context import ModelContext
+from lodestone.query.presence import CAPTION_SIGN, PresenceModel, SignTerm, Usual
+from lodestone.spaces.bridge_weights import BridgeWeights
+from lodestone.spaces.labels import LabelSpace
+from lodestone.text_encoders.base import TextEncoder
+from lodestone.text_encoders.labels import imagenet_labels
+from lodestone.text_encoders.registry import make_text_encoder
+from lodestone.training.bridge import train_bridge
+from lodestone.training.classes import TEMPLATES, class_pairs, class_texts, classifiers
+
+SHIP_TO: Final = Path(__file__).resolve().parents[2] / "core" / "lodestone" / "data" / "presence" / "embedded.json"
+SIZES: Final = ((12, 24), (40, 12), (120, 6), (300, 3), (500, 3))
+FALSE_ALARMS: Final = 0.03  # share of the present queries that may be told that there is probably nothing
+SHARES: Final = {  # of each kind of query in the fit; present and absent count half each
+    "caption": 0.35,
+    "name": 0.15,
+    "own": 0.15,
+    "elsewhere": 0.15,
+    "class": 0.1,
+    "topic": 0.05,
+    "letters": 0.05,
+}
+NOTICE: Final = {
+    "data": "Flickr8k, official training split (Hodosh et al., 2013): the validation part of benchmarks/learning/presence.py",
+    "licence_notice": "Flickr8k is for research use; numbers learnt from it carry that notice",
+}
+
+
+def fit(parts: Sequence[Judged], usual: dict[str, Usual]) -> PresenceModel:
+    """Fit a logistic model by weighted maximum likelihood, and its threshold on the present queries."""
+    values = [values for judged in parts for values in judged.signs]
+    names = sorted(values[0])
+    table = np.array([[row[name] for name in names] for row in values])
+    present = np.concatenate([judged.present for judged in parts])
+    kinds = np.concatenate([judged.kinds for judged in parts])
+    weights = sum((kinds == kind) * share / max((kinds == kind).sum(), 1) for kind, share in SHARES.items())
+    mean, spread = table.mean(0), np.maximum(table.std(0), 1e-6)
+    fitted = LogisticRegression(max_iter=5_000).fit((table - mean) / spread, present, sample_weight=weights * len(table))
+    terms = {
+        name: SignTerm(round(float(mean[row]), 5), round(float(spread[row]), 5), round(float(fitted.coef_[0, row]), 5))
+        for row, name in enumerate(names)
+    }
+    model = PresenceModel(round(float(fitted.intercept_[0]), 5), terms, usual, threshold=0.5)
+    confidences = np.array([model.confidence(row) for row in values])
+    alarms = [float(np.quantile(confidences[kinds == kind], FALSE_ALARMS)) for kind in ("caption", "name")]
+    return replace(model, threshold=round(min(alarms), 3))
+
+
+def usual_backgrounds(photos: Collection, bridge: BridgeWeights, labels: LabelSpace) -> dict[str, Usual]:
+    """Return the mean and the spread of captions' cosines with photos, mostly unrelated, in both spaces."""
+    texts = photos.texts[::5]
+    pairs = {
+        "bridge": bridge.texts(texts) @ bridge.pictures(photos.outputs).T,
+        "labels": labels.project_texts(texts) @ labels.project(photos.outputs).T,
+    }
+    return {
+        space: Usual(round(float(scores.mean()), 4), round(float(scores.std(1).mean()), 4)) for space, scores in pairs.items()
+    }
+
+
+def area(present: Iterable[float], absent: Iterable[float]) -> float:
+    """Return the area under the ROC curve."""
+    high, low = list(present), list(absent)
+    return float(roc_auc_score([1] * len(high) + [0] * len(low), high + low))
+
+
+def interval(present: Sequence[float], absent: Sequence[float], *, samples: int = 500) -> tuple[float, float]:
+    """Return the 95 % percentile bootstrap interval of `area`, over present and absent queries."""
+    rng, high, low = np.random.default_rng(0), np.array(present), np.array(absent)
+    areas = [area(rng.choice(high, len(high)), rng.choice(low, len(low))) for _ in range(samples)]
+    return float(np.quantile(areas, 0.025)), float(np.quantile(areas, 0.975))
+
+
+class Measuring:
+    """Photos of a part, asked for what is there and for what is not."""
+
+    def __init__(self, model: PresenceModel, report: Report) -> None:
+        self._model, self._report = model, report
+        self._rows: list[tuple[str, ...]] = [
+            (
+                "case",
+                "present",
+                "absent",
+                "AUROC",
+                "95 %",
+                "bridge alone",
+                "label matching alone",
+                "told: present",
+                "told: absent",
+            )
+        ]
+
+    def case(self, name: str, present: Judged, absent: Judged) -> None:
+        """Report one case: AUROC of the confidence and of each space alone, and the shares that are told `probably nothing`."""
+        here, gone = ([self._model.confidence(row) for row in judged.signs] for judged in (present, absent))
+        low, high = interval(here, gone)
+        peers = [
+            area((row[sign] for row in present.signs), (row[sign] for row in absent.signs))
+            for sign in ("bridge.best", "labels.best")
+        ]
+        told = [float(np.mean(np.array(values) < self._model.threshold)) for values in (here, gone)]
+        self._rows.append(
+            (
+                name,
+                f"{len(here):,}",
+                f"{len(gone):,}",
+                f"{area(here, gone):.3f}",
+                f"[{low:.3f}, {high:.3f}]",
+                *(f"{peer:.3f}" for peer in peers),
+                *(f"{share:.1%}" for share in told),
+            )
+        )
+        self._report.record("AUROC", area(here, gone), case=name)
+
+    def finish(self) -> None:
+        """Print the table."""
+        self._report.table(self._rows)
+
+
+def of_kind(gallery: Gallery, vectors: np.ndarray, kind: str, *, present: bool) -> Judged:
+    """Judge queries over a whole gallery without captions."""
+    asked = Asked()
+    asked.add(vectors, kind, present=present)
+    return gallery.judge(asked, np.arange(gallery.size))
+
+
+def joined(*parts: Judged) -> Judged:
+    """Return the queries of several collections together."""
+    return Judged(
+        [values for judged in parts for values in judged.signs],
+        np.concatenate([judged.present for judged in parts]),
+        np.concatenate([judged.kinds for judged in parts]),
+        0,
+    )
+
+
+def measure_photos(test: Gallery, encoder: TextEncoder, measuring: Measuring) -> Judged:
+    """Ask the test photos for their own captions and for what they do not show; return the present queries."""
+    captions = "\n".join(test.captions)
+    queries = absent_queries("test")
+    if there := [query.words for query in queries if query.in_any(captions)]:
+        raise SystemExit(f"not absent: {there}")
+    present = of_kind(test, test.photos.texts, "caption", present=True)
+    vectors = encoder.encode([query.words for query in queries])
+    measuring.case(
+        f"{len(queries)} absent queries over {test.size:,} photos", present, of_kind(test, vectors, "own", present=False)
+    )
+    letters = encoder.encode(random_letters(np.random.default_rng(1), 200))
+    measuring.case("random letters", present, of_kind(test, letters, "letters", present=False))
+    for size in (12, 100):
+        rng, here, gone = np.random.default_rng(2), [], []
+        for _ in range(2_000 // size):
+            rows = np.sort(rng.permutation(test.size)[:size])
+            asked, missing = Asked(), Asked()
+            asked.add(
+                test.photos.texts[[rng.choice(np.flatnonzero(test.photos.owner == row)) for row in rows]],
+                "caption",
+                present=True,
+            )
+            missing.add(vectors[rng.permutation(len(vectors))[:size]], "own", present=False)
+            here.append(test.judge(asked, rows))
+            gone.append(test.judge(missing, rows))
+        measuring.case(f"the same over collections of {size} photos", joined(*here), joined(*gone))
+    return present
+
+
+def measure_crosswise(test: Gallery, objects: Gallery, encoder: TextEncoder, *, captions: Judged, measuring: Measuring) -> None:
+    """Ask each collection for what the other one holds; the captions of `objects` are the names of what they show."""
+    names = objects.captions
+    texts = np.vstack([encoder.encode([template.format(name) for name in names]) for template in TEMPLATES])
+    own = of_kind(objects, texts, "name", present=True)
+    said = "\n".join(test.captions).lower()
+    unsaid = np.array([name.lower().split()[-1] not in said for name in names] * len(TEMPLATES))
+    unlike = (test.photos.texts @ texts.T).max(1) < UNLIKE
+    foreign_names = of_kind(test, texts[unsaid], "name", present=False)
+    foreign = of_kind(objects, test.photos.texts, "caption", present=False)
+    clear = replace(
+        foreign,
+        signs=[row for row, keep in zip(foreign.signs, unlike, strict=True) if keep],
+        present=foreign.present[unlike],
+        kinds=foreign.kinds[unlike],
+    )
+    measuring.case(f"{objects.size} named photos: their names; captions of the others", own, foreign)
+    measuring.case("the same, captions unlike every name", own, clear)
+    measuring.case(f"{test.size:,} photos: their captions; names that no caption has", captions, foreign_names)
+    measuring.case("both directions together", joined(own, captions), joined(clear, foreign_names))
+
+
+def measure(options: argparse.Namespace, report: Report) -> None:
+    """Train the bridge, fit where asked to, then measure what ships."""
+    cache = options.cache or Path(mkdtemp())
+    cache.mkdir(parents=True, exist_ok=True)
+    context = ModelContext(cache=ModelCache(cache / "models"), threads=1)
+    rows = read_table(options.data / "captions.tsv", "caption")
+    split = split_by_hash(name for name, _ in rows)
+    names = split.train + split.validation + split.test
+    collection = load(context, cache, "captions", rows=rows, folder=options.data / "images", names=names)
+    labels, encoder = LabelSpace(context), make_text_encoder("minilm", context)
+    labels.warm_up()
+    encoder.warm_up()
+    key = f"classes-{fingerprint(*imagenet_labels(), *TEMPLATES)}"
+    classes = cached(cache, key, lambda: {"texts": class_texts(encoder)})["texts"]
+    path = cache / "trained-0.safetensors"
+    first, second = len(split.train), len(split.train) + len(split.validation)
+    if not path.exists():
+        train = part(collection, np.arange(first))
+        pairs = class_pairs(train.outputs, classifiers(), classes, seed=0)
+        train_bridge(train.outputs, train.texts, train.owner, classes=pairs, seed=0)[0].save_as(path)
+    bridge = BridgeWeights.load(path)
+
+    def gallery(start: int, end: int, usual: dict[str, Usual]) -> Gallery:
+        chosen = np.arange(start, end)
+        words = [text for (_, text), owner in zip(rows, collection.owner, strict=True) if start <= owner < end]
+        return Gallery(part(collection, chosen), words, bridge, labels, usual)
+
+    if options.ship:
+        usual = usual_backgrounds(part(collection, np.arange(first, second)), bridge, labels)
+        fitted = list(Fitting(gallery(first, second, usual), encoder, classes).collections(SIZES))
+        model = fit(fitted, usual)
+        figures = {"queries": sum(len(judged.signs) for judged in fitted), "false_alarms": FALSE_ALARMS}
+        SHIP_TO.parent.mkdir(parents=True, exist_ok=True)
+        SHIP_TO.write_text(replace(model, provenance={**NOTICE, "figures": figures}).to_json(), encoding="utf-8")
+        report.text(f"threshold {model.threshold}; {CAPTION_SIGN} {model.terms[CAPTION_SIGN].weight}")
+        own = Measuring(model, report)
+        for kind in SHARES:
+            if kind not in {"caption", "name"}:
+                here, gone = (joined(*(_of(judged, kinds) for judged in fitted)) for kinds in (("caption", "name"), (kind,)))
+                own.case(f"validation (fitted): {kind}", here, gone)
+        own.finish()
+    model = PresenceModel.shipped("embedded")
+    if model is None or options.fit_only:
+        return
+    measuring = Measuring(model, report)
+    test = gallery(second, collection.outputs.rows, dict(model.usual))
+    captions = measure_photos(test, encoder, measuring)
+    if options.names:
+        table = read_table(options.names / "names.tsv", "name")
+        files, called = [file for file, _ in table], [name for _, name in table]
+        named = [(file, TEMPLATES[1].format(name)) for file, name in table]
+        photos = load(context, cache, "names", rows=named, folder=options.names / "images", names=files)
+        objects = Gallery(photos, called, bridge, labels, dict(model.usual))
+        measure_crosswise(test, objects, encoder, captions=captions, measuring=measuring)
+    measuring.finish()
+
+
+def _of(judged: Judged, kinds: Sequence[str]) -> Judged:
+    kept = np.isin(judged.kinds, kinds)
+    values = [row for row, keep in zip(judged.signs, kept, strict=True) if keep]
+    return Judged(values, judged.present[kept], judged.kinds[kept], judged.size)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command line."""
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--names", type=Path)
+    parser.add_argument("--cache", type=Path, help="keep vectors and bridges here between runs")
+    parser.add_argument("--ship", action="store_true", help="fit anew and write what ships; else what ships is judged")
+    parser.add_argument("--fit-only", action="store_true", help="do not look at the test part")
+
+
+BENCHMARK = Benchmark(
+    name="presence",
+    about=__doc__,
+    figures=(Figure("AUROC", "area", peer="each space's best cosine alone"),),
+    options=add_options,
+    measure=measure,
+)
+
+if __name__ == "__main__":
+    sys.exit(BENCHMARK.main())

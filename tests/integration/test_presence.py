@@ -1,0 +1,99 @@
+"""The confidence of an answer: from models and photos to the answer, its events and its record."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.support.collection import PROFILE, Collection, load_models, photos
+from tests.support.models import model_context
+from tests.support.photos import CAT, photo
+
+from lodestone.config.settings import TagSettings
+from lodestone.query.learned_stages import LearnedModels
+from lodestone.query.memory import Memory
+from lodestone.query.presence import make_judge
+from lodestone.query.tree import Text
+from lodestone.query_log.explain import explain
+from lodestone.query_log.replay import replay
+from lodestone.query_log.trace import load_trace
+from lodestone.query.weighting.choice import make_weigher
+from lodestone.spaces.bridge import BridgeSpace
+from lodestone.spaces.labels import LabelSpace
+from lodestone_schemas.api import SearchOptions, SearchRequest
+
+NONSENSE = "asdkjh qwe"
+
+
+@pytest.fixture(scope="module")
+def models():
+    context = model_context()
+    loaded = load_models()
+    projections = {space.name: space for space in (LabelSpace(context), BridgeSpace(context))}
+    for projection in projections.values():
+        projection.warm_up()
+    return replace(loaded, projections=projections)
+
+
+@pytest.fixture(scope="module")
+def collection(models, tmp_path_factory):
+    made = Collection(tmp_path_factory.mktemp("home"), models)
+    made.add("photos", photos())
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def engine(collection, models):
+    return collection.engine(
+        profile=replace(PROFILE, spaces=("bridge", "labels")),
+        weigher=make_weigher(models.projections),
+        learnt=LearnedModels(
+            presence=make_judge("embedded", models.projections),
+            memory=Memory(collection.catalog, collection.store, history=100, tags=TagSettings(implicit=False)),
+        ),
+    )
+
+
+async def test_nine_photos_are_enough_to_tell_a_cat_from_nonsense(engine):
+    cat = await engine.answer(SearchRequest(query="a cat"))
+    assert cat.confidence is not None and not cat.probably_nothing
+    nonsense = await engine.answer(SearchRequest(query=NONSENSE))
+    assert nonsense.confidence is not None and nonsense.probably_nothing
+    assert nonsense.hits, "the nearest pictures are shown all the same"
+    assert 0 <= nonsense.confidence < cat.confidence <= 1
+
+
+async def test_every_answer_of_the_stream_has_the_confidence_and_the_record_keeps_it(collection, engine):
+    events = [event async for event in engine.ask(Text(NONSENSE), SearchRequest(query=NONSENSE))]
+    answers = [event.response for event in events if event.type in ("results", "done")]
+    assert len(answers) >= 2
+    assert all(answer.probably_nothing for answer in answers)
+    trace = load_trace(collection.catalog, answers[-1].query_id)
+    assert (trace.confidence, trace.probably_nothing) == (answers[-1].confidence, True)
+    assert explain(trace).confidence_signs["bridge.best"] > 0 or explain(trace).confidence_signs["labels.best"] > 0
+    assert replay(trace).confidence == answers[-1].confidence
+
+
+async def test_the_second_page_has_the_confidence_of_the_first(engine):
+    first, second = [await engine.answer(SearchRequest(query="a cat", limit=3, offset=offset)) for offset in (0, 3)]
+    assert first.confidence == second.confidence
+
+
+async def test_pictures_and_single_spaces_have_none(collection, engine):
+    for answer in (
+        await engine.similar(collection.ids[CAT], SearchOptions()),
+        await engine.by_picture(photo(CAT), SearchOptions()),
+        await engine.answer(SearchRequest(query=NONSENSE, spaces=["bridge"])),
+    ):
+        assert answer.confidence is None
+        assert not answer.probably_nothing
+
+
+async def test_a_caption_that_fits_speaks_for_presence(collection, engine):
+    words = "a tabby looks at the camera"
+    before = await engine.answer(SearchRequest(query=words))
+    collection.caption({CAT: [words]})
+    after = await engine.answer(SearchRequest(query=words))
+    assert after.stage == "guides"
+    assert after.confidence > before.confidence
