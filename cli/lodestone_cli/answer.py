@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _PARTS: Final = 6  # lists of each hit that --explain shows; `lodestone explain` knows all
 
 
-def print_answer(console: Console, response: SearchResponse, paths: Mapping[str, str], *, corpora: bool = False) -> None:
+def print_answer(
+    console: Console, response: SearchResponse, paths: Mapping[str, str], *, corpora: bool = False, asked: str = ""
+) -> None:
     """Print one page of hits with their scores, warnings and timings.
 
     Each picture has a line of its own with its whole path, which a terminal can open, and a line below it with its score and
@@ -30,9 +32,13 @@ def print_answer(console: Console, response: SearchResponse, paths: Mapping[str,
         response: One page of an answer.
         paths: Path on this machine by image id.
         corpora: Whether the corpus of each picture is shown, because more than one was searched.
+        asked: Words as they were asked; empty for a search by picture.
     """
     from rich.markup import escape
 
+    if response.corrected_query is not None:
+        console.print(f"showing results for [bold]{escape(printable(response.corrected_query))}[/]")
+        console.print(printable(f"search instead for {asked}: --no-spelling"), style="dim", markup=False)
     for warning in response.warnings:
         console.print(f"[yellow]note:[/] {escape(printable(warning))}")
     if not response.hits:

@@ -64,6 +64,8 @@ def _how(explanation: QueryExplanation) -> Iterator[str]:
 
 
 def _decided(explanation: QueryExplanation) -> Iterator[str]:
+    if explanation.corrected_query is not None:
+        yield f"corrected from: {explanation.request.get('query', '')}"
     if explanation.gate is not None:
         yield f"gate: {verdict_of(explanation.gate)}"
     if explanation.confidence is not None:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from lodestone_schemas.base import NEXT_CURSOR, Model
-from lodestone_schemas.searching import GateDecision, GuideInfo
+from lodestone_schemas.searching import CORRECTED_QUERY, LANGUAGE, GateDecision, GuideInfo
 
 
 class QueryInfo(Model):
@@ -70,7 +70,9 @@ class QueryExplanation(Model):
     query_id: str
     created_at: datetime
     kind: Literal["words", "similar", "picture"]
-    text: str
+    text: str = Field(description="Words that were searched; `request` has those that were asked.")
+    corrected_query: str | None = Field(None, description=CORRECTED_QUERY)
+    language: str | None = Field(None, description=LANGUAGE)
     request: dict[str, Any]
     plan: dict[str, Any]
     gate: GateDecision | None

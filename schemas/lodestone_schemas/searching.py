@@ -10,6 +10,9 @@ from pydantic import Field
 from lodestone_schemas.base import MAX_GUIDES, MAX_LIMIT, MAX_OFFSET, MAX_QUERY_CHARS, Model
 from lodestone_schemas.problems import Problem
 
+CORRECTED_QUERY = "Words that were searched in place of the query's, some of which were misspelt; null if none was corrected."
+LANGUAGE = "ISO 639-1 code of the language that the query seems to be in; null for English, and where it cannot be told."
+
 
 class SearchFilters(Model):
     """Restricts a search; all given conditions hold together. They are evaluated inside the vector store."""
@@ -49,6 +52,9 @@ class SearchRequest(SearchOptions):
     )
     outliers: bool | None = Field(None, description="Leave out guides that are unlike the others; default: setting.")
     adaptive: bool | None = Field(None, description="Draw guides until the first results are stable; default: setting.")
+    spelling: Literal["auto", "off"] | None = Field(
+        None, description="auto: correct misspelt words, and say so in `corrected_query`; default: setting."
+    )
     trust: bool = Field(True, description="Let learnt trust weigh the spaces.")
     tags: bool = Field(True, description="Let tags speak for pictures and make guides of them.")
     budget: float | None = Field(None, ge=0, description="Most that paid generators may cost for this query; default: setting.")
@@ -123,6 +129,8 @@ class SearchResponse(Model):
     """Holds one page of an answer."""
 
     query_id: str
+    corrected_query: str | None = Field(None, description=CORRECTED_QUERY)
+    language: str | None = Field(None, description=LANGUAGE)
     stage: Literal["text", "guides", "picture"]
     hits: list[Hit]
     next_offset: int | None = Field(None, description="Offset of the next page; null at the end.")
@@ -158,6 +166,8 @@ class PlanEvent(Model):
     generators: list[str]
     guides: int
     fusion: str
+    corrected_query: str | None = Field(None, description=CORRECTED_QUERY)
+    language: str | None = Field(None, description=LANGUAGE)
 
 
 class ResultsEvent(Model):

@@ -55,6 +55,22 @@ def test_yaml_output_is_the_same_answer(home: Path) -> None:
     assert yaml.safe_load(first.out)["hits"][0]["uri"] == "a.png"
 
 
+def test_a_misspelt_query_is_corrected_and_says_how_to_search_as_written(home: Path) -> None:
+    done = run_here("search", "a rokcet launch", "-n", "1", home=home)
+    assert "showing results for a rocket launch" in done.out
+    assert "search instead for a rokcet launch: --no-spelling" in done.out
+    assert "corrected from: a rokcet launch" in run_here("explain", home=home).out
+    as_written = run_here("search", "a rokcet launch", "-n", "1", "--no-spelling", home=home)
+    assert "showing results for" not in as_written.out
+
+
+def test_another_language_and_unknown_words_are_said(home: Path) -> None:
+    german = run_here("search", "eine Katze auf dem Sofa", "-n", "1", home=home)
+    assert "this looks like German" in german.out.replace("\n", " ")
+    nothing = run_here("search", "asdkjh qwe", "-n", "1", home=home)
+    assert "no word of the query is known" in nothing.out.replace("\n", " ")
+
+
 def test_filters_restrict_the_answer(home: Path) -> None:
     answer = run_here("search", "a cat", "--path", "2024", "--output", "json", home=home).json
     assert {hit["uri"].split("/")[0] for hit in answer["hits"]} == {"2024"}

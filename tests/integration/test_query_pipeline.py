@@ -29,6 +29,7 @@ from lodestone.query.resolve import ResolvedQuery
 from lodestone.query.responses import QueryAnswer
 from lodestone.query.running import RunningQuery
 from lodestone.query.tree import And, Leaf, Picture, Text, Vector, Where
+from lodestone.query.words.checker import QueryChecker
 from lodestone.query_log.explain import explain
 from lodestone.query_log.replay import replay
 from lodestone.query_log.trace import load_trace
@@ -222,3 +223,30 @@ def dim_of(collection, space):
 
 async def last(events):
     return [event async for event in events][-1].response
+
+
+async def test_a_misspelt_query_is_answered_as_the_right_one_and_says_so_in_events_record_and_replay(collection, models):
+    memory = Memory(collection.catalog, collection.store, history=100, tags=TagSettings(implicit=False))
+    checker = QueryChecker(models.text_encoder, lambda: collection.catalog)
+    engine = collection.engine(learnt=LearnedModels(memory=memory), checker=checker)
+    events = [event async for event in engine.events(SearchRequest(query="a rokcet"))]
+    response = events[-1].response
+    assert events[0].corrected_query == response.corrected_query == "a rocket"
+    right = await engine.answer(SearchRequest(query="a rocket"))
+    assert right.corrected_query is None
+    assert [hit.image_id for hit in response.hits] == [hit.image_id for hit in right.hits]
+    trace = load_trace(collection.catalog, response.query_id)
+    explanation = explain(trace)
+    assert (explanation.text, explanation.corrected_query) == ("a rocket", "a rocket")
+    assert explanation.request["query"] == "a rokcet"
+    assert replay(trace).identical
+    as_written = await engine.answer(SearchRequest(query="a rokcet", spelling="off"))
+    assert as_written.corrected_query is None
+
+
+async def test_a_query_in_another_language_is_answered_with_a_warning(collection, models):
+    engine = collection.engine(checker=QueryChecker(models.text_encoder, lambda: collection.catalog))
+    answer = await engine.answer(SearchRequest(query="zwei Hunde am Strand"))
+    assert answer.language == "de"
+    assert any("this looks like German" in warning for warning in answer.warnings)
+    assert answer.hits

@@ -78,6 +78,10 @@ def search(
         bool | None,
         typer.Option("--adaptive/--all-guides", help="Draw guides until the results are stable, or all.", show_default=False),
     ] = None,
+    spelling: Annotated[
+        bool | None,
+        typer.Option("--spelling/--no-spelling", help="Correct misspelt words, or search as written.", show_default=False),
+    ] = None,
     topic: Annotated[str | None, typer.Option("--topic", help="Use the trust of this topic.", show_default=False)] = None,
     budget: Annotated[
         float | None, typer.Option("--budget", min=0, help="Most that paid guides may cost.", show_default=False)
@@ -121,6 +125,7 @@ def search(
                 gate=gate,
                 outliers=outliers,
                 adaptive=adaptive,
+                spelling=None if spelling is None else "auto" if spelling else "off",
                 topic=topic,
                 budget=budget,
                 fusion=fusion,
@@ -130,7 +135,7 @@ def search(
             )
         )
         _note_ignored_settings(context)
-        _emit(context, context.api.search(request), files, corpora=request.filters.corpora)
+        _emit(context, context.api.search(request), files, corpora=request.filters.corpora, asked=words)
 
 
 def similar(
@@ -296,7 +301,9 @@ def _read(path: Path, *, most_mb: int) -> bytes:
     return content
 
 
-def _emit(context: CommandContext, response: SearchResponse, files: ResultFiles, *, corpora: Sequence[str]) -> None:
+def _emit(
+    context: CommandContext, response: SearchResponse, files: ResultFiles, *, corpora: Sequence[str], asked: str = ""
+) -> None:
     response = files.kept(response)
     paths = context.locator.paths(hit.image_id for hit in response.hits)
     if files.form is ResultFormat.PATHS:
@@ -308,7 +315,7 @@ def _emit(context: CommandContext, response: SearchResponse, files: ResultFiles,
         several = len(corpora) != 1 and context.locator.several_corpora()
 
         def human(console: Console) -> None:
-            print_answer(console, response, paths, corpora=several)
+            print_answer(console, response, paths, corpora=several, asked=asked)
 
         context.emit(value, human)
     files.apply(context, response, paths)

@@ -80,6 +80,7 @@ class QuerySettings(_Section):
     )
     adaptive: bool | None = Field(None, description="Draw guides until the first results are stable; default: the profile's.")
     budget: float | None = Field(None, ge=0, description="Most that paid generators may cost a query; default: no limit.")
+    spelling: Literal["auto", "off"] = Field("auto", description="Correct misspelt words before searching; the answer says so.")
     history: int = Field(1_000, ge=0, le=1_000_000, description="Queries kept for explain, replay and feedback; 0 keeps none.")
 
 

@@ -198,6 +198,7 @@ class Runtime(HomeResources):
         """
         from lodestone.query.engine import QueryEngine
         from lodestone.query.weighting.choice import make_weigher
+        from lodestone.query.words.checker import QueryChecker
         from lodestone.sources.boundaries import boundaries_of
 
         if projections is None:
@@ -212,6 +213,7 @@ class Runtime(HomeResources):
             weigher=make_weigher(projections),
             learnt=self._learnt(projections, recording=recording and not shadow),
             boundaries=boundaries_of(self.settings),
+            checker=QueryChecker(self.text_encoder, lambda: self.catalog),
         )
 
     def _encoder(self, projections: Mapping[str, Projection], remote: RemoteEncoders | None) -> Encoder:

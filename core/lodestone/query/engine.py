@@ -25,6 +25,7 @@ from lodestone.query.pipeline import DecideStage, QueryPipeline, ResolveStage
 from lodestone.query.request_context import NOW, RequestContext
 from lodestone.query.stages import Encoder, EqualWeights, GuideSource, SpaceWeigher
 from lodestone.query.tree import Image, Picture, Query, Text, Where
+from lodestone.query.words.checker import QueryChecker
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.searcher import Searcher
 from lodestone.store.base import VectorStore
@@ -46,6 +47,7 @@ class QueryEngine:
         captions: Fitted numbers of what captions say; of weight 0, they are only guides.
         learnt: What use has taught.
         boundaries: What may be opened of the roots, to see whether the file of a hit is gone.
+        checker: Checks spelling and language of words; None to take them as they are.
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class QueryEngine:
         captions: CaptionRule | None = None,
         learnt: LearnedModels | None = None,
         boundaries: Boundaries | None = None,
+        checker: QueryChecker | None = None,
     ) -> None:
         self._encoder = encoder
         self._profile = profile
@@ -85,7 +88,7 @@ class QueryEngine:
             )
         )
         self._pipeline = QueryPipeline(
-            resolving=ResolveStage(store, catalog, encoder, profile, settings, hub),
+            resolving=ResolveStage(store, catalog, encoder, profile, settings, hub, checker),
             retrieval=RetrievalStage(LeafSources(encoder, store)),
             first_pass=FirstPassStage(
                 searcher=searcher,

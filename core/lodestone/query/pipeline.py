@@ -40,6 +40,7 @@ from lodestone.query.responses import QueryAnswer, Stage, finished, guide_info, 
 from lodestone.query.running import RunningQuery, too_late
 from lodestone.query.stages import Encoder, GuideSource
 from lodestone.query.tree import Query
+from lodestone.query.words.checker import QueryChecker
 from lodestone.retrieval.searcher import Ranking
 from lodestone.store.base import VectorStore
 from lodestone_schemas.api import (
@@ -66,6 +67,7 @@ class ResolveStage:
         profile: Defaults of spaces, generators, guides and fusion.
         settings: Defaults of this home.
         hub: Knows the generators; None without any.
+        checker: Checks spelling and language of words; None to take them as they are.
     """
 
     store: VectorStore
@@ -74,6 +76,7 @@ class ResolveStage:
     profile: Profile
     settings: QuerySettings
     hub: GuideSource | None
+    checker: QueryChecker | None = None
 
     async def resolve(self, query: Query, options: SearchOptions, request_context: RequestContext) -> RunningQuery:
         """Resolve a query and start its clock.
@@ -105,6 +108,7 @@ class ResolveStage:
             present=self.store.collections,
             started=started,
             request_context=request_context,
+            checker=self.checker,
         )
         for leaf in resolved.leaves:
             retriever_of(leaf)

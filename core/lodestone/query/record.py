@@ -76,5 +76,7 @@ def _settings_of(resolved: ResolvedQuery) -> dict[str, Any]:
         "outlier_threshold": resolved.outlier_threshold,
         "adaptive": resolved.adaptive,
         "budget": resolved.budget,
+        "corrected_query": resolved.text if resolved.corrected else None,
+        "language": resolved.language,
         "corpora": None if corpora is None else sorted(corpora),
     }

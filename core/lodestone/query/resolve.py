@@ -16,6 +16,7 @@ from lodestone.errors import InvalidRequestError, UnknownNameError
 from lodestone.query.filters import restriction
 from lodestone.query.request_context import NOW, RequestContext
 from lodestone.query.tree import Compose, Image, Leaf, Query, Text, Where
+from lodestone.query.words.checker import CheckedWords, QueryChecker
 from lodestone.retrieval.fusion import FORMER_NAMES, current_name, find_fusion, former_name_warning
 from lodestone.spaces.names import CAPTIONS, TAGS
 from lodestone.store.base import Condition, Filter, HasId
@@ -33,7 +34,7 @@ class ResolvedQuery:
         query_id: Identifier of the query in events and logs.
         request: The options as they were given.
         leaves: What to look for; one leaf, until composed queries are answered.
-        text: Normalised words; empty for a query without words.
+        text: Normalised words as they are searched, corrected where they were misspelt; empty for a query without words.
         spaces: Space -> collection of the version that the query is projected with; those that can be searched now.
         captions: Collection of captions, if there is one.
         tags: Collection of tags, if there is one.
@@ -60,6 +61,8 @@ class ResolvedQuery:
         warnings: What cannot be searched, and what to do about it.
         dropped: What this query does without.
         visibility: What the caller may see.
+        corrected: Whether `text` is a correction of the words that were asked.
+        language: ISO 639-1 code of the language of words that are not English; None where they are, or it cannot be told.
     """
 
     query_id: str
@@ -92,6 +95,8 @@ class ResolvedQuery:
     warnings: tuple[str, ...]
     dropped: tuple[str, ...] = ()
     visibility: Visibility = EVERYTHING
+    corrected: bool = False
+    language: str | None = None
 
     @property
     def depth(self) -> int:
@@ -112,8 +117,10 @@ def resolve(
     present: Callable[[], Collection[str]] = tuple,
     started: float | None = None,
     request_context: RequestContext = NOW,
+    checker: QueryChecker | None = None,
 ) -> ResolvedQuery:
-    """Check a query and resolve its names. Reads the catalog (blocking) where the query names corpora or roots.
+    """Check a query and resolve its names. Reads the catalog (blocking) where the query names corpora or roots, or where a
+    word of it is known nowhere else.
 
     Args:
         query: The tree. Its `Where` nodes restrict it; the filters of `options` are not read.
@@ -127,13 +134,16 @@ def resolve(
         present: Returns the existing collections; called only where an alias names another version than the loaded one.
         started: When the request arrived (`time.monotonic()`); now, if None.
         request_context: What the caller may see, whether there is room for guides, and the time for the way back.
+        checker: Checks spelling and language of words; None to take them as they are.
 
     Raises:
         InvalidRequestError: the query has several parts, which are not answered yet, or a filter contradicts itself.
         UnknownNameError: no such fusion, space, generator, corpus or root.
     """
     leaf, filters = _leaf_of(query)
-    text = leaf.words if isinstance(leaf, Text) else ""
+    checked = _checked(leaf, options, settings, request_context.visibility, checker)
+    text = checked.text
+    leaf = Text(text) if checked.corrected else leaf
     words = options if text and isinstance(options, SearchRequest) else None
     fusion = options.fusion or settings.fusion or profile.fusion
     find_fusion(fusion)
@@ -174,10 +184,24 @@ def resolve(
         outlier_threshold=settings.outlier_threshold,
         adaptive=_chosen(words.adaptive if words else None, settings.adaptive, profile.adaptive),
         budget=words.budget if words and words.budget is not None else settings.budget,
-        warnings=(*warnings, *notes),
+        warnings=(*checked.warnings, *warnings, *notes),
         dropped=dropped,
         visibility=request_context.visibility,
+        corrected=checked.corrected,
+        language=checked.language,
     )
+
+
+def _checked(
+    leaf: Leaf, options: SearchOptions, settings: QuerySettings, visibility: Visibility, checker: QueryChecker | None
+) -> CheckedWords:
+    """Return the leaf's words as they are searched; no words for a leaf without."""
+    if not isinstance(leaf, Text):
+        return CheckedWords("")
+    if checker is None:
+        return CheckedWords(leaf.words)
+    wish = options.spelling if isinstance(options, SearchRequest) else None
+    return checker.check(leaf.words, spelling=(wish or settings.spelling) == "auto", visibility=visibility)
 
 
 def _leaf_of(query: Query) -> tuple[Leaf, list[SearchFilters]]:

@@ -50,6 +50,8 @@ def opening_event(query: RunningQuery, weights: Mapping[str, float]) -> PlanEven
         generators=list(resolved.generators),
         guides=resolved.guides,
         fusion=resolved.fusion,
+        corrected_query=resolved.text if resolved.corrected else None,
+        language=resolved.language,
     )
 
 
@@ -79,6 +81,8 @@ def response_of(
     resolved, notes = query.resolved, query.notes
     return SearchResponse(
         query_id=resolved.query_id,
+        corrected_query=resolved.text if resolved.corrected else None,
+        language=resolved.language,
         stage=stage,
         hits=list(hits),
         next_offset=next_offset(resolved, shown),

@@ -29,6 +29,8 @@ def explain(trace: Trace) -> QueryExplanation:
         created_at=trace.created_at,
         kind=trace.kind,
         text=trace.text,
+        corrected_query=trace.plan.get("corrected_query"),
+        language=trace.plan.get("language"),
         request=dict(trace.request),
         plan=dict(trace.plan),
         gate=trace.gate,

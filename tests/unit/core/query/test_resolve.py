@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from lodestone.access.visibility import EVERYTHING, Visibility
 from lodestone.catalog.catalog import Catalog
 from lodestone.config.profiles import PROFILES
 from lodestone.config.settings import QuerySettings
@@ -14,6 +15,7 @@ from lodestone.query.filters import build_filter
 from lodestone.query.request_context import NOW, RequestContext
 from lodestone.query.resolve import resolve
 from lodestone.query.tree import And, Compose, Image, Not, Or, Text, Where
+from lodestone.query.words.checker import CheckedWords
 from lodestone.store.base import Between, Filter, HasId, MatchAny
 from lodestone.text_encoders.text import normalise_query
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
@@ -29,7 +31,9 @@ def catalog(tmp_path):
     opened.close()
 
 
-def resolved(catalog, options, *, query=None, settings=None, aliases=LIVE, known=LIVE, started=None, request_context=NOW):
+def resolved(
+    catalog, options, *, query=None, settings=None, aliases=LIVE, known=LIVE, started=None, request_context=NOW, checker=None
+):
     words = Text(options.query) if isinstance(options, SearchRequest) else Image("an-id")
     return resolve(
         Where(options.filters, words) if query is None else query,
@@ -42,6 +46,7 @@ def resolved(catalog, options, *, query=None, settings=None, aliases=LIVE, known
         catalog=catalog,
         started=started,
         request_context=request_context,
+        checker=checker,
     )
 
 
@@ -283,3 +288,40 @@ def test_a_query_without_room_for_guides_says_so_and_its_way_back_is_taken_from_
     assert (ours.guides, ours.generators, ours.dropped) == (0, (), ("guides: the service is busy",))
     assert ours.deadline == started + 2 - 0.5
     assert resolved(catalog, SearchRequest(query="x", guides=0), request_context=busy).dropped == ()
+
+
+class Checker:
+    """Corrects one word, and notes how it was asked."""
+
+    def __init__(self):
+        self.asked = []
+
+    def check(self, text, *, spelling=True, visibility=EVERYTHING):
+        self.asked.append((text, spelling, visibility))
+        return CheckedWords(text.replace("dgo", "dog"), spelling and "dgo" in text, "de", ("a warning",))
+
+
+def test_the_corrected_words_are_searched_and_the_request_keeps_those_that_were_asked(catalog):
+    ours = resolved(catalog, SearchRequest(query="a dgo"), checker=Checker())
+    assert (ours.text, ours.leaves, ours.corrected, ours.language) == ("a dog", (Text("a dog"),), True, "de")
+    assert ours.request.query == "a dgo"
+    assert ours.warnings == ("a warning",)
+
+
+def test_the_request_decides_on_spelling_before_the_setting_and_words_are_checked_for_whoever_asks(catalog):
+    checker, work = Checker(), Visibility("me", frozenset({"work"}))
+    off = QuerySettings(spelling="off")
+    resolved(catalog, SearchRequest(query="x"), checker=checker)
+    resolved(catalog, SearchRequest(query="x"), checker=checker, settings=off)
+    resolved(catalog, SearchRequest(query="x", spelling="auto"), checker=checker, settings=off)
+    resolved(
+        catalog, SearchRequest(query="x", spelling="off"), checker=checker, request_context=RequestContext(visibility=work)
+    )
+    assert [spelling for _, spelling, _ in checker.asked] == [True, False, True, False]
+    assert [visibility for _, _, visibility in checker.asked] == [EVERYTHING, EVERYTHING, EVERYTHING, work]
+
+
+def test_a_search_by_picture_has_no_words_to_check(catalog):
+    checker = Checker()
+    assert resolved(catalog, SearchOptions(), checker=checker).warnings == ()
+    assert checker.asked == []

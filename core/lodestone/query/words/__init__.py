@@ -1,0 +1,1 @@
+"""Words of queries: their spelling, their language, and what is said about both."""

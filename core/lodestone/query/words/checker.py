@@ -1,0 +1,114 @@
+"""Check of a query's words before they are searched: spelling, language, and whether any word is known at all.
+
+A query in another language than English is never corrected. Warnings say what the text encoder cannot understand; the query is
+answered all the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+from lodestone.access.visibility import EVERYTHING, Visibility
+from lodestone.errors import LodestoneError
+from lodestone.generators.query_notes import describe_failure
+from lodestone.query.words.collection import CollectionWords, WordCatalog
+from lodestone.query.words.english import WORD, bare, english_counts, picture_words, words_of
+from lodestone.query.words.language import ENGLISH, Language, foreign_language
+from lodestone.query.words.spelling import Lexicon, correct, is_known
+from lodestone.text_encoders.base import TextEncoder
+from lodestone.text_encoders.labels import imagenet_labels
+
+MULTILINGUAL_PROFILE: Final = "embedded-multilingual"
+_MOST_NAMED: Final = 3  # unknown words that a warning lists
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedWords:
+    """Words of a query as they are searched.
+
+    Attributes:
+        text: The words, corrected where they were misspelt.
+        corrected: Whether they were.
+        language: ISO 639-1 code of the language that they seem to be in; None for English, and where it cannot be told.
+        warnings: What the text encoder cannot understand.
+    """
+
+    text: str
+    corrected: bool = False
+    language: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class QueryChecker:
+    """Checks queries of one home; thread-safe. Construction is light: word lists are read by the first check.
+
+    Args:
+        encoder: The profile's text encoder, which need not be warmed up.
+        catalog: Returns the catalog, whose captions and tags have words of their own.
+    """
+
+    def __init__(self, encoder: TextEncoder, catalog: Callable[[], WordCatalog]) -> None:
+        self._encoder = encoder
+        self._catalog = catalog
+
+    @cached_property
+    def _lexicon(self) -> Lexicon:
+        return Lexicon(english_counts(), words_of(imagenet_labels()), picture_words(), self._encoder.words())
+
+    @cached_property
+    def _collection(self) -> CollectionWords:
+        return CollectionWords(self._catalog())
+
+    def check(self, text: str, *, spelling: bool = True, visibility: Visibility = EVERYTHING) -> CheckedWords:
+        """Return the words as they should be searched, with what must be said about them. Blocking, about a millisecond.
+
+        A check that fails (a word list is missing, the catalog cannot be read) leaves the words as they are, with a warning.
+
+        Args:
+            text: Normalised words.
+            spelling: Whether misspelt words are corrected.
+            visibility: What the caller sees: words of other corpora neither correct a query nor count as known.
+        """
+        try:
+            return self._checked(text, spelling, lambda: self._collection.words(visibility))
+        except LodestoneError as error:
+            return CheckedWords(text, warnings=(f"the query's words were not checked: {describe_failure(error)}",))
+
+    def _checked(self, text: str, spelling: bool, own: Callable[[], AbstractSet[str]]) -> CheckedWords:
+        language = foreign_language(text)
+        if language is not None:
+            return CheckedWords(text, language=language.code, warnings=_not_spoken(self._encoder, language))
+        correction = correct(text, self._lexicon, own=own) if spelling else None
+        if correction is not None:
+            return CheckedWords(correction.text, corrected=True)
+        return CheckedWords(text, warnings=self._nothing_known(text, own))
+
+    def _nothing_known(self, text: str, own: Callable[[], AbstractSet[str]]) -> tuple[str, ...]:
+        """Return a warning if the encoder speaks English alone and no word of the text is a word."""
+        words = [match.group() for match in WORD.finditer(text) if not match.group().isdigit()]
+        if self._encoder.languages != {ENGLISH} or not words or any(is_known(word, self._lexicon) for word in words):
+            return ()
+        own_words = own()
+        if any(bare(word) in own_words for word in words):
+            return ()
+        return (f"no word of the query is known ({_listed(words)}): the pictures may have nothing to do with it",)
+
+
+def _not_spoken(encoder: TextEncoder, language: Language) -> tuple[str, ...]:
+    if not encoder.languages or language.code in encoder.languages:
+        return ()
+    spoken = "English" if encoder.languages == {ENGLISH} else ", ".join(sorted(encoder.languages))
+    warning = (
+        f"the text encoder {encoder.name!r} speaks {spoken}; this looks like {language.name}, so expect poor results "
+        f"(the profile {MULTILINGUAL_PROFILE!r} speaks about 100 languages)"
+    )
+    return (warning,)
+
+
+def _listed(words: Collection[str]) -> str:
+    named = [repr(word) for word in list(dict.fromkeys(words))[:_MOST_NAMED]]
+    return ", ".join([*named, *(["…"] if len(set(words)) > _MOST_NAMED else [])])
