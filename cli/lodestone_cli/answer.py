@@ -34,13 +34,8 @@ def print_answer(
         corpora: Whether the corpus of each picture is shown, because more than one was searched.
         asked: Words as they were asked; empty for a search by picture.
     """
-    from rich.markup import escape
 
-    if response.corrected_query is not None:
-        console.print(f"showing results for [bold]{escape(printable(response.corrected_query))}[/]")
-        console.print(printable(f"search instead for {asked}: --no-spelling"), style="dim", markup=False)
-    for warning in response.warnings:
-        console.print(f"[yellow]note:[/] {escape(printable(warning))}")
+    _print_notes(console, response, asked)
     if not response.hits:
         console.print("no pictures found")
         return
@@ -95,6 +90,16 @@ def nothing_line(confidence: float | None) -> str:
     """Return the line that says that an answer holds probably nothing of what was asked."""
     how_sure = "" if confidence is None else f" (confidence {confidence:.2f})"
     return f"Probably nothing here: no picture seems to show this{how_sure}. These are the nearest ones."
+
+
+def _print_notes(console: Console, response: SearchResponse, asked: str) -> None:
+    from rich.markup import escape
+
+    if response.corrected_query is not None:
+        console.print(f"showing results for [bold]{escape(printable(response.corrected_query))}[/]")
+        console.print(printable(f"search instead for {asked}: --no-spelling"), style="dim", markup=False)
+    for warning in response.warnings:
+        console.print(f"[yellow]note:[/] {escape(printable(warning))}")
 
 
 def _about_guides(response: SearchResponse) -> list[str]:

@@ -159,7 +159,10 @@ class Runtime(HomeResources):
         from lodestone.spaces.registry import make_space
 
         context, profile = self.models(), self.profile
-        spaces = {name: make_space(name, context, direct=profile.direct, labels=profile.labels) for name in profile.spaces}
+        spaces = {
+            name: make_space(name, context, direct=profile.direct, labels=profile.labels, text_encoder=profile.text_encoder)
+            for name in profile.spaces
+        }
         if BRIDGE in spaces:
             check_bridge(spaces[BRIDGE], profile)
         return spaces

@@ -202,7 +202,7 @@ def projection_of(definition: SpaceDefinition, resources: SpaceResources) -> Pro
     if definition.kind == LABELS:
         from lodestone.spaces.labels import LabelSpace
 
-        return LabelSpace(context, backbones=definition.source.split("+"))
+        return LabelSpace(context, backbones=definition.source.split("+"), text_encoder=resources.profile.text_encoder)
     if definition.kind == BRIDGE:
         from lodestone.spaces.bridge import BridgeSpace
 

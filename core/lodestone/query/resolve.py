@@ -119,8 +119,9 @@ def resolve(
     request_context: RequestContext = NOW,
     checker: QueryChecker | None = None,
 ) -> ResolvedQuery:
-    """Check a query and resolve its names. Reads the catalog (blocking) where the query names corpora or roots, or where a
-    word of it is known nowhere else.
+    """Check a query and resolve its names.
+
+    It reads the catalog (blocking) where the query names corpora or roots, or has a word that is known nowhere else.
 
     Args:
         query: The tree. Its `Where` nodes restrict it; the filters of `options` are not read.

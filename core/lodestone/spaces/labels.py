@@ -21,29 +21,38 @@ from lodestone.models.cache import fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.spaces.base import Projection, Vectors
 from lodestone.text_encoders.labels import imagenet_labels
-from lodestone.text_encoders.registry import make_text_encoder
+from lodestone.text_encoders.registry import TEXT_ENCODERS, make_text_encoder
 
 TOP_CLASSES: Final = 50
+TEXT_ENCODER: Final = "minilm"
 BACKBONES: Final = ("efficientnet-lite0", "efficientnet-lite2")
 NAME_FORMS: Final = ("{}", "a photo of {}")  # beside the name itself, filled with article and name
 _FORMULA: Final = "1"  # raise it when the same inputs would give other vectors
 
 
 class LabelSpace(Projection):
-    """Projects pictures and texts to 384 dimensions, MiniLM's space relative to the mean label, under the name `labels`.
+    """Projects pictures and texts into a text encoder's space, relative to the mean label, under the name `labels`.
 
     Args:
         context: Cache and threads.
         backbones: ImageNet-1k classifiers whose probabilities are averaged.
         top: Number of a picture's most probable classes that count.
+        text_encoder: The profile's text encoder, if it is one for sentences; else MiniLM is used (`encoder_of_labels`).
     """
 
     name = "labels"
     dim = 384
-    text_encoder = "minilm"
 
-    def __init__(self, context: ModelContext, *, backbones: Sequence[str] = BACKBONES, top: int = TOP_CLASSES) -> None:
+    def __init__(
+        self,
+        context: ModelContext,
+        *,
+        backbones: Sequence[str] = BACKBONES,
+        top: int = TOP_CLASSES,
+        text_encoder: str = TEXT_ENCODER,
+    ) -> None:
         self._context = context
+        self.text_encoder: str = encoder_of_labels(text_encoder)
         self._top = top
         self.requires = tuple(OutputKey(backbone, "probabilities") for backbone in backbones)
         self._vectors: Vectors | None = None
@@ -111,11 +120,11 @@ class LabelSpace(Projection):
         return _unit(total @ self._centred)
 
     def project_texts(self, encoded: Vectors) -> Vectors:
-        """Return the vectors of n texts from their (n, 384) float32 rows of MiniLM: (n, 384) float32, L2-normalised."""
+        """Return the vectors of n texts from their (n, 384) float32 rows of the encoder: (n, 384) float32, L2-normalised."""
         return _unit(encoded - self._centre)
 
     def label_similarity(self, encoded: Vectors) -> NDArray[np.float32]:
-        """Return each text's cosine to the nearest class name: (n, 384) rows of MiniLM -> (n,) float32.
+        """Return each text's cosine to the nearest class name: (n, 384) rows of the encoder -> (n,) float32.
 
         Close to 1, the text names a class and label matching can be trusted. A low value means that no class describes the
         text.
@@ -146,6 +155,15 @@ class LabelSpace(Projection):
 def name_texts(form: str) -> list[str]:
     """Return all class names with their articles in one of `NAME_FORMS`."""
     return [form.format(("an " if name[0].lower() in "aeiou" else "a ") + name) for name in imagenet_labels()]
+
+
+def encoder_of_labels(text_encoder: str) -> str:
+    """Return the text encoder of label matching under a profile with this one.
+
+    It is the same if it is a sentence encoder, whose vectors have 384 dimensions. The text tower of an image model knows its
+    own pictures only, so MiniLM stands in for it.
+    """
+    return text_encoder if text_encoder in TEXT_ENCODERS else TEXT_ENCODER
 
 
 def _unit(rows: NDArray[np.float32]) -> Vectors:

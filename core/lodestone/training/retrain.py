@@ -148,7 +148,9 @@ def _prior(
     from lodestone.spaces.bridge import BridgeSpace
 
     context = runtime.models()
-    earlier = PriorWeights.load(context.artifacts[PRIOR]).spaces if PRIOR in context.artifacts else {}
+    learnt = [PriorWeights.load(context.artifacts[PRIOR])] if PRIOR in context.artifacts else []
+    # Priors read the vectors of one text encoder: those of a profile with another one are not carried along.
+    earlier = {name: prior for one in learnt if one.text_encoder == weights.text_encoder for name, prior in one.spaces.items()}
     known_priors = {} if all_spaces else {**PriorWeights.shipped().spaces, **earlier}
     projections = {**runtime.projections(), KIND: BridgeSpace(context, weights=weights)}
     wanted = {

@@ -1,7 +1,7 @@
 """English words with their frequencies, and the splitting of texts into words.
 
 The list is that of SymSpell (82,765 words with counts, from Google's books and SCOWL), read from the package `symspellpy`
-without importing it. Two lists of our own lie in `data/languages`: what pictures show, and the commonest words of other languages.
+without importing it. Two lists of our own lie in `data/languages`: what pictures show, and common words of other languages.
 """
 
 from __future__ import annotations
