@@ -34,6 +34,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "presence": "benchmarks.learning.presence",
     "prior": "benchmarks.learning.prior",
     "quality": "benchmarks.learning.quality",
+    "query_words": "benchmarks.learning.query_words",
     "strange_topics": "benchmarks.learning.strange_topics",
     "trust": "benchmarks.learning.trust",
 }

@@ -36,7 +36,7 @@ from lodestone.evaluation.splits import PINNED, split_by_hash
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.query.weighting.fitted import SpaceWeights
-from lodestone.spaces.bridge_arrays import BACKBONES, BridgeInputs
+from lodestone.spaces.bridge_arrays import BACKBONES, TEXT_ENCODER, BridgeInputs
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
 from lodestone.text_encoders.labels import imagenet_labels
@@ -105,9 +105,10 @@ def load(
     folder: Path,
     names: Sequence[str],
     backbones: Sequence[str] = BACKBONES,
+    text_encoder: str = TEXT_ENCODER,
 ) -> Collection:
     """Return outputs, text vectors and owners of one set."""
-    encoder = make_text_encoder("minilm", context)
+    encoder = make_text_encoder(text_encoder, context)
     stored: dict[str, np.ndarray] = {}
     for backbone in backbones:
         key = f"{kind}-{backbone}-{fingerprint(*names)}"
@@ -120,7 +121,7 @@ def load(
         return {"vectors": encoder.encode(texts)}
 
     place = {name: i for i, name in enumerate(names)}
-    vectors = cached(cache, f"{kind}-texts-{fingerprint(*texts)}", encode)["vectors"]
+    vectors = cached(cache, f"{kind}-texts-{fingerprint(encoder.version, *texts)}", encode)["vectors"]
     return Collection(outputs, vectors, np.array([place[name] for name, _ in rows]))
 
 
@@ -238,24 +239,37 @@ class Data(NamedTuple):
 
 def read_data(options: argparse.Namespace, report: Report, context: ModelContext, cache: Path) -> Data:
     """Embed what is not in the cache, and split it."""
-    backbones = list(dict.fromkeys(name for profile in options.profile for name in find_profile(profile).backbones))
+    profiles = [find_profile(name) for name in options.profile]
+    backbones = list(dict.fromkeys(name for profile in profiles for name in profile.backbones))
+    text_encoder = profiles[0].text_encoder
+    if any(profile.text_encoder != text_encoder for profile in profiles):
+        raise SystemExit("profiles with different text encoders cannot be compared in one run")
     rows = read_table(options.captions, "caption")
     split = split_by_hash(name for name, _ in rows)
     report.text(f"split: {'as pinned' if split.digests == PINNED else 'of other files than the published figures'}")
     files = split.train + split.validation + split.test
-    collection = load(context, cache, "captions", rows=rows, folder=options.images, names=files, backbones=backbones)
+    collection = load(
+        context,
+        cache,
+        "captions",
+        rows=rows,
+        folder=options.images,
+        names=files,
+        backbones=backbones,
+        text_encoder=text_encoder,
+    )
     first, second = len(split.train), len(split.train) + len(split.validation)
     train, validation, test = (
         part(collection, np.arange(*ends)) for ends in ((0, first), (first, second), (second, collection.outputs.rows))
     )
-    encoder = make_text_encoder("minilm", context)
+    encoder = make_text_encoder(text_encoder, context)
 
     def encode_classes() -> dict[str, np.ndarray]:
         encoder.warm_up()
         return {"texts": class_texts(encoder)}
 
-    classes = cached(cache, f"classes-{fingerprint(*imagenet_labels(), *TEMPLATES)}", encode_classes)["texts"]
-    labels = LabelSpace(context)
+    classes = cached(cache, f"classes-{fingerprint(encoder.version, *imagenet_labels(), *TEMPLATES)}", encode_classes)["texts"]
+    labels = LabelSpace(context, text_encoder=text_encoder)
     labels.warm_up()
     galleries = {"captions": test}
     if options.names:
@@ -263,7 +277,16 @@ def read_data(options: argparse.Namespace, report: Report, context: ModelContext
         asked = [(file, TEMPLATES[1].format(name)) for file, name in named]
         files_named = [file for file, _ in named]
         folder = options.names[1]
-        names = load(context, cache, "names", rows=asked, folder=folder, names=files_named, backbones=backbones)
+        names = load(
+            context,
+            cache,
+            "names",
+            rows=asked,
+            folder=folder,
+            names=files_named,
+            backbones=backbones,
+            text_encoder=text_encoder,
+        )
         free = unmentioned(rows, [name for _, name in named])
         others = np.array([i for i, file in enumerate(files) if file in free][-options.distractors :])
         galleries[f"names among {names.outputs.rows:,}"] = names

@@ -1,0 +1,186 @@
+"""Quality of search with misspelt words and in other languages: the tables of docs/quality.md.
+
+    python -m benchmarks run query_words --captions captions.tsv --images DIR --cache DIR
+        [--profile embedded] [--queries 1000] [--translations FILE.tsv]
+
+The benchmark `quality` must have run with the same cache and profile: its bridge of seed 0, trained on the first part of the
+split, is measured on the third. One caption a picture is asked as written, with a slip of one letter in one word of three
+letters or more, and corrected. `--translations` names a table with the columns file, en, de, zh and so on: captions of the
+third part with translations of them; each language is asked of the same pictures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import random
+import re
+import string
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.harness import Benchmark, Figure, Report
+from benchmarks.learning.quality import Collection, Data, read_data, read_table, score
+from lodestone.catalog.records import TagRecord
+from lodestone.config.profiles import find_profile
+from lodestone.evaluation.metrics import bootstrap, first_ranks
+from lodestone.evaluation.splits import split_by_hash
+from lodestone.models.cache import ModelCache
+from lodestone.models.context import ModelContext
+from lodestone.query.weighting.fitted import SpaceWeights
+from lodestone.query.words.checker import QueryChecker
+from lodestone.query.words.language import foreign_language
+from lodestone.spaces.bridge_weights import BridgeWeights
+from lodestone.text_encoders.base import TextEncoder
+from lodestone.text_encoders.registry import make_text_encoder
+from lodestone.training.trust import fuse
+
+_WORD = re.compile(r"[A-Za-z]{3,}")
+
+
+class NoCaptions:
+    """Catalog of a collection without captions and tags, so that corrections know nothing of the pictures."""
+
+    def corpus_ids(self, names: frozenset[str]) -> dict[str, str]:  # noqa: ARG002  (a contract)
+        """Return no corpora."""
+        return {}
+
+    def captioned_images(self, corpus_id: str | None = None) -> Iterator[tuple[str, list[str]]]:  # noqa: ARG002
+        """Yield no captions."""
+        return iter(())
+
+    def list_tags(
+        self,
+        *,
+        corpus_id: str | None = None,  # noqa: ARG002
+        source: str | None = None,  # noqa: ARG002
+        limit: int = 100,  # noqa: ARG002
+    ) -> list[TagRecord]:
+        """Return no tags."""
+        return []
+
+
+def slip(text: str, rng: random.Random) -> str:
+    """Return a text with one letter of one word dropped, added, replaced, or swapped with the next."""
+    match = rng.choice(list(_WORD.finditer(text)))
+    word = slipped = match.group()
+    while slipped.lower() == word.lower():
+        place, letter = rng.randrange(len(word)), rng.choice(string.ascii_lowercase)
+        before, after = word[:place], word[place + 1 :]
+        slipped = rng.choice([before + after, before + letter + word[place:], before + letter + after])
+        if after and not rng.randrange(4):
+            slipped = before + after[0] + word[place] + after[1:]
+    return text[: match.start()] + slipped + text[match.end() :]
+
+
+class Gallery:
+    """Pictures of the third part, searched by one bridge and label matching.
+
+    Args:
+        data: What `quality` is measured on.
+        weights: The bridge.
+        encoder: Its text encoder, warm.
+    """
+
+    def __init__(self, data: Data, weights: BridgeWeights, encoder: TextEncoder) -> None:
+        self._data, self._weights, self._encoder = data, weights, encoder
+        self._rule = SpaceWeights.from_header(weights.query_weights)
+
+    def hits(self, texts: Sequence[str], truth: np.ndarray) -> np.ndarray:
+        """Return (queries,) float: whether the right picture is among the first ten."""
+        asked = Collection(self._data.galleries["captions"].outputs, self._encoder.encode(texts), truth)
+        queries = score(self._data.labels, self._weights, asked)
+        return (first_ranks(fuse(queries, self._rule), truth) <= 10).astype(float)
+
+
+def measure(options: argparse.Namespace, report: Report) -> None:
+    """Measure slips with and without correction, and translations where a table of them is given."""
+    context = ModelContext(cache=ModelCache(options.cache / "models"), threads=2)
+    profile = find_profile(options.profile[0])
+    data = read_data(options, report, context, options.cache)
+    weights = BridgeWeights.load(options.cache / f"{profile.name}-0.safetensors")
+    encoder = make_text_encoder(profile.text_encoder, context)
+    encoder.warm_up()
+    gallery = Gallery(data, weights, encoder)
+    captions = read_table(options.captions, "caption")
+    files = split_by_hash(file for file, _ in captions).test
+    checker = QueryChecker(encoder, NoCaptions)
+    _measure_slips(options, report, checker=checker, gallery=gallery, captions=captions, files=files)
+    if options.translations:
+        _measure_translations(options.translations, report, gallery, files)
+
+
+def _measure_slips(
+    options: argparse.Namespace,
+    report: Report,
+    *,
+    checker: QueryChecker,
+    gallery: Gallery,
+    captions: list[tuple[str, str]],
+    files: Sequence[str],
+) -> None:
+    by_file: dict[str, list[str]] = {}
+    for file, caption in captions:
+        by_file.setdefault(file, []).append(caption)
+    for seed in range(options.seeds):
+        rng = random.Random(seed)  # noqa: S311 - choices that can be repeated
+        truth = np.arange(len(files))[: options.queries]
+        right = [rng.choice(by_file[files[row]]) for row in truth]
+        slipped = [slip(text, rng) for text in right]
+        checker.check("warm up")
+        started = time.perf_counter()
+        corrected = [checker.check(text).text for text in slipped]
+        spent = (time.perf_counter() - started) / len(slipped) * 1000
+        unharmed = [checker.check(text).text for text in right]
+        forms = {"as written": right, "with a slip": slipped, "corrected": corrected, "as written, checked": unharmed}
+        hits = {name: gallery.hits(texts, truth) for name, texts in forms.items()}
+        rows = [["query", "R@10", "change"]]
+        for name, values in hits.items():
+            change = bootstrap(values - hits["as written"])
+            rows.append([name, f"{values.mean():.3f}", f"{change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}]"])
+            report.record("R@10", [float(values.mean())], case=f"seed {seed}, {name}")
+        report.text(f"seed {seed}: {len(truth)} queries; a check takes {spent:.2f} ms")
+        report.table(rows)
+
+
+def _measure_translations(table: Path, report: Report, gallery: Gallery, files: Sequence[str]) -> None:
+    with table.open(encoding="utf8", newline="") as stream:
+        rows = list(csv.DictReader(stream, delimiter="\t", quoting=csv.QUOTE_NONE))
+    place = {file: row for row, file in enumerate(files)}
+    truth = np.array([place[row["file"]] for row in rows])
+    languages = [name for name in rows[0] if name != "file"]
+    for language in languages:
+        texts = [row[language] for row in rows]
+        codes = Counter((found.code if (found := foreign_language(text)) else "en") for text in texts)
+        share = gallery.hits(texts, truth).mean()
+        report.text(f"{language}: R@10 {share:.3f} of {len(texts)}; recognised as {dict(codes)}")
+        report.record("R@10", [float(share)], case=f"language {language}")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command line."""
+    parser.add_argument("--captions", type=Path, required=True)
+    parser.add_argument("--images", type=Path, required=True)
+    parser.add_argument("--cache", type=Path, required=True)
+    parser.add_argument("--profile", nargs=1, default=["embedded"])
+    parser.add_argument("--queries", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--translations", type=Path)
+    parser.set_defaults(names=None)
+
+
+BENCHMARK = Benchmark(
+    name="query_words",
+    about=__doc__,
+    figures=(Figure("R@10", "share"),),
+    options=add_options,
+    measure=measure,
+)
+
+if __name__ == "__main__":
+    sys.exit(BENCHMARK.main())
