@@ -34,7 +34,6 @@ def print_answer(
         corpora: Whether the corpus of each picture is shown, because more than one was searched.
         asked: Words as they were asked; empty for a search by picture.
     """
-
     _print_notes(console, response, asked)
     if not response.hits:
         console.print("no pictures found")

@@ -14,10 +14,10 @@ from lodestone.query.learned_stages import LearnedModels
 from lodestone.query.memory import Memory
 from lodestone.query.presence import make_judge
 from lodestone.query.tree import Text
+from lodestone.query.weighting.choice import make_weigher
 from lodestone.query_log.explain import explain
 from lodestone.query_log.replay import replay
 from lodestone.query_log.trace import load_trace
-from lodestone.query.weighting.choice import make_weigher
 from lodestone.spaces.bridge import BridgeSpace
 from lodestone.spaces.labels import LabelSpace
 from lodestone_schemas.api import SearchOptions, SearchRequest

@@ -87,9 +87,9 @@ def make_configurations(
 
     Args:
         run: Names in `RUNNABLE`; empty for all of `BASELINES`.
-        ablate: Names in `ABLATABLE`. One of `PARTS` gives `full` without it, and `embedders` gives each space alone. Parts that a
-            profile or the settings may have off (outliers, gate, adaptive) are left out of `everything`, where they are on. One
-            of `NEEDLE_PARTS` varies NEEDLE's ranking.
+        ablate: Names in `ABLATABLE`. One of `PARTS` gives `full` without it, and `embedders` gives each space alone. Parts that
+            a profile or the settings may have off (outliers, gate, adaptive) are left out of `everything`, where they are on.
+            One of `NEEDLE_PARTS` varies NEEDLE's ranking.
         spaces: The profile's spaces.
         no_captions: Reason why there is no caption baseline; None when there is one.
         no_rewriting: Reason why queries are not rewritten; None when they are.
