@@ -35,7 +35,7 @@ from lodestone_schemas.api import (
     SyncRequest,
     TagRequest,
 )
-from lodestone_schemas.directories import DirectoryChange, DirectoryRequest, JobInfo
+from lodestone_schemas.directories import DirectoryChange, DirectoryRelocation, DirectoryRequest, JobInfo
 from lodestone_schemas.openai import DrawingRequest
 from lodestone_schemas.swaps import ShadowRequest
 
@@ -137,6 +137,9 @@ CASES: dict[str, Case] = {
     "directories.add": Case(Gets.UNKNOWN, lambda s, i, c: s.directories.add(DirectoryRequest(path=i.path, corpus=i.corpus), c)),
     "directories.change": Case(
         Gets.UNKNOWN, lambda s, i, c: s.directories.change(i.directory, DirectoryChange(enabled=True), c)
+    ),
+    "directories.relocate": Case(
+        Gets.UNKNOWN, lambda s, i, c: s.directories.relocate(i.directory, DirectoryRelocation(path=i.path), c)
     ),
     "directories.index": Case(Gets.UNKNOWN, lambda s, i, c: s.directories.index(i.directory, c)),
     "directories.remove": Case(Gets.UNKNOWN, lambda s, i, c: s.directories.remove(i.directory, c)),
@@ -283,7 +286,7 @@ def test_the_owner_gets_what_the_stranger_does_not(home: Home, name: str) -> Non
     try:
         home.ask(name, home.other, OWNER)
     except ForbiddenError:
-        assert name == "directories.add", "the settings name no folder for this corpus"
+        assert name in {"directories.add", "directories.relocate"}, "the settings name no folder for this corpus"
 
 
 def test_lists_show_their_own_rows_to_each_caller(home: Home) -> None:
