@@ -17,7 +17,7 @@ from lodestone.files.beneath import Boundaries
 from lodestone.indexing.locking import corpus_lock
 from lodestone.indexing.scan import mounts
 from lodestone.indexing.scan.mounts import Mounts
-from lodestone.indexing.scan.moved_roots import holds_any, merge_root
+from lodestone.indexing.scan.moved_roots import holds_any, merge_root, put_root
 from lodestone.indexing.scan.scan_scopes import Candidate
 from lodestone.indexing.sync.collections import SyncResources
 
@@ -73,7 +73,7 @@ def relocate_directory(resources: SyncResources, root_id: str, path: str, *, bou
             target, prefix = place
             relocation = Relocation(target, merge_root(catalog, root, target, prefix))
         else:
-            relocation = Relocation(catalog.relocate_root(root_id, str(folder)))
+            relocation = Relocation(put_root(catalog, root, folder))
         others = [Path(other.path) for other in catalog.roots() if other.kind == FOLDER]
         Mounts(resources.home.path / mounts.NAME).forget(Path(root.path), others=others)
     return relocation

@@ -46,17 +46,17 @@ class Overlap:
     Attributes:
         known: Pictures of the directory that were compared.
         same: Those that are in the folder under the same uri and with the same size.
-        is_same_content: Whether every sampled one of them has the same content, too.
+        same_content: Share of a sample of these that has the same content, too.
     """
 
     known: int
     same: int
-    is_same_content: bool
+    same_content: float
 
     @property
     def share(self) -> float:
-        """Return the share of the directory's pictures that are in the folder, 0 when their content differs."""
-        return self.same / self.known if self.known and self.is_same_content else 0.0
+        """Return the estimated share of the directory's pictures that are in the folder with the same content."""
+        return self.same / self.known * self.same_content if self.known else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ def overlap(catalog: Catalog, root: Root, folder: Path, within: Enclosure | None
                 sample[place] = image
         if known == _BATCH and same < known * _FEW:
             break
-    return Overlap(known, same, all(_is_content(folder, image, within) for image in sample))
+    return Overlap(known, same, sum(_is_content(folder, image, within) for image in sample) / max(len(sample), 1))
 
 
 def follow_moved_root(
@@ -121,7 +121,7 @@ def follow_moved_root(
     moved: MovedRoot | None = None
     if len(certain) == 1:
         former, found = certain.pop()
-        moved = MovedRoot(catalog.relocate_root(former.root_id, str(folder)), former.path, found.known)
+        moved = MovedRoot(put_root(catalog, former, folder), former.path, found.known)
         mounts.forget(Path(former.path), others=[Path(root.path) for root in catalog.roots() if root.kind == FOLDER])
     return moved, [
         f"{str(folder)!r} may be the directory {root.name!r}, whose folder {root.path!r} is gone: {found.same:,} of its "
@@ -138,6 +138,18 @@ def follow_candidate(
     if candidate.is_file or candidate.place(catalog, corpus) is not None:
         return None, []
     return follow_moved_root(catalog, corpus, candidate.folder, boundaries=boundaries, mounts=mounts)
+
+
+def put_root(catalog: Catalog, root: Root, folder: Path) -> Root:
+    """Give a directory another path and return it; vanished directories inside it move with it."""
+    former = Path(root.path)
+    for inner in catalog.roots(root.corpus_id):
+        path = Path(inner.path)
+        if inner.kind == FOLDER and former in path.parents and vanished(path):
+            now = folder / path.relative_to(former)
+            if now.is_dir():
+                catalog.relocate_root(inner.root_id, str(now))
+    return catalog.relocate_root(root.root_id, str(folder))
 
 
 def merge_root(catalog: Catalog, root: Root, target: Root, prefix: str) -> int:

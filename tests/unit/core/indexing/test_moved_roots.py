@@ -73,12 +73,29 @@ def test_a_restored_folder_with_other_times_and_a_few_changes_is_the_same_direct
 ) -> None:
     shutil.copytree(photos.folder, tmp_path / "elsewhere", copy_function=shutil.copyfile)
     shutil.rmtree(photos.folder)
-    (tmp_path / "elsewhere" / "00.jpg").write_bytes(b"edited since")
+    (tmp_path / "elsewhere" / "00.jpg").write_bytes(b"Picture 0")  # edited since: as large as before
     (tmp_path / "elsewhere" / "another.jpg").write_bytes(b"new since")
     moved, _ = follow(catalog, corpus, tmp_path / "elsewhere")
     assert moved is not None
     photos.look(tmp_path / "elsewhere")
     assert photos.counts == {"touched": COUNT - 1, "changed": 1, "new": 1}
+
+
+def test_a_directory_inside_a_moved_one_moves_with_it(
+    catalog: Catalog, corpus: Corpus, photos: Library, tmp_path: Path
+) -> None:
+    (photos.folder / "inner").mkdir()
+    photos.write("inner/own", b"a picture of its own directory")
+    inner = catalog.ensure_root(corpus.corpus_id, str(photos.folder / "inner"))
+    photos.look()
+    before = ids(catalog)
+    photos.folder.rename(tmp_path / "photos2")
+    moved, doubts = follow(catalog, corpus, tmp_path / "photos2")
+    assert (moved is not None, doubts) == (True, [])
+    assert catalog.root(inner.root_id).path == str(tmp_path / "photos2" / "inner")
+    assert {key.replace("/photos2/", "/photos/"): value for key, value in ids(catalog).items()} == before
+    photos.look(tmp_path / "photos2")
+    assert photos.counts == {"unchanged": COUNT + 1}
 
 
 def test_a_copy_beside_the_directory_is_another_directory(
