@@ -118,6 +118,8 @@ def open_descriptor(path: str | os.PathLike[str], within: Enclosure | None = Non
         first = []
     walk = _Walk(text, within.folder)
     try:
+        if parts == first:  # the root itself: a folder, or a single file
+            return walk.last(parts, links=True)
         walk.follow(first, links=True)
         return walk.last(parts[len(first) :], links=within.links)
     finally:

@@ -71,6 +71,15 @@ def test_the_root_itself_may_not_become_a_link_out_of_the_folder(place: Path) ->
     assert content(place / "allowed" / "photos" / "x.jpg", within(place, links=False)) == b"fine"
 
 
+def test_a_root_may_be_a_single_file(place: Path) -> None:
+    file = place / "allowed" / "more" / "x.jpg"
+    assert content(file, Enclosure(str(place / "allowed"), str(file), links=False)) == b"fine"
+    file.unlink()
+    file.symlink_to(place / "secret" / "x.jpg")
+    with pytest.raises(OSError, match="leads out"):
+        open_file(file, Enclosure(str(place / "allowed"), str(file)))
+
+
 def test_a_path_that_names_another_folder_is_refused_without_looking_at_it(place: Path) -> None:
     for path in (place / "secret" / "x.jpg", place / "nowhere", Path(f"{place}/allowed/../secret/x.jpg")):
         with pytest.raises(OSError, match="leads out"):

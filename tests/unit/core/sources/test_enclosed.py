@@ -57,6 +57,9 @@ def test_links_out_of_the_folder_are_reported_and_links_inside_it_followed(photo
     assert sorted(trouble.uri for trouble in troubles) == ["link.jpg", "out"]
     assert all("leads out of the folder" in trouble.message for trouble in troubles)
     assert {file.uri for file in discover(photos)} == {"a.jpg", "in/b.jpg", "link.jpg", "out/s.jpg"}
+    assert [file.uri for file in discover(photos / "a.jpg", within=Enclosure(str(photos.parent), str(photos / "a.jpg")))] == [
+        "a.jpg"
+    ]
     strict = Enclosure(str(photos), str(photos), links=False)
     assert [file.uri for file in discover(photos, within=strict, follow_symlinks=False)] == ["a.jpg"]
 
