@@ -47,6 +47,7 @@ _GROUPS: dict[str, tuple[str, str]] = {
     "trust": ("lodestone_cli.commands.trust", "app"),
     "generator": ("lodestone_cli.commands.generator", "app"),
     "backup": ("lodestone_cli.commands.backup", "app"),
+    "catalog": ("lodestone_cli.commands.catalog", "app"),
     "duplicates": ("lodestone_cli.commands.duplicates", "app"),
     "embeddings": ("lodestone_cli.commands.embeddings", "app"),
     "config": ("lodestone_cli.commands.config", "app"),

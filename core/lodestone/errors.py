@@ -2,6 +2,7 @@
 
 from lodestone_schemas.errors import (
     CatalogError,
+    CatalogLostError,
     ClusterLostError,
     CollectionDamagedError,
     ConfigurationError,
@@ -36,6 +37,7 @@ from lodestone_schemas.errors import (
 
 __all__ = [
     "CatalogError",
+    "CatalogLostError",
     "ClusterLostError",
     "CollectionDamagedError",
     "ConfigurationError",

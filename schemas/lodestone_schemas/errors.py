@@ -184,6 +184,12 @@ class CatalogError(LodestoneError):
     exit_code = 14
 
 
+class CatalogLostError(CatalogError):
+    """The catalog's file is missing or empty in a home that holds embeddings. Restore a backup, or rebuild the catalog."""
+
+    code = "catalog_lost"
+
+
 class EmbeddingsDamagedError(LodestoneError):
     """A stored embedding file is missing, truncated or altered. Index the corpus again: only damaged slices are redone."""
 

@@ -16,6 +16,7 @@ from lodestone.backup.snapshots import THUMBNAILS, Manifest, pooled, read_checke
 from lodestone.backup.tables import read_tables
 from lodestone.catalog.export import READABLE
 from lodestone.catalog.records import RunState
+from lodestone.embeddings.corpus_records import write_corpus_record
 from lodestone.errors import ConfigurationError, EmbeddingsDamagedError
 from lodestone.files.area import FileArea
 from lodestone.files.opening import open_area
@@ -83,6 +84,7 @@ def restore_backup(
     _take_id(resources, resources.home.new_id() if new_id else manifest.home_id)
     imported = catalog.import_rows(_adapted_rows(read_tables(area, manifest.tables), lacking))
     catalog.reset_tag_outbox()
+    _record_corpora(resources)
     return RestoreReport(
         manifest=manifest,
         images=manifest.images,
@@ -90,6 +92,14 @@ def restore_backup(
         lacking=len(lacking),
         home_id=resources.home.id,
     )
+
+
+def _record_corpora(resources: StoredHome) -> None:
+    offset = 0
+    while page := resources.catalog.corpora(offset):
+        offset += len(page)
+        for corpus in page:
+            write_corpus_record(resources.embeddings, corpus, resources.catalog.roots(corpus.corpus_id))
 
 
 def _take_id(resources: StoredHome, home_id: str) -> None:

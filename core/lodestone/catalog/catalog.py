@@ -18,6 +18,7 @@ Example:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -79,11 +80,13 @@ class Catalog(
         super().__init__(engine)
 
     @classmethod
-    def open(cls, location: str | Path) -> Self:
+    def open(cls, location: str | Path, *, before_creating: Callable[[], None] | None = None) -> Self:
         """Open a catalog, and create or migrate its tables first if necessary.
 
         Args:
             location: A URL (`sqlite:////absolute/path`, `postgresql+psycopg://…`), or the path of an SQLite file.
+            before_creating: Called before an SQLite file that is missing or has no tables becomes a new catalog. An error that
+                it raises prevents that, and nothing is created.
 
         Raises:
             HomeVersionError: A newer Lodestone wrote it; nothing was changed.
@@ -93,7 +96,7 @@ class Catalog(
         """
         engine = make_engine(location)
         try:
-            ensure_head(engine)
+            ensure_head(engine, before_creating=before_creating)
         except BaseException:
             engine.dispose()
             raise

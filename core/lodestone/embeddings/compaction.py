@@ -19,6 +19,7 @@ from uuid import uuid4
 from lodestone.catalog.database.sql import chunks
 from lodestone.catalog.pictures.photo_facts import PHOTO_FACTS
 from lodestone.catalog.records import ImageRecord, ImageState, Receipt, RunState, SliceRecord
+from lodestone.embeddings.corpus_records import FILE
 from lodestone.embeddings.slices import fingerprint, read_part, write_part
 from lodestone.errors import CatalogError, EmbeddingsDamagedError
 from lodestone_schemas.arrow import META_SCHEMA
@@ -195,6 +196,8 @@ class Compactor:
             names = {stored.path: stored.path.rpartition("/")[2].partition(".")[0] for stored in batch}
             known, planned = self.catalog.known_files(corpus_id, list(names), list(set(names.values())))
             for stored in batch:
+                if stored.path.endswith(f"/{FILE}"):
+                    continue  # the record of the corpus
                 if stored.path not in known and names[stored.path] not in planned:
                     self._delete(stored.path)
 

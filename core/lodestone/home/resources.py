@@ -6,7 +6,7 @@ import logging
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from lodestone.errors import CatalogError, ConfigurationError, OutOfSpaceError, StoreLockedError
+from lodestone.errors import CatalogError, CatalogLostError, ConfigurationError, OutOfSpaceError, StoreLockedError
 
 if TYPE_CHECKING:
     from lodestone.catalog.catalog import Catalog
@@ -75,11 +75,15 @@ class HomeResources:
 
     @cached_property
     def catalog(self) -> Catalog:
-        """Return the catalog, migrated to this version; opening it creates the home."""
+        """Return the catalog, migrated to this version; opening it creates the home.
+
+        Raises:
+            CatalogLostError: the home's catalog is missing or empty, and its embeddings are there.
+        """
         from lodestone.catalog.catalog import Catalog
 
         self.home.prepare()
-        catalog = Catalog.open(self.settings.catalog_url or self.home.catalog)
+        catalog = Catalog.open(self.settings.catalog_url or self.home.catalog, before_creating=self._refuse_to_replace)
         try:
             self._agree_on_id(catalog)
             self._forget_queries(catalog)
@@ -87,6 +91,22 @@ class HomeResources:
             catalog.close()
             raise
         return catalog
+
+    def _refuse_to_replace(self) -> None:
+        """Raise an error where an empty catalog would take the place of a lost one.
+
+        A home gets its id together with its catalog, so a home with an id had one.
+        """
+        if not self.home.has_id() or not self.embeddings.names("")[0]:
+            return
+        location = self.settings.catalog_url or str(self.home.catalog)
+        raise CatalogLostError(
+            f"the catalog {location!r} is missing or empty, but the home {str(self.home.path)!r} holds embeddings",
+            hint="put the file back; or restore the last backup into a new home (`LODESTONE_HOME=NEW lodestone backup restore "
+            "BACKUP`); or, without a backup, `lodestone catalog rebuild` makes a catalog of pictures and captions from the "
+            "Parquet files. Nothing was changed",
+            home=str(self.home.path),
+        )
 
     def _forget_queries(self, catalog: Catalog) -> None:
         """Delete the queries that were recorded before the home's history was set to 0: nobody may have to ask first."""

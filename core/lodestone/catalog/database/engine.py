@@ -147,7 +147,8 @@ def translated_errors() -> Iterator[None]:
             f"the catalog failed: {reason.strip()}",
             hint="look into the server's log, and at `catalog_url`"
             if hasattr(cause, "sqlstate")
-            else "`lodestone doctor` checks the file; if it is damaged, restore catalog.sqlite from a backup",
+            else "`lodestone doctor` checks the file; if it is damaged, restore a backup (`lodestone backup restore`) or, "
+            "without one, run `lodestone catalog rebuild`",
         ) from error
 
 

@@ -7,6 +7,7 @@ in one transaction, by one process at a time. One with an unknown revision was w
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, inspect, text
@@ -30,8 +31,12 @@ _OPENING_SECONDS = 15  # a server that restarts is back by then; a wrong address
 _POSTGRES_LOCK = 0x10DE5704E  # an arbitrary number used for nothing else; held for the migration's transaction
 
 
-def ensure_head(engine: Engine) -> None:
+def ensure_head(engine: Engine, *, before_creating: Callable[[], None] | None = None) -> None:
     """Bring the database to the current schema; return at once if it is there already.
+
+    Args:
+        engine: Connection pool of the database.
+        before_creating: Called before a missing or empty SQLite file gets its tables.
 
     Raises:
         HomeVersionError: Its revision is unknown to this version. Nothing was changed.
@@ -39,7 +44,8 @@ def ensure_head(engine: Engine) -> None:
         CatalogError: It is not a catalog, or another process is still migrating it after a minute.
     """
     path = Path(engine.url.database or "") if engine.dialect.name == "sqlite" else None
-    if (path is None or path.exists()) and _is_at_head(engine):
+    current = _current(engine) if path is None or _has_content(path) else None
+    if current == REVISIONS[-1]:
         return
     if path is None:
         _upgrade(engine)
@@ -48,12 +54,14 @@ def ensure_head(engine: Engine) -> None:
         raise ConfigurationError(
             f"the catalog's folder {str(path.parent)!r} does not exist", hint="create it, or set LODESTONE_HOME"
         )
+    if current is None and before_creating is not None:
+        before_creating()
 
     from filelock import FileLock, Timeout  # only a new or older catalog needs it
 
     try:
         with FileLock(f"{path}.lock", timeout=_LOCK_SECONDS):
-            if not _is_at_head(engine):  # another opener may have done it meanwhile
+            if _current(engine) != REVISIONS[-1]:  # another opener may have done it meanwhile
                 use_write_ahead_log(engine)
                 _upgrade(engine)
     except Timeout as error:
@@ -80,7 +88,12 @@ def revision(connection: Connection) -> str | None:
     return None if version is None else str(version)
 
 
-def _is_at_head(engine: Engine) -> bool:
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
+
+
+def _current(engine: Engine) -> str | None:
+    """Return the revision of the database, None for an empty one; raise `HomeVersionError` for an unknown one."""
 
     def read_revision() -> str | None:
         with engine.connect() as connection:
@@ -95,7 +108,7 @@ def _is_at_head(engine: Engine) -> bool:
             found=current,
             known=REVISIONS[-1],
         )
-    return current == REVISIONS[-1]
+    return current
 
 
 def _upgrade(engine: Engine) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 
 from lodestone.catalog.records import Corpus, ImageState, Run, RunState
 from lodestone.embeddings.audit import forget_damaged
+from lodestone.embeddings.corpus_records import write_corpus_record
 from lodestone.embeddings.slices import remove_leftovers
 from lodestone.errors import EmbeddingsDamagedError, InvalidRequestError, LodestoneError, RunCancelledError, RunFailedError
 from lodestone.indexing.embed.executors import ExecutorFactory, worker_count
@@ -220,6 +221,7 @@ class _Job:
         for scope in scopes:
             if scope.is_whole:
                 catalog.set_root(scope.root.root_id, scanned_at=self.run.started_at)
+        write_corpus_record(self.resources.embeddings, self.corpus, catalog.roots(self.corpus.corpus_id))
         return problems
 
     def _follow_moved_roots(self, candidates: list[Candidate | SourceCandidate], finder: ChangeFinder) -> None:

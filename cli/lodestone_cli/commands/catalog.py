@@ -1,0 +1,92 @@
+"""Command `lodestone catalog rebuild`: a new catalog from the Parquet files, where the old one was lost."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.naming import counted
+from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
+from lodestone_cli.progress import shown_progress
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from lodestone.backup.rebuild import RebuildReport
+
+app = typer.Typer(help="The database of everything that is known about pictures.", no_args_is_help=True)
+
+
+@app.callback()
+def _catalog() -> None:
+    """Keep `rebuild` a command of its own."""
+
+
+@app.command()
+def rebuild(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Folders that were indexed; needed only for homes of older versions.", show_default=False),
+    ] = None,
+    load: Annotated[bool, typer.Option("--load/--no-load", help="Load the collections of vectors at once.")] = True,
+    home: HomeOption = None,
+    profile: ProfileOption = None,
+    output: OutputOption = Output.HUMAN,
+) -> None:
+    """Make the catalog of a home again whose catalog.sqlite was lost, emptied or damaged. No model runs.
+
+    Pictures, captions and hashes come from the Parquet files. Tags, feedback, recorded queries, keys and runs are gone: a
+    backup has them (`lodestone backup restore`).
+    """
+    with CommandContext(home=home, profile=profile, output=output, purpose="lodestone catalog rebuild") as context:
+        from lodestone.backup.rebuild import rebuild_catalog
+        from lodestone.errors import ConfigurationError, ServiceUnavailableError
+
+        runtime = context.runtime
+        if runtime.settings.catalog_url:
+            raise ConfigurationError(
+                "the catalog of this home is on a server, and only a file can be rebuilt",
+                hint="restore the server's database, or `lodestone backup restore`",
+            )
+        if context.service() is not None:
+            raise ServiceUnavailableError(
+                "the service uses this home", hint="stop `lodestone serve` first, then start it again"
+            )
+        with shown_progress(context) as progress:
+            known = [folder.expanduser().absolute() for folder in folders or ()]
+            report = rebuild_catalog(runtime.home, runtime.embeddings, folders=known, progress=progress)
+            points = None
+            if load and report.images:
+                from lodestone.indexing.sync.collections import sync
+
+                points = sum(collection.points for collection in sync(runtime, progress=progress).collections)
+        context.emit({**asdict(report), "points": points}, lambda console: _print(console, report, points))
+
+
+def _print(console: Console, report: RebuildReport, points: int | None) -> None:
+    console.print(
+        printable(
+            f"rebuilt the catalog: {counted(report.images, 'picture')} with {counted(report.captions, 'caption')} "
+            f"in {', '.join(report.corpora)}"
+        ),
+        markup=False,
+    )
+    if report.kept is not None:
+        console.print(printable(f"the former file is kept: {report.kept}"), markup=False)
+    if report.unreadable:
+        console.print(
+            f"{counted(len(report.unreadable), 'file')} could not be read: `lodestone index` makes them again", markup=False
+        )
+    if report.without_root:
+        console.print(
+            f"the folder of {counted(report.without_root, 'picture')} is not known: index it, and they are recognised",
+            markup=False,
+        )
+    if points is None:
+        console.print("the collections are loaded by the next `lodestone index`", markup=False)
+    console.print(f"gone: {', '.join(report.gone)}", markup=False)
+    console.print("next: lodestone index on your folders finds what was deleted, moved or changed since", markup=False)
