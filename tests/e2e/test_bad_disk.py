@@ -59,3 +59,24 @@ def test_a_search_on_a_disk_in_memory_without_room_says_so_instead_of_dying(disk
     assert_one_clear_json_error(run_apart(*words, home=home, prefix=disk.prefix), 11, "no_space_left")
     disk.grow()
     assert run_apart(*words, home=home, prefix=disk.prefix).json["hits"]
+
+
+@pytest.mark.parametrize("read_only", [False, True], ids=["full", "read-only"])
+def test_a_home_on_a_full_or_read_only_disk_can_be_searched_but_not_changed(
+    disk: SmallDisk, photos: Path, read_only: bool
+) -> None:
+    home = disk.path / "home"
+    assert run_apart("index", photos, home=home, prefix=disk.prefix).code == 0
+    if read_only:
+        disk.read_only()
+    else:
+        disk.leave(0)
+    found = run_apart("search", "a cat", "--output", "json", home=home, prefix=disk.prefix)
+    assert found.code == 0, found.err
+    assert found.json["hits"][0]["uri"] == "chelsea.jpg"
+    assert len([warning for warning in found.json["warnings"] if "not recorded" in warning]) == 1
+    status = run_apart("status", "--output", "json", home=home, prefix=disk.prefix)
+    assert status.code == 0, status.err
+    assert status.json["corpora"][0]["images"] == len(found.json["hits"])
+    changed = run_apart("index", photos, "--output", "json", home=home, prefix=disk.prefix)
+    assert_one_clear_json_error(changed, *((14, "catalog_failed") if read_only else (11, "no_space_left")))

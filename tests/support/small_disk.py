@@ -39,7 +39,11 @@ class SmallDisk:
         """Give it plenty of room again."""
         self._resize(_PLENTY)
 
-    def _resize(self, size: int) -> None:
+    def read_only(self) -> None:
+        """Let nothing be written on it from now on."""
+        self._resize(f"{_PLENTY},ro")
+
+    def _resize(self, size: int | str) -> None:
         assert self.holder.stdin is not None
         self.holder.stdin.write(f"{size}\n")
         self.holder.stdin.flush()

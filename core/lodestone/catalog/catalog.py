@@ -18,6 +18,7 @@ Example:
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
@@ -25,7 +26,7 @@ from typing import Self
 
 from sqlalchemy.engine import Engine
 
-from lodestone.catalog.database.engine import make_engine
+from lodestone.catalog.database.engine import make_engine, make_reading_engine
 from lodestone.catalog.database.migrate import ensure_head
 from lodestone.catalog.embeddings.attempts import AttemptRows
 from lodestone.catalog.embeddings.compaction import CompactionRows
@@ -48,6 +49,7 @@ from lodestone.catalog.use.trust import TrustRows
 from lodestone.catalog.work.artifacts import ArtifactRows
 from lodestone.catalog.work.runs import RunRows
 from lodestone.catalog.work.swaps import SwapRows
+from lodestone.errors import CatalogError, LodestoneError, OutOfSpaceError
 
 
 class Catalog(
@@ -92,11 +94,21 @@ class Catalog(
             HomeVersionError: A newer Lodestone wrote it; nothing was changed.
             ConfigurationError: The location cannot be used.
             CatalogError: It is not a database, or it is damaged.
-            OutOfSpaceError: The disk is full.
+            OutOfSpaceError: The disk is full, and the catalog cannot even be read.
+
+        An SQLite file on a full or read-only disk is opened for reading; then every change raises the error of its opening.
         """
         engine = make_engine(location)
         try:
             ensure_head(engine, before_creating=before_creating)
+        except (CatalogError, OutOfSpaceError) as error:
+            engine.dispose()
+            reading = _reading_engine(engine, error)
+            if reading is None:
+                raise
+            catalog = cls(reading)
+            catalog._refusal = error
+            return catalog
         except BaseException:
             engine.dispose()
             raise
@@ -118,3 +130,20 @@ class Catalog(
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _reading_engine(engine: Engine, error: LodestoneError) -> Engine | None:
+    """Return a connection pool for reading where the file of `engine` cannot be written; None if it has another fault."""
+    if engine.dialect.name != "sqlite" or not engine.url.database:
+        return None
+    path = Path(engine.url.database)
+    if not isinstance(error, OutOfSpaceError) and os.access(path.parent, os.W_OK) and os.access(path, os.W_OK):
+        return None
+    reading = make_reading_engine(path)
+    if reading is not None:
+        try:
+            ensure_head(reading)
+        except (LodestoneError, OSError):  # it is not at the current schema, or damaged: the first error tells more
+            reading.dispose()
+            return None
+    return reading

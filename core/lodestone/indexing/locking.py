@@ -15,8 +15,9 @@ from filelock import FileLock, Timeout
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.records import Corpus, RunState
 from lodestone.config.home import Home
-from lodestone.errors import StoreLockedError
+from lodestone.errors import ConfigurationError, OutOfSpaceError, StoreLockedError
 from lodestone.indexing.tasks import this_worker
+from lodestone.store.files import is_out_of_space
 
 
 @contextmanager
@@ -30,22 +31,45 @@ def corpus_lock(home: Home, corpus: Corpus, *, catalog: Catalog | None = None) -
 
     Raises:
         StoreLockedError: another process indexes or removes this corpus; the message names the run, host and process.
+        OutOfSpaceError: the disk has no room for the lock's files.
+        ConfigurationError: the home cannot be written.
     """
     path = _lock_file(home, corpus)
-    path.parent.mkdir(parents=True, exist_ok=True)
     note = path.with_suffix(".holder")
     with ExitStack() as held:
-        try:
-            held.enter_context(FileLock(path, timeout=0))
-        except Timeout as error:
-            raise _locked_error(corpus, catalog, _read_note(note)) from error
+        with _writing(path.parent):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                held.enter_context(FileLock(path, timeout=0))
+            except Timeout as error:
+                raise _locked_error(corpus, catalog, _read_note(note)) from error
         if catalog is not None:
             other = held.enter_context(catalog.held(f"corpus {corpus.corpus_id}", worker=this_worker()))
             if other is not None:
                 raise _locked_error(corpus, catalog, other)
-        note.write_text(this_worker(), encoding="utf-8")
         held.callback(note.unlink, missing_ok=True)
+        with _writing(path.parent):
+            note.write_text(this_worker(), encoding="utf-8")
         yield
+
+
+@contextmanager
+def _writing(folder: Path) -> Iterator[None]:
+    """Convert errors of the file system inside the block to ours."""
+    try:
+        yield
+    except Timeout:  # an OSError too
+        raise
+    except OSError as error:
+        if is_out_of_space(error):
+            raise OutOfSpaceError(
+                f"no space left for the lock of a corpus in {str(folder)!r}",
+                hint="free some space and run the same command again; what was finished is kept",
+            ) from error
+        raise ConfigurationError(
+            f"nothing can be written in {str(folder)!r}: {error.strerror or error}",
+            hint="see that the home is not on a read-only disk, and that you may write in it",
+        ) from error
 
 
 def _locked_error(corpus: Corpus, catalog: Catalog | None, worker: str) -> StoreLockedError:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from sqlalchemy import URL, Column, Connection, Engine, Row, Select, create_engine, event, make_url, text, tuple_
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
@@ -26,7 +27,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_at
 from lodestone.catalog.database.exactly_once import Once
 from lodestone.catalog.database.reader import RetryingReader, is_lost, patiently
 from lodestone.catalog.database.sql import PAGE, placed
-from lodestone.errors import CatalogError, ConfigurationError, OutOfSpaceError
+from lodestone.errors import CatalogError, ConfigurationError, LodestoneError, OutOfSpaceError
 
 _T = TypeVar("_T")
 _BUSY_SECONDS = 30
@@ -69,6 +70,26 @@ def make_engine(location: str | Path) -> Engine:
             f"the catalog's address cannot be used: {error}",
             hint="expected sqlite:////absolute/path, or postgresql+psycopg://… with the `postgres` extra installed",
         ) from error
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def make_reading_engine(path: Path) -> Engine | None:
+    """Return a connection pool that reads an SQLite file without writing anything beside it; None where that is unsafe.
+
+    Readers of a write-ahead log need its index, a file that they create. Where there is no room or no right to do so, the file
+    can be read as it is, as long as its log is empty: then the last process closed it properly, and no process uses it.
+    """
+    log = path.with_name(f"{path.name}-wal")
+    if not path.is_file() or (log.exists() and log.stat().st_size > 0):
+        return None
+    address = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        creator=lambda: sqlite3.connect(address, uri=True, check_same_thread=False),
+        pool_size=8,
+    )
     event.listen(engine, "connect", _prepare_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
@@ -167,6 +188,7 @@ class CatalogBase:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._refusal: LodestoneError | None = None  # of changes, where the database can only be read
 
     @contextmanager
     def _reading(self) -> Iterator[RetryingReader]:
@@ -225,6 +247,8 @@ class CatalogBase:
             return result
 
     def _attempt(self, change: Callable[[Connection], _T]) -> _T:
+        if self._refusal is not None:
+            raise self._refusal
         with self._engine.connect().execution_options(**{_WRITES: True}) as connection, connection.begin():
             return change(connection)
 

@@ -2,11 +2,13 @@
 
 One process owns the store (`ownership`). Each collection is a directory (`edge_collection`), opened at first use. Searches and
 writes hold the GIL inside the engine, so batches are cut into short calls to let other threads run; a child process builds
-graphs.
+graphs. A store that cannot be written (a full or read-only disk) is read from a temporary copy, and refuses changes.
 """
 
 from __future__ import annotations
 
+import logging
+import shutil
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -16,7 +18,7 @@ from typing import Any
 
 import qdrant_edge as qe
 
-from lodestone.errors import StoreError, StoreLockedError, UnknownNameError
+from lodestone.errors import LodestoneError, OutOfSpaceError, StoreError, StoreLockedError, UnknownNameError
 from lodestone.store.aliases import AliasTable
 from lodestone.store.base import (
     CollectionInfo,
@@ -51,14 +53,16 @@ from lodestone.store.edge.engine import (
     search_request,
     sparse_search_request,
 )
+from lodestone.store.edge.readable_copy import readable_copy
 from lodestone.store.edge.spec import SPEC_FILE
-from lodestone.store.files import DRAFT_PREFIX, TRASH_PREFIX, discard
+from lodestone.store.files import DRAFT_PREFIX, TRASH_PREFIX, discard, is_out_of_space, out_of_space
 from lodestone.store.limits import CALL_POINTS
 from lodestone.store.ownership import StoreOwnership
 from lodestone.store.ranking import SPARSE_ERROR, Hit, Score, answer, engine_score, hits_of, sparse_score
 from lodestone.store.records import as_batch
 from lodestone_schemas.collections import CollectionSpec
 
+_log = logging.getLogger(__name__)
 COLLECTIONS_DIR = "collections"
 FEATURES = frozenset({"graph_build", "int8", "binary", "field_index", "sparse"})
 # Exhaustive searches take about 1 ms a query at 10,000 x 896: this keeps the GIL's longest hold near 20 ms there.
@@ -87,12 +91,23 @@ class EdgeStore(VectorStore):
         self._build_threads = build_threads
         self._lock = threading.RLock()
         self._collections: dict[str, EdgeCollection] = {}
+        self._refusal: LodestoneError | None = None  # of changes, where only a copy can be read
         self._ownership = StoreOwnership(root, command=owner, timeout=lock_timeout)
-        self._ownership.acquire()
+        try:
+            self._ownership.acquire()
+        except (OutOfSpaceError, OSError) as error:
+            self._refusal = _refusal(root, error)
+            try:
+                self._root = readable_copy(root, COLLECTIONS_DIR)
+            except (OutOfSpaceError, OSError):  # there is no room for a copy either
+                raise self._refusal from error
+            _log.warning("%s: a temporary copy is searched, and nothing is recorded", self._refusal.message)
+            self._ownership = StoreOwnership(self._root, command=owner, timeout=lock_timeout)
+            self._ownership.acquire()
         try:
             self._open()
         except BaseException:
-            self._ownership.release()
+            self._release()
             raise
 
     def capabilities(self) -> StoreCapabilities:
@@ -102,6 +117,7 @@ class EdgeStore(VectorStore):
     def create(self, spec: CollectionSpec) -> None:
         """Create the collection; other graph parameters under the same name take effect at the next build."""
         check_spec(spec)
+        self._require_writable()
         with self._lock:
             self._require_owned()
             existing = self._collections.get(spec.name)
@@ -116,6 +132,7 @@ class EdgeStore(VectorStore):
 
     def drop(self, name: str) -> None:
         """Remove the collection, all its points and its aliases."""
+        self._require_writable()
         with self._lock:
             self._require_owned()
             collection = self._collections.pop(name, None)
@@ -142,18 +159,21 @@ class EdgeStore(VectorStore):
 
     def upsert(self, name: str, points: PointBatch) -> None:
         """Insert or replace whole points. Batches beyond 256 points are written in pieces, each durable by itself."""
+        self._require_writable()
         collection = self._collection(name, sparse=False)
         for piece in slices(check_points(points, dim=collection.spec.dim), CALL_POINTS):
             collection.upsert(piece)
 
     def upsert_sparse(self, name: str, points: SparseBatch) -> None:
         """Insert or replace whole points of a sparse collection, in pieces as `upsert` does."""
+        self._require_writable()
         collection = self._collection(name, sparse=True)
         for piece in sparse_slices(check_sparse_points(points), CALL_POINTS):
             collection.upsert_sparse(piece)
 
     def delete(self, name: str, ids: Sequence[str]) -> None:
         """Remove points by id, in pieces of 256; missing ids are ignored."""
+        self._require_writable()
         collection = self._collection(name)
         canonical = check_ids(ids)
         for start in range(0, len(canonical), CALL_POINTS):
@@ -169,6 +189,7 @@ class EdgeStore(VectorStore):
 
     def build(self, name: str) -> None:
         """Build the graph; do nothing if every point is already in a graph with the specified parameters."""
+        self._require_writable()
         self._collection(name).build(lambda shard, spec, stop: run_build_child(shard, spec, stop, threads=self._build_threads))
 
     def search(self, name: str, queries: Sequence[VectorQuery]) -> list[Neighbours]:
@@ -250,7 +271,16 @@ class EdgeStore(VectorStore):
             for collection in collections:
                 collection.close()
         finally:
-            self._ownership.release()
+            self._release()
+
+    def _release(self) -> None:
+        self._ownership.release()
+        if self._refusal is not None:
+            shutil.rmtree(self._root, ignore_errors=True)
+
+    def _require_writable(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
 
     def _open(self) -> None:
         folder = self._root / COLLECTIONS_DIR
@@ -315,6 +345,17 @@ class EdgeStore(VectorStore):
                 yield records
             if offset is None:
                 return
+
+
+def _refusal(root: Path, error: LodestoneError | OSError) -> LodestoneError:
+    if isinstance(error, LodestoneError):
+        return error
+    if is_out_of_space(error):
+        return out_of_space(root)
+    return StoreError(
+        f"the vector store in {root} cannot be written: {error.strerror or error}",
+        hint="see that the home is not on a read-only disk, and that you may write in it",
+    )
 
 
 def _ids(records: Sequence[qe.Record]) -> list[str]:
