@@ -104,17 +104,19 @@ def test_a_collection_with_a_cut_file_is_rebuilt_by_a_sync(home: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_store_with_any_file_damaged_is_whole_after_a_sync(home: Path, damage: str) -> None:
+@pytest.mark.parametrize("alias", ["bridge", "labels", "captions", "tags"])
+def test_a_store_with_any_file_damaged_is_whole_after_a_sync(home: Path, alias: str, damage: str) -> None:
     before = _expected(home)
     with open_runtime(home) as runtime:
         runtime.store.build(runtime.store.aliases()["bridge"])
     damaged = set[tuple[str, ...]]()
-    while left := {kind: path for kind, path in _files(home).items() if kind not in damaged}:
+    while left := {kind: path for kind, path in _files(home, alias).items() if kind not in damaged}:
         kind, path = next(iter(left.items()))
         damaged.add(kind)
         _damage_and_sync(home, path, damage, before)
-    assert len(damaged) > 100
+    assert len(damaged) > 20
 
 
 def test_index_says_what_was_damaged_and_rebuilt(home: Path) -> None:
