@@ -79,4 +79,4 @@ def test_a_home_on_a_full_or_read_only_disk_can_be_searched_but_not_changed(
     assert status.code == 0, status.err
     assert status.json["corpora"][0]["images"] == len(found.json["hits"])
     changed = run_apart("index", photos, "--output", "json", home=home, prefix=disk.prefix)
-    assert_one_clear_json_error(changed, *((14, "catalog_failed") if read_only else (11, "no_space_left")))
+    assert_one_clear_json_error(changed, *((4, "bad_configuration") if read_only else (11, "no_space_left")))

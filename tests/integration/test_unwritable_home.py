@@ -113,7 +113,16 @@ def test_a_catalog_whose_log_was_not_written_back_is_not_read_without_it(home: P
     path.write_bytes((home / "home" / "catalog.sqlite").read_bytes())
     path.with_name("catalog.sqlite-wal").write_bytes(b"something")
     with pytest.raises(OutOfSpaceError if unwritable == "full" else CatalogError):
-        Catalog.open(path)
+        Catalog.open(path, may_only_read=True)
+
+
+def test_a_service_refuses_such_a_home_because_it_would_stay_on_a_copy(home: Path, unwritable: str) -> None:
+    with open_runtime(home) as runtime:
+        runtime.may_only_read = False
+        with pytest.raises(OutOfSpaceError if unwritable == "full" else CatalogError):
+            _ = runtime.catalog
+        with pytest.raises(OutOfSpaceError if unwritable == "full" else StoreError):
+            _ = runtime.store  # (the catalog opens at the second attempt)
 
 
 def test_without_room_for_a_copy_the_first_reason_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,4 +169,4 @@ def test_opening_for_reading_is_only_for_disks_that_cannot_be_written(tmp_path: 
     path = tmp_path / "home" / "catalog.sqlite"
     path.write_bytes(b"no database" * 500)
     with pytest.raises(CatalogError, match="not a database"):
-        Catalog.open(path)
+        Catalog.open(path, may_only_read=True)

@@ -82,28 +82,30 @@ class Catalog(
         super().__init__(engine)
 
     @classmethod
-    def open(cls, location: str | Path, *, before_creating: Callable[[], None] | None = None) -> Self:
+    def open(
+        cls, location: str | Path, *, before_creating: Callable[[], None] | None = None, may_only_read: bool = False
+    ) -> Self:
         """Open a catalog, and create or migrate its tables first if necessary.
 
         Args:
             location: A URL (`sqlite:////absolute/path`, `postgresql+psycopg://…`), or the path of an SQLite file.
             before_creating: Called before an SQLite file that is missing or has no tables becomes a new catalog. An error that
                 it raises prevents that, and nothing is created.
+            may_only_read: Open an SQLite file on a full or read-only disk for reading. Then every change raises the error that
+                opening it would have raised.
 
         Raises:
             HomeVersionError: A newer Lodestone wrote it; nothing was changed.
             ConfigurationError: The location cannot be used.
             CatalogError: It is not a database, or it is damaged.
-            OutOfSpaceError: The disk is full, and the catalog cannot even be read.
-
-        An SQLite file on a full or read-only disk is opened for reading; then every change raises the error of its opening.
+            OutOfSpaceError: The disk is full.
         """
         engine = make_engine(location)
         try:
             ensure_head(engine, before_creating=before_creating)
         except (CatalogError, OutOfSpaceError) as error:
             engine.dispose()
-            reading = _reading_engine(engine, error)
+            reading = _reading_engine(engine, error) if may_only_read else None
             if reading is None:
                 raise
             catalog = cls(reading)

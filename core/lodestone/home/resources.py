@@ -56,6 +56,9 @@ class HomeResources:
         self.settings = settings
         self.home = home
         self.purpose = purpose
+        # Whether a home that cannot be written (a full or read-only disk) is opened for reading. Not in a service, which would
+        # stay on a copy of the store after the disk has room again. Set before the first use.
+        self.may_only_read = True
 
     @cached_property
     def embeddings(self) -> FileArea:
@@ -83,7 +86,11 @@ class HomeResources:
         from lodestone.catalog.catalog import Catalog
 
         self.home.prepare()
-        catalog = Catalog.open(self.settings.catalog_url or self.home.catalog, before_creating=self._refuse_to_replace)
+        catalog = Catalog.open(
+            self.settings.catalog_url or self.home.catalog,
+            before_creating=self._refuse_to_replace,
+            may_only_read=self.may_only_read,
+        )
         try:
             self._agree_on_id(catalog)
             self._forget_queries(catalog)
@@ -164,6 +171,7 @@ class HomeResources:
             namespace=self.home.id,  # the id is created with the catalog
             lock_timeout=wanted.lock_timeout_s,
             owner=self.purpose,
+            may_only_read=self.may_only_read,
             url=wanted.urls,
             api_key=wanted.api_key.get_secret_value() if wanted.api_key else None,
             grpc_port=wanted.grpc_ports,

@@ -197,7 +197,7 @@ class Runtime(HomeResources):
             projections: Space name -> the version to search; None for `serving_projections`. It is searched in its own
                 collection, promoted or not, as long as that exists.
             shadow: For comparing versions: there are no guides, and queries are neither recorded nor leave tags.
-            recording: Whether queries are recorded and leave tags; a recorder of none leaves those of before alone.
+            recording: Whether queries are recorded and leave tags. False also leaves alone what was recorded before.
         """
         from lodestone.query.engine import QueryEngine
         from lodestone.query.weighting.choice import make_weigher

@@ -21,6 +21,7 @@ def open_store(
     aliases: AliasTable | None = None,
     lock_timeout: float = 5.0,
     owner: str = "lodestone",
+    may_only_read: bool = False,
     url: str | Sequence[str] | None = None,
     api_key: str | None = None,
     prefer_grpc: bool = True,
@@ -39,6 +40,7 @@ def open_store(
         aliases: edge: table that keeps the aliases; a JSON file under `root` by default.
         lock_timeout: edge: seconds to wait for another owner.
         owner: edge: command of this process, shown to a second opener.
+        may_only_read: edge: read a store that cannot be written from a temporary copy, instead of raising an error.
         url: server: URL of its HTTP port, or URLs of several nodes of a cluster; when one does not answer, the next is used.
         api_key: server: API key, if the server requires one.
         prefer_grpc: server: use gRPC.
@@ -62,7 +64,7 @@ def open_store(
         from lodestone.store.edge.store import EdgeStore
 
         table = aliases if aliases is not None else JsonAliasTable(root / ALIASES_FILE)
-        return EdgeStore(root, aliases=table, lock_timeout=lock_timeout, owner=owner)
+        return EdgeStore(root, aliases=table, lock_timeout=lock_timeout, owner=owner, may_only_read=may_only_read)
     if kind == "server":
         if not url:
             raise ConfigurationError("the server store needs a url", hint="set store.url, e.g. http://localhost:6333")

@@ -166,6 +166,7 @@ class ServingSession(HomeSession):
         from lodestone.query_log.recorder import Recorder
 
         runtime = Runtime.open(self._settings, purpose=SERVICE_PURPOSE)
+        runtime.may_only_read = False
         runtime.observer = self._observe_engines
         runtime.recorder = Recorder(observer=self._observe_records)
         if self._stages is not None:

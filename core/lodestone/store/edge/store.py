@@ -78,13 +78,23 @@ class EdgeStore(VectorStore):
         lock_timeout: Seconds to wait for another owner.
         owner: Command of this process (`lodestone serve`), shown to a second opener.
         build_threads: Threads of a graph build; 0 for one a core.
+        may_only_read: Whether a store that cannot be written is read from a temporary copy.
 
     Raises:
         StoreLockedError: Another process owns the store.
+        OutOfSpaceError: The disk is full, and a copy is not allowed or has no room.
+        StoreError: The store cannot be written for another reason, and a copy is not allowed or has no room.
     """
 
     def __init__(
-        self, root: Path, *, aliases: AliasTable, lock_timeout: float = 5.0, owner: str = "lodestone", build_threads: int = 0
+        self,
+        root: Path,
+        *,
+        aliases: AliasTable,
+        lock_timeout: float = 5.0,
+        owner: str = "lodestone",
+        build_threads: int = 0,
+        may_only_read: bool = False,
     ) -> None:
         self._root = root
         self._aliases = aliases
@@ -97,6 +107,8 @@ class EdgeStore(VectorStore):
             self._ownership.acquire()
         except (OutOfSpaceError, OSError) as error:
             self._refusal = _refusal(root, error)
+            if not may_only_read:
+                raise self._refusal from error
             try:
                 self._root = readable_copy(root, COLLECTIONS_DIR)
             except (OutOfSpaceError, OSError):  # there is no room for a copy either
