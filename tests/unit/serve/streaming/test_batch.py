@@ -14,13 +14,15 @@ import httpx
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from pydantic import ValidationError
 from tests.support.fake_services import FakeServices
 
 from lodestone.config.serve import LoadSettings
 from lodestone.config.settings import ServeSettings
 from lodestone.errors import StoreError, UnknownNameError
 from lodestone.query.request_context import NOW, RequestContext
-from lodestone_schemas.api import SearchRequest, SearchResponse
+from lodestone_schemas.api import Problem, SearchRequest, SearchResponse
+from lodestone_schemas.batch import BatchAnswer
 from lodestone_serve.http.application import create_app
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -261,3 +263,13 @@ def _head(address: str) -> bytes:
 
 def _chunk(content: bytes) -> bytes:
     return f"{len(content):x}\r\n".encode() + content + b"\r\n"
+
+
+def test_a_line_has_an_answer_or_a_problem_and_never_both_or_neither(services: Slow) -> None:
+    response = services.response()
+    problem = Problem(title="t", status=404, detail="d", code="not_found")
+    assert BatchAnswer(line=1, response=response).problem is None
+    assert BatchAnswer(line=1, problem=problem).response is None
+    for both_or_neither in ({}, {"response": response, "problem": problem}):
+        with pytest.raises(ValidationError, match="a response or a problem"):
+            BatchAnswer(line=1, **both_or_neither)

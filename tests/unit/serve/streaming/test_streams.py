@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -267,6 +268,33 @@ async def test_closing_stops_what_runs(services: Recording, metrics: Metrics) ->
     await streams.begin(services.events(SearchRequest(query="a")), ticket=ticket, owner="", request_id="")
     await streams.close()
     assert (services.running, admission.running) == (0, 0)
+
+
+async def test_a_query_that_fails_here_is_ended_before_its_slot_is_free(metrics: Metrics) -> None:
+    class Unwritable(DoneEvent):
+        def model_dump_json(self, **_: Any) -> str:
+            raise ValueError("it cannot be written")
+
+    admission = Admission(limits=ServeSettings(), metrics=metrics)
+    held_at_end: list[int] = []
+
+    async def events() -> AsyncIterator[Event]:
+        try:
+            async for event in events_of("q"):
+                yield Unwritable(response=event.response) if isinstance(event, DoneEvent) else event
+        finally:
+            for _ in range(5):  # as stages that have something to stop
+                await asyncio.sleep(0)
+            held_at_end.append(admission.running)
+
+    ticket = admission.enter()
+    await ticket.start(admission.clock() + 60)
+    streams = Streams(StreamSettings(), metrics)
+    stream = await streams.begin(events(), ticket=ticket, owner="", request_id="r")
+    await stream.ended()
+    assert held_at_end == [1]
+    await until(lambda: admission.running == 0)
+    await streams.close()
 
 
 # -- which requests are queries ----------------------------------------------------------------------------------------------

@@ -137,6 +137,20 @@ async def test_a_query_whose_turn_would_come_too_late_is_refused_at_once() -> No
     patient.release()
 
 
+async def test_a_query_whose_turn_leaves_no_time_for_the_text_pass_is_refused_at_once() -> None:
+    admission = make(ongoing=1, queued=100)
+    admission.held_s.add(1.0)  # its turn would come in a second
+    known(admission, 2.0)  # and the text pass takes two, or three
+    (running,) = await started(admission, 1)
+    with pytest.raises(OverloadedError, match="too many for an answer"):
+        await admission.enter().start(admission.clock() + 3.5)
+    assert admission.waiting == 0
+    patient, turn = await queued(admission, seconds=8.0)
+    running.release()
+    await turn
+    patient.release()
+
+
 async def test_a_query_that_could_not_be_answered_in_time_any_more_is_not_begun() -> None:
     admission = make(ongoing=1, queued=100)
     (running,) = await started(admission, 1)
