@@ -20,6 +20,9 @@ from lodestone_serve.traffic.request_guards import TARGET
 HEADERS_S: Final = 10.0
 """Seconds within which the headers of a request must arrive, from the connection's beginning or the request's first byte."""
 
+HEADERS_BYTES: Final = 64 << 10
+"""Bytes of headers after which no more are waited for; httptools itself would keep any number."""
+
 CONNECTIONS: Final = 512
 """Connections of one client that may be open at once, unless the setting `serve.load.connections` says otherwise."""
 
@@ -68,6 +71,7 @@ class GuardedConnection(asyncio.Protocol):
         super().__init__(*arguments, **options)
         self.ws_protocol_class = None  # an upgrade is not made then, and the request is answered as any other
         self._headers_due: asyncio.TimerHandle | None = None
+        self._header_bytes = 0  # of a request whose headers are not complete
         self._counted_as: str | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -95,27 +99,35 @@ class GuardedConnection(asyncio.Protocol):
         super().data_received(data)
         if self.cycle is not before:
             self._headers_are_there()
-        elif self._headers_due is None and (self.cycle is None or self.cycle.response_complete):
-            self._await_headers()
+        elif self.cycle is None or self.cycle.response_complete:
+            if self._headers_due is None:
+                self._await_headers()
+            self._header_bytes += len(data)
+            if self._header_bytes > HEADERS_BYTES:
+                detail = f"the headers have more than {HEADERS_BYTES} bytes"
+                self._refuse(431, "bad_request", detail, "send fewer or shorter ones")
 
     def _await_headers(self) -> None:
         self._headers_due = self.loop.call_later(self.headers_s, self._late)
 
     def _headers_are_there(self) -> None:
+        self._header_bytes = 0
         if self._headers_due is not None:
             self._headers_due.cancel()
             self._headers_due = None
 
     def _late(self) -> None:
         self._headers_due = None
-        if self.cycle is not None:  # an earlier request was answered: whatever came next may be no request at all
-            self.transport.close()
-        else:
-            detail = f"the headers did not arrive within {self.headers_s:g} s"
-            self._refuse(408, "deadline_exceeded", detail, "send them faster")
+        self._refuse(408, "deadline_exceeded", f"the headers did not arrive within {self.headers_s:g} s", "send them faster")
 
     def _refuse(self, status: int, code: str, detail: str, hint: str) -> None:
-        """Send a problem and close the connection. There is no request, so no application can answer."""
+        """Send a problem and close the connection. There is no request, so no application can answer.
+
+        After an earlier request nothing is sent: what came may be the rest of its body, and no request at all.
+        """
+        if self.cycle is not None:
+            self.transport.close()
+            return
         found = problem(status, code, detail, hint=hint)
         body = found.model_dump_json().encode()
         head = (

@@ -133,7 +133,7 @@ class Front:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the proxy answer, or answer in its place where it does not."""
         path: str = scope.get("path", "")
-        if scope["type"] != "http" or path.startswith(_PROXY_ROUTES):
+        if scope["type"] != "http" or (path.startswith(_PROXY_ROUTES) and foreign_target(scope) is None):
             await self._app(scope, receive, send)
             return
         scope["headers"] = [
