@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
     from lodestone.config.settings import LoadedSettings
     from lodestone.home.local_client import ServiceClient
+    from lodestone.home.quick_search import QuickSearcher
     from lodestone.home.runtime import Runtime
+    from lodestone.home.service_address import ServiceAddress
     from lodestone.services.api import LodestoneApi
     from lodestone_cli.home_client import HomeClient
     from lodestone_cli.locators import Locator
@@ -68,6 +70,7 @@ class CommandContext:
         logging.getLogger("lodestone").setLevel(self.loaded.settings.log_level.upper())
         self._opened = ExitStack()
         self._runtime: Runtime | None = None
+        self._address: ServiceAddress | None = None
         self._client: ServiceClient | None = None
         self._home_client: HomeClient | None = None
         self._remote: Lodestone | None = None
@@ -116,6 +119,16 @@ class CommandContext:
         return self._home_client
 
     @property
+    def searcher(self) -> LodestoneApi | QuickSearcher:
+        """Return what answers searches: a service, elsewhere or on this home, of which nothing is opened then; or this home."""
+        address = None if self.remote is not None else self._service_address()
+        if address is None:
+            return self.api
+        from lodestone.home.quick_search import QuickSearcher
+
+        return QuickSearcher(address, lambda: self._client_of(address))
+
+    @property
     def locator(self) -> Locator:
         """Return what resolves files, directories and runs that a user names, on the side that the command works on."""
         if self.remote is not None:
@@ -124,12 +137,19 @@ class CommandContext:
             return RemoteLocator(self.remote)
         from lodestone_cli.home_locator import HomeLocator
 
-        return HomeLocator(self.runtime.catalog)
+        return HomeLocator(lambda: self.runtime.catalog, file=self._catalog_file())
+
+    def _catalog_file(self) -> Path | None:
+        """Return the SQLite file of the home's catalog; None for a catalog on a server."""
+        from lodestone.config.home import Home
+
+        settings = self.loaded.settings
+        return None if settings.catalog_url else Home(settings.home).catalog
 
     @property
     def is_served(self) -> bool:
         """Return whether a service answers: a remote one, or the one that runs on this home."""
-        return self.remote is not None or self.service() is not None
+        return self.remote is not None or self._service_address() is not None
 
     @property
     def has_home(self) -> bool:
@@ -176,23 +196,34 @@ class CommandContext:
 
     def service(self) -> ServiceClient | None:
         """Return a client of the service that owns this home; None when none is running, or with `--local`."""
+        if self._client is None:
+            address = self._service_address()
+            if address is None:
+                return None
+            self._client_of(address)
+        return self._client
+
+    def _client_of(self, address: ServiceAddress) -> ServiceClient:
+        if self._client is None:
+            from lodestone.home.local_client import ServiceClient
+
+            self._client = ServiceClient(address)
+            self._opened.callback(self._client.close)
+        return self._client
+
+    def _service_address(self) -> ServiceAddress | None:
+        """Return the address of the service that owns this home; None when none is running now, or with `--local`."""
         if self._local:
             return None
-        if self._client is None:
+        if self._address is None:
             from lodestone.config.home import Home
             from lodestone.home.service_address import find_service
 
             home = Home(self.loaded.settings.home)
             if home.exists():
                 home.check()
-            address = find_service(home)
-            if address is None:
-                return None
-            from lodestone.home.local_client import ServiceClient
-
-            self._client = ServiceClient(address)
-            self._opened.callback(self._client.close)
-        return self._client
+            self._address = find_service(home)
+        return self._address
 
     def api_request(self, model: type[M], **values: Any) -> M:  # noqa: ANN401 - the model's fields
         """Return a request for `api`. The model's limits hold for a remote service; in this process the use cases check.

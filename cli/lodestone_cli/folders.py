@@ -6,12 +6,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.records import Root
 from lodestone.errors import InvalidRequestError
 from lodestone.sources.uris import uri_of
 from lodestone_cli.naming import corpora_of
+
+if TYPE_CHECKING:
+    from lodestone.catalog.catalog import Catalog
+    from lodestone.catalog.records import Root
 
 _SHOWN = 5
 

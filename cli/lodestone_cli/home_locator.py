@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,16 +23,26 @@ class HomeLocator:
     """Implements `Locator` for a home on this machine.
 
     Args:
-        catalog: Catalog of the home.
+        open_catalog: Returns the catalog of the home, opened at its first use.
+        file: SQLite file of the catalog, from which places are read quickly; None for a catalog on a server.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
-        self._catalog = catalog
+    def __init__(self, open_catalog: Callable[[], Catalog], *, file: Path | None = None) -> None:
+        self._open_catalog = open_catalog
+        self._file = file
+
+    @property
+    def _catalog(self) -> Catalog:
+        return self._open_catalog()
 
     def paths(self, image_ids: Iterable[str]) -> dict[str, str]:
         """Return the path on this machine, or the URL, of each picture by its image id."""
+        from lodestone.catalog.places import read_places
         from lodestone.sources.locators import shown_place
 
+        places = None if self._file is None else read_places(self._file, image_ids := list(image_ids))
+        if places is not None:
+            return {image_id: shown_place(place, place) for image_id, place in places.items()}
         images = self._catalog.images(dict.fromkeys(image_ids))
         roots = {root.root_id: root for root in self._catalog.roots(None)} if images else {}
         return {
@@ -41,7 +51,10 @@ class HomeLocator:
 
     def several_corpora(self) -> bool:
         """Return whether there is more than one corpus in the catalog."""
-        return len(self._catalog.corpora(limit=2)) > 1
+        from lodestone.catalog.places import count_corpora
+
+        number = None if self._file is None else count_corpora(self._file)
+        return (len(self._catalog.corpora(limit=2)) if number is None else number) > 1
 
     def pictures(self, name: str) -> list[str]:
         """Return the ids of the picture that `name` means; see `Locator.pictures`."""

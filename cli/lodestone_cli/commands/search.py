@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import stat
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -104,8 +103,8 @@ def search(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Find pictures by what they show: `lodestone search "two dogs running on a beach"`."""
-    from lodestone.query.resolve import normalise_query
-    from lodestone_schemas.api import SearchRequest
+    from lodestone.text_encoders.text import normalise_query
+    from lodestone_schemas.searching import SearchRequest
 
     with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
         files = ResultFiles(form, nul=nul, opened=opened, copy_to=copy_to, link_to=link_to, min_score=min_score).checked(output)
@@ -135,7 +134,7 @@ def search(
             )
         )
         _note_ignored_settings(context)
-        _emit(context, context.api.search(request), files, corpora=request.filters.corpora, asked=words)
+        _emit(context, context.searcher.search(request), files, corpora=request.filters.corpora, asked=words)
 
 
 def similar(
@@ -162,7 +161,7 @@ def similar(
     output: OutputOption = Output.HUMAN,
 ) -> None:
     """Find pictures like a given one: `lodestone similar photo.jpg`."""
-    from lodestone_schemas.api import SearchOptions
+    from lodestone_schemas.searching import SearchOptions
 
     with CommandContext(home=home, profile=profile, output=output, away=True, local=local) as context:
         files = ResultFiles(form, nul=nul, opened=opened, copy_to=copy_to, link_to=link_to, min_score=min_score).checked(output)
@@ -181,11 +180,13 @@ def similar(
         )
         _note_ignored_settings(context)
         if is_id(image):
-            response = context.api.similar(image, options)
+            response = context.searcher.similar(image, options)
         elif context.is_served:
             picture = _read(_picture_file(image), most_mb=context.loaded.settings.serve.max_upload_mb)
-            response = context.api.by_picture(picture, options)
+            response = context.searcher.by_picture(picture, options)
         else:
+            import asyncio
+
             response = asyncio.run(_by_file(context, _picture_file(image), options))
         _emit(context, response, files, corpora=options.filters.corpora)
 
@@ -240,7 +241,7 @@ def _filters(
     taken_to: str | None,
 ) -> SearchFilters:
     from lodestone_cli.folders import Place
-    from lodestone_schemas.api import SearchFilters
+    from lodestone_schemas.searching import SearchFilters
 
     place = Place(corpus or [], root or [], path)
     if path is not None:

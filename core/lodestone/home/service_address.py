@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from lodestone.config.home import Home
 from lodestone.durable_files import write_atomically
 from lodestone.processes import is_running
-from lodestone_schemas.service import Alive
 
 if TYPE_CHECKING:
     import ssl
+    from http.client import HTTPConnection
 
 
 TOKEN_HEADER = "X-Lodestone-Token"  # noqa: S105 - the name of a header
@@ -62,6 +64,19 @@ class ServiceAddress:
         context.load_verify_locations(cadata=self.certificate)
         return context
 
+    def connect(self, *, timeout_s: float) -> HTTPConnection:
+        """Return a connection for one plain request, not connected yet; no proxy from the environment is used.
+
+        Raises:
+            ValueError: the address is none.
+        """
+        from http.client import HTTPConnection, HTTPSConnection
+
+        parts = urlsplit(self.url)
+        if parts.scheme == "https":
+            return HTTPSConnection(parts.hostname or "", parts.port, timeout=timeout_s, context=self.trust)
+        return HTTPConnection(parts.hostname or "", parts.port, timeout=timeout_s)
+
     def write(self, home: Home) -> None:
         """Publish the address atomically, readable by this user alone."""
         record = {**asdict(self), "started_at": self.started_at.isoformat()}
@@ -102,13 +117,14 @@ def find_service(home: Home, *, timeout_s: float = PROBE_S) -> ServiceAddress | 
     address = read_address(home)
     if address is None or not is_running(address.pid):
         return None
-    import httpx  # slow to import, and usually there is no service
+    from http.client import HTTPException  # httpx takes longer to import than a service to answer
+
+    from lodestone_schemas.service import Alive
 
     try:
-        trust = address.trust
-        verify = trust if trust is not None else address.url.startswith("https:")
-        answer = httpx.get(f"{address.url}/healthz", timeout=timeout_s, trust_env=False, verify=verify)
-        alive = Alive.model_validate_json(answer.content)
-    except (httpx.HTTPError, ValueError):
+        with closing(address.connect(timeout_s=timeout_s)) as connection:
+            connection.request("GET", "/healthz")
+            alive = Alive.model_validate_json(connection.getresponse().read())
+    except (OSError, HTTPException, ValueError):
         return None
     return address if alive.instance == instance_of(address.token) else None

@@ -6,15 +6,12 @@ import os
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 from urllib.parse import quote_from_bytes
 
 from lodestone.errors import InvalidRequestError
 from lodestone.files.urls import Url, is_url
 from lodestone.sources.uris import BYTES_PREFIX, path_of, relative_path_of, uri_of
-
-if TYPE_CHECKING:
-    from lodestone.catalog.records import ImageRecord, Root
 
 FOLDER: Final = "folder"
 OBJECT: Final = "object"
@@ -31,6 +28,30 @@ _FILE: Final = re.compile(r"file://(?:localhost)?(/.*)", re.DOTALL | re.IGNORECA
 # Schemes that a table from the network may use: none of those by which fsspec reads this machine (local, zip, simplecache, …).
 _REMOTE: Final = frozenset({"s3", "gs", "gcs", "abfs", "abfss", "hdfs", "http", "https"})
 _INSIDE: Final = re.compile(r"(tar|row):(\d+):(.+)", re.DOTALL)
+
+
+class RootPlace(Protocol):
+    """The facts of a root that say where it lies; a `Root` has them."""
+
+    @property
+    def path(self) -> str:
+        """Return the folder, URL or pattern of the root."""
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of the root: folder, object, table or tar."""
+
+
+class PicturePlace(Protocol):
+    """The facts of a picture that say where it lies in its root; an `ImageRecord` has them."""
+
+    @property
+    def uri(self) -> str:
+        """Return the path inside the root."""
+
+    @property
+    def position(self) -> int | None:
+        """Return the position inside an archive or table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +83,7 @@ def container_extensions(kind: str) -> tuple[str, ...]:
     return TAR_EXTENSIONS if kind == TAR else TABLE_EXTENSIONS if kind == TABLE else ()
 
 
-def base_of(root: Root) -> str:
+def base_of(root: RootPlace) -> str:
     """Return the folder or prefix that the root's uris start from: its path without the pattern of table and archive roots."""
     label = LABELS.get(root.kind)
     if label is None:
@@ -112,7 +133,7 @@ def uri_inside(container: str, name: str, kind: str) -> str:
     return uri if split_container(uri, kind)[0] == container else f"{container}/{_HERE}{name}"
 
 
-def locator_of(root: Root, uri: str, position: int | None = None) -> str:
+def locator_of(root: RootPlace, uri: str, position: int | None = None) -> str:
     """Return the locator of a picture from its root, uri and position."""
     if root.kind == FOLDER:
         return str(path_of(Path(root.path), uri))
@@ -126,7 +147,7 @@ def locator_of(root: Root, uri: str, position: int | None = None) -> str:
     return str(Inside("tar" if root.kind == TAR else "row", position, where))
 
 
-def locator_of_image(root: Root, image: ImageRecord) -> str:
+def locator_of_image(root: RootPlace, image: PicturePlace) -> str:
     """Return the locator of a picture that the catalog knows."""
     return locator_of(root, image.uri, image.position)
 
@@ -157,7 +178,7 @@ def target_of(table: str, value: str) -> str:
     return os.path.normpath(Path(table).parent / value)
 
 
-def shown_place(root: Root, image: ImageRecord) -> str:
+def shown_place(root: RootPlace, image: PicturePlace) -> str:
     """Return the place of a picture for people: a path, a URL, or `archive.tar/member`."""
     if root.kind in {TABLE, TAR}:
         return f"{base_of(root)}/{image.uri}" if image.position is not None else locator_of_image(root, image)

@@ -9,7 +9,7 @@ import unicodedata
 from typing import Final
 
 from lodestone.errors import InvalidRequestError
-from lodestone_schemas.api import MAX_QUERY_CHARS
+from lodestone_schemas.base import MAX_QUERY_CHARS
 
 _INVISIBLE: Final = frozenset({"Cc", "Cs"})  # Unicode categories: controls, lone surrogates
 

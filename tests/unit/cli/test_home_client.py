@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
@@ -13,13 +15,18 @@ from typing import Any, cast
 import pytest
 from tests.support.cli import environment
 from tests.support.home import settings_for
+from tests.support.scripted_server import answer, problem, scripted
 
+from lodestone.catalog.records import ImageRecord, ImageState
+from lodestone.home.quick_search import QuickSearcher
 from lodestone.home.runtime import Runtime
+from lodestone.home.service_address import TOKEN_HEADER, ServiceAddress, instance_of
 from lodestone.services.lazy import USE_CASES
 from lodestone.services.use_cases import Services
 from lodestone_cli.home_client import HomeClient, deliver_tags
-from lodestone_schemas.api import FeedbackRequest, SearchRequest
+from lodestone_schemas.api import FeedbackRequest, Hit, SearchRequest, SearchResponse
 from lodestone_schemas.directories import DirectoryRelocation, DirectoryRequest
+from lodestone_schemas.service import Alive
 
 ID = "00000000-0000-4000-8000-000000000000"
 
@@ -110,3 +117,60 @@ def test_commands_that_read_the_catalog_load_neither_models_nor_a_client_over_ht
     )
 
     assert done.returncode == 0, done.stderr
+
+
+HEAVY = ("torch", "ray", "pandas", "pyarrow", "fastapi", "qdrant_client", "scipy", "sklearn", "onnxruntime", "PIL", "umap")
+SLOW = (*HEAVY, "numpy", "sqlalchemy", "httpx", "lodestone_client", "qdrant_edge")
+
+
+def _loads(home: Path, *arguments: str, banned: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
+    """Run a command, and report which of the banned modules it imported."""
+    script = (
+        "import sys; from lodestone_cli import main\n"
+        f"try: sys.argv[1:] = {list(arguments)!r}; main.main()\n"
+        "except SystemExit as end: code = end.code\n"
+        f"found = {set(banned)!r} & set(sys.modules)\n"
+        "sys.exit(f'{code} {sorted(found)}' if code or found else 0)"
+    )
+    return subprocess.run([sys.executable, "-c", script], env=environment(home), capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("search", "--help"), ("--version",)])
+def test_help_loads_nothing_heavy(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = _loads(tmp_path, *arguments, banned=SLOW)
+
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_search_of_the_running_service_loads_nothing_slow_and_shows_paths(tmp_path: Path) -> None:
+    with Runtime.open(settings_for(tmp_path)) as runtime:
+        catalog, home = runtime.catalog, runtime.home
+        corpus = catalog.ensure_corpus("default")
+        root = catalog.ensure_root(corpus.corpus_id, "/home/ann/Pictures")
+        image = ImageRecord(ID, corpus.corpus_id, root.root_id, "a boat.jpg", "0" * 64, 1, 1, ImageState.ACTIVE)
+        catalog.add_images([image])
+    alive = Alive(version="0.1.0", instance=instance_of("a-token"))
+    hit = Hit(
+        rank=1, image_id=ID, score=1, corpus="default", root="Pictures", uri="a boat.jpg", width=1, height=1, thumbnail=""
+    )
+    found = SearchResponse(query_id=ID, stage="text", hits=[hit], fusion="rrf", space_weights={})
+    scenes = [answer(200, message.model_dump_json().encode()) for message in (alive, found)]
+    with scripted(*scenes) as service:
+        ServiceAddress(service.url, os.getpid(), "a-token", "0.1.0", datetime.now(UTC)).write(home)
+        done = _loads(home.path, "search", "a", "boat", banned=SLOW)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[0] == "1  /home/ann/Pictures/a boat.jpg"
+    assert [(asked.method, asked.path) for asked in service.asked] == [("GET", "/healthz"), ("POST", "/v1/search")]
+    assert service.asked[1].json == {"query": "a boat", "limit": 10, "offset": 0, **service.asked[1].json}
+    assert service.asked[1].headers[TOKEN_HEADER.lower()] == "a-token"
+
+
+def test_an_answer_that_is_none_is_asked_again_by_the_client_which_explains_it(tmp_path: Path) -> None:
+    address = ServiceAddress("http://127.0.0.1:9", os.getpid(), "a-token", "0.1.0", datetime.now(UTC))
+    for scene in (problem(429, "overloaded"), answer(200, b"<html>"), b""):
+        with scripted(scene) as service:
+            client = FakeService()
+            searcher = QuickSearcher(dataclasses.replace(address, url=service.url), lambda client=client: cast("Any", client))
+            assert searcher.search(SearchRequest(query="a boat")) == "search"
+            assert client.asked == ["search"]
