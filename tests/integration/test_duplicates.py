@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,3 +108,22 @@ def test_a_space_that_was_never_loaded_and_a_distance_that_makes_no_sense_are_re
         with pytest.raises(InvalidRequestError) as caught:
             find_duplicates(runtime.catalog, runtime.store, runtime.home, corpus, thumbnails=runtime.thumbnails, **wrong)
         assert caught.value.hint
+
+
+def test_a_folder_in_two_corpora_is_shown_once_and_an_answer_says_what_is_not_known_yet(tmp_path: Path) -> None:
+    pictures = tmp_path / "pictures"
+    pictures.mkdir()
+    for name in (CAT, COFFEE):
+        photo(name).save(pictures / f"{Path(name).stem}.png")
+    with open_runtime(tmp_path) as runtime:
+        for corpus in ("family", "press"):
+            index_paths(runtime, IndexRequest((pictures,), corpus=corpus))
+        whole, folded = (asyncio.run(ask(runtime, **options)) for options in ({}, {"collapse": True}))
+
+    assert (len(whole.hits), whole.warnings) == (4, [])
+    assert [hit.copies for hit in folded.hits] == [1, 1]
+    assert ["duplicates find" in warning for warning in folded.warnings] == [True]
+    shown = run_here("search", "a cat", "--guides", "0", home=tmp_path / "home").out
+    assert "  [family]" in shown
+    assert "  [press]" in shown
+    assert "[family]" not in run_here("search", "a cat", "--guides", "0", "--corpus", "family", home=tmp_path / "home").out

@@ -32,5 +32,8 @@ class CatalogReader(Protocol):
     def captions(self, image_ids: Iterable[str]) -> dict[str, list[CaptionRecord]]:
         """Map image ids to captions; pictures without captions may be left out."""
 
+    def has_compared_pictures(self) -> bool:
+        """Return whether pictures that look alike were ever looked for, so that their groups are known."""
+
     def duplicate_groups(self, image_ids: Iterable[str]) -> dict[str, str]:
         """Map image ids to their group of copies; pictures without copies are left out."""

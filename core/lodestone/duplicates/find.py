@@ -11,7 +11,7 @@ from itertools import groupby, islice
 from typing import Final
 
 from lodestone.catalog.catalog import Catalog
-from lodestone.catalog.pictures.duplicates import EXACT, NEAR
+from lodestone.catalog.pictures.duplicates import EXACT, NEAR, SEARCH
 from lodestone.catalog.records import Corpus, DuplicateRecord, ImageState, RunState
 from lodestone.config.home import Home
 from lodestone.duplicates.likeness import ALIKE, Likeness
@@ -22,7 +22,7 @@ from lodestone.indexing.heartbeat import Heartbeat
 from lodestone.indexing.tasks import this_worker
 from lodestone.store.base import VectorStore
 
-KIND: Final = "duplicates"
+KIND: Final = SEARCH
 DEFAULT_DISTANCE: Final = 0.4
 _KNOWN_AT_ONCE: Final = 10_000
 

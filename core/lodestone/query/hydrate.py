@@ -11,7 +11,7 @@ from lodestone.catalog.reading import CatalogReader
 from lodestone.catalog.records import ImageRecord, ImageState, Root
 from lodestone.files.beneath import Boundaries
 from lodestone.query.resolve import ResolvedQuery
-from lodestone.retrieval.collapse import collapsed
+from lodestone.retrieval.collapse import collapsed, with_equal_files
 from lodestone.retrieval.fusion import contributions
 from lodestone.retrieval.searcher import Ranking
 from lodestone.sources.presence import missing_files
@@ -42,7 +42,9 @@ class Hydrator:
         """Return the ranking as the query shows it, with or without copies, and its page."""
         folded: dict[str, int] = {}
         if resolved.collapse and ranking.fused.ids:
-            ranking, folded = collapsed(ranking, self._catalog.duplicate_groups(ranking.fused.ids))
+            ids = ranking.fused.ids
+            hashes = {image_id: image.hash for image_id, image in self._catalog.images(ids).items()}
+            ranking, folded = collapsed(ranking, with_equal_files(self._catalog.duplicate_groups(ids), hashes))
         return ranking, self.page(resolved, ranking, folded)
 
     def page(self, resolved: ResolvedQuery, ranking: Ranking, folded: Mapping[str, int] = _NONE) -> list[Hit]:

@@ -23,6 +23,9 @@ from lodestone.store.base import Condition, Filter, HasId
 from lodestone.text_encoders.text import normalise_query as normalise_query  # noqa: PLC0414 - imported from here elsewhere
 from lodestone_schemas.api import SearchFilters, SearchOptions, SearchRequest
 
+_UNCOMPARED: Final = (
+    "only files of equal content are shown once: for pictures that look alike, run `lodestone duplicates find` first"
+)
 _REFRESH: Final = "run `lodestone index` to refresh"
 
 
@@ -121,7 +124,8 @@ def resolve(
 ) -> ResolvedQuery:
     """Check a query and resolve its names.
 
-    It reads the catalog (blocking) where the query names corpora or roots, or has a word that is known nowhere else.
+    It reads the catalog (blocking) where the query names corpora or roots, collapses copies, or has a word that is known
+    nowhere else.
 
     Args:
         query: The tree. Its `Where` nodes restrict it; the filters of `options` are not read.
@@ -156,6 +160,8 @@ def resolve(
     filter_, notes = _restriction(filters, catalog, request_context.visibility, leaf)
     if options.fusion is not None and options.fusion in FORMER_NAMES:
         notes = [*notes, former_name_warning(options.fusion)]
+    if options.collapse and not catalog.has_compared_pictures():
+        notes = [*notes, _UNCOMPARED]
     now = time.monotonic() if started is None else started
     return ResolvedQuery(
         query_id=str(uuid.uuid4()),

@@ -14,9 +14,10 @@ from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
 from lodestone.catalog.database.reader import RetryingReader
 from lodestone.catalog.database.sql import PAGE, chunks
-from lodestone.catalog.records import DuplicateRecord, ImageState
+from lodestone.catalog.records import DuplicateRecord, ImageState, RunState
 
 EXACT, NEAR = "exact", "near"
+SEARCH = "duplicates"  # kind of the runs that look for near copies
 _KEY = (tables.duplicates.c.group_id, tables.duplicates.c.distance, tables.duplicates.c.image_id)
 
 
@@ -93,6 +94,13 @@ class DuplicateRows(CatalogBase):
         if corpus_id is not None:
             query = query.where(table.c.corpus_id == corpus_id)
         return (DuplicateRecord(*row) for row in self._streamed(query, (table.c.kind, *_KEY)))
+
+    def has_compared_pictures(self) -> bool:
+        """Return whether a search for pictures that look alike has ended well in any corpus."""
+        runs = tables.runs
+        done = select(runs.c.run_id).where(runs.c.kind == SEARCH, runs.c.state == RunState.DONE.value)
+        with self._reading() as connection:
+            return connection.execute(done.limit(1)).first() is not None
 
     def duplicate_groups(self, image_ids: Iterable[str]) -> dict[str, str]:
         """Return the group id of each picture; pictures without copies are left out.

@@ -10,7 +10,7 @@ import pytest
 from tests.support.points import point_id
 
 from lodestone.duplicates.near import NearSearch, grouped
-from lodestone.retrieval.collapse import collapsed
+from lodestone.retrieval.collapse import collapsed, with_equal_files
 from lodestone.retrieval.fusion import FusedList
 from lodestone.retrieval.searcher import Ranking
 from lodestone.store.aliases import JsonAliasTable
@@ -138,6 +138,15 @@ def test_members_are_close_to_their_representative_and_in_one_group() -> None:
     assert grouped([]) == []
     members = [image_id for group in groups for image_id, _ in group]
     assert len(members) == len(set(members))
+
+
+def test_equal_files_are_copies_in_any_corpus_and_bring_the_groups_of_their_corpora_together() -> None:
+    hashes = {"a": "1", "b": "2", "c": "1", "d": "3", "e": "4"}  # a and c: one file in two corpora
+    groups = with_equal_files({"a": "x", "b": "x", "c": "y", "d": "y"}, hashes)
+    assert groups["a"] == groups["b"] == groups["c"] == groups["d"] != groups["e"]
+    apart = with_equal_files({}, hashes)
+    assert apart["a"] == apart["c"]
+    assert len(set(apart.values())) == 4
 
 
 def test_the_best_of_each_group_stands_for_all() -> None:
