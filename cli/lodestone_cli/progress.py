@@ -28,6 +28,7 @@ _TITLES = {
     "verify": "checking all corpora",
     "promote": "switching over",
     "done": "done",
+    "train": "training",
     "ask": "asking queries",
     "copy": "copying files",
 }

@@ -20,6 +20,7 @@ from lodestone.indexing.sync.collections import SyncReport
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training import retrain
 from lodestone.training.bridge import TrainingReport
+from lodestone.training.captions import FEWEST_MEASURED
 from lodestone.training.retrain import PRIOR, retrain_bridge
 from lodestone.training.sources import CaptionedPictures
 
@@ -35,13 +36,13 @@ def quick_training(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def fit(outputs: Any, texts: Any, owner: Any, *, base: BridgeWeights, **_: Any) -> tuple[BridgeWeights, TrainingReport]:
         weights = replace(base, ridge_bias=base.ridge_bias + np.float32(0.01))
-        return weights, TrainingReport(outputs.rows, len(texts), 0.0, 0.0, base.version, weights.version)
+        return weights, TrainingReport(outputs.rows, len(texts), 0.0, 0.0, base.version, weights.version, after=1.0)
 
     monkeypatch.setattr(retrain, "fit_bridge", fit)
 
 
 def train(runtime: Runtime, seed: int, **more: bool) -> None:
-    outputs, _, owner = make_pairs(20, captions=1, seed=seed)
+    outputs, _, owner = make_pairs(FEWEST_MEASURED, captions=1, seed=seed)
     captions = [f"a thing number {row} on a table with {seed} legs" for row in owner]
     retrain_bridge(runtime, CaptionedPictures(outputs, captions, owner), synchronise=not_loaded, **more)
 

@@ -163,7 +163,12 @@ def _print(console: Console, report: RetrainReport) -> None:
         )
     if report.skipped:
         console.print(f"[yellow]{report.skipped:,} pictures with captions could not be used[/]")
-    console.print(f"bridge {training.version} is in force" if report.promoted else "dry run: nothing was changed")
+    if report.promoted:
+        console.print(f"bridge {training.version} is in force")
+    elif training.is_better:
+        console.print("dry run: nothing was changed")
+    else:
+        console.print("[yellow]the new bridge is worse: the one in force stays[/], and nothing was changed")
 
 
 def _print_complexity(console: Console, report: ComplexityReport) -> None:

@@ -24,6 +24,7 @@ class RunStage(StrEnum):
     VERIFY = "verify"
     PROMOTE = "promote"
     DONE = "done"
+    TRAIN = "train"
     ASK = "ask"
     COPY = "copy"
 

@@ -23,7 +23,7 @@ from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training.classes import ClassPairs
 from lodestone.training.extend import extend_components, principal
 from lodestone.training.rehearsal import group_pairs, merge
-from lodestone.training.towers import Pairs, TowerSettings, train_towers, update_towers
+from lodestone.training.towers import Pairs, Stepped, TowerSettings, nothing, train_towers, update_towers
 
 MINIMUM_FROM_NOTHING: Final = 50  # pictures; below, principal components and towers are noise
 _FLOOR: Final = 1e-3  # added to a column's standard deviation, so that classes that never occur are not scaled up without limit
@@ -74,7 +74,7 @@ class TrainingReport:
         held_out: Pictures set aside to measure, 0 for none.
         queries: Captions of the pictures set aside.
         gallery: Pictures searched.
-        before: R@10 of the base on the held-out captions, None without base or held-out pictures.
+        before: R@10 of the bridge before on the held-out captions, None without one or without held-out pictures.
         after: R@10 of the result on the held-out captions.
     """
 
@@ -90,6 +90,11 @@ class TrainingReport:
     before: float | None = None
     after: float | None = None
 
+    @property
+    def is_better(self) -> bool:
+        """Return whether the result was measured, and is not worse than what it was compared with."""
+        return self.after is not None and (self.before is None or self.after >= self.before)
+
 
 def train_bridge(
     outputs: BackboneOutputs,
@@ -102,6 +107,7 @@ def train_bridge(
     settings: BridgeSettings | None = None,
     inputs: BridgeInputs | None = None,
     provenance: dict[str, Any] | None = None,
+    stepped: Stepped = nothing,
 ) -> tuple[BridgeWeights, TrainingReport]:
     """Train on captioned pictures; deterministic for a seed on one machine and number of threads.
 
@@ -116,6 +122,7 @@ def train_bridge(
         inputs: What a bridge from nothing shall read; None for what the profile `embedded` has. An update reads what its base
             does.
         provenance: JSON-serialisable, written to the file's header.
+        stepped: Called after each of `steps_of` steps.
 
     Returns:
         The weights, and a report without held-out figures (`learn.captions.fit_bridge` measures).
@@ -130,10 +137,17 @@ def train_bridge(
     used, texts = outputs.take(rows), np.ascontiguousarray(texts, np.float32)
     if base is None:
         weights, loss = _from_nothing(
-            used, texts, packed, classes=classes, seed=seed, settings=chosen, inputs=inputs or BridgeInputs()
+            used,
+            texts,
+            packed,
+            classes=classes,
+            seed=seed,
+            settings=chosen,
+            inputs=inputs or BridgeInputs(),
+            stepped=stepped,
         )
     else:
-        weights, loss = _update(base, used, texts, packed, seed=seed, settings=chosen)
+        weights, loss = _update(base, used, texts, packed, seed=seed, settings=chosen, stepped=stepped)
     # An update keeps its base's provenance, and with it the licence notice of the base's training data.
     inherited = {**base.provenance, "updated_from": base.version} if base is not None else {}
     weights = replace(weights, provenance={**inherited, **(provenance or {})})
@@ -148,6 +162,13 @@ def train_bridge(
     return weights, report
 
 
+def steps_of(pictures: int, *, base: BridgeWeights | None, settings: BridgeSettings | None = None) -> int:
+    """Return the steps of `train_bridge` on so many pictures."""
+    chosen = settings or BridgeSettings()
+    members = chosen.members if base is None else len(base.picture)
+    return members * chosen.towers.steps(pictures, update=base is not None)
+
+
 def _from_nothing(
     outputs: BackboneOutputs,
     texts: Array,
@@ -157,6 +178,7 @@ def _from_nothing(
     seed: int,
     settings: BridgeSettings,
     inputs: BridgeInputs,
+    stepped: Stepped,
 ) -> tuple[BridgeWeights, float]:
     columns = picture_columns(outputs, inputs)
     mean, spread = columns.mean(0), columns.std(0) + np.float32(_FLOOR)
@@ -181,7 +203,7 @@ def _from_nothing(
     ridge, bias = solve(statistics, centre, settings.penalty)
     pairs = Pairs(pictures, (texts - centre) * gain, owner)
     members = [
-        train_towers(pairs, class_towers, seed=seed * settings.members + i, settings=settings.towers)
+        train_towers(pairs, class_towers, seed=seed * settings.members + i, settings=settings.towers, stepped=stepped)
         for i in range(settings.members)
     ]
     picture, text, loss = _together(members)
@@ -214,6 +236,7 @@ def _update(
     *,
     seed: int,
     settings: BridgeSettings,
+    stepped: Stepped,
 ) -> tuple[BridgeWeights, float]:
     base = extend_components(base, outputs, most=settings.more_components)
     pictures = base.components(outputs)
@@ -233,7 +256,13 @@ def _update(
     pairs = Pairs(pictures, as_read(texts), owner)
     members = [
         update_towers(
-            towers, pairs, base.rehearsal, as_read=as_read, seed=seed * len(base.picture) + i, settings=settings.towers
+            towers,
+            pairs,
+            base.rehearsal,
+            as_read=as_read,
+            seed=seed * len(base.picture) + i,
+            settings=settings.towers,
+            stepped=stepped,
         )
         for i, towers in enumerate(zip(base.picture, base.text, strict=True))
     ]

@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 
 from lodestone.backbones.base import BackboneOutputs
 from lodestone.evaluation.metrics import first_ranks
+from lodestone.indexing.progress import Meter, Progress, RunStage, silent
 from lodestone.spaces.bridge_arrays import Array, BridgeInputs
 from lodestone.spaces.bridge_weights import BridgeWeights
-from lodestone.training.bridge import MINIMUM_FROM_NOTHING, BridgeSettings, TrainingReport, train_bridge
+from lodestone.training.bridge import BridgeSettings, TrainingReport, steps_of, train_bridge
 from lodestone.training.classes import ClassPairs
 
 HELD_OUT_SHARE: Final = 0.1
-FEWEST_HELD_OUT: Final = 10  # with fewer held-out pictures the figure would be chance, so all pictures are used for training
+FEWEST_HELD_OUT: Final = 10  # with fewer held-out pictures the figure would be chance
+FEWEST_MEASURED: Final = 100  # captioned pictures from which on a training is measured
 _DEPTH: Final = 10
 
 
@@ -37,6 +39,8 @@ def fit_bridge(
     seed: int = 0,
     settings: BridgeSettings | None = None,
     inputs: BridgeInputs | None = None,
+    rival: BridgeWeights | None = None,
+    progress: Progress = silent,
 ) -> tuple[BridgeWeights, TrainingReport]:
     """Train, measure on held-out pictures, and train on all pictures.
 
@@ -49,9 +53,13 @@ def fit_bridge(
         seed: As for `train_bridge`.
         settings: As for `train_bridge`.
         inputs: As for `train_bridge`.
+        rival: Bridge that the result is compared with; None for `base`.
+        progress: Called after each step of the training.
 
     Returns:
-        The weights trained on all pairs, and the report with the held-out figures (None where too few pictures have captions).
+        The weights trained on all pairs, and the report with the held-out figures (None where fewer than `FEWEST_MEASURED`
+        pictures have captions). Where the figure is worse than that of the rival, the weights are those of the measurement:
+        nobody needs better ones.
 
     Raises:
         InvalidRequestError: `train_bridge` refuses the pairs.
@@ -59,29 +67,38 @@ def fit_bridge(
     started = time.perf_counter()
     before = after = None
     rows = np.unique(owner)
-    held_out_rows = _held_out(outputs, rows)
+    measured = len(rows) >= FEWEST_MEASURED
+    held_out_rows = _held_out(outputs, rows) if measured else rows[:0]
     is_held_out = np.isin(owner, held_out_rows)
-    lowest = MINIMUM_FROM_NOTHING if base is None else 1
-    if len(held_out_rows) >= FEWEST_HELD_OUT and len(rows) - len(held_out_rows) >= lowest:
-        trial, _ = train_bridge(
+    rival = base if rival is None else rival
+    steps = [steps_of(len(rows) - len(held_out_rows), base=base, settings=settings)] if measured else []
+    steps.append(steps_of(len(rows), base=base, settings=settings))
+    meter = Meter(progress, RunStage.TRAIN, total=sum(steps))
+
+    def train(of: NDArray[np.bool_]) -> tuple[BridgeWeights, TrainingReport]:
+        return train_bridge(
             outputs,
-            texts[~is_held_out],
-            owner[~is_held_out],
+            texts[of],
+            owner[of],
             base=base,
             classes=classes,
             seed=seed,
             settings=settings,
             inputs=inputs,
+            stepped=lambda: meter.add(1),
         )
+
+    trial = None
+    if measured:
+        trial, trial_report = train(~is_held_out)
         gallery = outputs.take(rows)
         truth = np.searchsorted(rows, owner[is_held_out])
         after = _recall(trial, gallery, texts[is_held_out], truth)
-        before = _recall(base, gallery, texts[is_held_out], truth) if base is not None else None
+        before = _recall(rival, gallery, texts[is_held_out], truth) if rival is not None else None
+    if trial is not None and before is not None and after is not None and after < before:
+        weights, report = trial, trial_report
     else:
-        held_out_rows, is_held_out = held_out_rows[:0], np.zeros(len(owner), bool)
-    weights, report = train_bridge(
-        outputs, texts, owner, base=base, classes=classes, seed=seed, settings=settings, inputs=inputs
-    )
+        weights, report = train(np.ones(len(owner), bool))
     return weights, replace(
         report,
         seconds=time.perf_counter() - started,
@@ -94,14 +111,16 @@ def fit_bridge(
 
 
 def _held_out(outputs: BackboneOutputs, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the rows whose hash is below the share; pictures with equal outputs are held out together."""
+    """Return the rows whose hash is below the share, at least ten; pictures with equal outputs are held out together."""
     keys = sorted(outputs)
     limit = int(HELD_OUT_SHARE * 2**32)
 
     def number(row: int) -> int:
         return int.from_bytes(hashlib.sha256(b"".join(outputs[key][row].tobytes() for key in keys)).digest()[:4], "big")
 
-    return np.array([row for row in rows if number(int(row)) < limit], np.intp)
+    numbers = np.array([number(int(row)) for row in rows], np.int64)
+    least = np.sort(numbers)[FEWEST_HELD_OUT - 1] + 1
+    return rows[numbers < max(limit, int(least))]
 
 
 def _recall(weights: BridgeWeights, gallery: BackboneOutputs, texts: Array, truth: NDArray[np.intp]) -> float:

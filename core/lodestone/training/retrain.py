@@ -8,17 +8,18 @@ of it is loaded and verified; until then, and if anything fails before, queries 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from lodestone.catalog.records import RunState
+from lodestone.errors import InvalidRequestError
 from lodestone.generators.engines.prior_weights import PriorWeights
-from lodestone.indexing.progress import Progress, silent
+from lodestone.indexing.progress import CAPTIONS_ALONE, Meter, Progress, RunStage, silent
 from lodestone.indexing.sync.collections import SyncReport, sync
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.training.bridge import TrainingReport
-from lodestone.training.captions import fit_bridge
+from lodestone.training.captions import FEWEST_MEASURED, fit_bridge
 from lodestone.training.classes import ClassPairs, class_pairs, class_texts, classifiers
 from lodestone.training.prior import refit
 from lodestone.training.sources import CaptionedPictures, with_articles
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
 KIND = "bridge"
 PRIOR = "prior"
+_TEXTS_AT_ONCE = 256
 FEWEST_FOR_CLASSES = 200  # with fewer pictures, mean and covariance are too uncertain to place a class
 
 
@@ -45,7 +47,8 @@ class RetrainReport:
         run_id: Id of the run in the catalog.
         training: Report of the training, with the held-out figures before and after.
         skipped: Captioned pictures that could not be used.
-        promoted: Whether the new version is active.
+        promoted: Whether the new version is active. It is not when its held-out figure is worse than that of the bridge in
+            force, or after a dry run.
     """
 
     run_id: str
@@ -80,16 +83,17 @@ def retrain_bridge(
         progress: Progress callback.
 
     Raises:
-        InvalidRequestError: too few captioned pictures.
+        InvalidRequestError: too few captioned pictures to measure what they teach.
         StoreLockedError: another process owns the store.
     """
+    _require_enough(pictures)
     catalog = runtime.catalog
     run = catalog.start_run("train-bridge")
     try:
         base = bridge_to_train(runtime, from_nothing=from_nothing)
         runtime.text_encoder.warm_up()
         spoken, owner = with_articles(pictures.texts, pictures.owner)
-        texts = runtime.text_encoder.encode(spoken)
+        texts = _encoded(runtime.text_encoder, spoken, progress)
         weights, training = fit_bridge(
             pictures.outputs,
             texts,
@@ -98,8 +102,11 @@ def retrain_bridge(
             classes=_classes(pictures.outputs, runtime.text_encoder, base.inputs) if from_nothing else None,
             seed=seed,
             inputs=base.inputs,
+            rival=base,
+            progress=progress,
         )
-        if not dry_run:
+        promoted = not dry_run and training.is_better
+        if promoted:
             path = weights.save(runtime.home.artifacts / KIND)
             catalog.add_artifact(KIND, weights.version, f"{KIND}/{path.name}", asdict(training))
             prior = _prior(runtime, weights, pictures.outputs, texts, owner, all_spaces=from_nothing)
@@ -114,7 +121,30 @@ def retrain_bridge(
         raise
     catalog.update_run(run.run_id, stage="done", counts={"pictures": training.pictures, "texts": training.texts})
     catalog.finish_run(run.run_id, RunState.DONE)
-    return RetrainReport(run.run_id, training, pictures.skipped, promoted=not dry_run)
+    return RetrainReport(run.run_id, training, pictures.skipped, promoted=promoted)
+
+
+def _require_enough(pictures: CaptionedPictures) -> None:
+    captioned = len(set(pictures.owner.tolist()))
+    if captioned < FEWEST_MEASURED:
+        raise InvalidRequestError(
+            f"{captioned:,} captioned pictures are too few to train on: it takes {FEWEST_MEASURED}, as a tenth is held out "
+            "to measure whether it helped",
+            hint="describe more pictures; captions help searches without training, too",
+            pictures=captioned,
+            minimum=FEWEST_MEASURED,
+        )
+
+
+def _encoded(encoder: TextEncoder, texts: Sequence[str], progress: Progress) -> NDArray[np.float32]:
+    import numpy as np
+
+    meter = Meter(progress, RunStage.EMBED, total=len(texts), detail=CAPTIONS_ALONE)
+    vectors = []
+    for start in range(0, len(texts), _TEXTS_AT_ONCE):
+        vectors.append(encoder.encode(texts[start : start + _TEXTS_AT_ONCE]))
+        meter.add(len(vectors[-1]))
+    return np.concatenate(vectors)
 
 
 def bridge_to_train(runtime: Runtime, *, from_nothing: bool = False) -> BridgeWeights:

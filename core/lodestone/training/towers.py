@@ -27,6 +27,13 @@ _PICTURE_DROPOUT: Final = 0.5
 _TEXT_DROPOUT: Final = 0.2
 
 
+Stepped = Callable[[], None]
+
+
+def nothing() -> None:
+    """Do nothing after a step: for training that nobody watches."""
+
+
 @dataclass(frozen=True, slots=True)
 class TowerSettings:
     """Holds the settings of training towers; the defaults were chosen on the validation part (docs/quality.md).
@@ -58,6 +65,10 @@ class TowerSettings:
     update_rate: float = 2e-3
     rehearsed: int = 192
     hold: float = 30.0
+
+    def steps(self, pictures: int, *, update: bool) -> int:
+        """Return the steps of training one pair of towers on so many pictures."""
+        return self.update_steps if update else self.epochs * max(1, pictures // min(self.batch, pictures))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +104,9 @@ class _Step:
     held: int = 0  # how many of the last rows are trained to give the old towers' vectors
 
 
-def train_towers(pairs: Pairs, classes: Pairs | None, *, seed: int, settings: TowerSettings) -> tuple[Tower, Tower, float]:
+def train_towers(
+    pairs: Pairs, classes: Pairs | None, *, seed: int, settings: TowerSettings, stepped: Stepped = nothing
+) -> tuple[Tower, Tower, float]:
     """Train towers from nothing.
 
     Args:
@@ -101,6 +114,7 @@ def train_towers(pairs: Pairs, classes: Pairs | None, *, seed: int, settings: To
         classes: Class pairs to mix in, or None.
         seed: Seed of the initial weights, order, choice of captions and noise.
         settings: Settings of the training.
+        stepped: Called after each step.
 
     Returns:
         The picture tower, the text tower and the mean loss over the last tenth of the steps.
@@ -108,7 +122,7 @@ def train_towers(pairs: Pairs, classes: Pairs | None, *, seed: int, settings: To
     rng = np.random.default_rng(seed)
     draw, n = pairs.sampler(), len(pairs.pictures)
     size = min(settings.batch, n)
-    steps = settings.epochs * max(1, n // size)
+    steps = settings.steps(n, update=False)
     draw_class = classes.sampler() if classes is not None else None
     queue: list[NDArray[np.intp]] = []
 
@@ -126,7 +140,7 @@ def train_towers(pairs: Pairs, classes: Pairs | None, *, seed: int, settings: To
         return _Step(x, t)
 
     shape = (pairs.pictures.shape[1], pairs.texts.shape[1])
-    return _optimise(batch, None, steps=steps, shape=shape, rng=rng, rate=settings.rate, settings=settings)
+    return _optimise(batch, None, steps=steps, shape=shape, rng=rng, rate=settings.rate, settings=settings, stepped=stepped)
 
 
 def update_towers(
@@ -137,6 +151,7 @@ def update_towers(
     as_read: Callable[[Array], Array],
     seed: int,
     settings: TowerSettings,
+    stepped: Stepped = nothing,
 ) -> tuple[Tower, Tower, float]:
     """Train existing towers further with new pairs.
 
@@ -147,6 +162,7 @@ def update_towers(
         as_read: Maps (n, d) text vectors to inputs of the text tower.
         seed: Seed of order, choice of captions and noise.
         settings: Settings of the training.
+        stepped: Called after each step.
 
     Returns:
         The picture tower, the text tower and the mean loss over the last tenth of the steps.
@@ -161,9 +177,8 @@ def update_towers(
         return _Step(np.vstack([x, old_x]), np.vstack([t, as_read(old_t)]), held=settings.rehearsed)
 
     shape = (pairs.pictures.shape[1], pairs.texts.shape[1])
-    return _optimise(
-        batch, base, steps=settings.update_steps, shape=shape, rng=rng, rate=settings.update_rate, settings=settings
-    )
+    steps, rate = settings.steps(n, update=True), settings.update_rate
+    return _optimise(batch, base, steps=steps, shape=shape, rng=rng, rate=rate, settings=settings, stepped=stepped)
 
 
 def sample(rehearsal: Rehearsal, n: int, rng: np.random.Generator, share: NDArray[np.float32]) -> tuple[Array, Array]:
@@ -187,6 +202,7 @@ def _optimise(
     rng: np.random.Generator,
     rate: float,
     settings: TowerSettings,
+    stepped: Stepped,
 ) -> tuple[Tower, Tower, float]:
     import torch
     from torch.nn import functional
@@ -222,6 +238,7 @@ def _optimise(
         optimiser.step()
         schedule.step()
         losses.append(float(loss.detach()))
+        stepped()
     return _to_tower(picture), _to_tower(text), float(np.mean(losses[-max(1, steps // 10) :]))
 
 

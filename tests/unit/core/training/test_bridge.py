@@ -10,9 +10,11 @@ from tests.support.pairs import TEXT_DIM, make_pairs, recall_at_10
 
 from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.errors import InvalidRequestError
+from lodestone.indexing.progress import ProgressEvent, RunStage
 from lodestone.spaces.bridge_arrays import BACKBONES, BridgeInputs, Statistics
 from lodestone.spaces.bridge_weights import BridgeWeights
-from lodestone.training.bridge import MINIMUM_FROM_NOTHING, BridgeSettings, solve, train_bridge
+from lodestone.training import captions
+from lodestone.training.bridge import MINIMUM_FROM_NOTHING, BridgeSettings, solve, steps_of, train_bridge
 from lodestone.training.captions import fit_bridge
 from lodestone.training.classes import Classifier, class_pairs
 from lodestone.training.extend import extend_components
@@ -203,6 +205,23 @@ def test_held_out_figures_say_whether_training_helped(trained):
     assert report.before is not None and report.after is not None
     assert report.held_out >= 10 and report.queries == 2 * report.held_out and report.gallery == 200
     assert report.after > report.before
+
+
+def test_progress_counts_the_steps_of_both_trainings_and_a_worse_bridge_is_not_trained_again(trained, monkeypatch):
+    outputs, texts, owner = make_pairs(200, seed=8, world=9)
+    told: list[ProgressEvent] = []
+    steps = steps_of(200, base=trained[0], settings=SMALL)
+    better, report = fit_bridge(outputs, texts, owner, base=trained[0], settings=SMALL, progress=told.append)
+    assert report.is_better
+    assert [event.done for event in told] == list(range(2 * steps + 1))
+    assert {(event.stage, event.total) for event in told} == {(RunStage.TRAIN, 2 * steps)}
+
+    told.clear()
+    monkeypatch.setattr(captions, "_recall", lambda weights, *_: 0.9 if weights is better else 0.1)
+    _, report = fit_bridge(outputs, texts, owner, base=trained[0], settings=SMALL, rival=better, progress=told.append)
+    assert (report.before, report.after) == (0.9, 0.1)
+    assert not report.is_better
+    assert told[-1].done == steps
 
 
 def test_few_captions_are_all_trained_on_and_nothing_is_claimed(trained):
