@@ -31,6 +31,7 @@ INLINE = {"LODESTONE_INDEX__EXECUTOR": "inline"}
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("captioned") / "pictures"
+    folder.mkdir()
     write_pictures(folder, drawn=0)
     captions = dict(CAPTIONS)
     for name in CAPTIONS:

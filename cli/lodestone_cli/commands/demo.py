@@ -123,8 +123,8 @@ def _print(console: Console, report: DemoReport) -> None:
         f"\nBetween the two, the bridge was trained for {report.training_seconds:.0f} s on the names of {report.named:,} other "
         "drawings; the pictures that are searched were not read again."
     )
-    console.print(f"Contact sheet: {report.sheet}")
-    console.print(f"Took {report.seconds:.0f} s.\n\nFor your own pictures:")
+    console.print(f"All pictures that were found: {report.sheet}")
+    console.print(f"Done in {report.seconds:.0f} s.\n\nFor your own pictures:")
     console.print('  .venv/bin/lodestone index ~/Pictures\n  .venv/bin/lodestone search "two people on a beach"')
     console.print("  .venv/bin/lodestone serve            # the same over HTTP")
 

@@ -97,12 +97,15 @@ def run_demo(runtime: Runtime, *, say: Callable[[str], None], progress: Progress
         say(f"indexing {path.name}")
         run_index(runtime, [path], corpus=corpus, progress=progress)
     say(f"asking {len(QUESTIONS)} questions")
-    before = asyncio.run(_ask(runtime, pictures, _own))
-    say("training the bridge on the names of the other drawings")
+    before = asyncio.run(_ask(runtime, pictures, _own, progress))
+    for line in _photos_found(before):
+        say(line)
+    say("training the bridge on the names of the other drawings, and measuring what it learnt")
     seconds, named = _train(runtime, pictures, progress)
     say("asking again")
-    after = asyncio.run(_ask(runtime, pictures, _own))
-    together = asyncio.run(_ask(runtime, pictures, _both))
+    after = asyncio.run(_ask(runtime, pictures, _own, progress))
+    say("asking photos and drawings together")
+    together = asyncio.run(_ask(runtime, pictures, _both, progress))
     sheet = folder / "contact-sheet.png"
     rows = [Row(q.words, first.pictures, second.pictures) for q, first, second in zip(QUESTIONS, before, after, strict=True)]
     write_sheet(rows, sheet, top=TOP)
@@ -116,6 +119,15 @@ def run_demo(runtime: Runtime, *, say: Callable[[str], None], progress: Progress
         seconds=time.perf_counter() - started,
         sheet=sheet,
     )
+
+
+def _photos_found(answers: list[_Found]) -> list[str]:
+    """Return a line for each question about a photo: there is something to see before the training, which takes a minute."""
+    return [
+        f'  "{question.words}": {answer.pictures[0][0].name}{"" if answer.place == 1 else " (wrong)"}'
+        for question, answer in zip(QUESTIONS, answers, strict=True)
+        if question.about == "photo" and answer.pictures
+    ]
 
 
 def _train(runtime: Runtime, pictures: DemoPictures, progress: Progress) -> tuple[float, int]:
@@ -142,7 +154,12 @@ def _both(_: DemoQuery) -> list[str]:
     return [PHOTOS, DRAWINGS]
 
 
-async def _ask(runtime: Runtime, pictures: DemoPictures, corpora: Callable[[DemoQuery], list[str]]) -> list[_Found]:
+async def _ask(
+    runtime: Runtime, pictures: DemoPictures, corpora: Callable[[DemoQuery], list[str]], progress: Progress
+) -> list[_Found]:
+    from lodestone.indexing.progress import Meter, RunStage
+
+    meter = Meter(progress, RunStage.ASK, total=len(QUESTIONS))
     engine = runtime.engine()
     await engine.warm_up()
     folders = {root.name: Path(root.path) for root in runtime.catalog.roots(None)}
@@ -151,6 +168,7 @@ async def _ask(runtime: Runtime, pictures: DemoPictures, corpora: Callable[[Demo
         filters = SearchFilters(corpora=corpora(question))
         response = await engine.answer(SearchRequest(query=question.words, limit=TOP, filters=filters))
         found.append(_judged(question, response, folders, pictures))
+        meter.add(1)
     return found
 
 
