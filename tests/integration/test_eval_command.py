@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.cli import command, environment, run_here
-from tests.support.eval_fixtures import A_COFFEE, LAYOUTS, chat_server, save_photo, write_text
-from tests.support.photos import CAT, COFFEE, PERSON, ROCKET
+from tests.support.eval_fixtures import A_CAT, A_COFFEE, LAYOUTS, chat_server, save_photo, write_text
+from tests.support.image_servers import ImageServer, png
+from tests.support.photos import CAT, COFFEE, PERSON, ROCKET, photo
 from tests.support.pictures import write_photos
+
+from lodestone.evaluation import needle_variants
 
 _SHOWN = {
     "cat.jpg": (CAT, ("a tabby cat", "a cat with whiskers looks at the camera", "the face of a striped cat")),
@@ -187,3 +191,78 @@ def test_an_interrupted_run_goes_on_without_looking_at_pictures_again(photos: Pa
     done = run_here(*arguments, "-o", "json", home=home)
     assert done.code == 0, done.err
     assert done.json["index"]["embedded"] == 0
+
+
+class _Painter(ImageServer):
+    """A service that draws the right photograph, but for the first `wrong` guides of a query, which are the other one."""
+
+    def __init__(self, wrong: int) -> None:
+        super().__init__()
+        self.wrong = wrong
+
+    def _picture(self, prompt: str, seed: int, size: int) -> bytes:
+        right, other = (COFFEE, CAT) if "cat" in prompt else (CAT, COFFEE)
+        return _painted(other if seed < self.wrong else right, size)
+
+
+@cache
+def _painted(name: str, size: int) -> bytes:
+    return png(photo(name).resize((size, size)))
+
+
+def _cell(report: str, row: str, *, table: str, column: str) -> str:
+    """One cell of a Markdown table in a report, by the names of its row and column."""
+    lines = report[report.index(table) :].splitlines()
+    head = [cell.strip() for cell in lines[2].strip("|").split("|")]
+    cells = next([cell.strip() for cell in line.strip("|").split("|")] for line in lines[4:] if line.startswith(f"| {row} |"))
+    return cells[head.index(column)]
+
+
+def test_needles_tables_are_printed_with_the_figures_worked_out_by_hand(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Captions are planted on the other picture: words about a cat belong to the coffee, and words about coffee to the cat.
+
+    The words find each right picture second: average precision 1 / 2. Two engines draw wrong, wrong, right; a third one is
+    always right. By eq. 4, a guide gives 1 / 1 to the picture that it shows and 1 / 2 to the other, in every space, so that the
+    picture shown more often is first:
+
+    - m = 1: wrong, wrong, right: second. m = 2: four wrong, two right: second. m = 3: four wrong, five right: first.
+    - One engine: two wrong, one right: second. Two: four wrong, two right: second. Three: as m = 3.
+    """
+    sizes = (224, 256, 320)
+    monkeypatch.setattr(needle_variants, "SIZES", sizes)  # small ones cost less
+    for name, source in (("one.jpg", CAT), ("two.jpg", COFFEE)):
+        save_photo(source, tmp_path / "data" / "images" / name)
+        for size in sizes:
+            _painted(source, size)
+    write_text(tmp_path / "data" / "captions.tsv", f"file\tcaption\ntwo.jpg\t{A_CAT}\none.jpg\t{A_COFFEE}\n")
+    flags = ["--data", tmp_path / "data", "--home", tmp_path / "home", "--report", tmp_path / "out"]
+    flags += ["--run", "needle,needle-gate,needle-trust", "--ablate", "m,l,engines,size,outliers"]
+    with _Painter(wrong=2) as late, _Painter(wrong=0) as right:
+        engines = {"LODESTONE_QUERY__GENERATORS": '["first", "second", "third"]'}
+        for name, server in (("FIRST", late), ("SECOND", late), ("THIRD", right)):
+            engines |= {f"LODESTONE_GENERATORS__{name}__KIND": "http", f"LODESTONE_GENERATORS__{name}__URL": server.url}
+        done = run_here("eval", "captions", *flags, home=tmp_path / "home", **engines)
+    assert done.code == 0, done.err
+    report = (tmp_path / "out" / "report.md").read_text()
+    for metric, words, needle in (
+        ("R@10", "1.000", "1.000"),
+        ("P@10", "0.100", "0.100"),
+        ("MAP", "0.500", "1.000"),
+        ("MRR", "0.500", "1.000"),
+    ):
+        assert _cell(report, "text", table="NEEDLE, table 1", column=metric) == f"{words} / -", metric
+        for row in ("needle", "needle-trust"):
+            assert _cell(report, row, table="NEEDLE, table 1", column=metric) == f"{needle} / -", metric
+    for row, value in (("m=1", "0.500"), ("m=2", "0.500"), ("m=3", "1.000")):
+        for column in ("l=1", "l=2"):
+            assert _cell(report, row, table="NEEDLE, figure 4", column=column) == value, (row, column)
+    for row, value in (("1", "0.500"), ("2", "0.500"), ("3", "1.000")):
+        assert _cell(report, row, table="NEEDLE, figure 6a", column="MAP") == value
+    for size in sizes:
+        assert _cell(report, str(size), table="NEEDLE, figure 6b", column="MAP") == "1.000"
+    assert _cell(report, "1.000", table="NEEDLE, table 4", column="detection") == "1.000"
+    assert "NEEDLE, figure 5c" in report
+    assert "NEEDLE, table 1: all queries / hard queries" in done.out
+    assert {asked.body["size"] for asked in late.drawn} == set(sizes)
