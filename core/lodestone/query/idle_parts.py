@@ -30,7 +30,7 @@ def idle_parts(profile: Profile, settings: QuerySettings, gate: GateModel) -> di
     guides = profile.guides if settings.guides is None else settings.guides
     if settings.outliers and 0 < guides < FEWEST_GUIDES:
         idle[OUTLIERS] = (
-            f"judge nothing: a query has {guides} {'guide' if guides == 1 else 'guides'} at most, and below {FEWEST_GUIDES} "
+            f"judges nothing: a query has {guides} {'guide' if guides == 1 else 'guides'} at most, and below {FEWEST_GUIDES} "
             f"nobody can say which one is unlike the others; draw more with query.guides = {FEWEST_GUIDES}"
         )
     return idle

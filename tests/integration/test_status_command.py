@@ -1,0 +1,68 @@
+"""`lodestone status` about parts of queries that are on and can do nothing, on the command line and in a service's answer."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from tests.support.cli import run_here
+from tests.support.home import open_runtime
+from tests.support.pictures import write_photos
+
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
+from lodestone.services.sessions.readiness import Readiness
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("idle")
+    write_photos(folder / "pictures", 2)
+    with open_runtime(folder) as runtime:
+        index_paths(runtime, IndexRequest((folder / "pictures",)))
+    return folder / "home"
+
+
+def test_a_home_in_which_everything_works_has_no_idle_part(home: Path) -> None:
+    assert run_here("status", "-o", "json", home=home).json["idle"] == {}
+
+
+def test_a_filter_without_enough_guides_is_named(home: Path) -> None:
+    told = run_here("status", home=home, LODESTONE_QUERY__GUIDES="2")
+    assert "outliers: judges nothing: a query has 2 guides at most" in " ".join(told.out.split())
+    assert run_here("status", "-o", "json", home=home, LODESTONE_QUERY__GUIDES="2").json["idle"].keys() == {"outliers"}
+
+
+def test_a_damaged_gate_is_named_and_the_rest_is_shown(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lodestone.errors import ConfigurationError
+    from lodestone.home.runtime import Runtime
+
+    def broken(_: Runtime) -> None:
+        raise ConfigurationError("gate-1.json is no gate model", hint="fit it again")
+
+    monkeypatch.setattr(Runtime, "gate", broken)
+    told = run_here("status", home=home)
+    assert told.code == 0
+    assert "gate: gate-1.json is no gate model" in told.out
+    assert "space bridge" in told.out
+
+
+async def test_a_service_tells_the_same() -> None:
+    async def engine() -> Any:
+        async def encode(*_: object, **__: object) -> None:
+            return None
+
+        return SimpleNamespace(encoder=SimpleNamespace(encode_texts=encode))
+
+    runtime = SimpleNamespace(
+        configured=SimpleNamespace(name="fast"),
+        store=SimpleNamespace(ping=lambda: None),
+        catalog=SimpleNamespace(count_images=lambda *_: 7),
+        idle_parts=lambda: {"gate": "off: it was fitted elsewhere"},
+    )
+    session: Any = SimpleNamespace(runtime=runtime, engine=engine, started_at=datetime(2026, 1, 1, tzinfo=UTC))
+    status = await Readiness(session).status()
+    assert (status.ready, status.images, status.idle) == (True, 7, {"gate": "off: it was fitted elsewhere"})
