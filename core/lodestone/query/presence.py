@@ -3,9 +3,11 @@
 A search always finds the nearest pictures, also where none shows what was asked. Signs of presence are how near the best
 picture is in each space, beside ordinary pictures of the collection, whether the spaces agree about it, how close the words are
 to a class name and to what the bridge was taught, and what captions say. No space can tell by itself: a sentence's best cosine
-in label matching is low, and a bare name's in the bridge. A logistic model joins the signs. It is fitted on queries whose pictures
-are in a collection and queries whose pictures are not (benchmarks/learning/presence.py), and holds for the spaces and models
-that it was fitted with: there is one file for a profile, and profiles without one have no confidence.
+in label matching is low, and a bare name's in the bridge.
+
+A logistic model joins the signs. It is fitted on queries whose pictures are in a collection and queries whose pictures are not
+(benchmarks/learning/presence.py), and holds for the spaces and models that it was fitted with. There is one file for a profile,
+and profiles without one have no confidence.
 """
 
 from __future__ import annotations
