@@ -145,6 +145,8 @@ class World:
         by_picture = np.full(text.shape, -1.0, np.float32)
         if captions is not None:
             by_picture, evidence[self._evidence] = self._captions(asked, captions, methods)
+            doubted = _undescribed_first(text + tagged, captions) * CaptionRule().weight * CaptionRule().doubt
+            evidence[self._evidence] = evidence[self._evidence] + doubted
         tag_scores = tagged / max(1e-9, max((ranked.weight for ranked in tags or ()), default=1.0))
         added, weight = self._exemplars(by_picture, tag_scores, {space: share[space] for space in spaces})
         added += evidence["guides"]
@@ -220,6 +222,14 @@ class World:
             for guide in range(order.shape[1]):
                 added += part * each[:, guide : guide + 1] * self._alike[space][order[:, guide]]
         return added, each.sum(1)
+
+
+def _undescribed_first(text: np.ndarray, captions: Captions) -> np.ndarray:
+    """Return (q, n) 1 where a picture is the first of the words and nobody described it, else 0."""
+    first, rows = text.argmax(1), np.arange(len(text))
+    marked = np.zeros(text.shape, np.float32)
+    marked[rows, first] = ~np.isin(first, captions.owner)
+    return marked
 
 
 class TagIndex:
