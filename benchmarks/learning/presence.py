@@ -143,7 +143,7 @@ class Measuring:
         self._report.record("AUROC", area(here, gone), case=name)
 
     def finish(self) -> None:
-        """Print the table."""
+        """Print the table of all cases."""
         self._report.table(self._rows)
 
 

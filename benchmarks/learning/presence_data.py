@@ -141,7 +141,7 @@ class Gallery:
 
     @property
     def size(self) -> int:
-        """Number of photos."""
+        """Number of photos that it holds."""
         return int(self.photos.outputs.rows)
 
     def judge(self, asked: Asked, rows: np.ndarray, *, described: np.ndarray | None = None) -> Judged:
