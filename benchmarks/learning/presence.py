@@ -94,7 +94,7 @@ def area(present: Iterable[float], absent: Iterable[float]) -> float:
     return float(roc_auc_score([1] * len(high) + [0] * len(low), high + low))
 
 
-def interval(present: Sequence[float], absent: Sequence[float], *, samples: int = 500) -> tuple[float, float]:
+def interval(present: Sequence[float], absent: Sequence[float], *, samples: int = 200) -> tuple[float, float]:
     """Return the 95 % percentile bootstrap interval of `area`, over present and absent queries."""
     rng, high, low = np.random.default_rng(0), np.array(present), np.array(absent)
     areas = [area(rng.choice(high, len(high)), rng.choice(low, len(low))) for _ in range(samples)]

@@ -53,7 +53,7 @@ class CaptionRule:
     neutral: float = 4.0
     short: float = 0.25
     against: float = 0.4
-    doubt: float = 0.0
+    doubt: float = 0.7
 
     def standing(self, spreads: NDArray[np.float32], words: NDArray[np.intp]) -> NDArray[np.float32]:
         """Return (n,) float32 standings from (n,) spreads above the mean and numbers of words: short captions fall behind."""
