@@ -1,6 +1,6 @@
 """Quality of text-to-image search with the bundled models: the table of docs/quality.md.
 
-    python -m benchmarks run quality --captions captions.tsv --images DIR [--names names.tsv DIR]
+    python -m benchmarks.learning.quality --captions captions.tsv --images DIR [--names names.tsv DIR]
         [--profile embedded [embedded-large]] [--cache DIR] [--seeds 3] [--ship FILE]
 
 captions.tsv has the columns file, caption (several rows a file); names.tsv has file, name (one row a file). The split is that

@@ -9,7 +9,7 @@ parameters for unfamiliar words are not fitted here: that needs bridges that wer
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
@@ -94,18 +94,23 @@ def trust_of(queries: ScoredQueries, weights: SpaceWeights) -> Array:
 
 
 def fit_space_weights(captions: ScoredQueries, names: ScoredQueries) -> SpaceWeights:
-    """Return the best parameters of a small grid, by the rule in the module's docstring."""
+    """Return the best parameters of a small grid, by the rule in the module's docstring.
+
+    The rule for bare names is left out of the comparison, so that words which only resemble a name are served too.
+    """
     scales = {
         LABELS: round(float(captions.labels.std(1).mean()), 4),
         BRIDGE: round(float(captions.bridge.std(1).mean()), 4),
     }
     scored = []
     for middle, slope, ceiling in product(MIDDLES, SLOPES, CEILINGS):
-        weights = SpaceWeights(middle=middle, slope=slope, named=ceiling, floor=FLOOR, ceiling=ceiling, scales=scales)
+        weights = SpaceWeights(
+            middle=middle, slope=slope, named=ceiling, floor=FLOOR, ceiling=ceiling, bare=0.0, scales=scales
+        )
         caption = (first_ranks(fuse(captions, weights), captions.truth) <= 10).mean()
         # Names are made from pictures with a certain class, so R@10 among a few hundred pictures is nearly always 1.
         name = (first_ranks(fuse(names, weights), names.truth) <= 5).mean()
         scored.append((float(caption + name) / 2, weights))
     best = max(score for score, _ in scored)
     near = [(weights.ceiling, -score, weights.middle, weights) for score, weights in scored if score >= best - TOLERANCE]
-    return min(near, key=lambda entry: entry[:3])[3]
+    return replace(min(near, key=lambda entry: entry[:3])[3], bare=SpaceWeights().bare)

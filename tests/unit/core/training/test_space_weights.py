@@ -99,6 +99,8 @@ def test_fitting_finds_a_rule_that_serves_names_and_captions():
         right = fused[np.arange(len(fused)), queries.truth][:, None]
         assert ((fused >= right).sum(1) <= 10).mean() > wanted
     assert set(rule.scales) == {"labels", "bridge"}
+    bare = replace(names, bareness=np.ones_like(names.similarity))
+    assert fit_space_weights(captions, bare) == rule and rule.bare == SpaceWeights().bare  # what resembles a name decides
 
 
 def test_sure_pictures_name_each_class_once_by_its_surest_picture():
