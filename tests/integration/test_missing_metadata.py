@@ -6,7 +6,7 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -157,9 +157,10 @@ def test_files_that_cannot_be_read_are_tried_again_when_they_change(tmp_path: Pa
         as_of_old.undo()
         tried: list[str] = []
 
-        def broken_read(source: Path) -> Any:
-            tried.append(source.name)
-            if source.name == "1.jpg":
+        def broken_read(source: BinaryIO) -> Any:
+            name = Path(f"/dev/fd/{source.fileno()}").resolve().name
+            tried.append(name)
+            if name == "1.jpg":
                 raise ImageError("denied", reason="unreadable")
             return read_header(source)
 
