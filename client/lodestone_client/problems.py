@@ -140,7 +140,7 @@ def _not_lodestone(answer: httpx.Response, url: str, how: str) -> NotLodestoneEr
 
 
 def _kind(answer: httpx.Response) -> str:
-    return answer.headers.get("content-type", "no media type")[:_SHOWN]
+    return str(answer.headers.get("content-type", "no media type"))[:_SHOWN]
 
 
 def _is_starting(answer: httpx.Response) -> bool:
