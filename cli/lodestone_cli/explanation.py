@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from lodestone_cli.command_context import printable
-from lodestone_cli.naming import short
+from lodestone_cli.naming import local_time, short
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,7 +53,7 @@ def verdict_of(gate: GateDecision) -> str:
 def _how(explanation: QueryExplanation) -> Iterator[str]:
     plan = explanation.plan
     searched = [*plan.get("spaces", {}), *(one for one in ("captions", "tags") if plan.get(one))]
-    yield f"asked {explanation.created_at:%Y-%m-%d %H:%M:%S} UTC; {plan.get('fusion', '')} over {', '.join(searched)}"
+    yield f"asked {local_time(explanation.created_at, seconds=True)}; {plan.get('fusion', '')} over {', '.join(searched)}"
     if plan.get("generators"):
         rules = [name for name in ("gate", "outliers", "adaptive") if plan.get(name)]
         budget = "" if plan.get("budget") is None else f", budget {plan['budget']:g}"

@@ -43,3 +43,10 @@ def path_fields(path: str | None) -> dict[str, str]:
     except UnicodeEncodeError:
         return {"path_url": Path(path).as_uri()}
     return {"path": path}
+
+
+def name_of(uri: str) -> str:
+    """Return the path that a picture's uri stands for, with its bytes as they are on disk."""
+    from lodestone.sources.uris import relative_path_of
+
+    return relative_path_of(uri)

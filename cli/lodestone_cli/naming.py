@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 import uuid
 from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from lodestone.errors import InvalidRequestError, NotFoundError
@@ -35,6 +37,24 @@ def corpora_of(catalog: Catalog, name: str | None = None) -> list[Corpus]:
 def counted(number: int, what: str) -> str:
     """Return a number with its noun: `1 tag`, `2 tags`, `1,000 tags`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def confirm(question: str) -> None:
+    """Ask before something is forgotten; "no" ends the command.
+
+    Raises:
+        InvalidRequestError: nobody can answer, because there is no terminal.
+    """
+    import typer
+
+    if not sys.stdin.isatty():
+        raise InvalidRequestError(f"nobody can be asked here: {question}", hint="say --yes to do it without a question")
+    typer.confirm(question, abort=True, err=True)
+
+
+def local_time(moment: datetime, *, seconds: bool = False) -> str:
+    """Return a moment in this machine's time zone: `2026-05-01 14:03`."""
+    return f"{moment.astimezone():%Y-%m-%d %H:%M:%S}" if seconds else f"{moment.astimezone():%Y-%m-%d %H:%M}"
 
 
 def short(id_: str) -> str:

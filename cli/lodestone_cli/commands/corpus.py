@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.naming import confirm
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ app = typer.Typer(help="Collections of pictures that were indexed under one name
 def list_(home: HomeOption = None, profile: ProfileOption = None, output: OutputOption = Output.HUMAN) -> None:
     """List corpora with their folders and counts."""
     with CommandContext(home=home, profile=profile, output=output, away=True) as context:
-        corpora = list(context.api.iter_corpora())
+        corpora = list(context.api.iter_corpora()) if context.has_home else []
 
         def human(console: Console) -> None:
             from rich.markup import escape
@@ -47,9 +48,10 @@ def remove(
 ) -> None:
     """Forget a corpus: catalog, embeddings, vectors and thumbnails. The pictures themselves are not touched."""
     with CommandContext(home=home, profile=profile, output=output, away=True) as context:
+        context.require_home()
         images = _images(context.api, name)
         if not yes:
-            typer.confirm(f"Forget {images:,} pictures of {name!r}? Your files stay where they are.", abort=True, err=True)
+            confirm(f"Forget {images:,} pictures of {name!r}? Your files stay where they are.")
         context.api.remove_corpus(name)
 
         def human(console: Console) -> None:

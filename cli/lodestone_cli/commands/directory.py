@@ -8,6 +8,7 @@ import typer
 
 from lodestone_cli.background import index_here
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.naming import confirm
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -218,10 +219,11 @@ def remove(
 ) -> None:
     """Forget a directory: its vectors, thumbnails and catalog rows. The pictures themselves are not touched."""
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone directory remove", away=True) as context:
+        context.require_home()
         facts = _described(context, context.locator.directory(directory, corpus))
         if not yes:
             question = f"Forget {facts['images']:,} pictures of {printable(facts['name'])!r}? Your files stay where they are."
-            typer.confirm(question, abort=True, err=True)
+            confirm(question)
         context.api.remove_directory(facts["directory_id"])
         removed = {"removed": facts["name"], "corpus": facts["corpus"], "path": facts.get("path"), "images": facts["images"]}
 

@@ -33,6 +33,7 @@ def show(
 ) -> None:
     """Show where the embeddings are, and what each part of them takes."""
     with CommandContext(home=home, profile=profile, output=output) as context:
+        context.require_home()
         runtime = context.runtime
         corpus_id = None if corpus is None else runtime.catalog.corpus(corpus).corpus_id
         usage = runtime.catalog.part_usage(corpus_id)
@@ -68,6 +69,7 @@ def compact(
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone embeddings compact") as context:
         from lodestone.indexing.run.compact import compact_corpus
 
+        context.require_home()
         runtime = context.runtime
         names = [corpus] if corpus else [known.name for known in corpora_of(runtime.catalog)]
         reports = {name: compact_corpus(runtime, name, dry_run=dry_run) for name in names}
@@ -93,6 +95,7 @@ def verify(
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone embeddings verify") as context:
         from lodestone.embeddings.audit import damaged_parts
 
+        context.require_home()
         runtime = context.runtime
         catalog = runtime.catalog
         corpora = corpora_of(catalog, corpus)

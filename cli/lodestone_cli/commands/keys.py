@@ -10,6 +10,7 @@ import typer
 
 from lodestone.errors import InvalidRequestError
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.naming import local_time
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -153,6 +154,6 @@ def _line(key: ApiKey) -> str:
         "all corpora" if key.corpora is None else f"corpora {', '.join(key.corpora)}",
     ]
     parts += [key.rate] if key.rate else []
-    parts += [f"until {key.expires_at:%Y-%m-%d %H:%M} UTC"] if key.expires_at is not None else []
-    parts += [f"used {key.last_used_at:%Y-%m-%d %H:%M} UTC"] if key.last_used_at is not None else ["never used"]
+    parts += [f"until {local_time(key.expires_at)}"] if key.expires_at is not None else []
+    parts += [f"used {local_time(key.last_used_at)}"] if key.last_used_at is not None else ["never used"]
     return f"{'  '.join(parts)}  {key.name}"

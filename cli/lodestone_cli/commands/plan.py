@@ -109,7 +109,10 @@ def plan(
     ] = 0,
     node_ram: Annotated[float, typer.Option("--node-ram-gb", help="Memory of one server, GB.", rich_help_panel=_STORE)] = 128.0,
     build_cores: Annotated[
-        int, typer.Option("--build-cores", min=0, help="For graphs, all servers; 0: 8 each.", rich_help_panel=_STORE)
+        int,
+        typer.Option(
+            "--build-cores", min=0, help="For graphs, all servers; 0: 8 each, or this machine's.", rich_help_panel=_STORE
+        ),
     ] = 0,
     qps: Annotated[float, typer.Option("--qps", min=0, help="Queries a second.", rich_help_panel=_USE)] = 0.0,
     guides: Annotated[
@@ -173,7 +176,7 @@ def plan(
             network_gbit=network,
             qdrant_nodes=qdrant_nodes,
             node_ram_gb=node_ram,
-            build_cores=build_cores,
+            build_cores=build_cores or (0 if with_cards or qdrant_nodes or cores else _cores_here()),
             writers=settings.store.writers,
         )
         made = plan_capacity(workload, cluster, rates)

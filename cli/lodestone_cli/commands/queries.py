@@ -10,7 +10,7 @@ import typer
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.command_context import CommandContext, printable
 from lodestone_cli.file_names import path_fields
-from lodestone_cli.naming import checked, counted, first_few, short
+from lodestone_cli.naming import checked, counted, first_few, local_time, short
 from lodestone_cli.options import HomeOption, LocalOption, Output, OutputOption, ProfileOption
 from lodestone_cli.recorded import RecordedAnswer, load_recorded, picture_of, recorded_id
 
@@ -150,10 +150,10 @@ def _print_history(console: Console, page: QueryPage) -> None:
         return
     table = Table(box=None, pad_edge=False)
     table.add_column("id", no_wrap=True)
-    table.add_column("asked (UTC)", no_wrap=True, style="dim")
+    table.add_column("asked", no_wrap=True, style="dim")
     table.add_column("query", overflow="fold")
     for one in page.queries:
-        asked = f"{one.created_at:%Y-%m-%d %H:%M}"
+        asked = local_time(one.created_at)
         table.add_row(short(one.query_id), asked, Text(printable(one.text) or f"({_KINDS.get(one.kind, one.kind)})"))
     console.print(table)
     if page.next_offset is not None:

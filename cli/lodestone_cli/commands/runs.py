@@ -43,6 +43,9 @@ def list_(
     """List runs, newest first."""
     with CommandContext(home=home, output=output, away=True) as context:
         wanted = _state(state)
+        if not context.has_home:
+            context.emit([], lambda console: _print_list(console, []))
+            return
         workers = _workers(context, limit, corpus=corpus, state=wanted)
         runs = islice(context.api.iter_runs(corpus=corpus, state=None if wanted is None else wanted.value), limit)
         rows = [_facts(context, run) | {"worker": workers.get(run.run_id, "")} for run in runs]
@@ -57,6 +60,7 @@ def show(
 ) -> None:
     """Show one run: what was asked for, what became of it, its tries at slices and its failures."""
     with CommandContext(home=home, output=output, away=True) as context:
+        context.require_home()
         info = context.api.run(context.locator.run(run))
         facts = _facts(context, info) | _record(context, info)
         context.emit(facts, lambda console: _print_run(console, facts))
@@ -66,6 +70,7 @@ def show(
 def cancel(run: RunArgument = None, home: HomeOption = None, output: OutputOption = Output.HUMAN) -> None:
     """Ask a running run to stop. It stops within seconds, keeps what it finished, and can be resumed."""
     with CommandContext(home=home, output=output, away=True) as context:
+        context.require_home()
         after = context.api.cancel_run(context.locator.run(run, running=True))
         facts = {"run_id": after.run_id, "state": after.state, "cancel_requested": after.cancel_requested}
 

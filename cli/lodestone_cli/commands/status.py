@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from lodestone_cli.command_context import CommandContext, printable
+from lodestone_cli.file_names import name_of, shown_name
 from lodestone_cli.naming import corpora_of
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
@@ -138,7 +139,8 @@ def _failures(context: CommandContext) -> list[dict[str, str]]:
 
 def _print_failures(console: Console, rows: list[dict[str, str]]) -> None:
     for row in rows:
-        console.print(printable(f"{row['corpus']}: {row['root']}/{row['uri']}: {row['message']} [{row['code']}]"), markup=False)
+        place = shown_name(f"{row['root']}/{name_of(row['uri'])}")
+        console.print(f"{printable(row['corpus'])}: {place}: {printable(row['message'])} [{row['code']}]", markup=False)
     if not rows:
         console.print("every file could be used")
 

@@ -185,14 +185,15 @@ def _print(console: Console, page: TagPage, paths: Mapping[str, str]) -> None:
         return
     table = Table(box=None, pad_edge=False)
     table.add_column("id", no_wrap=True, style="dim")
-    table.add_column("put (UTC)", no_wrap=True)
+    table.add_column("put", no_wrap=True)
     table.add_column("source", no_wrap=True)
     table.add_column("score", no_wrap=True, justify="right")
     table.add_column("tag", overflow="fold", ratio=1)
     table.add_column("picture", overflow="fold", ratio=1)
     for one in page.tags:
         score = "" if one.score is None else f"{one.score:.2f}"
-        put = f"{one.created_at:%m-%d %H:%M}" if one.created_at.year == datetime.now(UTC).year else f"{one.created_at:%Y-%m-%d}"
+        created = one.created_at.astimezone()
+        put = f"{created:%m-%d %H:%M}" if created.year == datetime.now(UTC).astimezone().year else f"{created:%Y-%m-%d}"
         path = paths.get(one.image_id)
         style = f"link {Path(path).as_uri()}" if path is not None else ""
         picture = Text(printable(short(one.image_id) if path is None else Path(path).name), style=style)

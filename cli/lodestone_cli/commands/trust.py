@@ -11,7 +11,7 @@ import typer
 
 from lodestone.errors import InvalidRequestError, NotFoundError
 from lodestone_cli.command_context import CommandContext, printable
-from lodestone_cli.naming import counted, id_among, short
+from lodestone_cli.naming import counted, id_among, local_time, short
 from lodestone_cli.options import HomeOption, Output, OutputOption, ProfileOption
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _print_events(console: Console, found: list[TrustEvent], undone: set[str]) -
         return
     table = Table(box=None, pad_edge=False)
     table.add_column("id", no_wrap=True)
-    table.add_column("when (UTC)", no_wrap=True, style="dim")
+    table.add_column("when", no_wrap=True, style="dim")
     table.add_column("what", overflow="fold")
     table.add_column("trust after it", no_wrap=True)
     for one in found:
@@ -211,5 +211,5 @@ def _print_events(console: Console, found: list[TrustEvent], undone: set[str]) -
         if one.event_id in undone:
             what.append(" (undone)", style="yellow")
         after = "" if one.event_id in undone else _weights(one.after)
-        table.add_row(short(one.event_id), f"{one.created_at:%Y-%m-%d %H:%M}", what, Text(after))
+        table.add_row(short(one.event_id), local_time(one.created_at), what, Text(after))
     console.print(table)

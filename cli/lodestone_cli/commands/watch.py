@@ -37,6 +37,9 @@ def watch(
     with CommandContext(home=home, profile=profile, output=output, purpose="lodestone watch") as context:
         from lodestone.directories.service import DirectoryService
 
+        if not paths:
+            context.require_home()
+
         book = DirectoryService(context.runtime.catalog, context.runtime.home)
         for path in paths or []:
             book.add(path, corpus=corpus, watch=True)

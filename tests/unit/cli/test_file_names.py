@@ -7,7 +7,8 @@ import subprocess
 
 import pytest
 
-from lodestone_cli.file_names import path_fields, shown_name
+from lodestone.sources.uris import uri_of
+from lodestone_cli.file_names import name_of, path_fields, shown_name
 
 ODD = [b"two\nlines.jpg", b"caf\xe9.jpg", b"\x1b[31mred.jpg", "it's\tback\\slash \u202egpj.exe".encode()]
 
@@ -29,3 +30,9 @@ def test_programs_get_the_name_whole_whatever_its_encoding() -> None:
     assert path_fields("/p/two\nlines.jpg") == {"path": "/p/two\nlines.jpg"}
     assert path_fields(os.fsdecode(b"/p/caf\xe9.jpg")) == {"path_url": "file:///p/caf%E9.jpg"}
     assert path_fields(None) == {}
+
+
+@pytest.mark.parametrize("name", [*ODD, b"plain.jpg", b"100%.jpg"])
+def test_the_name_on_disk_is_shown_and_not_its_encoding(name: bytes) -> None:
+    if b"/" not in name:
+        assert os.fsencode(name_of(uri_of(os.fsdecode(name)))) == name

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ from tests.support.home import settings_for
 from lodestone.errors import DeadlineExceededError
 from lodestone.home.runtime import Runtime
 from lodestone_cli.home_client import HomeClient
+from lodestone_cli.naming import local_time
 from lodestone_cli.options import as_options
 
 
@@ -93,3 +97,47 @@ def test_a_shell_completes_commands_and_options_and_nothing_slow_is_loaded(
     assert done.stdout.split() == completed
     assert "typer" in loaded
     assert not loaded & {"sqlalchemy", "numpy", "httpx", "torch", "ray", "lodestone_cli.commands.eval"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["corpus list", "corpus remove x", "runs list", "runs show", "runs cancel", "embeddings show", "embeddings verify", "watch",
+     "directory list", "directory remove x", "keys list", "tags list", "duplicates list", "status --failures"],
+)  # fmt: skip
+def test_a_command_that_only_looks_leaves_no_home_where_none_was(arguments: str, tmp_path: Path) -> None:
+    done = run_here(*arguments.split(), home=tmp_path / "mistyped")
+
+    assert done.code in {0, 2, 3}
+    assert not (tmp_path / "mistyped").exists()
+
+
+def test_where_nobody_can_be_asked_the_option_that_answers_is_named(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Runtime.open(settings_for(home.parent)) as runtime:
+        runtime.catalog.ensure_corpus("family")
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+
+    refused = run_here("corpus", "remove", "family", home=home)
+
+    assert refused.code == 2
+    assert "nobody can be asked here: Forget 0 pictures of 'family'?" in refused.err
+    assert "--yes" in refused.err.splitlines()[-1]
+    assert run_here("corpus", "remove", "family", "--yes", home=home).code == 0
+
+
+def test_a_plan_for_this_machine_counts_its_cores_for_graphs_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lodestone.models.hardware.cores", lambda: 3)
+
+    here = run_here("plan", "--images", "100000", "-o", "json", home=tmp_path).json["plan"]
+    elsewhere = run_here("plan", "--images", "100000", "--qdrant-nodes", "1", "-o", "json", home=tmp_path).json["plan"]
+
+    assert (here["build_cores"], elsewhere["build_cores"]) == (3, 8)
+
+
+def test_times_are_shown_as_the_clock_on_the_wall_shows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Tokyo")
+    time.tzset()
+    try:
+        assert local_time(datetime(2026, 5, 1, 20, 30, tzinfo=UTC)) == "2026-05-02 05:30"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
