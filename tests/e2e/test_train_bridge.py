@@ -76,7 +76,7 @@ def bridges_on_disk(home: Path) -> set[str]:
 
 
 def train(home: Path, *more: str) -> Finished:
-    done = lodestone("train", "bridge", "--corpus", "family", "--output", "json", *more, home=home)
+    done = lodestone("train", "bridge", "--corpus", "family", "--output", "json", *more, home=home, timeout=800)
     assert done.code == 0, done.err
     return done
 
