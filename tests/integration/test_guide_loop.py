@@ -68,14 +68,28 @@ def collection(models, tmp_path_factory):
     made.close()
 
 
-def engine_of(collection, generator, *, gate=None, history=100, **settings):
+def engine_of(collection, generator, *, gate=None, gate_on=None, history=100, **settings):
     memory = Memory(collection.catalog, collection.store, history=history, tags=TagSettings(implicit=False))
     return collection.engine(
         generators={generator.name: generator},
         profile=DRAWN,
-        settings=QuerySettings(**settings),
+        settings=QuerySettings(gate=gate_on, **settings),
         learnt=LearnedModels(gate=gate, memory=memory),
     )
+
+
+async def test_a_gate_that_was_fitted_on_other_spaces_is_off_and_says_so_when_it_is_asked(collection):
+    """Captions alone would call this query simple; they do not show how good label matching is."""
+    known = {name: Term(mean=1.0, spread=1.0, weight=0.0) for name in ("bridge.answered", "captions.answered")}
+    generator = Drawn(photo(CAT))
+    engine = engine_of(collection, generator, gate=GateModel(intercept=0.9, terms=known, threshold=0.5), gate_on=True)
+    response = await engine.answer(SearchRequest(query="a tabby cat lies on a sofa"))
+    assert (response.gate, response.stage) == (None, "guides")
+    assert "gate" not in response.timings_ms
+    asked = (await engine.answer(SearchRequest(query="a tabby cat lies on a sofa", gate=True))).gate
+    assert asked is not None
+    assert (asked.verdict, asked.predicted_ap) == ("complex", 0.0)
+    assert "the gate was fitted on bridge, and labels, labels0 was searched" in asked.why
 
 
 async def test_a_simple_query_is_answered_without_guides_and_says_why(collection):

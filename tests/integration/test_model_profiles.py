@@ -19,6 +19,8 @@ from lodestone.config.engines import EngineSettings
 from lodestone.config.profiles import PROFILES, Profile
 from lodestone.config.settings import IndexSettings, ModelSettings, QuerySettings, Settings, StoreSettings
 from lodestone.errors import ModelUnavailableError
+from lodestone.evaluation.needle_engines import NeedleEngines
+from lodestone.evaluation.needle_variants import NeedleVariant
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
@@ -154,6 +156,38 @@ async def test_drawn_guides_search_every_space_and_tell_where_they_come_from(eng
     assert ("text", "look") not in searched
     again = await engine.answer(SearchRequest(query="a cat on a sofa", explain=True, limit=PICTURES))
     assert [hit.image_id for hit in again.hits] == [hit.image_id for hit in answer.hits]
+
+
+async def test_needles_ranking_needs_no_space_that_takes_words(runtime):
+    """Of the embedders alone there is no text pass at all: pictures are ranked by what is near to the drawn guides."""
+    engines = NeedleEngines(runtime, [], {})
+    variant = NeedleVariant(2, ("look",), ("painter",))
+    try:
+        system = await engines.system(variant)
+        answer = await system.answer(
+            SearchRequest(query="a cat on a sofa", limit=PICTURES, **variant.request() | {"explain": True})
+        )
+    finally:
+        await engines.close()
+    assert (answer.stage, answer.warnings, len(answer.hits)) == ("guides", [], PICTURES)
+    parts = {(part.guide, part.space) for hit in answer.hits for part in hit.contributions}
+    assert parts == {("painter/0", "look"), ("painter/1", "look")}
+    for hit in answer.hits:  # eq. 4: two guides share the weight of the one embedder
+        assert hit.score == pytest.approx(sum(0.5 / part.rank for part in hit.contributions))
+
+
+def test_a_profile_of_real_models_says_that_its_gate_is_off(runtime):
+    idle = runtime.idle_parts()
+    assert idle == {}  # the tiny profile asks for no gate, and its outlier filter is off
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runtime, "configured", replace(runtime.configured, gate=True))
+        assert "fitted on bridge, labels, and this profile searches words, look" in runtime.idle_parts()["gate"]
+
+
+def test_needles_embedders_are_those_of_the_paper_the_most_trusted_first():
+    assert PROFILES["accurate"].embedders == ("eva", "regnet", "dino", "convnextv2", "clip", "beit")  # table 6
+    assert PROFILES["fast"].embedders == ("eva", "regnet")
+    assert PROFILES["embedded"].embedders == ("bridge", "labels")
 
 
 async def test_other_weights_are_another_version_and_nothing_is_mixed(runtime, folder, tmp_path, profiles):

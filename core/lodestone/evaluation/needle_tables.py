@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from lodestone.evaluation.needle_metrics import PAIR_CHANCE
 from lodestone.evaluation.needle_variants import NEEDLE, NEEDLE_NAMES
@@ -57,7 +57,8 @@ def _grid(report: EvalReport) -> NeedleTable | None:
     """Return figure 4: a row for each m, a column for each l."""
     cells: dict[tuple[int, int], str] = {}
     for result in _variants(report, "needle, m="):
-        cells[result.needle["per_engine"], len(result.needle["embedders"])] = _main(report, result)
+        form = _form(result)
+        cells[form["per_engine"], len(form["embedders"])] = _main(report, result)
     if len(cells) < 2:
         return None
     columns = sorted({embedders for _, embedders in cells})
@@ -71,7 +72,7 @@ def _grid(report: EvalReport) -> NeedleTable | None:
 
 def _engines(report: EvalReport) -> NeedleTable | None:
     variants = _variants(report, "needle, engines=")
-    rows = tuple((str(len(result.needle["engines"])), _main(report, result)) for result in variants)
+    rows = tuple((str(len(_form(result)["engines"])), _main(report, result)) for result in variants)
     title = f"NEEDLE, figure 6a: {_metric(report)} by number of engines"
     return (
         NeedleTable(title, ("engines", _metric(report)), tuple(sorted(rows, key=lambda row: int(row[0])))) if rows[1:] else None
@@ -79,8 +80,8 @@ def _engines(report: EvalReport) -> NeedleTable | None:
 
 
 def _sizes(report: EvalReport) -> NeedleTable | None:
-    found = [result for result in _variants(report, "needle, size=") if result.needle["size"] is not None]
-    rows = tuple((str(result.needle["size"]), _main(report, result)) for result in found)
+    found = [result for result in _variants(report, "needle, size=") if _form(result)["size"] is not None]
+    rows = tuple((str(_form(result)["size"]), _main(report, result)) for result in found)
     title = f"NEEDLE, figure 6b: {_metric(report)} by side of a guide's picture, in pixels"
     return NeedleTable(title, ("size", _metric(report)), rows) if rows else None
 
@@ -118,6 +119,11 @@ def _variants(report: EvalReport, prefix: str) -> list[ConfigurationResult]:
     ran = [result for result in report.configurations if result.skipped is None and result.groups]
     varied = [result for result in ran if result.name.startswith(prefix)]
     return [*(result for result in ran if result.name == NEEDLE), *varied] if varied else []
+
+
+def _form(result: ConfigurationResult) -> dict[str, Any]:
+    """Return the fields of the `NeedleVariant` behind a result."""
+    return result.needle or {}
 
 
 def _metric(report: EvalReport) -> str:

@@ -88,13 +88,14 @@ class GateScatter(_Model):
     def of(cls, configuration: str, predicted: Sequence[float | None], actual: Sequence[float | None]) -> GateScatter:
         """Return the scatter of two columns of the same queries."""
         both = np.array([pair for pair in zip(predicted, actual, strict=True) if None not in pair], np.float64).reshape(-1, 2)
-        varies = len(both) > 1 and bool((both.std(0) > 0).all())
+        apart = both - both.mean(0) if len(both) else both
+        length = float(np.prod(np.sqrt((apart**2).sum(0))))
         return cls(
             configuration=configuration,
             predicted=list(predicted),
             actual=list(actual),
             queries=len(both),
-            pearson=float(np.corrcoef(both.T)[0, 1]) if varies else None,
+            pearson=float(apart.prod(1).sum()) / length if length > 0 else None,
         )
 
 
