@@ -20,7 +20,7 @@ from lodestone import __version__
 from lodestone.errors import InvalidRequestError
 from lodestone.evaluation.ask import CONCURRENCY, EvaluatedAnswer, EvaluatedSystem, Told, ask_all
 from lodestone.evaluation.baselines import LanguageModel, Rewriter, match_captions
-from lodestone.evaluation.configurations import ETA, TEXT, Configuration, check_names, make_configurations
+from lodestone.evaluation.configurations import TEXT, Configuration, check_names, make_configurations
 from lodestone.evaluation.datasets.base import UNASKABLE, EvalSet
 from lodestone.evaluation.measured import (
     Measured,
@@ -33,6 +33,7 @@ from lodestone.evaluation.measured import (
 )
 from lodestone.evaluation.needle_engines import NeedleEngines, needle_setup
 from lodestone.evaluation.needle_metrics import RESULTS
+from lodestone.evaluation.needle_variants import ETA
 from lodestone.evaluation.report import ConfigurationResult, EvalReport, compare_configurations
 from lodestone.evaluation.selection import QuerySelection
 from lodestone_schemas.api import MAX_LIMIT, SearchFilters, SearchRequest

@@ -192,7 +192,7 @@ def test_deciding_looks_at_the_first_results_alone_however_long_the_lists_are() 
     """What it costs depends on k: lists of a hundred thousand pictures are decided on by their first ten."""
     model = GateModel.shipped()
 
-    class Counted(tuple):
+    class Counted(tuple[str, ...]):
         """Ids that count how many of them are looked at."""
 
         __slots__ = ()
