@@ -128,4 +128,6 @@ async def test_weights_follow_needles_rule_from_one_judged_answer_to_the_next(co
     assert losses["labels"] > 0 < losses["labels0"]
     second = await system.answer(asked)
     assert second.trust == pytest.approx({space: weight / total for space, weight in after.items()})
-    assert trust.assign(np.zeros(1, np.float32), encoder="minilm", topic="vehicles", spaces=SPACES).weights == pytest.approx(WEIGHTS)
+    assert trust.assign(np.zeros(1, np.float32), encoder="minilm", topic="vehicles", spaces=SPACES).weights == pytest.approx(
+        WEIGHTS
+    )
