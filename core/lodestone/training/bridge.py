@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.backbones.base import BackboneOutputs
+from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.errors import InvalidRequestError
 from lodestone.spaces.bridge_arrays import Array, BridgeInputs, Statistics, Tower, picture_columns, standardised
 from lodestone.spaces.bridge_weights import BridgeWeights
@@ -36,6 +36,7 @@ class BridgeSettings:
 
     Attributes:
         components: Number of principal components kept.
+        emphasis: Factor by which features of backbones without class probabilities count more for the principal components.
         penalty: The ridge's penalty, where pictures count 1 and components have variance 1 before rotation.
         class_weight: Weight of a synthetic picture of a class in the ridge, where a real one counts 1.
         ridge_share: Weight of the ridge in the joint cosine.
@@ -49,6 +50,7 @@ class BridgeSettings:
     """
 
     components: int = 512
+    emphasis: float = 1.0
     penalty: float = 1e4
     class_weight: float = 1 / 3
     ridge_share: float = 0.5
@@ -58,6 +60,11 @@ class BridgeSettings:
     more_components: int = 256
     members: int = 2
     towers: TowerSettings = field(default_factory=TowerSettings)
+
+    @classmethod
+    def of(cls, inputs: BridgeInputs) -> Self:
+        """Return the defaults for a bridge that reads `inputs`; those of `embedded-large` were chosen as its own."""
+        return cls() if set(inputs.backbones) <= set(inputs.classifiers) else cls(components=640, emphasis=1.5, ridge_share=0.4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +137,8 @@ def train_bridge(
     Raises:
         InvalidRequestError: no pairs, pairs out of range or not finite, or too few to start from nothing.
     """
-    chosen = settings or BridgeSettings()
+    reads = inputs or BridgeInputs()
+    chosen = settings or BridgeSettings.of(reads)
     started = time.perf_counter()
     _check(outputs, texts, owner, base)
     rows, packed = np.unique(owner, return_inverse=True)
@@ -143,7 +151,7 @@ def train_bridge(
             classes=classes,
             seed=seed,
             settings=chosen,
-            inputs=inputs or BridgeInputs(),
+            inputs=reads,
             stepped=stepped,
         )
     else:
@@ -182,6 +190,7 @@ def _from_nothing(
 ) -> tuple[BridgeWeights, float]:
     columns = picture_columns(outputs, inputs)
     mean, spread = columns.mean(0), columns.std(0) + np.float32(_FLOOR)
+    spread /= _emphasis(outputs, inputs, settings.emphasis)
     mean, spread = _half(mean), _half(spread)
     scaled = standardised(columns, mean, spread)
     basis = _half(principal(scaled, min(settings.components, len(scaled) - 1)))
@@ -226,6 +235,14 @@ def _from_nothing(
         classifiers=inputs.classifiers,
     )
     return weights, loss
+
+
+def _emphasis(outputs: BackboneOutputs, inputs: BridgeInputs, factor: float) -> Array:
+    """Return how much each column counts: `factor` for features of backbones without class probabilities, else 1."""
+    blocks = [(name, outputs[OutputKey(name, "features")].shape[1]) for name in inputs.backbones]
+    factors = [np.full(width, 1.0 if name in inputs.classifiers else factor, np.float32) for name, width in blocks]
+    classes = outputs[OutputKey(inputs.classifiers[0], "probabilities")].shape[1]
+    return np.concatenate([*factors, np.ones(classes, np.float32)])
 
 
 def _update(

