@@ -4,7 +4,7 @@ Collections are cut from captioned photos, with a bridge that was not trained on
 photos, and names of classes that a photo shows for sure. Absent are, as far as the captions of the collection tell: sentences
 and phrases of `benchmarks/data/absent.tsv`, whose key word no caption has; captions of other photos that are unlike every
 caption; captions about a topic, asked of a collection without it; names of classes that neither caption nor classifier knows;
-and random letters.
+random letters; and, where photos with names are given, captions of the one collection asked of the other.
 """
 
 from __future__ import annotations
@@ -219,6 +219,29 @@ class Fitting:
                 yield self._gallery.judge(self._mixed(rows), rows, described=described)
             if size >= 100:
                 yield from self._without_topics(rows)
+
+    def across(self, objects: Gallery, names: np.ndarray) -> Iterator[Judged]:
+        """Yield named photos asked for their names and for captions of other photos, and those asked for these names.
+
+        Args:
+            objects: Photos whose captions are the names of what they show.
+            names: (templates, photos, d) vectors of the names.
+        """
+        texts, said = self._gallery.photos.texts, "\n".join(self._lower)
+        for size in (40, 40, 120, objects.size):
+            rows = np.sort(self._rng.permutation(objects.size)[:size])
+            own = np.vstack(names[:, rows])
+            foreign = texts[self._rng.permutation(len(texts))[:400]]
+            asked = Asked()
+            asked.add(own, "name", present=True)
+            asked.add(foreign[(foreign @ own.T).max(1) < UNLIKE], "foreign caption", present=False)
+            yield objects.judge(asked, rows)
+        unsaid = [row for row, name in enumerate(objects.captions) if name.lower().split()[-1] not in said]
+        for size in (40, 120, self._gallery.size):
+            rows = np.sort(self._rng.permutation(self._gallery.size)[:size])
+            asked = Asked()
+            asked.add(np.vstack(names[:, unsaid]), "foreign name", present=False)
+            yield self._gallery.judge(asked, rows)
 
     def _captions_of(self, rows: np.ndarray) -> np.ndarray:
         """Return one caption of each photo, at random."""

@@ -245,7 +245,9 @@ def signs(
     """Return the signs of presence, by name.
 
     `S.best` is the best cosine in space S, and `S.above` how many spreads that is above the mean of ordinary pictures; mean and
-    spread of a small collection are drawn towards the usual ones. `S.named` is `S.best` as far as the words are a name.
+    spread of a small collection are drawn towards the usual ones. `S.named` is `S.best` as far as the words are a name, and
+    `S.known` as far as the bridge knows such words. `size` is the binary logarithm of the pictures that the background is taken
+    over, of which there are at most 256.
     `agree` is the share of the first pictures that two spaces have in common. `similarity` and `familiarity` are of the words
     alone. `captions` is the evidence of the best caption.
 
@@ -257,7 +259,9 @@ def signs(
         captions: See `PresenceModel.judge`.
     """
     named = 1 / (1 + math.exp(-_NAMED_SLOPE * (similarity - _NAMED_FROM)))
+    sampled = max((one.sampled for one in found.values()), default=0)
     values = {"similarity": similarity, "familiarity": familiarity, "named": named, CAPTION_SIGN: captions}
+    values["size"] = math.log2(1 + sampled)
     heads = []
     for space in sorted(found):
         one, background = found[space], usual[space]
@@ -268,6 +272,7 @@ def signs(
         values[f"{space}.best"] = best
         values[f"{space}.above"] = (best - mean) / max(spread, 1e-6)
         values[f"{space}.named"] = named * best
+        values[f"{space}.known"] = familiarity * best
         heads.append(frozenset(one.ids[:HEAD]))
     values["agree"] = len(frozenset.intersection(*heads)) / max(1, *map(len, heads)) if heads else 0.0
     return values

@@ -59,6 +59,8 @@ def test_signs_are_read_from_each_space_and_from_both() -> None:
     assert values["bridge.above"] == pytest.approx((0.3 - share * 0.02) / spread)
     assert values["named"] == pytest.approx(0.5)
     assert values["labels.named"] == pytest.approx(0.5 * 0.4)
+    assert values["bridge.known"] == pytest.approx(0.5 * 0.3)
+    assert values["size"] == pytest.approx(math.log2(257))
     assert values["agree"] == pytest.approx(1 / 2)
     assert (values["similarity"], values["familiarity"], values[CAPTION_SIGN]) == (0.7, 0.5, 1.5)
 
