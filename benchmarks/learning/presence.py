@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import mkdtemp
@@ -31,6 +31,7 @@ from lodestone.evaluation.splits import held_out, split_by_hash
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.query.presence import CAPTION_SIGN, PresenceModel, SignTerm, Usual
+from lodestone.retrieval.calibration import SAMPLE
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
 from lodestone.text_encoders.base import TextEncoder
@@ -42,6 +43,7 @@ from lodestone.training.classes import TEMPLATES, class_pairs, class_texts, clas
 SHIP_TO: Final = Path(__file__).resolve().parents[2] / "core" / "lodestone" / "data" / "presence" / "embedded.json"
 SIZES: Final = ((12, 12), (40, 6), (120, 3), (300, 2), (500, 2))
 FALSE_ALARMS: Final = 0.03  # share of the present queries that may be told that there is probably nothing
+EASED: Final = 0.6  # of the slope that gives small collections as few false alarms; with all of it, random letters pass there
 SHARES: Final = {  # of each kind of query in the fit; present and absent count half each
     "caption": 0.3,
     "name": 0.2,
@@ -60,7 +62,7 @@ NOTICE: Final = {
 
 
 def fit(parts: Sequence[Judged], usual: dict[str, Usual]) -> PresenceModel:
-    """Fit a logistic model by weighted maximum likelihood, and its threshold on the present queries."""
+    """Fit a logistic model by weighted maximum likelihood, and its threshold for each size on present queries."""
     values = [values for judged in parts for values in judged.signs]
     names = sorted(values[0])
     table = np.array([[row[name] for name in names] for row in values])
@@ -73,10 +75,20 @@ def fit(parts: Sequence[Judged], usual: dict[str, Usual]) -> PresenceModel:
         name: SignTerm(round(float(mean[row]), 5), round(float(spread[row]), 5), round(float(fitted.coef_[0, row]), 5))
         for row, name in enumerate(names)
     }
-    model = PresenceModel(round(float(fitted.intercept_[0]), 5), terms, usual, threshold=0.5)
-    confidences = np.array([model.confidence(row) for row in values])
-    alarms = [float(np.quantile(confidences[kinds == kind], FALSE_ALARMS)) for kind in ("caption", "name") if kind in kinds]
-    return replace(model, threshold=round(min(alarms), 3))
+    odds = fitted.decision_function((table - mean) / spread)
+    size, captions = table[:, names.index("size")], kinds == "caption"
+    sizes, counts = np.unique(size[captions], return_counts=True)
+    lows = [np.quantile(odds[captions & (size == at)], FALSE_ALARMS) for at in sizes]
+    slope = float(np.polyfit(sizes, lows, 1, w=np.sqrt(counts))[0])  # towards as few false alarms in small collections
+    level = odds + slope * (np.log2(1 + SAMPLE) - size)
+    lowest = min(float(np.quantile(level[kinds == kind], FALSE_ALARMS)) for kind in ("caption", "name"))
+    return PresenceModel(
+        intercept=round(float(fitted.intercept_[0]), 5),
+        terms=terms,
+        usual=usual,
+        threshold=round(float(1 / (1 + np.exp(-lowest))), 3),
+        threshold_slope=round(EASED * slope, 4),
+    )
 
 
 def usual_backgrounds(photos: Collection, bridge: BridgeWeights, labels: LabelSpace) -> dict[str, Usual]:
@@ -131,7 +143,7 @@ class Measuring:
             area((row[sign] for row in present.signs), (row[sign] for row in absent.signs))
             for sign in ("bridge.best", "labels.best")
         ]
-        told = [float(np.mean(np.array(values) < self._model.threshold)) for values in (here, gone)]
+        told = [float(np.mean([self._told(row) for row in judged.signs])) for judged in (present, absent)]
         self._rows.append(
             (
                 name,
@@ -144,6 +156,9 @@ class Measuring:
             )
         )
         self._report.record("AUROC", area(here, gone), case=name)
+
+    def _told(self, values: Mapping[str, float]) -> bool:
+        return self._model.confidence(values) < self._model.threshold_at(values["size"])
 
     def finish(self) -> None:
         """Print the table of all cases."""

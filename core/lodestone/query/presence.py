@@ -22,6 +22,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from lodestone.retrieval.calibration import SAMPLE
 from lodestone.spaces.base import Projection
 from lodestone.spaces.bridge import BridgeSpace
 from lodestone.spaces.labels import LabelSpace
@@ -98,7 +99,9 @@ class PresenceModel:
         terms: Sign -> its term.
         usual: Space -> its usual background, for collections too small to have one of their own. Its keys are the spaces that
             the model needs.
-        threshold: Confidence below which there is probably nothing.
+        threshold: Confidence below which there is probably nothing, in a collection of `SAMPLE` pictures or more.
+        threshold_slope: What the log odds of the threshold fall for each halving of the sampled pictures: the best picture of
+            a small collection is less near, also where it shows what was asked.
         provenance: JSON-serialisable: data, licence, figures.
     """
 
@@ -106,7 +109,13 @@ class PresenceModel:
     terms: Mapping[str, SignTerm]
     usual: Mapping[str, Usual]
     threshold: float
+    threshold_slope: float = 0.0
     provenance: Mapping[str, Any] = field(default_factory=dict)
+
+    def threshold_at(self, size: float) -> float:
+        """Return the threshold, in [0, 1], for a collection by the sign `size`."""
+        odds = math.log(self.threshold / (1 - self.threshold)) - self.threshold_slope * (math.log2(1 + SAMPLE) - size)
+        return 1 / (1 + math.exp(-odds))
 
     def confidence(self, values: Mapping[str, float]) -> float:
         """Return the probability of presence, in [0, 1], from signs by name."""
@@ -135,13 +144,15 @@ class PresenceModel:
             familiarity=familiarity,
             captions=captions,
         )
-        return Presence(self.confidence(values), self.threshold, {name: round(value, 4) for name, value in values.items()})
+        rounded = {name: round(value, 4) for name, value in values.items()}
+        return Presence(self.confidence(values), self.threshold_at(values["size"]), rounded)
 
     def to_json(self) -> str:
         """Return the model as JSON, which `from_json` reads."""
         content = {
             "format": FORMAT,
             "threshold": self.threshold,
+            "threshold_slope": self.threshold_slope,
             "intercept": self.intercept,
             "usual": {space: asdict(usual) for space, usual in sorted(self.usual.items())},
             "terms": {name: asdict(term) for name, term in sorted(self.terms.items())},
@@ -164,6 +175,7 @@ class PresenceModel:
             terms={name: SignTerm(**term) for name, term in content["terms"].items()},
             usual={space: Usual(**usual) for space, usual in content["usual"].items()},
             threshold=content["threshold"],
+            threshold_slope=content["threshold_slope"],
             provenance=content["provenance"],
         )
 

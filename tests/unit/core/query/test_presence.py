@@ -48,7 +48,16 @@ def test_the_confidence_is_the_logistic_of_the_terms() -> None:
 def test_at_the_threshold_nothing_is_said() -> None:
     presence = MODEL.judge(found(0.3), similarity=0.4, familiarity=0.5)
     assert presence is not None
-    assert not replace(presence, confidence=MODEL.threshold).probably_nothing
+    assert presence.threshold == pytest.approx(MODEL.threshold)
+    assert not replace(presence, confidence=presence.threshold).probably_nothing
+
+
+def test_the_threshold_is_lower_in_a_small_collection() -> None:
+    eased = replace(MODEL, threshold_slope=0.5)
+    assert eased.threshold_at(math.log2(257)) == pytest.approx(MODEL.threshold)
+    few = eased.judge(found(0.3, sampled=15), similarity=0.4, familiarity=0.5)
+    odds = math.log(0.3 / 0.7) - 0.5 * (math.log2(257) - 4)
+    assert few is not None and few.threshold == pytest.approx(1 / (1 + math.exp(-odds)))
 
 
 def test_signs_are_read_from_each_space_and_from_both() -> None:
