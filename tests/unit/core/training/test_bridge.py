@@ -241,3 +241,23 @@ def test_few_captions_are_all_trained_on_and_nothing_is_claimed(trained):
     outputs, texts, owner = make_pairs(5, seed=8)
     _, report = fit_bridge(outputs, texts, owner, base=trained[0], settings=SMALL)
     assert (report.before, report.after, report.held_out, report.pictures) == (None, None, 0, 5)
+
+
+def test_a_bridge_that_knows_how_translations_differ_finds_more_by_them():
+    rng = np.random.default_rng(0)
+    directions = rng.normal(size=(12, TEXT_DIM)).astype(np.float32)
+
+    def translated(texts):
+        moved = texts + 0.05 * rng.normal(size=(len(texts), 12)).astype(np.float32) @ directions
+        return moved / np.linalg.norm(moved, axis=1, keepdims=True)
+
+    outputs, texts, owner = make_pairs(300)
+    sentences = make_pairs(60, seed=7)[1]
+    versions = np.stack([sentences, translated(sentences), translated(sentences)], axis=1)
+    towers_alone = replace(SMALL, ridge_share=0.0)
+    plain, _ = train_bridge(outputs, texts, owner, settings=towers_alone)
+    neutral, _ = train_bridge(outputs, texts, owner, settings=towers_alone, translations=versions)
+    unseen, asked, truth = make_pairs(200, seed=1)
+    other = translated(asked)
+    assert recall(neutral, (unseen, other, truth)) > recall(plain, (unseen, other, truth)) + 0.05
+    assert recall(neutral, (unseen, asked, truth)) > recall(plain, (unseen, asked, truth)) - 0.1
