@@ -47,11 +47,11 @@ class NoCaptions:
     """Catalog of a collection without captions and tags, so that corrections know nothing of the pictures."""
 
     def corpus_ids(self, names: frozenset[str]) -> dict[str, str]:  # noqa: ARG002  (a contract)
-        """Return no corpora."""
+        """Return an empty mapping: there are no corpora."""
         return {}
 
     def captioned_images(self, corpus_id: str | None = None) -> Iterator[tuple[str, list[str]]]:  # noqa: ARG002
-        """Yield no captions."""
+        """Yield nothing, as no picture has a caption."""
         return iter(())
 
     def list_tags(
@@ -61,7 +61,7 @@ class NoCaptions:
         source: str | None = None,  # noqa: ARG002
         limit: int = 100,  # noqa: ARG002
     ) -> list[TagRecord]:
-        """Return no tags."""
+        """Return an empty list, as no picture has a tag."""
         return []
 
 
