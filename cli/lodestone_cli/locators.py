@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from lodestone.errors import InvalidRequestError, NotFoundError, UnknownNameError
+from lodestone.errors import InvalidRequestError, LodestoneError, NotFoundError, UnknownNameError
 from lodestone_cli.naming import id_among, is_id
 
 if TYPE_CHECKING:
@@ -79,7 +79,10 @@ class RemoteLocator:
 
     def several_corpora(self) -> bool:
         """Return whether the caller sees more than one corpus."""
-        return len(self._remote.corpora(limit=2).corpora) > 1
+        try:
+            return len(self._remote.corpora(limit=2).corpora) > 1
+        except LodestoneError:  # the key may search and not list; then the answer alone tells
+            return False
 
     def pictures(self, name: str) -> list[str]:
         """Return the id that `name` is; see `Locator.pictures`."""

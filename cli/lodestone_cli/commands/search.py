@@ -313,9 +313,10 @@ def _emit(
         value = response.model_dump(mode="json", exclude_none=True)
         for hit in value["hits"]:
             hit.update(path_fields(paths.get(hit["image_id"])))
-        several = len(corpora) != 1 and context.locator.several_corpora()
 
         def human(console: Console) -> None:
+            found = len({hit.corpus for hit in response.hits})
+            several = len(corpora) != 1 and (found > 1 or (found == 1 and context.locator.several_corpora()))
             print_answer(console, response, paths, corpora=several, asked=asked)
 
         context.emit(value, human)

@@ -104,9 +104,7 @@ def fit_space_weights(captions: ScoredQueries, names: ScoredQueries) -> SpaceWei
     }
     scored = []
     for middle, slope, ceiling in product(MIDDLES, SLOPES, CEILINGS):
-        weights = SpaceWeights(
-            middle=middle, slope=slope, named=ceiling, floor=FLOOR, ceiling=ceiling, bare=0.0, scales=scales
-        )
+        weights = SpaceWeights(middle=middle, slope=slope, named=ceiling, floor=FLOOR, ceiling=ceiling, bare=0.0, scales=scales)
         caption = (first_ranks(fuse(captions, weights), captions.truth) <= 10).mean()
         # Names are made from pictures with a certain class, so R@10 among a few hundred pictures is nearly always 1.
         name = (first_ranks(fuse(names, weights), names.truth) <= 5).mean()
