@@ -32,7 +32,10 @@ def serve(channel: Connection) -> None:
     threading.Thread(target=_listen, args=(channel, inbox), name="listen", daemon=True).start()
     embed, broken = _load_models(settings)
     while (task := inbox.get()) is not None:
-        channel.send(_failed_receipt(task, broken) if embed is None else _embed_safely(embed, task, channel))
+        if broken is not None or embed is None:
+            channel.send(_failed_receipt(task, broken))
+        else:
+            channel.send(_embed_safely(embed, task, channel))
     if embed is not None:
         embed.close()
 
