@@ -16,7 +16,7 @@ from typing import Any, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from lodestone.backbones.base import BackboneOutputs, OutputKey
+from lodestone.backbones.base import BackboneOutputs
 from lodestone.errors import InvalidRequestError
 from lodestone.spaces.bridge_arrays import Array, BridgeInputs, Statistics, Tower, picture_columns, standardised
 from lodestone.spaces.bridge_weights import BridgeWeights
@@ -36,7 +36,6 @@ class BridgeSettings:
 
     Attributes:
         components: Number of principal components kept.
-        emphasis: Factor by which features of backbones without class probabilities count more for the principal components.
         penalty: The ridge's penalty, where pictures count 1 and components have variance 1 before rotation.
         class_weight: Weight of a synthetic picture of a class in the ridge, where a real one counts 1.
         ridge_share: Weight of the ridge in the joint cosine.
@@ -50,7 +49,6 @@ class BridgeSettings:
     """
 
     components: int = 512
-    emphasis: float = 1.0
     penalty: float = 1e4
     class_weight: float = 1 / 3
     ridge_share: float = 0.5
@@ -63,8 +61,8 @@ class BridgeSettings:
 
     @classmethod
     def of(cls, inputs: BridgeInputs) -> Self:
-        """Return the defaults for a bridge that reads `inputs`; those of `embedded-large` were chosen as its own."""
-        return cls() if set(inputs.backbones) <= set(inputs.classifiers) else cls(components=640, emphasis=1.5, ridge_share=0.4)
+        """Return the defaults for a bridge that reads `inputs`; with a vision transformer, towers are worth more."""
+        return cls() if set(inputs.backbones) <= set(inputs.classifiers) else cls(ridge_share=0.4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +193,6 @@ def _from_nothing(
 ) -> tuple[BridgeWeights, float]:
     columns = picture_columns(outputs, inputs)
     mean, spread = columns.mean(0), columns.std(0) + np.float32(_FLOOR)
-    spread /= _emphasis(outputs, inputs, settings.emphasis)
     mean, spread = _half(mean), _half(spread)
     scaled = standardised(columns, mean, spread)
     basis = _half(principal(scaled, min(settings.components, len(scaled) - 1)))
@@ -241,14 +238,6 @@ def _from_nothing(
         classifiers=inputs.classifiers,
     )
     return weights, loss
-
-
-def _emphasis(outputs: BackboneOutputs, inputs: BridgeInputs, factor: float) -> Array:
-    """Return how much each column counts: `factor` for features of backbones without class probabilities, else 1."""
-    blocks = [(name, outputs[OutputKey(name, "features")].shape[1]) for name in inputs.backbones]
-    factors = [np.full(width, 1.0 if name in inputs.classifiers else factor, np.float32) for name, width in blocks]
-    classes = outputs[OutputKey(inputs.classifiers[0], "probabilities")].shape[1]
-    return np.concatenate([*factors, np.ones(classes, np.float32)])
 
 
 def _update(

