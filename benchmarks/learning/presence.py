@@ -208,7 +208,7 @@ def measure_photos(test: Gallery, encoder: TextEncoder, measuring: Measuring) ->
             missing.add(vectors[rng.permutation(len(vectors))[:size]], "own", present=False)
             here.append(test.judge(asked, rows))
             gone.append(test.judge(missing, rows))
-        measuring.case(f"the same over collections of {size} photos", joined(*here), joined(*gone))
+        measuring.case(f"the {len(queries)} over collections of {size} photos", joined(*here), joined(*gone))
     return present
 
 
