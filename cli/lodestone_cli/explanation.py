@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Final
 
 from lodestone_cli.command_context import printable
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
     from lodestone_schemas.api import ExplainedHit, GateDecision, GuideInfo, QueryExplanation
 
+_WIDTH: Final = 80  # columns
 _PARTS: Final = 4  # of each hit
 _VISIBLE: Final = 0.0005  # a part that would be printed as 0.000 says nothing
 _STAGES: Final = 5  # the slowest; JSON has all
@@ -41,7 +43,9 @@ def print_explanation(console: Console, explanation: QueryExplanation, paths: Ma
         _print_guides(console, explanation.guides, paths)
     _print_hits(console, explanation.hits, paths)
     for note in (*explanation.warnings, *explanation.notes, *(f"left out: {one}" for one in explanation.dropped)):
-        console.print(printable(f"note: {note}"), style="yellow", markup=False)
+        # The console of commands leaves long lines as they are, for pipes; here they are broken for people.
+        for line in wrap(printable(f"note: {note}"), width=_WIDTH, subsequent_indent="  "):
+            console.print(line, style="yellow", markup=False)
     console.print(_timings(explanation.timings_ms), style="dim", markup=False)
 
 

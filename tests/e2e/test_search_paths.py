@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.support.photos import CAT, COFFEE, ROCKET, photo_path
 from tests.support.pictures import write_photo
 
 from lodestone.home.local_client import ServiceClient
+from lodestone.home.service_address import ServiceAddress
 from lodestone_cli.command_context import CommandContext
 
 SETTINGS = {"LODESTONE_INDEX__EXECUTOR": "inline", "LODESTONE_MODELS__THREADS": "1"}
@@ -100,7 +102,9 @@ def test_a_picture_too_large_for_the_service_is_refused_before_it_is_read(
         file.truncate(1 << 40)  # a hole: a terabyte to read, and nothing on disk
     sent: list[bytes] = []
     monkeypatch.setattr(ServiceClient, "by_picture", lambda _, picture, __: sent.append(picture))
-    monkeypatch.setattr(CommandContext, "service", lambda _: object.__new__(ServiceClient))
+    address = ServiceAddress("http://127.0.0.1:9", "token", 1, "0.1.0", datetime.now(UTC))
+    monkeypatch.setattr(CommandContext, "_service_address", lambda _: address)
+    monkeypatch.setattr(CommandContext, "_client_of", lambda _, __: object.__new__(ServiceClient))
     monkeypatch.setattr(CommandContext, "__exit__", lambda *_: None)
     done = run("similar", large, home=home, LODESTONE_SERVE__MAX_UPLOAD_MB="1")
     assert (done.code, sent) == (2, [])

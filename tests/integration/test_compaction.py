@@ -61,7 +61,7 @@ def _corpus(runtime: Runtime) -> str:
 
 
 def _files(runtime: Runtime) -> set[str]:
-    return {stored.path for stored in runtime.embeddings.files(_corpus(runtime))}
+    return {stored.path for stored in runtime.embeddings.files(_corpus(runtime)) if stored.path.endswith(".parquet")}
 
 
 def _named(runtime: Runtime) -> set[str]:

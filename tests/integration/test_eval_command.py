@@ -163,7 +163,7 @@ def test_what_is_wrong_is_said_in_a_line(photos: Path, tmp_path: Path, home: Pat
     assert missing.code == 3
     assert "examples.jsonl" in missing.err
     assert "expected: DIR/" in missing.err
-    for flags in (["--ablate", "brakes"], ["--run", "everything"], ["--split", "july"], ["--captioned", "2"]):
+    for flags in (["--ablate", "brakes"], ["--run", "nothing"], ["--split", "july"], ["--captioned", "2"]):
         wrong = run_here("eval", "captions", "--data", photos, *flags, home=home)
         assert wrong.code == 2, flags
         assert wrong.err.count("\n") == 2, wrong.err  # the error and its hint: nothing was indexed before

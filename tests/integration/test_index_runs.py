@@ -215,9 +215,9 @@ def pulses(monkeypatch: pytest.MonkeyPatch) -> list[Heartbeat]:
     return made
 
 
-def cancel_at(runtime: Runtime, pulses: list[Heartbeat], stage: RunStage) -> Progress:
+def cancel_at(runtime: Runtime, pulses: list[Heartbeat], stage: RunStage, *, after: int = 0) -> Progress:
     def report(event: ProgressEvent) -> None:
-        if event.stage is stage and event.done:
+        if event.stage is stage and event.done > after:
             runtime.catalog.request_cancel(runtime.catalog.runs(1)[0].run_id)
             pulses[-1].wait(60)
 
@@ -229,8 +229,9 @@ def test_a_cancelled_run_keeps_what_it_finished_and_is_resumed_without_looking_f
 ) -> None:
     write_photos(tmp_path / "photos", 24)
     with open_runtime(tmp_path) as runtime:
+        progress = cancel_at(runtime, pulses, RunStage.EMBED, after=8)  # the first slice of eight is recorded then
         with pytest.raises(RunCancelledError, match="was cancelled"):
-            index_paths(runtime, IndexRequest((tmp_path / "photos",)), progress=cancel_at(runtime, pulses, RunStage.EMBED))
+            index_paths(runtime, IndexRequest((tmp_path / "photos",)), progress=progress)
         cut = runtime.catalog.runs(1)[0]
         assert (cut.state, cut.stage) == (RunState.CANCELLED, "embed")
         assert cut.heartbeat_at is not None

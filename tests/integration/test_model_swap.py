@@ -71,9 +71,9 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     seen: list[tuple[str, ...]] = []
     real = EmbedSlice.__call__
 
-    def call(self: EmbedSlice, task: Any) -> Any:
+    def call(self: EmbedSlice, task: Any, **more: Any) -> Any:
         seen.append(tuple(part.rpartition("-")[0] for part in task.parts))
-        return real(self, task)
+        return real(self, task, **more)
 
     monkeypatch.setattr(EmbedSlice, "__call__", call)
     return seen
@@ -167,11 +167,11 @@ def test_finishing_drops_the_former_collection_and_a_cancelled_swap_the_new_one(
 def test_a_backfill_that_is_cut_short_goes_on_where_it_stopped(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     real, calls = EmbedSlice.__call__, []
 
-    def killed(self: EmbedSlice, task: Any) -> Any:
+    def killed(self: EmbedSlice, task: Any, **more: Any) -> Any:
         calls.append(task.slice_id)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        return real(self, task)
+        return real(self, task, **more)
 
     with monkeypatch.context() as patched:
         patched.setattr(EmbedSlice, "__call__", killed)

@@ -53,5 +53,8 @@ def count_corpora(file: Path) -> int | None:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
-    with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=_WAIT_S)) as connection:
+    # A reader of a file that no process has open would make the files of its log, also on a disk that is full or read-only.
+    unused = not file.with_name(f"{file.name}-wal").exists()
+    address = f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if unused else ''}"
+    with closing(sqlite3.connect(address, uri=True, timeout=_WAIT_S)) as connection:
         yield connection

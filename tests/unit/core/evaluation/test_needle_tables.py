@@ -226,6 +226,7 @@ def test_what_needs_an_engine_or_pictures_is_skipped_with_the_reason() -> None:
 
 def test_needle_is_not_run_unless_it_is_asked_for() -> None:
     usual = make_configurations((), ("gate", "outliers"), spaces=["bridge"], needle=_SETUP)
-    assert [one.name for one in usual] == ["text", "captions", "rewrite", "full", "full - gate", "full - outliers"]
+    names = ["text", "captions", "rewrite", "full", "everything", "everything - gate", "everything - outliers"]
+    assert [one.name for one in usual] == names
     with pytest.raises(UnknownNameError):
         check_names(("needles",), ())
