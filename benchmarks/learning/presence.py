@@ -1,13 +1,13 @@
 """Confidence of answers: fitted on validation photos, measured on photos and queries that nothing was fitted on.
 
-    python -m benchmarks.presence --data DIR [--names DIR] [--cache DIR] [--ship]
+    python -m benchmarks.presence --data DIR [--names DIR] [--cache DIR] [--ship --drawings DIR]
 
 DIR holds `captions.tsv` (columns file, caption) and `images/`; the folder of `--names` holds `names.tsv` (columns file, name)
 and `images/`. The split is that of `lodestone.evaluation.splits`: a bridge is trained on the first part, the model is fitted to
-collections cut from the second and to half of the named photos (presence_data.py), and the figures are of the third and of the
-other half. AUROC is the probability that a query
-whose picture is there gets a higher confidence than one whose picture is not; the peers are each space's best cosine. `--ship`
-writes data/presence/embedded.json; otherwise what ships is measured.
+collections cut from the second and to the demonstration's drawings, which are written to the folder of `--drawings`
+(presence_data.py), and the figures are of the third part and of the named photos. Nothing is fitted on either. AUROC is the
+probability that a query whose picture is there gets a higher confidence than one whose picture is not; the peers are each
+space's best cosine. `--ship` writes data/presence/embedded.json; otherwise what ships is measured.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.learning.presence_data import UNLIKE, Asked, Fitting, Gallery, Judged, absent_queries, random_letters
 from benchmarks.learning.quality import Collection, cached, load, part, read_table
-from lodestone.evaluation.splits import held_out, split_by_hash
+from lodestone.evaluation.splits import split_by_hash
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.query.presence import CAPTION_SIGN, PresenceModel, SignTerm, Usual
@@ -39,6 +39,7 @@ from lodestone.text_encoders.labels import imagenet_labels
 from lodestone.text_encoders.registry import make_text_encoder
 from lodestone.training.bridge import train_bridge
 from lodestone.training.classes import TEMPLATES, class_pairs, class_texts, classifiers
+from lodestone_cli.demo.pictures import write_pictures
 
 SHIP_TO: Final = Path(__file__).resolve().parents[2] / "core" / "lodestone" / "data" / "presence" / "embedded.json"
 SIZES: Final = ((12, 12), (40, 6), (120, 3), (300, 2), (500, 2))
@@ -56,8 +57,8 @@ SHARES: Final = {  # of each kind of query in the fit; present and absent count 
     "foreign name": 0.06,
 }
 NOTICE: Final = {
-    "data": "Flickr8k, official training split (Hodosh et al., 2013): the validation part; half of 300 named photos",
-    "licence_notice": "Flickr8k is for research use; numbers learnt from it carry that notice",
+    "data": "Flickr8k, official training split (Hodosh et al., 2013): the validation part; 856 drawings of OpenMoji",
+    "licence_notice": "Flickr8k is for research use; numbers learnt from it carry that notice. OpenMoji is CC BY-SA 4.0",
 }
 
 
@@ -239,17 +240,22 @@ def measure_crosswise(test: Gallery, objects: Gallery, encoder: TextEncoder, *, 
     measuring.case("both directions together", joined(own, captions), joined(clear, foreign_names))
 
 
-def named_halves(folder: Path, context: ModelContext, cache: Path) -> list[tuple[Collection, list[str]]]:
-    """Return the named photos, with what they show, in two halves by hash: one for the fit, one for the figures."""
+def named_photos(folder: Path, context: ModelContext, cache: Path) -> tuple[Collection, list[str]]:
+    """Return the named photos and what they show."""
     table = read_table(folder / "names.tsv", "name")
-    files = [file for file, _ in table]
     named = [(file, TEMPLATES[1].format(name)) for file, name in table]
-    photos = load(context, cache, "names", rows=named, folder=folder / "images", names=files)
-    fitting = np.isin(files, list(held_out(files, 0.5)))
-    return [
-        (part(photos, np.flatnonzero(half)), [name for (_, name), keep in zip(table, half, strict=True) if keep])
-        for half in (fitting, ~fitting)
-    ]
+    photos = load(context, cache, "names", rows=named, folder=folder / "images", names=[file for file, _ in table])
+    return photos, [name for _, name in table]
+
+
+def drawings(folder: Path | None, context: ModelContext, cache: Path) -> tuple[Collection, list[str]]:
+    """Return those drawings of the demonstration whose names are hidden there, and their names; write them where needed."""
+    if folder is None:
+        raise SystemExit("--ship fits to drawings too. Give --drawings DIR.")
+    pictures = write_pictures(folder)
+    rows = [(path.name, name) for path, name in pictures.names.items() if path.parent == pictures.unnamed]
+    drawn = load(context, cache, "drawings", rows=rows, folder=pictures.unnamed, names=[file for file, _ in rows])
+    return drawn, [name for _, name in rows]
 
 
 def measure(options: argparse.Namespace, report: Report) -> None:
@@ -279,13 +285,13 @@ def measure(options: argparse.Namespace, report: Report) -> None:
         words = [text for (_, text), owner in zip(rows, collection.owner, strict=True) if start <= owner < end]
         return Gallery(part(collection, chosen), words, bridge, labels, usual)
 
-    halves = named_halves(options.names, context, cache) if options.names else []
     if options.ship:
         usual = usual_backgrounds(part(collection, np.arange(first, second)), bridge, labels)
         cut = Fitting(gallery(first, second, usual), encoder, classes)
         fitted = list(cut.collections(SIZES))
-        if halves:
-            fitted += cut.across(Gallery(*halves[0], bridge, labels, usual), encoded_names(halves[0][1], encoder))
+        drawn, drawn_names = drawings(options.drawings, context, cache)
+        gallery_drawn = Gallery(drawn, drawn_names, bridge, labels, usual)
+        fitted += cut.across(gallery_drawn, encoded_names(drawn_names, encoder), SIZES)
         model = fit(fitted, usual)
         figures = {"queries": sum(len(judged.signs) for judged in fitted), "false_alarms": FALSE_ALARMS}
         SHIP_TO.parent.mkdir(parents=True, exist_ok=True)
@@ -303,8 +309,8 @@ def measure(options: argparse.Namespace, report: Report) -> None:
     measuring = Measuring(model, report)
     test = gallery(second, collection.outputs.rows, dict(model.usual))
     captions = measure_photos(test, encoder, measuring)
-    if halves:
-        objects = Gallery(*halves[1], bridge, labels, dict(model.usual))
+    if options.names:
+        objects = Gallery(*named_photos(options.names, context, cache), bridge, labels, dict(model.usual))
         measure_crosswise(test, objects, encoder, captions=captions, measuring=measuring)
     measuring.finish()
 
@@ -319,6 +325,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command line."""
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--names", type=Path)
+    parser.add_argument("--drawings", type=Path, help="where the demonstration's drawings are, or are written; for --ship")
     parser.add_argument("--cache", type=Path, help="keep vectors and bridges here between runs")
     parser.add_argument("--ship", action="store_true", help="fit anew and write what ships; else what ships is judged")
     parser.add_argument("--fit-only", action="store_true", help="do not look at the test part")

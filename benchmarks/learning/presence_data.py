@@ -1,10 +1,11 @@
 """Queries whose pictures are in a collection, and queries whose pictures are not: what the confidence of answers is fitted on.
 
 Collections are cut from captioned photos, with a bridge that was not trained on them. Present are captions of the collection's
-photos, and names of classes that a photo shows for sure. Absent are, as far as the captions of the collection tell: sentences
-and phrases of `benchmarks/data/absent.tsv`, whose key word no caption has; captions of other photos that are unlike every
-caption; captions about a topic, asked of a collection without it; names of classes that neither caption nor classifier knows;
-random letters; and, where photos with names are given, captions of the one collection asked of the other.
+photos, names of classes that a photo shows for sure, and bare nouns that most captions of a photo have. Absent are, as far as
+the captions of the collection tell: sentences and phrases of `benchmarks/data/absent.tsv`, whose key word no caption has;
+captions of other photos that are unlike every caption; captions about a topic, asked of a collection without it; names of
+classes that neither caption nor classifier knows; random letters; captions of the photos, asked of drawings; and names of
+these drawings, asked of the photos.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from lodestone.spaces.bridge_arrays import BACKBONES
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
 from lodestone.text_encoders.base import TextEncoder
+from lodestone.text_encoders.labels import imagenet_labels
+from lodestone.training.classes import TEMPLATES
 from lodestone.training.trust import sure_pictures
 
 ABSENT: Final = Path(__file__).resolve().parents[1] / "data" / "absent.tsv"
@@ -44,6 +47,7 @@ TOPICS: Final = (
 )
 _USUAL_CAPTIONS: Final = (0.08, 0.135)  # retrieval/calibration.py
 _FEWEST_CAPTIONS: Final = 32
+_MOST: Final = 3  # captions of the five of a photo that name what it surely shows
 _LETTERS: Final = ("abcdefghijklmnopqrstuvwxyz", "qwertyuiop", "asdfghjkl", "zxcvbnm")
 
 
@@ -220,28 +224,45 @@ class Fitting:
             if size >= 100:
                 yield from self._without_topics(rows)
 
-    def across(self, objects: Gallery, names: np.ndarray) -> Iterator[Judged]:
-        """Yield named photos asked for their names and for captions of other photos, and those asked for these names.
+    def across(self, drawings: Gallery, names: np.ndarray, sizes: Sequence[tuple[int, int]]) -> Iterator[Judged]:
+        """Yield drawings asked for captions of the photos, and photos asked for names of drawings and for nouns.
 
         Args:
-            objects: Photos whose captions are the names of what they show.
-            names: (templates, photos, d) vectors of the names.
+            drawings: Pictures of another kind, whose captions are the names of what they show.
+            names: (templates, drawings, d) vectors of the names.
+            sizes: Collections of photos: (photos, how often).
         """
-        texts, said = self._gallery.photos.texts, "\n".join(self._lower)
-        for size in (40, 40, 120, objects.size):
-            rows = np.sort(self._rng.permutation(objects.size)[:size])
-            own = np.vstack(names[:, rows])
-            foreign = texts[self._rng.permutation(len(texts))[:400]]
+        texts, rng = self._gallery.photos.texts, self._rng
+        for size in (20, 40, 120, 300, drawings.size):
+            rows = np.sort(rng.permutation(drawings.size)[:size])
+            foreign = texts[rng.permutation(len(texts))[:400]]
             asked = Asked()
-            asked.add(own, "name", present=True)
-            asked.add(foreign[(foreign @ own.T).max(1) < UNLIKE], "foreign caption", present=False)
-            yield objects.judge(asked, rows)
-        unsaid = [row for row, name in enumerate(objects.captions) if name.lower().split()[-1] not in said]
-        for size in (40, 120, self._gallery.size):
-            rows = np.sort(self._rng.permutation(self._gallery.size)[:size])
-            asked = Asked()
-            asked.add(np.vstack(names[:, unsaid]), "foreign name", present=False)
-            yield self._gallery.judge(asked, rows)
+            asked.add(foreign[(foreign @ np.vstack(names[:, rows]).T).max(1) < UNLIKE], "foreign caption", present=False)
+            yield drawings.judge(asked, rows)
+        said = "\n".join(self._lower)
+        unsaid = [row for row, name in enumerate(drawings.captions) if not _any_word_of(name, said)]
+        shown = self._nouns([*drawings.captions, *imagenet_labels()])
+        nouns = [self._encoder.encode([template.format(noun) for noun in shown]) for template in TEMPLATES]
+        for size, times in sizes:
+            for _ in range(times):
+                rows, template = np.sort(rng.permutation(self._gallery.size)[:size]), rng.integers(len(TEMPLATES))
+                there = [number for number, photos in enumerate(shown.values()) if np.isin(photos, rows).any()]
+                asked = Asked()
+                asked.add(nouns[template][there], "noun", present=True)
+                asked.add(names[template, rng.permutation(unsaid)[:150]], "foreign name", present=False)
+                yield self._gallery.judge(asked, rows)
+
+    def _nouns(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return those names of one or two words that are in most captions of a photo, each with these photos."""
+        nouns = {}
+        for name in sorted({name.split(",")[0].strip().lower() for name in names}):
+            if re.fullmatch("[a-z]{3,}(?: [a-z]{3,})?", name):
+                pattern = re.compile(rf"\b{re.escape(name)}(s|es)?\b")
+                says = np.array([pattern.search(text) is not None for text in self._lower])
+                photos = np.flatnonzero(np.bincount(self._gallery.photos.owner[says], minlength=self._gallery.size) >= _MOST)
+                if len(photos):
+                    nouns[name] = photos
+        return nouns
 
     def _captions_of(self, rows: np.ndarray) -> np.ndarray:
         """Return one caption of each photo, at random."""
@@ -287,3 +308,8 @@ class Fitting:
             chosen = self._captions_of(self._rng.permutation(rest)[: len(captions)])
             asked.add(texts[chosen], "caption", present=True, captions=chosen)
             yield self._gallery.judge(asked, rest)
+
+
+def _any_word_of(name: str, said: str) -> bool:
+    """Return whether a word of three letters or more, or a word that it begins, is in the captions."""
+    return any(re.search(rf"\b{word}", said) for word in re.findall("[a-z]{3,}", name.lower()))
