@@ -21,7 +21,7 @@ from tempfile import mkdtemp
 from typing import Final
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
+from scipy.optimize import minimize
 from sklearn.metrics import roc_auc_score
 
 from benchmarks.harness import Benchmark, Figure, Report
@@ -44,10 +44,13 @@ from lodestone_cli.demo.pictures import write_pictures
 SHIP_TO: Final = Path(__file__).resolve().parents[2] / "core" / "lodestone" / "data" / "presence" / "embedded.json"
 SIZES: Final = ((12, 12), (40, 6), (120, 3), (300, 2), (500, 2))
 FALSE_ALARMS: Final = 0.03  # share of the present queries that may be told that there is probably nothing
+FREE: Final = ("familiarity", "named", "similarity", "size")  # the other signs never speak against presence
+PENALTY: Final = 1e-3  # of the squared weights, beside the mean loss
 EASED: Final = 0.6  # of the slope that gives small collections as few false alarms; with all of it, random letters pass there
 SHARES: Final = {  # of each kind of query in the fit; present and absent count half each
     "caption": 0.3,
-    "name": 0.2,
+    "name": 0.12,
+    "noun": 0.08,
     "own": 0.1,
     "elsewhere": 0.1,
     "class": 0.06,
@@ -62,6 +65,27 @@ NOTICE: Final = {
 }
 
 
+def weights_of(table: np.ndarray, present: np.ndarray, weights: np.ndarray, lowest: Sequence[float | None]) -> np.ndarray:
+    """Return (signs + 1,) intercept and weights of a logistic model by penalised weighted maximum likelihood.
+
+    Args:
+        table: (q, signs) standardised signs.
+        present: (q,) whether what was asked is there.
+        weights: (q,) weights that sum to one.
+        lowest: Lower bound of each sign's weight; None where it may have any.
+    """
+
+    def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
+        odds = parameters[0] + table @ parameters[1:]
+        error = weights * (1 / (1 + np.exp(-odds)) - present)
+        value = (weights * (np.logaddexp(0, odds) - present * odds)).sum() + PENALTY * (parameters[1:] ** 2).sum()
+        return float(value), np.r_[error.sum(), error @ table + 2 * PENALTY * parameters[1:]]
+
+    bounds = [(None, None), *((low, None) for low in lowest)]
+    found = minimize(loss, np.zeros(len(bounds)), jac=True, bounds=bounds, method="L-BFGS-B", options={"maxiter": 3_000})
+    return np.asarray(found.x)
+
+
 def fit(parts: Sequence[Judged], usual: dict[str, Usual]) -> PresenceModel:
     """Fit a logistic model by weighted maximum likelihood, and its threshold for each size on present queries."""
     values = [values for judged in parts for values in judged.signs]
@@ -69,14 +93,15 @@ def fit(parts: Sequence[Judged], usual: dict[str, Usual]) -> PresenceModel:
     table = np.array([[row[name] for name in names] for row in values])
     present = np.concatenate([judged.present for judged in parts])
     kinds = np.concatenate([judged.kinds for judged in parts])
-    weights = sum((kinds == kind) * share / max((kinds == kind).sum(), 1) for kind, share in SHARES.items())
+    weights = np.sum([(kinds == kind) * share / max((kinds == kind).sum(), 1) for kind, share in SHARES.items()], axis=0)
     mean, spread = table.mean(0), np.maximum(table.std(0), 1e-6)
-    fitted = LogisticRegression(max_iter=5_000).fit((table - mean) / spread, present, sample_weight=weights * len(table))
+    standard = (table - mean) / spread
+    fitted = weights_of(standard, present, weights / weights.sum(), [None if name in FREE else 0.0 for name in names])
     terms = {
-        name: SignTerm(round(float(mean[row]), 5), round(float(spread[row]), 5), round(float(fitted.coef_[0, row]), 5))
+        name: SignTerm(round(float(mean[row]), 5), round(float(spread[row]), 5), round(float(fitted[1 + row]), 5))
         for row, name in enumerate(names)
     }
-    odds = fitted.decision_function((table - mean) / spread)
+    odds = fitted[0] + standard @ fitted[1:]
     size, captions = table[:, names.index("size")], kinds == "caption"
     sizes, counts = np.unique(size[captions], return_counts=True)
     lows = [np.quantile(odds[captions & (size == at)], FALSE_ALARMS) for at in sizes]
@@ -84,7 +109,7 @@ def fit(parts: Sequence[Judged], usual: dict[str, Usual]) -> PresenceModel:
     level = odds + slope * (np.log2(1 + SAMPLE) - size)
     lowest = min(float(np.quantile(level[kinds == kind], FALSE_ALARMS)) for kind in ("caption", "name"))
     return PresenceModel(
-        intercept=round(float(fitted.intercept_[0]), 5),
+        intercept=round(float(fitted[0]), 5),
         terms=terms,
         usual=usual,
         threshold=round(float(1 / (1 + np.exp(-lowest))), 3),
