@@ -44,20 +44,21 @@ from lodestone_cli.demo.pictures import write_pictures
 SHIP_TO: Final = Path(__file__).resolve().parents[2] / "core" / "lodestone" / "data" / "presence" / "embedded.json"
 SIZES: Final = ((12, 12), (40, 6), (120, 3), (300, 2), (500, 2))
 FALSE_ALARMS: Final = 0.03  # share of the present queries that may be told that there is probably nothing
-FREE: Final = ("familiarity", "named", "similarity", "size")  # the other signs never speak against presence
+FREE: Final = ("bridge.above", "bridge.named", "familiarity", "named", "similarity", "size")  # the others never speak against
 PENALTY: Final = 1e-3  # of the squared weights, beside the mean loss
 EASED: Final = 0.6  # of the slope that gives small collections as few false alarms; with all of it, random letters pass there
 SHARES: Final = {  # of each kind of query in the fit; present and absent count half each
     "caption": 0.3,
-    "name": 0.12,
-    "noun": 0.08,
+    "name": 0.2,
+    "noun": 0.02,
     "own": 0.1,
     "elsewhere": 0.1,
-    "class": 0.06,
+    "class": 0.03,
     "topic": 0.05,
     "letters": 0.04,
     "foreign caption": 0.09,
-    "foreign name": 0.06,
+    "foreign name": 0.03,
+    "unsaid class": 0.12,
 }
 NOTICE: Final = {
     "data": "Flickr8k, official training split (Hodosh et al., 2013): the validation part; 856 drawings of OpenMoji",

@@ -4,8 +4,8 @@ Collections are cut from captioned photos, with a bridge that was not trained on
 photos, names of classes that a photo shows for sure, and bare nouns that most captions of a photo have. Absent are, as far as
 the captions of the collection tell: sentences and phrases of `benchmarks/data/absent.tsv`, whose key word no caption has;
 captions of other photos that are unlike every caption; captions about a topic, asked of a collection without it; names of
-classes that neither caption nor classifier knows; random letters; captions of the photos, asked of drawings; and names of
-these drawings, asked of the photos.
+classes that neither caption nor classifier knows; names of classes whose last word no caption has;
+random letters; captions of the photos, asked of drawings; and names of these drawings, asked of the photos.
 """
 
 from __future__ import annotations
@@ -241,6 +241,8 @@ class Fitting:
             yield drawings.judge(asked, rows)
         said = "\n".join(self._lower)
         unsaid = [row for row, name in enumerate(drawings.captions) if not _any_word_of(name, said)]
+        last_words = [label.split(",")[0].lower().split()[-1] for label in imagenet_labels()]
+        foreign_classes = [number for number, word in enumerate(last_words) if word not in said.lower()]
         shown = self._nouns([*drawings.captions, *imagenet_labels()])
         nouns = [self._encoder.encode([template.format(noun) for noun in shown]) for template in TEMPLATES]
         for size, times in sizes:
@@ -250,6 +252,7 @@ class Fitting:
                 asked = Asked()
                 asked.add(nouns[template][there], "noun", present=True)
                 asked.add(names[template, rng.permutation(unsaid)[:150]], "foreign name", present=False)
+                asked.add(self._classes[template, rng.permutation(foreign_classes)[:150]], "unsaid class", present=False)
                 yield self._gallery.judge(asked, rows)
 
     def _nouns(self, names: Sequence[str]) -> dict[str, np.ndarray]:
