@@ -247,7 +247,7 @@ def encoded_names(names: Sequence[str], encoder: TextEncoder) -> np.ndarray:
 def measure_crosswise(test: Gallery, objects: Gallery, encoder: TextEncoder, *, captions: Judged, measuring: Measuring) -> None:
     """Ask each collection for what the other one holds; the captions of `objects` are the names of what they show."""
     names = objects.captions
-    texts = np.vstack(encoded_names(names, encoder))
+    texts = np.concatenate(encoded_names(names, encoder))
     own = of_kind(objects, texts, "name", present=True)
     said = "\n".join(test.captions).lower()
     unsaid = np.array([name.lower().split()[-1] not in said for name in names] * len(TEMPLATES))
@@ -318,12 +318,12 @@ def measure(options: argparse.Namespace, report: Report) -> None:
         drawn, drawn_names = drawings(options.drawings, context, cache)
         gallery_drawn = Gallery(drawn, drawn_names, bridge, labels, usual)
         fitted += cut.across(gallery_drawn, encoded_names(drawn_names, encoder), SIZES)
-        model = fit(fitted, usual)
+        made = fit(fitted, usual)
         figures = {"queries": sum(len(judged.signs) for judged in fitted), "false_alarms": FALSE_ALARMS}
         SHIP_TO.parent.mkdir(parents=True, exist_ok=True)
-        SHIP_TO.write_text(replace(model, provenance={**NOTICE, "figures": figures}).to_json(), encoding="utf-8")
-        report.text(f"threshold {model.threshold}; {CAPTION_SIGN} {model.terms[CAPTION_SIGN].weight}")
-        own = Measuring(model, report)
+        SHIP_TO.write_text(replace(made, provenance={**NOTICE, "figures": figures}).to_json(), encoding="utf-8")
+        report.text(f"threshold {made.threshold}; {CAPTION_SIGN} {made.terms[CAPTION_SIGN].weight}")
+        own = Measuring(made, report)
         for kind in SHARES:
             if kind not in {"caption", "name"}:
                 here, gone = (joined(*(_of(judged, kinds) for judged in fitted)) for kinds in (("caption", "name"), (kind,)))

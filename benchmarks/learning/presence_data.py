@@ -237,7 +237,7 @@ class Fitting:
             rows = np.sort(rng.permutation(drawings.size)[:size])
             foreign = texts[rng.permutation(len(texts))[:400]]
             asked = Asked()
-            asked.add(foreign[(foreign @ np.vstack(names[:, rows]).T).max(1) < UNLIKE], "foreign caption", present=False)
+            asked.add(foreign[(foreign @ np.concatenate(names[:, rows]).T).max(1) < UNLIKE], "foreign caption", present=False)
             yield drawings.judge(asked, rows)
         said = "\n".join(self._lower)
         unsaid = [row for row, name in enumerate(drawings.captions) if not _any_word_of(name, said)]
