@@ -23,10 +23,10 @@ export TOKENIZERS_PARALLELISM := false
 # Tests start hundreds of processes: each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup hooks demo test test-slow coverage chaos check format format-check lint types unit docs docs-serve manifests api-changes audit bench openapi clean
+.PHONY: help setup hooks demo test test-slow test-nightly mutations coverage chaos check format format-check lint types unit docs docs-serve manifests api-changes audit bench openapi clean
 
 help:  ## this list
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-11s %s\n", $$1, $$2}'
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: $(READY)  ## make the virtual environment
 
@@ -52,8 +52,15 @@ else
 	$(PYTEST) -m 'not slow'
 endif
 
-test-slow: setup  ## tests that bring up clusters and kill them, or take long for another reason
-	$(PYTEST) -m slow
+test-slow: setup  ## tests that bring up clusters and kill them, or take long for another reason: five minutes
+	$(PYTEST) -m 'slow and not nightly'
+
+# Each starts a cluster or two: side by side they would wait for a processor longer than for what they test.
+test-nightly: setup  ## longer ones: every kind of damage, kills on whole clusters, the dev overlay's pods (needs root)
+	LODESTONE_REHEARSE=1 $(BIN)/python -m pytest -m nightly
+
+mutations: setup  ## put small faults into a copy of the code, one at a time: some test must notice each
+	$(BIN)/python -m scripts.mutations
 
 coverage: setup  ## report what `make test COVERAGE=1` measured; fails below the floor
 	$(BIN)/coverage report --skip-covered --fail-under=$(COVERAGE_FLOOR)

@@ -13,7 +13,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-CACHE = Path(__file__).resolve().parent.parent / ".cache" / "promtool"
+CACHE = Path(__file__).resolve().parent.parent / ".servers" / "promtool"
 PACKAGE = "prometheus"
 _MEMBER = Path("usr/bin/promtool")
 _SECONDS = 300

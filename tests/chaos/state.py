@@ -15,6 +15,7 @@ from tests.chaos.cluster import CORPUS, ChaosCluster
 from tests.support.qdrant_cluster import QdrantNode
 
 from lodestone.config.settings import load_settings
+from lodestone.embeddings.corpus_records import FILE as CORPUS_RECORD
 from lodestone.embeddings.slices import read_part
 from lodestone.home.runtime import Runtime
 from lodestone.indexing.embed.slice_files import CAPTIONS_PREFIX
@@ -36,7 +37,7 @@ class State:
         collections: Collection, node of the store -> point id -> vector, as that node answers: what all replicas agree on.
         counts: Collection -> number of points that each node of the store counts.
         thumbnails: Names of their files.
-        strays: Files in the embedding area that no receipt names.
+        strays: Files in the embedding area that no receipt names, but for the records of the corpora.
         doubles: Image ids that several slices' files hold.
     """
 
@@ -75,6 +76,7 @@ def state_of(cluster: ChaosCluster, home: Path) -> State:
         counts = {name: _counts(cluster, full[name]) for name in names}
         thumbnails = frozenset(file.path for file in runtime.thumbnails.area.files())
         failures = sorted((failure.uri, failure.code) for failure in catalog.failures(corpus_id=corpus.corpus_id))
+        named.add(f"{corpus.corpus_id}/{CORPUS_RECORD}")
         strays = sorted(file.path for file in runtime.embeddings.files() if file.path not in named)
     doubles = sorted(row for row, times in rows.items() if times > 1)
     return State(images, tuple(failures), outputs, collections, counts, thumbnails, tuple(strays), tuple(doubles))

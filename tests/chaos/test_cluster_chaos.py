@@ -11,7 +11,7 @@ import pytest
 from tests.chaos.cluster import chaos_cluster
 from tests.chaos.rounds import run_rounds
 
-pytestmark = [pytest.mark.chaos, pytest.mark.ray, pytest.mark.server, pytest.mark.slow]
+pytestmark = [pytest.mark.chaos, pytest.mark.ray, pytest.mark.server, pytest.mark.slow, pytest.mark.nightly]
 
 _ROUNDS = {101: ("worker", "postgres"), 102: ("ray", "driver"), 103: ("qdrant",)}
 

@@ -19,7 +19,14 @@ from benchmarks.loading.summary import errors
 from tests.support.homes import index, write_pictures
 from tests.support.models import model_context
 
-pytestmark = [pytest.mark.chaos, pytest.mark.ray, pytest.mark.server, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.chaos,
+    pytest.mark.ray,
+    pytest.mark.server,
+    pytest.mark.slow,
+    pytest.mark.nightly,
+    pytest.mark.timeout(600),
+]
 TEXTS = ["a photo of a cat", "a cup of coffee", "a rocket", "a person", "coloured dots"]
 SEED = 5
 GRACE = 15.0  # seconds past a deadline: what answers at all, on however busy a machine, does not hang

@@ -14,7 +14,7 @@ import pytest
 from tests.support import rehearsal
 from tests.support.photos import CAT, COFFEE, PERSON, ROCKET, photo_path
 
-pytestmark = [pytest.mark.slow, pytest.mark.server, pytest.mark.ray, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.slow, pytest.mark.nightly, pytest.mark.server, pytest.mark.ray, pytest.mark.timeout(1_200)]
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from tests.support.serve_cluster import ServeCluster, run_serve_cluster
 
 from lodestone_serve.graph.config import as_yaml, serve_config
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.server, pytest.mark.timeout(1200)]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.nightly, pytest.mark.server, pytest.mark.timeout(1200)]
 
 ASKED = int(os.environ.get("LODESTONE_ROLLING", "200"))
 BODIES = [

