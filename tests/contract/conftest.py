@@ -13,6 +13,8 @@ from lodestone.catalog.catalog import Catalog
 from lodestone.store.base import VectorStore
 from lodestone.store.factory import open_store
 
+PATIENT = 120.0  # seconds of one call: the server may have to share its processors with anything
+
 
 @pytest.fixture(scope="session")
 def sqlite_catalog(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -53,14 +55,14 @@ def namespace_store(qdrant_server: QdrantServer) -> Iterator[VectorStore]:
 
 def _on(qdrant_server: QdrantServer, namespace: str) -> Iterator[VectorStore]:
     _empty(qdrant_server)  # other modules' homes are on this server, too
-    store = open_store("server", url=qdrant_server.url, grpc_port=qdrant_server.grpc_port, namespace=namespace)
+    store = open_store("server", url=qdrant_server.url, grpc_port=qdrant_server.grpc_port, namespace=namespace, timeout=PATIENT)
     yield store
     store.close()
     _empty(qdrant_server)
 
 
 def _empty(qdrant_server: QdrantServer) -> None:
-    cleaner = open_store("server", url=qdrant_server.url, grpc_port=qdrant_server.grpc_port)
+    cleaner = open_store("server", url=qdrant_server.url, grpc_port=qdrant_server.grpc_port, timeout=PATIENT)
     for name in cleaner.collections():
         cleaner.drop(name)
     cleaner.close()

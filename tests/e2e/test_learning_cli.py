@@ -44,7 +44,7 @@ class Terminal:
         return done.json
 
     def asked(self, words: str, *more: str) -> dict:
-        return self.data("search", words, "--limit", "4", "--no-gate", "--local", *more)
+        return self.data("search", words, "--limit", "4", "--no-gate", "--local", "--deadline", "60000", *more)
 
 
 @pytest.fixture(scope="module")
