@@ -1,6 +1,6 @@
 """Quality of search with misspelt words and in other languages: the tables of docs/quality.md.
 
-    python -m benchmarks run query_words --captions captions.tsv --images DIR --cache DIR
+    python -m benchmarks.learning.query_words --captions captions.tsv --images DIR --cache DIR
         [--profile embedded] [--queries 1000] [--translations FILE.tsv]
 
 A bridge of seed 0, trained on the first part of the split, is measured on the third; the cache of the benchmark `quality` saves
