@@ -1,13 +1,13 @@
 """Confidence of answers: fitted on validation photos, measured on photos and queries that nothing was fitted on.
 
-    python -m benchmarks.presence --data DIR [--names DIR] [--cache DIR] [--ship --drawings DIR]
+    python -m benchmarks.learning.presence --data DIR [--names DIR] [--profile NAME] [--cache DIR] [--ship --drawings DIR]
 
 DIR holds `captions.tsv` (columns file, caption) and `images/`; the folder of `--names` holds `names.tsv` (columns file, name)
 and `images/`. The split is that of `lodestone.evaluation.splits`: a bridge is trained on the first part, the model is fitted to
 collections cut from the second and to the demonstration's drawings, which are written to the folder of `--drawings`
 (presence_data.py), and the figures are of the third part and of the named photos. Nothing is fitted on either. AUROC is the
 probability that a query whose picture is there gets a higher confidence than one whose picture is not; the peers are each
-space's best cosine. `--ship` writes data/presence/embedded.json; otherwise what ships is measured.
+space's best cosine. `--ship` writes the profile's file of data/presence/; otherwise what ships is measured.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from sklearn.metrics import roc_auc_score
 
 from benchmarks.harness import Benchmark, Figure, Report
 from benchmarks.learning.presence_data import UNLIKE, Asked, Fitting, Gallery, Judged, absent_queries, random_letters
-from benchmarks.learning.quality import Collection, cached, load, part, read_table
+from benchmarks.learning.quality import Collection, cached, load, part, read_by, read_table
+from lodestone.config.profiles import find_profile
 from lodestone.evaluation.splits import split_by_hash
 from lodestone.models.cache import ModelCache, fingerprint
 from lodestone.models.context import ModelContext
 from lodestone.query.presence import CAPTION_SIGN, PresenceModel, SignTerm, Usual
 from lodestone.retrieval.calibration import SAMPLE
+from lodestone.spaces.bridge_arrays import BridgeInputs
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.spaces.labels import LabelSpace
 from lodestone.text_encoders.base import TextEncoder
@@ -41,7 +43,7 @@ from lodestone.training.bridge import train_bridge
 from lodestone.training.classes import TEMPLATES, class_pairs, class_texts, classifiers
 from lodestone_cli.demo.pictures import write_pictures
 
-SHIP_TO: Final = Path(__file__).resolve().parents[2] / "core" / "lodestone" / "data" / "presence" / "embedded.json"
+SHIP_TO: Final = Path(__file__).resolve().parents[2] / "core" / "lodestone" / "data" / "presence"
 SIZES: Final = ((12, 12), (40, 6), (120, 3), (300, 2), (500, 2))
 FALSE_ALARMS: Final = 0.03  # share of the present queries that may be told that there is probably nothing
 FREE: Final = ("bridge.above", "bridge.named", "familiarity", "named", "similarity", "size")  # the others never speak against
@@ -266,22 +268,33 @@ def measure_crosswise(test: Gallery, objects: Gallery, encoder: TextEncoder, *, 
     measuring.case("both directions together", joined(own, captions), joined(clear, foreign_names))
 
 
-def named_photos(folder: Path, context: ModelContext, cache: Path) -> tuple[Collection, list[str]]:
+def named_photos(folder: Path, context: ModelContext, cache: Path, backbones: Sequence[str]) -> tuple[Collection, list[str]]:
     """Return the named photos and what they show."""
     table = read_table(folder / "names.tsv", "name")
     named = [(file, TEMPLATES[1].format(name)) for file, name in table]
-    photos = load(context, cache, "names", rows=named, folder=folder / "images", names=[file for file, _ in table])
+    files = [file for file, _ in table]
+    photos = load(context, cache, "names", rows=named, folder=folder / "images", names=files, backbones=backbones)
     return photos, [name for _, name in table]
 
 
-def drawings(folder: Path | None, context: ModelContext, cache: Path) -> tuple[Collection, list[str]]:
+def drawings(folder: Path | None, context: ModelContext, cache: Path, backbones: Sequence[str]) -> tuple[Collection, list[str]]:
     """Return those drawings of the demonstration whose names are hidden there, and their names; write them where needed."""
     if folder is None:
         raise SystemExit("--ship fits to drawings too. Give --drawings DIR.")
     pictures = write_pictures(folder)
     rows = [(path.name, name) for path, name in pictures.names.items() if path.parent == pictures.unnamed]
-    drawn = load(context, cache, "drawings", rows=rows, folder=pictures.unnamed, names=[file for file, _ in rows])
+    files = [file for file, _ in rows]
+    drawn = load(context, cache, "drawings", rows=rows, folder=pictures.unnamed, names=files, backbones=backbones)
     return drawn, [name for _, name in rows]
+
+
+def trained_bridge(path: Path, collection: Collection, first: int, inputs: BridgeInputs, classes: np.ndarray) -> BridgeWeights:
+    """Return the bridge that is trained on the first photos alone, from the cache where it is there."""
+    if not path.exists():
+        train = read_by(inputs, part(collection, np.arange(first)))
+        pairs = class_pairs(train.outputs, classifiers(), classes, seed=0)
+        train_bridge(*train, classes=pairs, seed=0, inputs=inputs)[0].save_as(path)
+    return BridgeWeights.load(path)
 
 
 def measure(options: argparse.Namespace, report: Report) -> None:
@@ -292,19 +305,16 @@ def measure(options: argparse.Namespace, report: Report) -> None:
     rows = read_table(options.data / "captions.tsv", "caption")
     split = split_by_hash(name for name, _ in rows)
     names = split.train + split.validation + split.test
-    collection = load(context, cache, "captions", rows=rows, folder=options.data / "images", names=names)
+    inputs = BridgeInputs(find_profile(options.profile).backbones)
+    folder, seen_by = options.data / "images", inputs.backbones
+    collection = load(context, cache, "captions", rows=rows, folder=folder, names=names, backbones=seen_by)
     labels, encoder = LabelSpace(context), make_text_encoder("minilm", context)
     labels.warm_up()
     encoder.warm_up()
     key = f"classes-{fingerprint(*imagenet_labels(), *TEMPLATES)}"
     classes = cached(cache, key, lambda: {"texts": class_texts(encoder)})["texts"]
-    path = cache / "trained-0.safetensors"
+    bridge = trained_bridge(cache / f"{options.profile}-0.safetensors", collection, len(split.train), inputs, classes)
     first, second = len(split.train), len(split.train) + len(split.validation)
-    if not path.exists():
-        train = part(collection, np.arange(first))
-        pairs = class_pairs(train.outputs, classifiers(), classes, seed=0)
-        train_bridge(train.outputs, train.texts, train.owner, classes=pairs, seed=0)[0].save_as(path)
-    bridge = BridgeWeights.load(path)
 
     def gallery(start: int, end: int, usual: dict[str, Usual]) -> Gallery:
         chosen = np.arange(start, end)
@@ -315,13 +325,13 @@ def measure(options: argparse.Namespace, report: Report) -> None:
         usual = usual_backgrounds(part(collection, np.arange(first, second)), bridge, labels)
         cut = Fitting(gallery(first, second, usual), encoder, classes)
         fitted = list(cut.collections(SIZES))
-        drawn, drawn_names = drawings(options.drawings, context, cache)
+        drawn, drawn_names = drawings(options.drawings, context, cache, seen_by)
         gallery_drawn = Gallery(drawn, drawn_names, bridge, labels, usual)
         fitted += cut.across(gallery_drawn, encoded_names(drawn_names, encoder), SIZES)
         made = fit(fitted, usual)
         figures = {"queries": sum(len(judged.signs) for judged in fitted), "false_alarms": FALSE_ALARMS}
-        SHIP_TO.parent.mkdir(parents=True, exist_ok=True)
-        SHIP_TO.write_text(replace(made, provenance={**NOTICE, "figures": figures}).to_json(), encoding="utf-8")
+        target = SHIP_TO / f"{options.profile}.json"
+        target.write_text(replace(made, provenance={**NOTICE, "figures": figures}).to_json(), encoding="utf-8")
         report.text(f"threshold {made.threshold}; {CAPTION_SIGN} {made.terms[CAPTION_SIGN].weight}")
         own = Measuring(made, report)
         for kind in SHARES:
@@ -329,14 +339,14 @@ def measure(options: argparse.Namespace, report: Report) -> None:
                 here, gone = (joined(*(_of(judged, kinds) for judged in fitted)) for kinds in (("caption", "name"), (kind,)))
                 own.case(f"validation (fitted): {kind}", here, gone)
         own.finish()
-    model = PresenceModel.shipped("embedded")
+    model = PresenceModel.shipped(options.profile)
     if model is None or options.fit_only:
         return
     measuring = Measuring(model, report)
     test = gallery(second, collection.outputs.rows, dict(model.usual))
     captions = measure_photos(test, encoder, measuring)
     if options.names:
-        objects = Gallery(*named_photos(options.names, context, cache), bridge, labels, dict(model.usual))
+        objects = Gallery(*named_photos(options.names, context, cache, seen_by), bridge, labels, dict(model.usual))
         measure_crosswise(test, objects, encoder, captions=captions, measuring=measuring)
     measuring.finish()
 
@@ -351,6 +361,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command line."""
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--names", type=Path)
+    parser.add_argument("--profile", choices=("embedded", "embedded-large"), default="embedded")
     parser.add_argument("--drawings", type=Path, help="where the demonstration's drawings are, or are written; for --ship")
     parser.add_argument("--cache", type=Path, help="keep vectors and bridges here between runs")
     parser.add_argument("--ship", action="store_true", help="fit anew and write what ships; else what ships is judged")

@@ -20,6 +20,7 @@ from lodestone.query_log.replay import replay
 from lodestone.query_log.trace import load_trace
 from lodestone.spaces.bridge import BridgeSpace
 from lodestone.spaces.labels import LabelSpace
+from lodestone_cli.demo.pictures import PHOTOS
 from lodestone_schemas.api import SearchOptions, SearchRequest
 
 NONSENSE = "asdkjh qwe"
@@ -43,8 +44,20 @@ def collection(models, tmp_path_factory):
     made.close()
 
 
+@pytest.fixture(scope="module")
+def demonstration(models, tmp_path_factory):
+    made = Collection(tmp_path_factory.mktemp("demonstration"), models)
+    made.add("photos", {name: photo(name) for name in PHOTOS})
+    yield made
+    made.close()
+
+
 @pytest.fixture
 def engine(collection, models):
+    return engine_of(collection, models)
+
+
+def engine_of(collection, models):
     return collection.engine(
         profile=replace(PROFILE, spaces=("bridge", "labels")),
         weigher=make_weigher(models.projections),
@@ -62,6 +75,16 @@ async def test_nine_photos_are_enough_to_tell_a_cat_from_nonsense(engine):
     assert nonsense.confidence is not None and nonsense.probably_nothing
     assert nonsense.hits, "the nearest pictures are shown all the same"
     assert 0 <= nonsense.confidence < cat.confidence <= 1
+
+
+@pytest.mark.parametrize("words", ["a cat", "a motorcycle", "a cup of coffee"])
+async def test_in_the_demonstration_what_is_there_is_told_from_nonsense(demonstration, models, words):
+    engine = engine_of(demonstration, models)
+    answer = await engine.answer(SearchRequest(query=words))
+    nonsense = await engine.answer(SearchRequest(query=NONSENSE))
+    assert not answer.probably_nothing
+    assert nonsense.probably_nothing
+    assert answer.confidence > 2 * nonsense.confidence
 
 
 async def test_every_answer_of_the_stream_has_the_confidence_and_the_record_keeps_it(collection, engine):
