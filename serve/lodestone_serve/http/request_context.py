@@ -48,7 +48,8 @@ class RequestContextMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        scope.setdefault("state", {})["arrived"] = arrived_at(scope)  # deadlines count from here
+        scope = {**scope, "state": dict(scope.get("state", {}))}  # the server goes by its own, e.g. whether HEAD has a body
+        scope["state"]["arrived"] = arrived_at(scope)  # deadlines count from here
         method, started = scope["method"], time.perf_counter()
         request_id = identify(scope)
         if method == "HEAD":
