@@ -53,7 +53,7 @@ class Pretend:
     def close(self) -> None:
         """Stop nothing: there are no processes."""
 
-    def run(self, tasks: Iterable[Any], told: object = None) -> Iterator[Any]:  # noqa: ARG002 - receipts alone
+    def run(self, tasks: Iterable[Any], report_progress: object = None) -> Iterator[Any]:  # noqa: ARG002 - receipts alone
         """Return receipts as real workers do."""
         from lodestone.catalog.records import Receipt
         from lodestone.embeddings.slices import write_part

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from lodestone.config.cluster import ClusterSettings
 from lodestone.errors import LodestoneError, RunFailedError
-from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask, Told, untold
+from lodestone.indexing.tasks import EmbedSettings, SliceProgressCallback, SliceReceipt, SliceTask, ignore_progress
 from lodestone_jobs.attempts import ActorAttempts, Attempts, FolderAttempts
 from lodestone_jobs.cluster import JoinedRay, LocalRay, RayHost
 from lodestone_jobs.nodes import working_nodes
@@ -81,7 +81,9 @@ class RayDataExecutor:
         if self._is_ours:
             self._ray.stop()
 
-    def run(self, tasks: Iterable[SliceTask], told: Told = untold) -> Iterator[SliceReceipt]:  # noqa: ARG002 - receipts alone
+    def run(
+        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
+    ) -> Iterator[SliceReceipt]:
         """Embed the slices, and yield a receipt for each, as `EmbedExecutor.run` does.
 
         Raises:

@@ -35,7 +35,7 @@ from lodestone.indexing.run import index_run
 from lodestone.indexing.run.history import find_run
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexReport, IndexRequest
-from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask, Told, untold
+from lodestone.indexing.tasks import EmbedSettings, SliceProgressCallback, SliceReceipt, SliceTask, ignore_progress
 from lodestone.paging import PageRequest
 from lodestone.services.runs import RunFilters, RunUseCases
 from lodestone.services.sessions.in_process import InProcessSession
@@ -59,7 +59,9 @@ class Disturbed:
     def start(self) -> None:
         return
 
-    def run(self, tasks: Iterable[SliceTask], told: Told = untold) -> Iterator[SliceReceipt]:
+    def run(
+        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
+    ) -> Iterator[SliceReceipt]:
         self.waves.append(0)
         for task in tasks:
             self.tasks.append(task)
@@ -68,7 +70,7 @@ class Disturbed:
             if error is not None:
                 yield SliceReceipt(task.slice_id, (), error=error, worker="elsewhere:1")
             else:
-                yield from self._inline.run([task], told)
+                yield from self._inline.run([task], report_progress)
 
     def close(self) -> None:
         self._inline.close()

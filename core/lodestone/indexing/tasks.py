@@ -87,11 +87,11 @@ class RowFailure:
     message: str
 
 
-Told = Callable[[str, int], None]
+SliceProgressCallback = Callable[[str, int], None]
 """Called with a slice's id and the number of its pictures that are done so far: with all their outputs and captions."""
 
 
-def untold(_slice_id: str, _pictures: int) -> None:
+def ignore_progress(_slice_id: str, _pictures: int) -> None:
     """Ignore the progress of a slice."""
 
 

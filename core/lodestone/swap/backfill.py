@@ -17,7 +17,16 @@ from lodestone.indexing.embed.executors import EmbedExecutor, ExecutorFactory, c
 from lodestone.indexing.embed.slice_batches import SliceBatches
 from lodestone.indexing.heartbeat import Heartbeat
 from lodestone.indexing.progress import Progress
-from lodestone.indexing.tasks import META_PART, RowFailure, SliceParts, SliceReceipt, SliceTask, Told, backbone_part, untold
+from lodestone.indexing.tasks import (
+    META_PART,
+    RowFailure,
+    SliceParts,
+    SliceProgressCallback,
+    SliceReceipt,
+    SliceTask,
+    backbone_part,
+    ignore_progress,
+)
 from lodestone.sources.boundaries import boundaries_of
 
 if TYPE_CHECKING:
@@ -243,9 +252,11 @@ class _UnfinishedOnFailure:
         """Start the wrapped executor."""
         self._executor.start()
 
-    def run(self, tasks: Iterable[SliceTask], told: Told = untold) -> Iterator[SliceReceipt]:
+    def run(
+        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
+    ) -> Iterator[SliceReceipt]:
         """Run the tasks; receipts of slices with failures are yielded without parts."""
-        for receipt in self._executor.run(tasks, told):
+        for receipt in self._executor.run(tasks, report_progress):
             self.failures += receipt.failures
             yield replace(receipt, receipts=()) if receipt.failures else receipt
 

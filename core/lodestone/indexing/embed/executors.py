@@ -12,7 +12,7 @@ from lodestone.config.profiles import Profile
 from lodestone.config.settings import Settings
 from lodestone.files.area import FileArea
 from lodestone.imaging.thumbnails import ThumbnailStore
-from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask, Told, untold
+from lodestone.indexing.tasks import EmbedSettings, SliceProgressCallback, SliceReceipt, SliceTask, ignore_progress
 from lodestone.models.hardware import cores, gpus
 
 if TYPE_CHECKING:
@@ -31,12 +31,15 @@ class EmbedExecutor(Protocol):
     def start(self) -> None:
         """Start to get ready in the background, if that takes long. Calling it is optional."""
 
-    def run(self, tasks: Iterable[SliceTask], told: Told = untold) -> Iterator[SliceReceipt]:
+    def run(
+        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
+    ) -> Iterator[SliceReceipt]:
         """Yield receipts as tasks finish. `tasks` is read lazily. Called once for each wave.
 
         Args:
             tasks: What to embed.
-            told: Called while a slice is embedded, by executors that hear of it. On a cluster nothing is told before receipts.
+            report_progress: Called while a slice is embedded, by executors that hear of it.
+                On a cluster nothing is reported before receipts.
 
         Raises:
             RunFailedError: workers crashed again and again; finished slices stay finished.
@@ -64,7 +67,9 @@ class InlineExecutor:
     def start(self) -> None:
         """Do nothing: this process needs no time to start."""
 
-    def run(self, tasks: Iterable[SliceTask], told: Told = untold) -> Iterator[SliceReceipt]:
+    def run(
+        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
+    ) -> Iterator[SliceReceipt]:
         """Embed the tasks one after the other; the models are loaded at the first."""
         from lodestone.indexing.embed.slice_embedder import EmbedSlice
 
@@ -72,7 +77,7 @@ class InlineExecutor:
             if self._embed is None:
                 self._embed = EmbedSlice(self._settings)
                 self._embed.warm_up()
-            yield self._embed(task, told=told)
+            yield self._embed(task, report_progress=report_progress)
 
     def close(self) -> None:
         """Stop the decoding threads. Idempotent."""

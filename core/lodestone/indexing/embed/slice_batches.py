@@ -115,7 +115,7 @@ class SliceBatches:
     _again: deque[_Try] = field(default_factory=deque)
     _begun: dict[str, tuple[_Try, SliceAttempt]] = field(default_factory=dict)
     _meter: Meter | None = None
-    _told: Counter[str] = field(default_factory=Counter)  # pictures of unfinished slices that the meter has counted
+    _counted: Counter[str] = field(default_factory=Counter)  # pictures of unfinished slices that the meter has counted
 
     def run(self, executor: EmbedExecutor, *, rows: int, after_wave: Callable[[], None]) -> None:
         """Embed until no unfinished slice is left that can be embedded.
@@ -194,13 +194,13 @@ class SliceBatches:
 
     def _tell(self, slice_id: str, pictures: int) -> None:
         """Count the pictures of a slice that are done; a second try counts from where the first one ended."""
-        more = pictures - self._told[slice_id]
+        more = pictures - self._counted[slice_id]
         if self._meter is not None and more > 0:
-            self._told[slice_id] = pictures
+            self._counted[slice_id] = pictures
             self._meter.add(more)
 
     def _count(self, record: SliceRecord, *, failures: int) -> None:
-        counted = self._told.pop(record.slice_id, 0)
+        counted = self._counted.pop(record.slice_id, 0)
         if self._meter is not None:
             self._meter.add(record.rows - counted, failures=failures)
 

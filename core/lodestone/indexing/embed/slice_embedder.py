@@ -31,12 +31,12 @@ from lodestone.indexing.tasks import (
     EmbedSettings,
     RowFailure,
     SliceParts,
+    SliceProgressCallback,
     SliceReceipt,
     SliceRow,
     SliceTask,
-    Told,
+    ignore_progress,
     this_worker,
-    untold,
 )
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
@@ -108,7 +108,11 @@ class EmbedSlice:
         return pictures
 
     def __call__(
-        self, task: SliceTask, prepared: Sequence[PreparedPicture | RowFailure] | None = None, *, told: Told = untold
+        self,
+        task: SliceTask,
+        prepared: Sequence[PreparedPicture | RowFailure] | None = None,
+        *,
+        report_progress: SliceProgressCallback = ignore_progress,
     ) -> SliceReceipt:
         """Write every part that the task asks for.
 
@@ -118,12 +122,12 @@ class EmbedSlice:
         Args:
             task: The slice and its missing parts.
             prepared: What `prepare` returned for the task, here or in another process; None to read the pictures here.
-            told: Called after each batch of pictures.
+            report_progress: Called after each batch of pictures.
         """
         started = time.perf_counter()
         progress = _Written()
         try:
-            self._work(task, progress, prepared, told=lambda pictures: told(task.slice_id, pictures))
+            self._work(task, progress, prepared, report_progress=lambda pictures: report_progress(task.slice_id, pictures))
         except LodestoneError as error:
             progress.error = error
         return SliceReceipt(
@@ -143,7 +147,7 @@ class EmbedSlice:
         written: _Written,
         prepared: Sequence[PreparedPicture | RowFailure] | None,
         *,
-        told: Callable[[int], None],
+        report_progress: Callable[[int], None],
     ) -> None:
         adopted = self._files.adopt(task)
         for part, receipt in adopted.items():
@@ -158,7 +162,7 @@ class EmbedSlice:
         captions: Captions = [(row.image_id, source, text) for row in rows for source, text in row.captions]
         encodes = self.parts.captions in missing
         reads = bool(backbones) or META_PART in missing
-        work = _Work(len(rows), len(captions) if encodes else 0, told, pixels=reads)
+        work = _Work(len(rows), len(captions) if encodes else 0, report_progress, pixels=reads)
         results = _SliceResults()
         if reads:
             usable = prepared if prepared is not None and _fits(prepared, rows, backbones) else None
@@ -252,15 +256,15 @@ class _Work:
     Args:
         pictures: Pictures of the slice.
         captions: Captions that are encoded.
-        told: Receives the number of pictures.
+        report_progress: Receives the number of pictures.
         pixels: Whether the pictures are read.
     """
 
-    def __init__(self, pictures: int, captions: int, told: Callable[[int], None], *, pixels: bool) -> None:
+    def __init__(self, pictures: int, captions: int, report_progress: Callable[[int], None], *, pixels: bool) -> None:
         self._pictures = pictures
         self._pixels = float(pictures if pixels else 0)
         self._captions = captions * _CAPTION_WORK
-        self._told = told
+        self._report_progress = report_progress
 
     def looked_at(self, pictures: int) -> None:
         """Tell that so many pictures went through the models."""
@@ -272,7 +276,7 @@ class _Work:
 
     def _tell(self, done: float) -> None:
         whole = self._pixels + self._captions
-        self._told(min(int(self._pictures * done / whole), self._pictures) if whole else self._pictures)
+        self._report_progress(min(int(self._pictures * done / whole), self._pictures) if whole else self._pictures)
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import IO, Final
 
 from lodestone.errors import RunFailedError, WorkerDiedError
-from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask, Told, untold
+from lodestone.indexing.tasks import EmbedSettings, SliceProgressCallback, SliceReceipt, SliceTask, ignore_progress
 
 _START_ATTEMPTS: Final = 3  # workers that crash before any of them has answered
 _COMPLAINT_BYTES: Final = 4000
@@ -95,7 +95,9 @@ class ProcessExecutor:
         while len(self._workers) < self._count:
             self._workers.append(self._spawn())
 
-    def run(self, tasks: Iterable[SliceTask], told: Told = untold) -> Iterator[SliceReceipt]:
+    def run(
+        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
+    ) -> Iterator[SliceReceipt]:
         """Give the tasks to the workers and yield their receipts as they finish.
 
         Raises:
@@ -117,7 +119,11 @@ class ProcessExecutor:
                 busy = {worker.channel: worker for worker in self._workers if worker.task is not None}
                 if not busy:
                     break
-                heard = [self._receive(busy[channel], told) for channel in wait(list(busy)) if isinstance(channel, Connection)]
+                heard = [
+                    self._receive(busy[channel], report_progress)
+                    for channel in wait(list(busy))
+                    if isinstance(channel, Connection)
+                ]
                 receipts = [receipt for receipt in heard if receipt is not None]
                 for worker in self._workers:  # before the receipts are yielded, because recording them takes a while
                     if worker.task is None and following is not None:
@@ -135,14 +141,14 @@ class ProcessExecutor:
             worker.stop()
         self._workers.clear()
 
-    def _receive(self, worker: _Worker, told: Told) -> SliceReceipt | None:
-        """Return what a worker finished; None when it told of a task that goes on."""
+    def _receive(self, worker: _Worker, report_progress: SliceProgressCallback) -> SliceReceipt | None:
+        """Return what a worker finished; None when it reported a task that goes on."""
         task = worker.task
         receipt = worker.take()
         if isinstance(receipt, int):
             self._answered = True
             if task is not None:
-                told(task.slice_id, receipt)
+                report_progress(task.slice_id, receipt)
             return None
         if not worker.channel.closed:
             self._answered = True

@@ -62,7 +62,7 @@ def _load_models(settings: EmbedSettings) -> tuple[EmbedSlice | None, LodestoneE
 
 def _embed_safely(embed: EmbedSlice, task: SliceTask, channel: Connection) -> SliceReceipt:
     try:
-        return embed(task, told=lambda _, pictures: channel.send(pictures))
+        return embed(task, report_progress=lambda _, pictures: channel.send(pictures))
     except Exception as error:  # noqa: BLE001 - it crosses to the driver, which tries again and then raises it
         return _failed_receipt(
             task,
