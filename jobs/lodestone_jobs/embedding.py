@@ -82,7 +82,9 @@ class RayDataExecutor:
             self._ray.stop()
 
     def run(
-        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
+        self,
+        tasks: Iterable[SliceTask],
+        report_progress: SliceProgressCallback = ignore_progress,  # noqa: ARG002 - receipts alone
     ) -> Iterator[SliceReceipt]:
         """Embed the slices, and yield a receipt for each, as `EmbedExecutor.run` does.
 
