@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -40,8 +41,8 @@ DAMAGES: dict[str, Callable[[Path], None]] = {"half": _halve, "empty": _empty, "
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a home with captions, tags and a graph. Each test damages it and leaves it whole."""
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a home with captions, tags and a graph, and a copy of the home beside it."""
     folder = tmp_path_factory.mktemp("damaged")
     write_photos(folder / "photos", COUNT)
     for number, path in enumerate(sorted((folder / "photos").iterdir())):
@@ -51,7 +52,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         runtime.catalog.add_tags([TagRecord.new(image_id, "a red dog", "user") for image_id in image_ids(runtime).values()])
         runtime.deliver_tags()
         runtime.store.build(runtime.store.aliases()["bridge"])
+    shutil.copytree(folder / "home", folder / "copy")
     return folder
+
+
+@pytest.fixture
+def home(indexed: Path) -> Path:
+    """The folder with its home as it was made: which files a rebuilt collection has depends on what was done to it."""
+    shutil.rmtree(indexed / "home")
+    shutil.copytree(indexed / "copy", indexed / "home")
+    return indexed
 
 
 def _answers(runtime: Runtime) -> Answers:

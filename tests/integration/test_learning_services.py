@@ -45,7 +45,8 @@ async def http(settings: Settings) -> AsyncIterator[httpx.AsyncClient]:
 
 
 async def asked(http: httpx.AsyncClient, query: str, **options) -> dict:
-    answer = await http.post("/v1/search", json={"query": query, **options})
+    """Ask with time enough for guides and tags, however busy the machine is."""
+    answer = await http.post("/v1/search", json={"query": query, "deadline_ms": 60_000, **options})
     assert answer.status_code == 200, answer.text
     return answer.json()
 

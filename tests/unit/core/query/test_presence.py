@@ -106,13 +106,14 @@ def test_only_profiles_with_a_fitted_model_have_a_judge() -> None:
     context = model_context()
     spaces = {LABELS: LabelSpace(context), BRIDGE: BridgeSpace(context)}
     assert make_judge("embedded", spaces) is not None
-    assert [name for name in PROFILES if PresenceModel.shipped(name)] == ["embedded"]
+    assert [name for name in PROFILES if PresenceModel.shipped(name)] == ["embedded", "embedded-large"]
     assert make_judge("fast", spaces) is None
     assert make_judge("embedded", {LABELS: spaces[LABELS]}) is None
 
 
-def test_the_shipped_model_can_be_read_and_says_what_it_was_fitted_on() -> None:
-    model = PresenceModel.shipped("embedded")
+@pytest.mark.parametrize("profile", ["embedded", "embedded-large"])
+def test_the_shipped_model_can_be_read_and_says_what_it_was_fitted_on(profile: str) -> None:
+    model = PresenceModel.shipped(profile)
     assert model is not None
     assert set(model.usual) == {BRIDGE, LABELS}
     assert 0 < model.threshold < 0.5
