@@ -50,6 +50,38 @@ def test_a_damaged_gate_is_named_and_the_rest_is_shown(home: Path, monkeypatch: 
     assert "space bridge" in told.out
 
 
+def test_models_that_are_not_installed_are_named_and_not_fetched(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+
+    def absent(*_: object, local_files_only: bool = False, **__: object) -> str:
+        asked.append(local_files_only)
+        raise OSError("there is no network in this test")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", absent)
+    answer = run_here("status", "--profile", "fast", "-o", "json", home=home)
+    assert answer.code == 0, answer.err
+    missing = {model["model"]: model for model in answer.json["missing_models"]}
+    name = "timm:regnety_1280.swag_ft_in1k"
+    assert missing[name]["message"] == "the model 'timm/regnety_1280.swag_ft_in1k' is not on this machine"
+    assert "hf download timm/regnety_1280.swag_ft_in1k" in missing[name]["hint"]
+    assert answer.json["spaces"]["regnet"] == {"collection": None, "current": False, "available": False}
+    assert asked
+    assert all(asked)
+
+    shown = run_here("status", "--profile", "fast", home=home)
+    assert shown.code == 0
+    words = " ".join(shown.out.split())
+    assert "space regnet: not built (its models are missing)" in words
+    assert f"model {name}: the model" in words
+    assert "default" in words  # the corpora are shown as ever
+
+
+def test_a_home_whose_models_are_installed_misses_none(home: Path) -> None:
+    answer = run_here("status", "-o", "json", home=home).json
+    assert answer["missing_models"] == []
+    assert answer["spaces"]["bridge"]["current"]
+
+
 async def test_a_service_tells_the_same() -> None:
     async def engine() -> Any:
         async def encode(*_: object, **__: object) -> None:

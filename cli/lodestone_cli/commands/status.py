@@ -48,6 +48,7 @@ def status(
 
 def _facts(context: CommandContext) -> dict[str, Any]:
     from lodestone.config.home import home_of
+    from lodestone.home.space_status import space_status
 
     settings = context.loaded.settings
     home = home_of(settings)
@@ -59,10 +60,18 @@ def _facts(context: CommandContext) -> dict[str, Any]:
     aliases, facts["store"] = _aliases(context)
     facts["idle"] = _idle(context)
     facts["corpora"] = [corpus.model_dump(mode="json") for corpus in context.api.iter_corpora()]
+    spaces = space_status(context.runtime)
     facts["spaces"] = {
-        name: {"collection": aliases.get(name), "current": aliases.get(name) == projection.collection}
-        for name, projection in context.runtime.projections().items()
+        name: {
+            "collection": aliases.get(name),
+            "current": collection is not None and aliases.get(name) == collection,
+            "available": collection is not None,
+        }
+        for name, collection in spaces.collections.items()
     }
+    facts["missing_models"] = [
+        {"model": model, "message": error.message, "hint": error.hint} for model, error in spaces.missing.items()
+    ]
     facts["runs"] = [run.model_dump(include=_RUN_FIELDS) for run in context.api.runs(limit=_RUNS).runs]
     return facts
 
@@ -168,8 +177,10 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
     if not facts["store"]["ok"]:
         console.print(printable(f"store: {facts['store']['detail']}"), markup=False)
     for name, space in facts["spaces"].items() if facts["store"]["ok"] else ():
-        state = "" if space["current"] else "  (out of date: run `lodestone index` again)"
-        console.print(f"space {name}: {space['collection'] or 'not built'}{state}")
+        console.print(f"space {name}: {space['collection'] or 'not built'}{_state(space)}")
+    for lacking in facts["missing_models"]:
+        line = f"model {lacking['model']}: {lacking['message']}; {lacking['hint']}"
+        console.print(printable(line), style="yellow", markup=False)
     for part, reason in facts["idle"].items():
         console.print(printable(f"{part}: {reason}"), style="yellow", markup=False)
     for run in facts["runs"]:
@@ -177,3 +188,9 @@ def _print(console: Console, facts: dict[str, Any]) -> None:
         shown = Text(printable(" ".join(line.split())), style="dim")
         shown.truncate(console.width, overflow="ellipsis")
         console.print(shown)
+
+
+def _state(space: dict[str, Any]) -> str:
+    if not space["available"]:
+        return "  (its models are missing)"
+    return "" if space["current"] else "  (out of date: run `lodestone index` again)"

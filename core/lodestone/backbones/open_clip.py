@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import torch
 
     from lodestone.backbones.torch_backbone import Model
+    from lodestone.models.context import ModelContext
 
 PREFIX: Final = "open_clip:"
 LAYOUT: Final = Layout(
@@ -105,11 +106,11 @@ def embedding_dim(checkpoint: Checkpoint, name: str) -> int:
     return dim
 
 
-def clip_checkpoint(source: str, cache: ModelCache) -> Checkpoint:
+def clip_checkpoint(source: str, context: ModelContext) -> Checkpoint:
     """Return the model files that `open_clip:SOURCE` names."""
     if not is_directory(source) and not source.startswith(HUB_PREFIX):
-        source = repository_of(source, cache)
-    return find_checkpoint(source, LAYOUT, cache=cache)
+        source = repository_of(source, context.cache)
+    return find_checkpoint(source, LAYOUT, cache=context.cache, fetch=context.fetch)
 
 
 def load_model(checkpoint: Checkpoint) -> Any:  # noqa: ANN401 - open_clip is untyped

@@ -64,7 +64,7 @@ class TorchBackbone(Backbone):
         source = self.source
         if not is_directory(source) and not source.startswith(HUB_PREFIX):
             source = self._repository()
-        return find_checkpoint(source, self.layout, cache=self._context.cache)
+        return find_checkpoint(source, self.layout, cache=self._context.cache, fetch=self._context.fetch)
 
     @cached_property
     def preprocessing(self) -> Preprocessing:

@@ -89,8 +89,12 @@ class Runtime(HomeResources):
 
         return overridden(self.configured, self.catalog.overrides() if self.home.exists() else {})
 
-    def models(self) -> ModelContext:
-        """Return the context for models: their cache, number of threads, and the learned artifacts in force in this home."""
+    def models(self, *, fetch: bool = True) -> ModelContext:
+        """Return the context for models: their cache, number of threads, and the learned artifacts in force in this home.
+
+        Args:
+            fetch: Whether models that the machine does not have are fetched when they are needed.
+        """
         from lodestone.models.context import ModelContext
 
         active = {kind: self.catalog.active_artifact(kind) for kind in LEARNT_KINDS} if self.home.exists() else {}
@@ -105,6 +109,7 @@ class Runtime(HomeResources):
             threads=self.settings.models.threads,
             artifacts=artifacts,
             bridge=self.configured.bridge,
+            fetch=fetch,
         )
 
     @cached_property
@@ -149,8 +154,11 @@ class Runtime(HomeResources):
         needed = dict.fromkeys(key.backbone for projection in projections for key in projection.requires)
         return [make_backbone(name, context) for name in needed if name not in besides]
 
-    def projections(self) -> dict[str, Projection]:
+    def projections(self, *, fetch: bool = True) -> dict[str, Projection]:
         """Return space name -> projection in the version that is in force now. Nothing is warmed up.
+
+        Args:
+            fetch: As in `models`.
 
         Raises:
             ConfigurationError: the bridge does not fit the profile's models.
@@ -158,7 +166,7 @@ class Runtime(HomeResources):
         from lodestone.home.bridge_fit import check_bridge
         from lodestone.spaces.registry import make_space
 
-        context, profile = self.models(), self.profile
+        context, profile = self.models(fetch=fetch), self.profile
         spaces = {
             name: make_space(name, context, direct=profile.direct, labels=profile.labels, text_encoder=profile.text_encoder)
             for name in profile.spaces

@@ -76,19 +76,20 @@ def is_directory(source: str) -> bool:
     return source.startswith(("/", "./", "../", "~")) or Path(source).is_absolute()
 
 
-def find_checkpoint(source: str, layout: Layout, *, cache: ModelCache) -> Checkpoint:
+def find_checkpoint(source: str, layout: Layout, *, cache: ModelCache, fetch: bool = True) -> Checkpoint:
     """Find the files of a model; those of a hub are fetched when the machine does not have them.
 
     Args:
         source: A local directory, or a repository of the Hugging Face hub (`owner/name`, `owner/name@revision`).
         layout: The files to look for.
         cache: Remembers the hashes of local weights.
+        fetch: Whether the hub may be asked; if not, only a copy on this machine is found.
 
     Raises:
-        ModelUnavailableError: there is no such directory, a file is missing, or the hub cannot be reached and the machine has
-            no copy.
+        ModelUnavailableError: there is no such directory, a file is missing, or the machine has no copy and the hub cannot be
+            reached or may not be asked.
     """
-    folder = Path(source).expanduser().absolute() if is_directory(source) else _from_hub(source, layout)
+    folder = Path(source).expanduser().absolute() if is_directory(source) else _from_hub(source, layout, fetch=fetch)
     weights = _first(folder, layout.weights)
     config = folder / layout.config
     if not config.is_file() or weights is None:
@@ -132,7 +133,7 @@ def _write_hash(weights: Path, target: Path) -> None:
     target.write_text(hash_file(weights) + "\n", "ascii")
 
 
-def _from_hub(source: str, layout: Layout) -> Path:
+def _from_hub(source: str, layout: Layout, *, fetch: bool) -> Path:
     if importlib.util.find_spec("huggingface_hub") is None:
         raise ModelUnavailableError(f"{source} is a model of a hub, and huggingface_hub is not installed", hint=layout.install)
     import httpx
@@ -142,7 +143,7 @@ def _from_hub(source: str, layout: Layout) -> Path:
     wanted = [layout.config, *layout.beside]
     problems: list[str] = []
     # A local copy is used first: a model changes when its user says so, not when its publisher does.
-    for local, weights in [(True, ""), *((False, name) for name in layout.weights)]:
+    for local, weights in [(True, ""), *((False, name) for name in layout.weights if fetch)]:
         try:
             folder = Path(
                 snapshot_download(
@@ -158,6 +159,12 @@ def _from_hub(source: str, layout: Layout) -> Path:
         if (folder / layout.config).is_file() and _first(folder, layout.weights) is not None:
             return folder
         problems.append(f"the copy in {folder} has no {layout.config} or no weights")
+    if not fetch:
+        raise ModelUnavailableError(
+            f"the model {repository!r} is not on this machine",
+            hint=f"`lodestone index` fetches it at its first use, `hf download {repository}` before",
+            model=repository,
+        )
     raise ModelUnavailableError(
         f"the model {repository!r} is neither on this machine nor to be had from the hub: {problems[-1]}",
         hint="fetch it once with network access (and an account, where its licence asks for one), or name a local directory; "

@@ -19,9 +19,11 @@ class ModelContext:
         threads: Threads for one pass of a model, unless `warm_up` is given another number; 0 for the runtime's choice.
         artifacts: Learned artifacts of this home that are active, by kind, e.g. `bridge`. A missing kind means the shipped one.
         bridge: File of the shipped bridge, below `data/bridge/`; as in `Profile.bridge`.
+        fetch: Whether models that the machine does not have are fetched from their hub; if not, they are unavailable.
     """
 
     cache: ModelCache
     threads: int = 0
     artifacts: Mapping[str, Path] = field(default_factory=dict)
     bridge: str = DEFAULT_BRIDGE
+    fetch: bool = True

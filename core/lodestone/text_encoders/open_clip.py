@@ -50,7 +50,7 @@ class OpenClipText(TextEncoder):
     @cached_property
     def checkpoint(self) -> Checkpoint:
         """Return the model's files, which are fetched from the hub when this machine does not have them."""
-        return clip_checkpoint(self.name.removeprefix(PREFIX), self._context.cache)
+        return clip_checkpoint(self.name.removeprefix(PREFIX), self._context)
 
     @cached_property
     def dim(self) -> int:  # type: ignore[override]  # known only once the config is read
