@@ -137,5 +137,6 @@ def digest_of(parameters: Iterable[Any], arrays: Arrays, *, except_for: tuple[st
     digest = hashlib.sha256(json.dumps(list(parameters)).encode())
     for name, array in sorted(arrays.items()):
         if not name.startswith(except_for):
-            digest.update(name.encode() + str(array.shape).encode() + array.tobytes())
+            digest.update(name.encode() + str(array.shape).encode())
+            digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()[:12]

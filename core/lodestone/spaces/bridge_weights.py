@@ -156,8 +156,11 @@ class BridgeWeights:
 
         The arrays are hashed as they are stored, so that weights before and after `save` have one version.
         """
+        return self._version_of(self._arrays())
+
+    def _version_of(self, arrays: Mapping[str, NDArray[np.float16]]) -> str:
         parameters = [FILE.format, HUB_NEIGHBOURS, HUB_SHARE, *self._parameters().values()]
-        return digest_of(parameters, self._arrays(), except_for=_FOR_UPDATES)
+        return digest_of(parameters, arrays, except_for=_FOR_UPDATES)
 
     def save(self, directory: Path) -> Path:
         """Write `bridge-<version>.safetensors` into `directory` (made if needed), by temporary name and rename.
@@ -200,7 +203,7 @@ class BridgeWeights:
             weight = float(header["statistics_weight"])
             sums = group("statistics.")
             reads = inputs_of(header)
-            return cls(
+            weights = cls(
                 **{name: array for name, array in arrays.items() if "." not in name},
                 picture=tuple(Tower(**group(f"picture.{i}.")) for i in range(header["members"])),
                 text=tuple(Tower(**group(f"text.{i}.")) for i in range(header["members"])),
@@ -216,6 +219,9 @@ class BridgeWeights:
                 query_weights=header["query_weights"],
                 provenance=header["provenance"],
             )
+            # The arrays are hashed as they were read, instead of being converted back for it.
+            weights.__dict__["version"] = weights._version_of({n: np.asarray(a, np.float16) for n, a in stored.items()})
+            return weights
         except (KeyError, TypeError, ValueError) as error:  # the arrays of another layout under the same format number
             raise FILE.other_arrays(error) from error
 

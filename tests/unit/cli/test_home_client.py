@@ -15,12 +15,15 @@ from typing import Any, cast
 import pytest
 from tests.support.cli import environment
 from tests.support.home import settings_for
+from tests.support.pictures import write_photos
 from tests.support.scripted_server import answer, problem, scripted
 
 from lodestone.catalog.records import ImageRecord, ImageState
 from lodestone.home.quick_search import QuickSearcher
 from lodestone.home.runtime import Runtime
 from lodestone.home.service_address import TOKEN_HEADER, ServiceAddress, instance_of
+from lodestone.indexing.run.index_run import index_paths
+from lodestone.indexing.run.report import IndexRequest
 from lodestone.services.lazy import USE_CASES
 from lodestone.services.use_cases import Services
 from lodestone_cli.home_client import HomeClient, deliver_tags
@@ -140,6 +143,19 @@ def test_help_loads_nothing_heavy(tmp_path: Path, arguments: tuple[str, ...]) ->
     done = _loads(tmp_path, *arguments, banned=SLOW)
 
     assert done.returncode == 0, done.stderr
+
+
+def test_a_search_without_a_service_loads_nothing_that_only_others_need(tmp_path: Path) -> None:
+    write_photos(tmp_path / "pictures", 2)
+    with Runtime.open(settings_for(tmp_path)) as runtime:
+        index_paths(runtime, IndexRequest((tmp_path / "pictures",)))
+        home = runtime.home.path
+    others = ("torch", "ray", "pandas", "pyarrow", "fastapi", "qdrant_client", "scipy", "sklearn", "umap", "httpx")
+    catalogs = ("alembic", "asyncpg", "psycopg", "sqlalchemy.dialects.postgresql")
+    done = _loads(home, "search", "a dog", "--format", "paths", banned=(*others, *catalogs))
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith((".jpg", ".jpeg", ".png"))
 
 
 def test_a_search_of_the_running_service_loads_nothing_slow_and_shows_paths(tmp_path: Path) -> None:

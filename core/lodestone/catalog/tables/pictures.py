@@ -80,7 +80,8 @@ images = Table(
     Column("camera_model", Text),
     Column("metadata_version", Integer, nullable=False, server_default="0"),
     UniqueConstraint("root_id", "uri"),
-    Index("ix_images_unread_metadata", "root_id", "uri", sqlite_where=_UNREAD, postgresql_where=_UNREAD),
+    # Migration 0007 sets the condition on PostgreSQL too. Named here, it would load that dialect in every process.
+    Index("ix_images_unread_metadata", "root_id", "uri", sqlite_where=_UNREAD),
     Index(None, "corpus_id", "state"),
     Index(None, "hash", "corpus_id"),
 )

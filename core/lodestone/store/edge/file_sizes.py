@@ -9,8 +9,9 @@ opened. So sizes are recorded when a shard is closed and when it is opened. A fi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
 from contextlib import suppress
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -31,7 +32,7 @@ def record_sizes(generation: Path, shard: str) -> None:
     """
     path = generation / SIZES_FILE
     with suppress(OSError):  # an older record holds too: files only grow
-        record = json.dumps({"engine": _engine(), "sizes": dict(_sizes(generation / shard))}, indent=1)
+        record = json.dumps({"engine": _engine(), "sizes": _sizes(generation / shard)}, indent=1)
         if not path.exists() or path.read_text(encoding="utf-8", errors="replace") != record:
             write_atomically(path, record)
 
@@ -46,7 +47,7 @@ def shrunken_file(generation: Path, shard: str) -> str | None:
         recorded = {str(name): int(size) for name, size in record["sizes"].items()} if record["engine"] == _engine() else {}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    sizes = dict(_sizes(generation / shard))
+    sizes = _sizes(generation / shard)
     for name, size in recorded.items():
         if name not in sizes:
             return f"the file {name!r} is missing"
@@ -55,12 +56,26 @@ def shrunken_file(generation: Path, shard: str) -> str | None:
     return None
 
 
-def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder)
-        if name.parts[0] != _LOG and path.is_file():
-            yield name.as_posix(), 0 if path.suffix == _REWRITTEN else path.stat().st_size
+def _sizes(folder: Path) -> dict[str, int]:
+    """Return relative path -> size of the files below a folder.
+
+    Each opening of a store lists hundreds of files, and `Path` objects would take several times as long as strings.
+    """
+    sizes: dict[str, int] = {}
+    waiting = [(str(folder), "")]
+    while waiting:
+        parent, prefix = waiting.pop()
+        with os.scandir(parent) as entries:
+            for entry in entries:
+                if not prefix and entry.name == _LOG:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append((entry.path, f"{prefix}{entry.name}/"))
+                elif entry.is_file():
+                    sizes[prefix + entry.name] = 0 if entry.name.endswith(_REWRITTEN) else entry.stat().st_size
+    return dict(sorted(sizes.items()))
 
 
+@cache
 def _engine() -> str:
     return version("qdrant-edge-py")

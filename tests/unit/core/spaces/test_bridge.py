@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.support.pairs import make_pairs
 
+from lodestone.config.profiles import PROFILES
 from lodestone.errors import ConfigurationError
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
@@ -67,17 +69,21 @@ def test_saved_weights_load_with_the_same_version_and_the_same_vectors(shipped, 
 
 
 def test_statistics_of_pictures_unlike_any_other_survive_half_precision(shipped, tmp_path):
-    from dataclasses import replace
-
     huge = replace(shipped.statistics, gram=shipped.statistics.gram * 1e4)
     again = BridgeWeights.load(replace(shipped, statistics=huge).save(tmp_path)).statistics
     assert np.isfinite(again.gram).all()
     np.testing.assert_allclose(np.diag(again.gram), np.diag(huge.gram), rtol=2e-3)
 
 
-def test_version_follows_what_vectors_depend_on(shipped):
-    from dataclasses import replace
+@pytest.mark.parametrize("name", sorted({profile.bridge for profile in PROFILES.values()}))
+def test_the_version_of_a_file_is_that_of_its_weights_and_needs_no_conversion_back(name, monkeypatch):
+    read = BridgeWeights.shipped(name)
+    computed = replace(read).version  # a copy knows nothing about the file
+    monkeypatch.setattr(BridgeWeights, "_arrays", lambda _: pytest.fail("the arrays were converted back"))
+    assert read.version == computed
 
+
+def test_version_follows_what_vectors_depend_on(shipped):
     assert replace(shipped, provenance={"note": "x"}).version == shipped.version
     assert replace(shipped, ridge_share=0.1).version != shipped.version
     assert replace(shipped, ridge=shipped.ridge * 1.01).version != shipped.version
