@@ -109,11 +109,13 @@ def _about_guides(response: SearchResponse) -> list[str]:
         counts = {
             status: sum(guide.status == status for guide in response.guides) for status in ("used", "rejected", "dropped")
         }
-        told = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+        statuses = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
         cached = sum(guide.cached is not None for guide in response.guides)
         from_cache = f", {cached} from the cache" if cached else ""
         cost = f", cost {response.cost:g}" if response.cost else ""
-        lines.append(f"guides by {', '.join(sorted({guide.engine for guide in response.guides}))}: {told}{from_cache}{cost}")
+        lines.append(
+            f"guides by {', '.join(sorted({guide.engine for guide in response.guides}))}: {statuses}{from_cache}{cost}"
+        )
     if response.topic is not None:
         trust = ", ".join(f"{space} {weight:.3f}" for space, weight in response.trust.items())
         lines.append(f"trust of topic {response.topic}: {trust or 'neutral'}")

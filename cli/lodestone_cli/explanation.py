@@ -144,5 +144,5 @@ def _parts(hit: ExplainedHit) -> Iterator[tuple[float, str]]:
 
 def _timings(timings_ms: Mapping[str, float]) -> str:
     stages = sorted(((spent, stage) for stage, spent in timings_ms.items() if stage != "total" and spent >= 1), reverse=True)
-    told = ", ".join(f"{stage} {spent:.0f}" for spent, stage in stages[:_STAGES])
-    return f"{timings_ms.get('total', 0.0):.0f} ms{': ' + told if told else ''}"
+    slowest = ", ".join(f"{stage} {spent:.0f}" for spent, stage in stages[:_STAGES])
+    return f"{timings_ms.get('total', 0.0):.0f} ms{': ' + slowest if slowest else ''}"

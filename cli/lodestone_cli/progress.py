@@ -71,7 +71,7 @@ class _Bars:
             """Column with the rate, the time left (which counts down between two events) and failures."""
 
             def render(self, task: Task) -> Text:
-                return Text(_note_now(task.fields["event"], task.fields["told"], over=task.stop_time is not None))
+                return Text(_note_now(task.fields["event"], task.fields["reported_at"], over=task.stop_time is not None))
 
         width = console.width - _BESIDE_THE_BAR
         roomy = width >= _SHORTEST_BAR  # else the numbers alone
@@ -92,7 +92,7 @@ class _Bars:
                 self.drawn.reset(self._tasks[stage])
         if stage == "done":
             return
-        fields: dict[str, Any] = {"counted": _counted(event), "event": event, "told": time.monotonic()}
+        fields: dict[str, Any] = {"counted": _counted(event), "event": event, "reported_at": time.monotonic()}
         if stage not in self._tasks:
             self._tasks[stage] = self.drawn.add_task(_title(event), total=None, **fields)
         task = self._tasks[stage]
@@ -149,11 +149,11 @@ def _counted(event: ProgressEvent) -> str:
     return f"{event.done:,}" + (f"/{event.total:,}" if event.total else "")
 
 
-def _note_now(event: ProgressEvent, told: float, *, over: bool) -> str:
-    """Return the note of an event some time later; the event came at `told` (monotonic seconds)."""
+def _note_now(event: ProgressEvent, reported_at: float, *, over: bool) -> str:
+    """Return the note of an event some time later; the event came at `reported_at` (monotonic seconds)."""
     if over or event.eta is None:
         return _note(replace(event, eta=None))
-    return _note(replace(event, eta=max(event.eta - (time.monotonic() - told), 0.0)))
+    return _note(replace(event, eta=max(event.eta - (time.monotonic() - reported_at), 0.0)))
 
 
 def _note(event: ProgressEvent) -> str:

@@ -18,7 +18,7 @@ from lodestone_cli.options import Output, OutputOption, ProfileOption
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from lodestone.evaluation.ask import Told
+    from lodestone.evaluation.ask import QueryProgressCallback
     from lodestone.evaluation.baselines import LanguageModel
     from lodestone.evaluation.datasets.base import EvalSet
     from lodestone.evaluation.report import Comparison, EvalReport
@@ -176,8 +176,8 @@ def _run(context: CommandContext, evalset: EvalSet, options: EvalOptions, home: 
     with Runtime.open(settings, purpose=context.purpose) as runtime:
         with shown_progress(context) as progress:
             indexed = index_set(runtime, evalset, index=_index, progress=progress)
-        with _asking(context) as told:
-            return evaluate(runtime, evalset, indexed, options, told=told)
+        with _shown_answers(context) as report_progress:
+            return evaluate(runtime, evalset, indexed, options, report_progress=report_progress)
 
 
 def _index(runtime: Runtime, folder: Path, corpus: str, progress: Progress) -> IndexReport:
@@ -197,7 +197,7 @@ def _home(home: Path | None) -> Iterator[Path]:
 
 
 @contextmanager
-def _asking(context: CommandContext) -> Iterator[Told]:
+def _shown_answers(context: CommandContext) -> Iterator[QueryProgressCallback]:
     """Show progress while queries are asked: one bar for each configuration on a terminal, lines elsewhere."""
     console = context.messages
     if not console.is_terminal:

@@ -230,8 +230,8 @@ def _in_turn(order: dict[str, int]) -> str:
     tiers: dict[int, list[str]] = {}
     for name, priority in order.items():
         tiers.setdefault(priority, []).append(name)
-    told = [f"{' and '.join(names)}{' together' if len(names) > 1 else ''}" for _, names in sorted(tiers.items())]
-    return f"asked: {', then '.join(told)}"
+    groups = [f"{' and '.join(names)}{' together' if len(names) > 1 else ''}" for _, names in sorted(tiers.items())]
+    return f"asked: {', then '.join(groups)}"
 
 
 def _print(console: Console, engines: EngineList, usual: Sequence[str], *, running: bool) -> None:

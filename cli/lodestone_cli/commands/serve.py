@@ -120,8 +120,8 @@ def deploy(
         from lodestone_serve.graph.deploy import deploy as give
 
         states = give(given or serve_config(context.loaded.settings), address=address, wait_s=wait)
-        told = "\n".join(f"{name}: {state}" for name, state in states.items())
-        context.emit(states, lambda console: console.print(told))
+        lines = "\n".join(f"{name}: {state}" for name, state in states.items())
+        context.emit(states, lambda console: console.print(lines))
 
 
 def _configured(config: Path | None) -> tuple[dict[str, Any], dict[str, dict[str, Any]] | None]:

@@ -69,7 +69,7 @@ def undo(
         known = {one.event_id: one for one in context.runtime.catalog.trust_events()}
         undone = known[id_among(event_id, known, what="change of trust", hint="lodestone trust events")]
         event = context.runtime.trust.undo(undone.event_id)
-        context.emit(_as_dict(event), lambda console: _say(console, f"undone: {_told(undone)}", event))
+        context.emit(_as_dict(event), lambda console: _say(console, f"undone: {_description(undone)}", event))
 
 
 @app.command()
@@ -154,7 +154,7 @@ def _as_dict(event: TrustEvent) -> dict[str, object]:
     return facts
 
 
-def _told(event: TrustEvent) -> str:
+def _description(event: TrustEvent) -> str:
     """Return what an event was, in a few words."""
     if event.kind == "feedback":
         return f"feedback on {event.details.get('text', '')!r}"
@@ -207,7 +207,7 @@ def _print_events(console: Console, found: list[TrustEvent], undone: set[str]) -
     table.add_column("what", overflow="fold")
     table.add_column("trust after it", no_wrap=True)
     for one in found:
-        what = Text(printable(_told(one)))
+        what = Text(printable(_description(one)))
         if one.event_id in undone:
             what.append(" (undone)", style="yellow")
         after = "" if one.event_id in undone else _weights(one.after)

@@ -71,12 +71,12 @@ def _watch(context: CommandContext) -> None:
     queue = ChildQueue(settings, partial(_synchronise, settings))
     watcher = DirectoryWatcher(lambda: _watched(context), queue.submit)
     watcher.start()
-    told: set[str] = set()
+    reported: set[str] = set()
     try:
         while True:
             for job in queue.jobs():
-                if job.state in {"done", "failed"} and job.job_id not in told:
-                    told.add(job.job_id)
+                if job.state in {"done", "failed"} and job.job_id not in reported:
+                    reported.add(job.job_id)
                     context.messages.print(printable(_said(job)), markup=False)
             time.sleep(_LOOK_S)
     finally:

@@ -76,7 +76,7 @@ def find_duplicates(
     thumbnails: ThumbnailStore,
     distance: float = DEFAULT_DISTANCE,
     restart: bool = False,
-    told: Callable[[int, int], None] = lambda _done, _total: None,
+    report_progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> DuplicateReport:
     """Group the corpus's equal files and its pictures that look alike, replacing the groups that were found before.
 
@@ -91,7 +91,7 @@ def find_duplicates(
         thumbnails: Thumbnails by which close pictures are compared.
         distance: Largest distance (1 - cosine) of pictures that are compared.
         restart: Start again, even if an unfinished search could continue.
-        told: Called with the number of pictures searched so far and the number of all pictures.
+        report_progress: Called with the number of pictures searched so far and the number of all pictures.
 
     Raises:
         InvalidRequestError: The distance is not in [0, 1], or the space has no collection.
@@ -124,12 +124,12 @@ def find_duplicates(
                 search.forget()
             total, done = catalog.count_images(corpus.corpus_id, ImageState.ACTIVE), 0
 
-            def asked(count: int) -> None:
+            def count_searched(count: int) -> None:
                 nonlocal done
                 done += count
-                told(done, total)
+                report_progress(done, total)
 
-            pairs = search.run(lambda last: catalog.active_ids(corpus.corpus_id, after=last), told=asked)
+            pairs = search.run(lambda last: catalog.active_ids(corpus.corpus_id, after=last), report_progress=count_searched)
             active = _active_among(catalog, {image_id for first, second, _ in pairs for image_id in (first, second)})
             groups = grouped(pair for pair in pairs if pair[0] in active and pair[1] in active)
             near = catalog.put_duplicates(NEAR, corpus.corpus_id, groups)

@@ -57,12 +57,14 @@ class NearSearch:
         self._alike = alike
         self._header = {"collection": collection, "corpus": corpus_id, "distance": distance, "rule": rule}
 
-    def run(self, ids_after: Callable[[str], Iterable[str]], *, told: Callable[[int], None] = lambda _: None) -> list[_Pair]:
+    def run(
+        self, ids_after: Callable[[str], Iterable[str]], *, report_progress: Callable[[int], None] = lambda _: None
+    ) -> list[_Pair]:
         """Return all pairs, each once with the lower id first, and remove the journal.
 
         Args:
             ids_after: Gives the ids of the pictures above an id, ascending.
-            told: Called after each batch with the number of pictures in it.
+            report_progress: Called after each batch with the number of pictures in it.
         """
         last, pairs = self._resumed()
         self._journal.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +75,7 @@ class NearSearch:
                 pairs += batch_pairs
                 journal.write(json.dumps({"last": batch[-1], "pairs": batch_pairs, "asked": len(batch)}) + "\n")
                 journal.flush()
-                told(len(batch))
+                report_progress(len(batch))
         self._journal.unlink()
         return list(dict.fromkeys(pairs))
 

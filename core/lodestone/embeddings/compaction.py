@@ -71,13 +71,13 @@ class Compactor:
         catalog: The catalog, which is read and updated.
         area: The area that holds the embeddings files.
         slice_size: Highest number of pictures in a slice.
-        told: Progress callback; gets the number of slices processed and their total number.
+        report_progress: Progress callback; gets the number of slices processed and their total number.
     """
 
     catalog: Catalog
     area: FileArea
     slice_size: int = 256
-    told: Callable[[int, int], None] | None = None
+    report_progress: Callable[[int, int], None] | None = None
     _counts: Counter[str] = field(default_factory=Counter)
 
     def run(self, corpus_id: str, *, dry_run: bool = False) -> CompactionReport:
@@ -100,8 +100,8 @@ class Compactor:
             else:
                 self._replace_or_leave(corpus_id, group)
             done += len(group)
-            if self.told is not None:
-                self.told(done, total)
+            if self.report_progress is not None:
+                self.report_progress(done, total)
         if not dry_run:
             if self._others_run():
                 self._counts["waiting"] = self.catalog.count_superseded(corpus_id)

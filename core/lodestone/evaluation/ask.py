@@ -15,7 +15,7 @@ from lodestone_schemas.api import SearchRequest, SearchResponse
 
 CONCURRENCY: Final = 4
 
-Told = Callable[[str, int, int], None]
+QueryProgressCallback = Callable[[str, int, int], None]
 """Progress callback: gets the configuration, the number of queries answered, and their total number."""
 
 
@@ -65,7 +65,7 @@ async def ask_all(
     *,
     names: Mapping[str, str],
     concurrency: int = CONCURRENCY,
-    told: Callable[[int], None] | None = None,
+    report_progress: Callable[[int], None] | None = None,
 ) -> list[EvaluatedAnswer]:
     """Send every request, and return the answers in the order of the requests.
 
@@ -74,7 +74,7 @@ async def ask_all(
         requests: The requests to send.
         names: Image id -> picture's name; other pictures in an answer are left out.
         concurrency: Number of requests in progress at once.
-        told: Progress callback; gets the number of answers so far.
+        report_progress: Progress callback; gets the number of answers so far.
 
     Raises:
         LodestoneError: every query failed; this is the first one's error.
@@ -92,8 +92,8 @@ async def ask_all(
                 errors.append(error)
                 answer = EvaluatedAnswer(error=error.code)
         done += 1
-        if told is not None:
-            told(done)
+        if report_progress is not None:
+            report_progress(done)
         return answer
 
     answers = list(await asyncio.gather(*(ask(request) for request in requests)))

@@ -38,7 +38,7 @@ def match_captions(
     captions: Mapping[str, Sequence[str]],
     encoder: TextEncoder,
     *,
-    told: Callable[[int], None] | None = None,
+    report_progress: Callable[[int], None] | None = None,
 ) -> list[EvaluatedAnswer]:
     """Rank pictures by their captions' highest cosine with the query, leaving out the picture's own caption.
 
@@ -49,7 +49,7 @@ def match_captions(
         queries: The queries to rank for.
         captions: Picture's name -> its captions.
         encoder: The text encoder, warmed up.
-        told: Progress callback; gets the number of queries done.
+        report_progress: Progress callback; gets the number of queries done.
     """
     names = sorted(name for name, texts in captions.items() if texts)
     owners = np.array([position for position, name in enumerate(names) for _ in captions[name]], np.intp)
@@ -73,8 +73,8 @@ def match_captions(
                     tuple(names[position] for position in order), tuple(float(best[position]) for position in order)
                 )
             )
-        if told is not None:
-            told(start + len(batch))
+        if report_progress is not None:
+            report_progress(start + len(batch))
     return answers
 
 
@@ -112,7 +112,7 @@ class Rewriter:
     failures: dict[str, int] = field(default_factory=dict)
 
     async def rewrite(
-        self, texts: Sequence[str], *, concurrency: int = 4, told: Callable[[int], None] | None = None
+        self, texts: Sequence[str], *, concurrency: int = 4, report_progress: Callable[[int], None] | None = None
     ) -> dict[str, str]:
         """Return query -> the text to search for instead.
 
@@ -141,8 +141,8 @@ class Rewriter:
                 except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, IndexError, TypeError) as error:
                     reason = type(error).__name__
                     self.failures[reason] = self.failures.get(reason, 0) + 1
-            if told is not None:
-                told(len(rewritten))
+            if report_progress is not None:
+                report_progress(len(rewritten))
 
         try:
             async with client:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from lodestone import __version__
 from lodestone.errors import InvalidRequestError
-from lodestone.evaluation.ask import CONCURRENCY, EvaluatedAnswer, EvaluatedSystem, Told, ask_all
+from lodestone.evaluation.ask import CONCURRENCY, EvaluatedAnswer, EvaluatedSystem, QueryProgressCallback, ask_all
 from lodestone.evaluation.baselines import LanguageModel, Rewriter, match_captions
 from lodestone.evaluation.configurations import TEXT, Configuration, check_names, make_configurations
 from lodestone.evaluation.datasets.base import UNASKABLE, EvalSet
@@ -110,7 +110,7 @@ def evaluate(
     options: EvalOptions,
     *,
     engine: EvaluatedSystem | None = None,
-    told: Told | None = None,
+    report_progress: QueryProgressCallback | None = None,
 ) -> EvalReport:
     """Run all queries in all configurations, and return the report.
 
@@ -120,7 +120,7 @@ def evaluate(
         indexed: Its pictures in the home.
         options: Options of the evaluation.
         engine: The engine to measure; None for the home's own query engine.
-        told: Progress callback.
+        report_progress: Progress callback.
 
     Raises:
         UnknownNameError: there is no such configuration or part.
@@ -138,7 +138,7 @@ def evaluate(
         eta=options.eta,
         pairs=evalset.kind == "pairs",
     )
-    job = _Job(runtime, evalset, indexed, options, told)
+    job = _Job(runtime, evalset, indexed, options, report_progress)
     measured = asyncio.run(job.run(configurations, engine))
     rows = query_rows(evalset, measured[TEXT], indexed.described)
     results = [result_of(configuration, measured.get(configuration.name), rows) for configuration in configurations]
@@ -185,7 +185,7 @@ class _Job:
     evalset: EvalSet
     indexed: IndexedSet
     options: EvalOptions
-    told: Told | None
+    report_progress: QueryProgressCallback | None
     notes: list[str] = field(default_factory=list)
 
     async def run(self, configurations: Sequence[Configuration], engine: EvaluatedSystem | None) -> dict[str, Measured]:
@@ -217,7 +217,7 @@ class _Job:
             requests,
             names=self.indexed.names,
             concurrency=1 if configuration.learns else self.options.concurrency,
-            told=self._progress_for(configuration.name, len(requests)),
+            report_progress=self._progress_for(configuration.name, len(requests)),
         )
         if self.evalset.kind == "pairs":
             return measure_pairs(self.evalset, answers)
@@ -234,7 +234,7 @@ class _Job:
         rewritten = await rewriter.rewrite(
             texts,
             concurrency=self.options.concurrency,
-            told=self._progress_for(f"{configuration.name}: asking the model", len(texts)),
+            report_progress=self._progress_for(f"{configuration.name}: asking the model", len(texts)),
         )
         if rewriter.failures:
             reasons = ", ".join(f"{count} x {reason}" for reason, count in sorted(rewriter.failures.items()))
@@ -273,12 +273,12 @@ class _Job:
             evalset.queries,
             {name: texts for name, texts in pool.items() if name in indexed_names},
             encoder,
-            told=self._progress_for("captions", len(evalset.queries)),
+            report_progress=self._progress_for("captions", len(evalset.queries)),
         )
 
     def _progress_for(self, stage: str, total: int) -> Callable[[int], None]:
-        told = self.told
-        return (lambda _: None) if told is None else (lambda done: told(stage, done, total))
+        report_progress = self.report_progress
+        return (lambda _: None) if report_progress is None else (lambda done: report_progress(stage, done, total))
 
 
 def _idle_gates(results: Sequence[ConfigurationResult]) -> list[str]:

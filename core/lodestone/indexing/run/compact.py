@@ -26,7 +26,9 @@ def compact_corpus(
     def report_step(done: int, total: int) -> None:
         progress(ProgressEvent(RunStage.DISCOVER, done=done, total=total, detail=f"compacting {name}"))
 
-    compactor = Compactor(catalog, resources.embeddings, slice_size=resources.settings.index.slice_size, told=report_step)
+    compactor = Compactor(
+        catalog, resources.embeddings, slice_size=resources.settings.index.slice_size, report_progress=report_step
+    )
     if dry_run:
         return compactor.run(corpus.corpus_id, dry_run=True)
     with corpus_lock(resources.home, corpus, catalog=catalog):

@@ -106,10 +106,10 @@ def test_a_stopped_search_goes_on_where_it_was(store: EdgeStore, tmp_path: Path)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        search_of(store, tmp_path).run(after, told=stop)
+        search_of(store, tmp_path).run(after, report_progress=stop)
     with (tmp_path / "journal.jsonl").open("a") as journal:
         journal.write('{"last": "cut o')  # killed while it was written
-    assert search_of(store, tmp_path).run(after, told=asked.append) == whole
+    assert search_of(store, tmp_path).run(after, report_progress=asked.append) == whole
     assert asked == [64, 25]
     assert not (tmp_path / "journal.jsonl").exists()
 
@@ -119,15 +119,15 @@ def test_a_journal_of_another_search_is_not_taken_for_this_one(store: EdgeStore,
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        search_of(store, tmp_path, 0.001).run(after, told=stop)
+        search_of(store, tmp_path, 0.001).run(after, report_progress=stop)
     asked: list[int] = []
-    search_of(store, tmp_path, 0.05).run(after, told=asked.append)
+    search_of(store, tmp_path, 0.05).run(after, report_progress=asked.append)
     assert sum(asked) == 89
     with pytest.raises(KeyboardInterrupt):
-        search_of(store, tmp_path).run(after, told=stop)
+        search_of(store, tmp_path).run(after, report_progress=stop)
     again = search_of(store, tmp_path)
     again.forget()
-    again.run(after, told=asked.append)
+    again.run(after, report_progress=asked.append)
     assert sum(asked) == 2 * 89
 
 
