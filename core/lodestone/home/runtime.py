@@ -14,8 +14,7 @@ from lodestone.config.home import Home, home_of
 from lodestone.config.own_profiles import choose_profile
 from lodestone.config.profiles import Profile
 from lodestone.config.settings import Settings
-from lodestone.home.resources import HomeResources
-from lodestone.observe import observer
+from lodestone.home.learning import LearningResources
 from lodestone.spaces.names import BRIDGE
 
 if TYPE_CHECKING:
@@ -32,27 +31,19 @@ if TYPE_CHECKING:
     from lodestone.models.context import ModelContext
     from lodestone.query.encoder import LocalEncoder
     from lodestone.query.engine import QueryEngine
-    from lodestone.query.gate import GateModel
-    from lodestone.query.learned_stages import LearnedModels
     from lodestone.query.stages import Encoder, RemoteEncoders, RemoteStages
-    from lodestone.query_log.recorder import Recorder
     from lodestone.spaces.base import Projection
     from lodestone.store.base import VectorStore
-    from lodestone.tags.service import TagService
     from lodestone.text_encoders.base import TextEncoder
-    from lodestone.trust.service import TrustService
-    from lodestone_schemas.api import FeedbackRequest, FeedbackResult
 
 LEARNT_KINDS = (BRIDGE, "prior")
 
 
-class Runtime(HomeResources):
+class Runtime(LearningResources):
     """An opened home. Make it with `Runtime.open`, and `close` it (or use it as a context manager)."""
 
     def __init__(self, settings: Settings, home: Home, profile: Profile, *, purpose: str = "lodestone") -> None:
-        super().__init__(settings, home, purpose=purpose)
-        self.configured = profile
-        self.recorder: Recorder | None = None  # records queries after their answers; set before the first engine
+        super().__init__(settings, home, profile, purpose=purpose)
         self.observer: HubObserver | None = None  # receives events of guide engines; set before the first use of `hub`
         self.remote_stages: RemoteStages | None = (
             None  # stages in other processes; set before the first use of `engine` or `hub`
@@ -81,13 +72,6 @@ class Runtime(HomeResources):
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def profile(self) -> Profile:
-        """Return the configured profile with the spaces that model swaps put in force in this home. Read anew each time."""
-        from lodestone.home.space_definitions import overridden
-
-        return overridden(self.configured, self.catalog.overrides() if self.home.exists() else {})
 
     def models(self, *, fetch: bool = True) -> ModelContext:
         """Return the context for models: their cache, number of threads, and the learned artifacts in force in this home.
@@ -222,7 +206,7 @@ class Runtime(HomeResources):
             settings=self.settings.query,
             hub=None if shadow else self.hub,
             weigher=make_weigher(projections),
-            learnt=self._learnt(projections, recording=recording and not shadow),
+            learnt=self.learned_models(projections, recording=recording and not shadow),
             boundaries=boundaries_of(self.settings),
             checker=QueryChecker(self.text_encoder, lambda: self.catalog),
         )
@@ -311,92 +295,6 @@ class Runtime(HomeResources):
         former: Hub | None = self.__dict__.pop("hub", None)
         return former
 
-    @cached_property
-    def trust(self) -> TrustService:
-        """Return the trust in each space, by topic."""
-        from lodestone.trust.service import TrustService
-
-        return TrustService(self.catalog, self.settings.trust, priors=self.configured.space_priors)
-
-    @cached_property
-    def tags(self) -> TagService:
-        """Return the pictures' tags in the catalog. Searches find changes made here after `deliver_tags`."""
-        from lodestone.tags.service import TagService
-
-        return TagService(self.catalog)
-
-    def deliver_tags(self) -> int:
-        """Update the tags' collection; return the number of pictures whose tags changed. Opens the store.
-
-        Raises:
-            StoreLockedError: another process owns it.
-        """
-        from lodestone.tags.delivery import deliver
-
-        return deliver(self.catalog, self.store)
-
-    def learn(self, request: FeedbackRequest) -> FeedbackResult:
-        """Apply feedback: trust changes, and relevant pictures are tagged with the query's words. See `deliver_tags`.
-
-        Raises:
-            NotFoundError: the query is not recorded.
-            InvalidRequestError: no picture is named, or one is both right and wrong.
-        """
-        from datetime import UTC, datetime
-
-        from lodestone.query_log.trace import load_trace
-        from lodestone.tags.implicit import feedback_tags
-
-        result = self.trust.learn(request)
-        if result.applied:
-            observer().judged(relevant=len(request.relevant), irrelevant=len(request.irrelevant))
-        if result.applied and request.relevant and self.settings.tags.implicit:
-            images = self.catalog.images(request.relevant)
-            trace = load_trace(self.catalog, request.query_id)
-            self.catalog.add_tags(feedback_tags(trace, request.relevant, images=images, now=datetime.now(UTC)))
-        return result
-
-    def gate(self) -> GateModel:
-        """Return the complexity gate's model: the one learned in this home, or the one that ships."""
-        from lodestone.query.gate import GateModel
-
-        active = self.catalog.active_artifact("gate")
-        return GateModel.shipped() if active is None else GateModel.load(self.home.artifacts / active.path)
-
-    def idle_parts(self) -> dict[str, str]:
-        """Return the parts of queries that are switched on and can do nothing in this home, each with the reason.
-
-        Raises:
-            ConfigurationError: the gate's model cannot be read.
-        """
-        from lodestone.query.gate import GateModel
-        from lodestone.query.idle_parts import idle_parts
-
-        gate = self.gate() if self.home.exists() else GateModel.shipped()
-        return idle_parts(self.profile, self.settings.query, gate)
-
-    def _learnt(self, projections: Mapping[str, Projection], *, recording: bool) -> LearnedModels:
-        from lodestone.query.learned_stages import LearnedModels
-        from lodestone.query.memory import Memory
-        from lodestone.query.presence import make_judge
-        from lodestone.tags.search import TagSearch
-
-        memory = Memory(
-            self.catalog,
-            self.store,
-            history=self.settings.query.history,
-            tags=self.settings.tags,
-        )
-        tags = TagSearch(self.store)
-        return LearnedModels(
-            trust=self.trust,
-            tags=tags,
-            gate=self.gate(),
-            presence=make_judge(self.profile.name, projections),
-            memory=memory if recording else None,
-            recorder=self.recorder,
-        )
-
     def decode(self, data: bytes | Path) -> Image.Image:
         """Decode a picture's bytes or file to an upright RGB picture, within the same limits as when indexing.
 
@@ -410,6 +308,5 @@ class Runtime(HomeResources):
 
     def close(self) -> None:
         """Flush and release everything that was opened. Idempotent."""
-        for name in ("hub", "trust", "tags"):  # they hold the store or the catalog
-            self.__dict__.pop(name, None)
+        self.forget_hub()  # it holds the store and the catalog
         super().close()
