@@ -5,7 +5,6 @@
     <collection>/gen-<hex>/shard/   the engine's files
     <collection>/gen-<hex>/built.json   graph parameters of the last finished build, if any
     <collection>/gen-<hex>/sizes.json   sizes of the engine's files when they were last closed (see file_sizes.py)
-    <collection>/gen-<hex>/unflushed    exists while writes may be in the engine's log alone
 
 A build copies the current generation, lets a child process build the graph in the copy, replays the writes made meanwhile and
 moves CURRENT. A crash at any point leaves CURRENT unchanged; the next opening removes generations that it does not name.
@@ -51,7 +50,7 @@ from lodestone.store.limits import CALL_POINTS
 from lodestone.store.records import as_batch
 from lodestone_schemas.collections import CollectionSpec
 
-CURRENT_FILE, BUILT_FILE, UNFLUSHED_FILE, SHARD_DIR = "CURRENT", "built.json", "unflushed", "shard"
+CURRENT_FILE, BUILT_FILE, SHARD_DIR = "CURRENT", "built.json", "shard"
 GENERATION_PREFIX = "gen-"
 # With fewer points than this left to replay, writers are blocked during the last replay.
 FINAL_REPLAY_POINTS = 512
@@ -77,21 +76,6 @@ class Generation:
             require_room_to_map(path)
             self.shard = qe.EdgeShard.load(str(path / SHARD_DIR))
             record_sizes(path, SHARD_DIR)
-            # Left by a process that was killed: the engine has just applied its log again, and would at every opening.
-            self._written = (path / UNFLUSHED_FILE).exists()
-
-    def expect_writes(self) -> None:
-        """Note, before a write, that the shard has to be flushed when it is closed, also if this process is killed."""
-        if not self._written:
-            (self.path / UNFLUSHED_FILE).touch()
-            self._written = True
-
-    def flush(self) -> None:
-        """Bring what was written from the engine's log to its files; a shard that was only read is left alone."""
-        if self._written:
-            self.shard.flush()
-            (self.path / UNFLUSHED_FILE).unlink(missing_ok=True)
-            self._written = False
 
     def enter(self) -> None:
         """Keep the shard open until `leave` is called."""
@@ -176,16 +160,11 @@ class EdgeCollection:
     @contextmanager
     def reading(self) -> Iterator[qe.EdgeShard]:
         """Yield the current shard, and keep it open until the end of the block."""
-        with self._leased() as generation:
-            yield generation.shard
-
-    @contextmanager
-    def _leased(self) -> Iterator[Generation]:
         with self._state:
             generation = self._opened()
             generation.enter()
         try:
-            yield generation
+            yield generation.shard
         finally:
             generation.leave()
 
@@ -251,7 +230,7 @@ class EdgeCollection:
                     discard(draft)
 
     def close(self, *, delete: bool = False) -> None:
-        """Stop a running build, flush what was written, and close the shard once it has no readers. Idempotent."""
+        """Stop a running build, flush, and close the shard once it has no readers. Idempotent."""
         self._stop_build.set()
         with self._writing, self._state:
             self._closed = True
@@ -262,7 +241,7 @@ class EdgeCollection:
                     generation.retire(delete=False)
             else:
                 with engine_errors("flushing the collection", self.path):
-                    generation.flush()
+                    generation.shard.flush()
                 generation.retire(delete=False)
         with self._build_turn:
             if delete:
@@ -299,9 +278,8 @@ class EdgeCollection:
             # Journalled before the write: replaying a point that did not change does no harm.
             if self._journal is not None:
                 self._journal.update(ids)
-            with self._leased() as generation, engine_errors("writing", self.path, collection=self.name):
-                generation.expect_writes()
-                generation.shard.update(operation)
+            with self.reading() as shard, engine_errors("writing", self.path, collection=self.name):
+                shard.update(operation)
 
     def _is_built(self) -> bool:
         with self.reading() as shard:
