@@ -1,8 +1,8 @@
 """Check of deploy/ without a cluster: `python -m scripts.check_manifests`.
 
 The script builds every overlay and checks its objects: schemas, KubeRay's rules, the Serve config against Ray's schema and
-against the settings that it is made of, and the Dockerfile. `--write` makes the generated files anew: each overlay's
-serve.yaml, and the alert rules. Tests call the same functions.
+against the settings that it is made of, what would go wrong in a live cluster, sizes, and the Dockerfile. `--write` makes the
+generated files anew: each overlay's serve.yaml and qdrant.yaml, and the alert rules. Tests call the same functions.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 
-from scripts.manifests import kuberay, monitoring, schemas, serving
+from scripts.manifests import capacity, kuberay, monitoring, operation, schemas, serving
 from scripts.manifests.overlays import OVERLAYS, ROOT, Object, build, component_objects, tool
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
@@ -27,6 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
         made = {serving.path_of(overlay): serving.wanted(overlay) for overlay in OVERLAYS} | {
             monitoring.PATH: monitoring.wanted()
         }
+        made |= {capacity.path_of(overlay): text for overlay in OVERLAYS if (text := capacity.wanted(overlay)) is not None}
         for path, text in made.items():
             path.write_text(text, encoding="utf-8")
             print(f"wrote {path.relative_to(ROOT)}")
@@ -42,7 +43,8 @@ def _all() -> Iterator[str]:
         print(f"skipped: KubeRay's schemas, since {schemas.CRDS} is not there", file=sys.stderr)
     for overlay in OVERLAYS:
         objects = build(overlay)
-        faults = [*check(objects, overlay), *serving.faults(overlay, objects)]
+        operating = [f"{overlay}: {fault}" for fault in operation.faults(objects)]
+        faults = [*check(objects, overlay), *serving.faults(overlay, objects), *operating, *capacity.faults(overlay, objects)]
         print(f"{overlay}: {len(objects)} objects, {len(faults)} faults")
         yield from faults
     yield from monitoring.faults()

@@ -73,7 +73,7 @@ def _job(item: Object) -> list[str]:
         lines.append(f"{name}: ttlSecondsAfterFinished needs shutdownAfterJobFinishes")
     if spec.get("suspend") and not spec.get("shutdownAfterJobFinishes"):
         lines.append(f"{name}: a job that is kept running afterwards cannot be suspended")
-    bounds = ("activeDeadlineSeconds", "preRunningDeadlineSeconds", "backoffLimit")
+    bounds = ("preRunningDeadlineSeconds", "backoffLimit")
     return lines + [f"{name}: {field} must be said, and positive" for field in bounds if spec.get(field, 0) <= 0]
 
 

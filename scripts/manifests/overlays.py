@@ -14,7 +14,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 K8S = ROOT / "deploy" / "k8s"
-OVERLAYS = ("dev", "gpu", "ha")
+OVERLAYS = ("dev", "gpu", "ha", "gpu-ha")
 _BUILD_SECONDS = 60
 
 Object = dict[str, Any]
@@ -76,10 +76,11 @@ def build(overlay: str) -> list[Object]:
     return [item for item in yaml.load_all(done.stdout, Loader=yaml.CSafeLoader) if item]
 
 
-def component_objects() -> list[Object]:
-    """Return the objects of all components, also of those that no overlay uses."""
-    files = [file for file in sorted((K8S / "components").glob("*/*.yaml")) if file.name != "kustomization.yaml"]
-    return [item for file in files for item in yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader) if item]
+def component_objects(component: str = "*") -> list[Object]:
+    """Return the objects of a component, or of all components, also of those that no overlay uses. Patches are no objects."""
+    files = [file for file in sorted((K8S / "components").glob(f"{component}/*.yaml")) if file.name != "kustomization.yaml"]
+    parts = [part for file in files for part in yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)]
+    return [part for part in parts if isinstance(part, dict)]
 
 
 def name_of(item: Object) -> str:

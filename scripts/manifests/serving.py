@@ -71,6 +71,14 @@ def _room(config: dict[str, Any], cluster: dict[str, Any]) -> Iterator[str]:
                 yield f"no pod has room for a replica of {deployment['name']}: it needs {needed}"
             scaling = deployment.get("autoscaling_config", {})
             replicas = scaling.get("max_replicas", deployment.get("num_replicas", 1))
+            if (per_node := deployment.get("max_replicas_per_node")) is not None:
+                nodes = sum(pods for _, offered, pods in groups if _fits(needed, offered))
+                twice = 2 if deployment.get("max_surge_percent") else 1  # an update starts new replicas beside the old ones
+                if replicas * twice > per_node * nodes:
+                    yield (
+                        f"{deployment['name']} has up to {replicas} replicas, {replicas * twice} during an update, and "
+                        f"{nodes} nodes take {per_node} each"
+                    )
             for resource, amount in needed.items():
                 most[resource] = most.get(resource, 0.0) + amount * replicas
     for resource, amount in most.items():

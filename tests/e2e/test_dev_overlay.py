@@ -63,5 +63,19 @@ def test_a_lost_store_is_made_again_from_parquet(seen: dict[str, Any]) -> None:
     assert seen["found again"] == seen["found"]
 
 
+def test_backups_are_made_and_restored_beside_the_living_home(seen: dict[str, Any]) -> None:
+    assert seen["lodestone-backup"][0] == 0, seen["lodestone-backup"][1]
+    assert "is whole" in seen["lodestone-backup"][1]
+    assert seen["restored beside"][0] == 0, seen["restored beside"][1]
+    assert '"lacking": 0' in seen["restored beside"][1] and '"images": 4' in seen["restored beside"][1]
+    assert seen["verified beside"][0] == 0, seen["verified beside"][1]
+
+
+def test_lost_collections_come_back_from_snapshots(seen: dict[str, Any]) -> None:
+    assert seen["lodestone-qdrant-snapshots"][0] == 0, seen["lodestone-qdrant-snapshots"][1]
+    assert seen["restored Qdrant"][0] == 0, seen["restored Qdrant"][1]
+    assert seen["verified Qdrant"][0] == 0, seen["verified Qdrant"][1]
+
+
 def test_a_pod_that_is_stopped_has_its_replicas_moved_first(seen: dict[str, Any]) -> None:
     assert seen["left"] == 0, seen["said on leaving"]

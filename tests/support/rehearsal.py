@@ -25,7 +25,7 @@ from typing import Any
 
 import yaml
 from scripts.fetch_qdrant import fetch
-from scripts.manifests.overlays import K8S, ROOT, build
+from scripts.manifests.overlays import K8S, ROOT, build, component_objects
 
 POSTGRES = Path("/usr/lib/postgresql/15/bin")
 _SECRETS = {
@@ -36,6 +36,8 @@ _SECRETS = {
 _NAMES = "lodestone-catalog lodestone-qdrant lodestone-qdrant-0.lodestone-qdrant lodestone-serve-svc"
 _VOLUMES = {"home": "/var/lib/lodestone", "models": "/models", "pictures": "/pictures", "config": "/etc/lodestone"}
 _READ_ONLY = ("pictures", "config")
+_BACKUP, _BESIDE = "/volumes/storage/backup", "postgresql+psycopg://lodestone@lodestone-catalog:5432/beside"
+_CONFIG = {"lodestone-installation": {"BACKUP_TO": _BACKUP, "BACKUP_KEEP": "2"}}
 _UID = 1000  # the image's
 METRIC = "ray_lodestone_http_request_seconds_count"
 _NEW_ROOT = Path("/mnt")
@@ -61,6 +63,9 @@ def rehearse(stage: Path, pictures: Path) -> dict[str, Any]:
     shutil.copy(fetch(), stage / "qdrant" / "qdrant")
     (stage / "hosts").write_text(f"127.0.0.1 localhost {_NAMES}\n", encoding="utf-8")
     (stage / "overlay.json").write_text(json.dumps(build("dev")), encoding="utf-8")
+    (stage / "backup.json").write_text(json.dumps(component_objects("backup")), encoding="utf-8")
+    (stage / "scripts").mkdir()
+    shutil.copy(K8S / "components" / "backup" / "qdrant_snapshots.py", stage / "scripts")
     for name, owner in (("home", _UID), ("models", _UID), ("storage", _UID), ("postgres", _postgres_user()), ("logs", _UID)):
         os.chown(stage / name, owner, owner)
     stage.chmod(0o755)
@@ -136,10 +141,12 @@ class _Stage:
         }
         given |= {"NUMBA_CACHE_DIR": "/tmp/numba", "OMP_NUM_THREADS": "1"}
         for one in container.get("env", []):
-            reference = one.get("valueFrom", {}).get("secretKeyRef", {})
-            value = one["value"] if "value" in one else _SECRETS.get(reference["name"], {}).get(reference["key"])
+            source = one.get("valueFrom", {})
+            reference = source.get("secretKeyRef") or source.get("configMapKeyRef") or {}
+            known = _SECRETS if "secretKeyRef" in source else _CONFIG
+            value = one["value"] if "value" in one else known.get(reference["name"], {}).get(reference["key"])
             if value is None and not reference.get("optional"):
-                raise RuntimeError(f"{one['name']} is in no secret")
+                raise RuntimeError(f"{one['name']} is in no secret or configuration")
             given |= {one["name"]: value} if value is not None else {}
         return given | more
 
@@ -259,6 +266,7 @@ def _inside(stage: _Stage) -> dict[str, Any]:
     _until("the metrics of a request", lambda: METRIC in _metrics(), 60)  # Ray's processes hand theirs over every ten seconds
     seen["metrics"] = _metrics()
 
+    seen |= _back_up(stage, admin)
     seen["emptied"] = _lose_collections()
     seen["verify, emptied"] = stage.run("verify", ["lodestone", "verify", "--output", "json"], admin)[0]
     seen["repair"] = stage.run("repair", ["lodestone", "verify", "--repair", "--output", "json"], admin)[0]
@@ -268,6 +276,31 @@ def _inside(stage: _Stage) -> dict[str, Any]:
     time.sleep(5.5)
     seen["with a revoked key"] = _ask(search, data=query, X_API_Key=made["secret"])[0]
     return seen | _leave(stage, worker, stage.environment(worker, **ray), token)
+
+
+def _back_up(stage: _Stage, admin: dict[str, str]) -> dict[str, Any]:
+    """The commands of the two CronJobs and of the runbook: back up, restore beside the living home, lose and restore Qdrant."""
+    jobs = {
+        job["metadata"]["name"]: job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
+        for job in json.loads(Path("/stage/backup.json").read_text(encoding="utf-8"))
+        if job["kind"] == "CronJob"
+    }
+    seen: dict[str, Any] = {}
+    for name in ("lodestone-backup", "lodestone-qdrant-snapshots"):
+        command = [part.replace("/scripts/", "/stage/scripts/") for part in (*jobs[name]["command"], *jobs[name]["args"])]
+        seen[name] = stage.run(name, command, stage.environment(jobs[name]))
+    login = stage.environment(stage.find("StatefulSet", "lodestone-catalog")["template"]["spec"]["containers"][0])
+    login |= {"PGPASSWORD": login["POSTGRES_PASSWORD"], "PGHOST": "127.0.0.1", "PGUSER": login["POSTGRES_USER"]}
+    stage.run("createdb-beside", [str(POSTGRES / "createdb"), "beside"], login)
+    beside = admin | {"LODESTONE_HOME": "/tmp/beside", "LODESTONE_CATALOG_URL": _BESIDE}
+    restore = ["lodestone", "backup", "restore", f"{_BACKUP}/lodestone", "--new-id", "--output", "json"]
+    seen["restored beside"] = stage.run("restore", restore, beside)
+    seen["verified beside"] = stage.run("verify-beside", ["lodestone", "verify", "--all", "--output", "json"], beside)
+    _lose_collections()
+    script = ["python", "/stage/scripts/qdrant_snapshots.py", "restore", f"{_BACKUP}/qdrant"]
+    seen["restored Qdrant"] = stage.run("restore-qdrant", script, admin)
+    seen["verified Qdrant"] = stage.run("verify-qdrant", ["lodestone", "verify", "--output", "json"], admin)
+    return seen
 
 
 def _leave(stage: _Stage, worker: dict[str, Any], given: dict[str, str], token: str) -> dict[str, Any]:

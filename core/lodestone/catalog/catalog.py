@@ -26,7 +26,7 @@ from typing import Self
 
 from sqlalchemy.engine import Engine
 
-from lodestone.catalog.database.engine import make_engine, make_reading_engine
+from lodestone.catalog.database.engine import MOST_CONNECTIONS, make_engine, make_reading_engine
 from lodestone.catalog.database.migrate import ensure_head
 from lodestone.catalog.embeddings.attempts import AttemptRows
 from lodestone.catalog.embeddings.compaction import CompactionRows
@@ -83,7 +83,12 @@ class Catalog(
 
     @classmethod
     def open(
-        cls, location: str | Path, *, before_creating: Callable[[], None] | None = None, may_only_read: bool = False
+        cls,
+        location: str | Path,
+        *,
+        before_creating: Callable[[], None] | None = None,
+        may_only_read: bool = False,
+        connections: int = MOST_CONNECTIONS,
     ) -> Self:
         """Open a catalog, and create or migrate its tables first if necessary.
 
@@ -93,6 +98,7 @@ class Catalog(
                 it raises prevents that, and nothing is created.
             may_only_read: Open an SQLite file on a full or read-only disk for reading. Then every change raises the error that
                 opening it would have raised.
+            connections: Connections to a server at most.
 
         Raises:
             HomeVersionError: A newer Lodestone wrote it; nothing was changed.
@@ -100,7 +106,7 @@ class Catalog(
             CatalogError: It is not a database, or it is damaged.
             OutOfSpaceError: The disk is full.
         """
-        engine = make_engine(location)
+        engine = make_engine(location, connections=connections)
         try:
             ensure_head(engine, before_creating=before_creating)
         except (CatalogError, OutOfSpaceError) as error:

@@ -117,6 +117,7 @@ class Settings(BaseSettings):
     )
     profile: str = Field("embedded", description="Named set of backbones, spaces and generators.")
     catalog_url: str | None = Field(None, description="SQLAlchemy URL; default: SQLite in the home.")
+    catalog_connections: int = Field(15, ge=2, le=1_000, description="Of one process to PostgreSQL, at most.")
     log_level: Literal["debug", "info", "warning", "error"] = "warning"
     models: ModelSettings = Field(default_factory=ModelSettings)
     index: IndexSettings = Field(default_factory=IndexSettings)

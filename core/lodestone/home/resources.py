@@ -90,6 +90,7 @@ class HomeResources:
             self.settings.catalog_url or self.home.catalog,
             before_creating=self._refuse_to_replace,
             may_only_read=self.may_only_read,
+            connections=self.settings.catalog_connections,
         )
         try:
             self._agree_on_id(catalog)

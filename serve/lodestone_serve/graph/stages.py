@@ -167,8 +167,10 @@ def _common(settings: Settings, stage: StageSettings) -> dict[str, Any]:
         actor["num_gpus"] = stage.gpus
     if stage.resources:
         actor["resources"] = dict(stage.resources)
+    spread = {} if stage.max_per_node is None else {"max_replicas_per_node": stage.max_per_node}
     return {
         "ray_actor_options": actor,
+        **spread,
         "health_check_period_s": 5.0,
         "health_check_timeout_s": 30.0,
         # A replica that is stopped gets no new work and finishes its queries, which takes at most a query's time.

@@ -138,7 +138,9 @@ def test_the_services_secrets_are_in_the_environment_and_nowhere_else(overlay: s
     from lodestone_serve.graph.secrets import secret_variables
 
     needed = {*secret_variables(serving.settings_of(overlay)), "PGPASSWORD", "LODESTONE_STORE__API_KEY"}
-    for pod in (each for each in ray_pods(overlay) if "submitter" not in each.where):
+    replicas = [pod for pod in ray_pods(overlay) if "RayService" in pod.where and "head" not in pod.where]
+    driver = next(pod for pod in ray_pods(overlay) if pod.where == "RayJob/lodestone-index head")
+    for pod in (*replicas, driver):
         given = {each["name"]: each for each in pod.spec["containers"][0]["env"]}
         assert all("secretKeyRef" in given[name].get("valueFrom", {}) for name in needed), pod.where
     assert of_kind(list(built(overlay)), "Secret") == []

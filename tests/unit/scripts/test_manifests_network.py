@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from scripts.manifests import operation
 from scripts.manifests.overlays import OVERLAYS, of_kind
-from tests.support.manifests import built, matches
+from tests.support.manifests import built, matches, one
 
 
 def _reachable(overlay: str, source: dict[str, str] | None, target: dict[str, str], port: int, namespace: str = "") -> bool:
@@ -61,7 +62,7 @@ def test_pods_reach_what_they_need_and_nothing_else(overlay: str) -> None:
     assert not _reachable(overlay, None, qdrant, 6333, namespace="default")
 
 
-@pytest.mark.parametrize("overlay", ["gpu", "ha"])
+@pytest.mark.parametrize("overlay", ["gpu", "ha", "gpu-ha"])
 def test_a_gateway_in_the_namespace_reaches_the_service_and_no_more(overlay: str) -> None:
     gateway = {"gateway.networking.k8s.io/gateway-name": "lodestone-edge"}
     worker = {"app.kubernetes.io/component": "worker", "lodestone/ray": "service"}
@@ -82,4 +83,23 @@ def test_nobody_reaches_a_clouds_metadata(overlay: str) -> None:
         if "ipBlock" in peer
     ]
 
-    assert blocks and all("169.254.0.0/16" in block["except"] for block in blocks)
+    names = {operation.NODE_LOCAL_DNS, "10.96.0.10/32"}  # the cache of names on each node, on port 53 alone
+    assert blocks and all("169.254.0.0/16" in block["except"] for block in blocks if block["cidr"] not in names)
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_a_cache_of_names_on_each_node_is_asked_on_its_port_and_no_other(overlay: str) -> None:
+    rules = one(overlay, "NetworkPolicy", "allow-dns")["spec"]["egress"]
+
+    assert [{port["port"] for port in rule["ports"]} for rule in rules] == [{53}]
+    assert {peer["ipBlock"]["cidr"] for peer in rules[0]["to"] if "ipBlock" in peer} >= {operation.NODE_LOCAL_DNS}
+
+
+@pytest.mark.parametrize("overlay", ["gpu", "ha", "gpu-ha"])
+def test_backups_reach_what_they_copy_and_nothing_else(overlay: str) -> None:
+    label = "app.kubernetes.io/component"
+    backup, snapshots, qdrant, catalog = ({label: name} for name in ("backup", "snapshots", "qdrant", "catalog"))
+
+    assert _reachable(overlay, backup, catalog, 5432) and _reachable(overlay, snapshots, qdrant, 6333)
+    assert not _reachable(overlay, backup, qdrant, 6333) and not _reachable(overlay, snapshots, catalog, 5432)
+    assert not _reachable(overlay, backup, {label: "worker", "lodestone/ray": "service"}, 8000)

@@ -26,7 +26,7 @@ def test_no_container_is_root_writes_to_its_image_or_keeps_a_capability(overlay:
             assert not context.get("privileged"), pod.where
 
 
-@pytest.mark.parametrize("overlay", ["gpu", "ha"])
+@pytest.mark.parametrize("overlay", ["gpu", "ha", "gpu-ha"])
 def test_the_autoscaler_that_kuberay_adds_is_held_to_the_same(overlay: str) -> None:
     cluster = one(overlay, "RayService")["spec"]["rayClusterConfig"]
     context = cluster["autoscalerOptions"]["securityContext"]
@@ -48,7 +48,7 @@ def test_every_container_says_what_it_needs_and_what_it_may_take(overlay: str) -
             assert "emptyDir" not in volume or "sizeLimit" in volume["emptyDir"], f"{pod.where} {volume['name']}"
 
 
-@pytest.mark.parametrize("overlay", ["gpu", "ha"])
+@pytest.mark.parametrize("overlay", ["gpu", "ha", "gpu-ha"])
 def test_a_node_of_ray_really_has_the_memory_that_ray_counts_on(overlay: str) -> None:
     for pod in ray_pods(overlay):
         if "submitter" not in pod.where:
@@ -56,10 +56,11 @@ def test_a_node_of_ray_really_has_the_memory_that_ray_counts_on(overlay: str) ->
             assert resources["requests"]["memory"] == resources["limits"]["memory"], pod.where
 
 
-def test_pods_of_the_gpu_service_wait_for_what_the_job_of_weights_leaves() -> None:
-    job = one("gpu", "Job", "lodestone-models")["spec"]["template"]["spec"]["containers"][0]["args"][0]
+@pytest.mark.parametrize("overlay", ["gpu", "gpu-ha"])
+def test_pods_of_the_gpu_service_wait_for_what_the_job_of_weights_leaves(overlay: str) -> None:
+    job = one(overlay, "Job", "lodestone-models")["spec"]["template"]["spec"]["containers"][0]["args"][0]
     marker = re.search(r"touch (\S+)", job)
-    waits = [pod for pod in ray_pods("gpu") if "RayService" in pod.where and "head" not in pod.where]
+    waits = [pod for pod in ray_pods(overlay) if "RayService" in pod.where and "head" not in pod.where]
 
     assert marker is not None and len(waits) == 2
     assert all(marker.group(1) in pod.spec["initContainers"][0]["command"][-1] for pod in waits)

@@ -33,6 +33,7 @@ _T = TypeVar("_T")
 _BUSY_SECONDS = 30
 _SERVER_SECONDS = 60
 _ATTEMPTS = 5
+MOST_CONNECTIONS, _KEPT_CONNECTIONS = 15, 5
 # 40001: two transactions could not be serialised; 40P01: deadlock. 23505: a key exists, perhaps inserted by a transaction that
 # overlapped with this one, which then sees the key when it is run again.
 _CONFLICTS, _KEY_EXISTS = frozenset({"40001", "40P01"}), "23505"
@@ -48,8 +49,12 @@ _POSTGRES = {
 _WRITES = "lodestone_writes"
 
 
-def make_engine(location: str | Path) -> Engine:
+def make_engine(location: str | Path, *, connections: int = MOST_CONNECTIONS) -> Engine:
     """Return a connection pool for a URL, or for an SQLite file given as a path.
+
+    Args:
+        location: The URL, or the path.
+        connections: Connections to a server at most; a few of them are kept open.
 
     Raises:
         ConfigurationError: The URL cannot be read, its driver is missing, or it names an SQLite database in memory.
@@ -59,7 +64,10 @@ def make_engine(location: str | Path) -> Engine:
         if url.get_backend_name() != "sqlite":
             options = _POSTGRES if url.get_driver_name() in {"psycopg", "psycopg2"} else {}
             connect_args = {name: value for name, value in options.items() if name not in url.query}
-            return create_engine(url, pool_pre_ping=True, connect_args=connect_args)
+            kept = min(_KEPT_CONNECTIONS, connections)
+            return create_engine(
+                url, pool_pre_ping=True, connect_args=connect_args, pool_size=kept, max_overflow=connections - kept
+            )
         if not url.database or url.database == ":memory:":
             raise ConfigurationError(
                 f"the catalog {str(location)!r} is not a file", hint="use sqlite:////absolute/path or leave it to the home"
