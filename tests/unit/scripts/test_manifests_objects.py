@@ -38,7 +38,8 @@ def test_images_are_pinned_and_ours_is_the_same_everywhere(overlay: str) -> None
 
 
 def test_qdrant_is_the_version_that_the_tests_run_against() -> None:
-    images = {pod.spec["containers"][0]["image"] for overlay in OVERLAYS for pod in pods_of(overlay) if "StatefulSet/lodestone-qdrant" in pod.where}
+    stores = [pod for overlay in OVERLAYS for pod in pods_of(overlay) if pod.where == "StatefulSet/lodestone-qdrant"]
+    images = {pod.spec["containers"][0]["image"] for pod in stores}
 
     assert images == {f"qdrant/qdrant:v{QDRANT_TESTED}-unprivileged"}
 

@@ -13,7 +13,7 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import event
+from sqlalchemy import QueuePool, event
 from tests.support.catalogs import make_root, picture
 
 from lodestone.catalog.catalog import Catalog
@@ -32,6 +32,15 @@ def test_migrations_lead_to_the_schema_of_the_tables(tmp_path: Path) -> None:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, metadata) == []
     engine.dispose()
+
+
+@pytest.mark.parametrize(("most", "kept", "more"), [(15, 5, 10), (3, 3, 0)])
+def test_a_process_opens_no_more_connections_to_a_server_than_it_may(most: int, kept: int, more: int) -> None:
+    pytest.importorskip("psycopg")
+    pool = make_engine("postgresql+psycopg://nobody@localhost/none", connections=most).pool
+
+    assert isinstance(pool, QueuePool)
+    assert (pool.size(), pool._max_overflow) == (kept, more)
 
 
 def test_every_migration_is_known_to_the_quick_check() -> None:

@@ -239,6 +239,14 @@ def test_room_is_counted_for_all_replicas_and_for_those_that_an_update_starts_be
     assert needed["GPU"] == pytest.approx(2 * (0.5 + 3))
 
 
+def test_replicas_on_one_node_are_limited_where_the_settings_say_so():
+    stages = {"shape": "graph", "ingress": {"max_replicas": 4, "max_per_node": 1}, "encoders": {}}
+    given = deployments(serve_config(settings(stages, serve={"auth": {"keys": True}}, **SHARED)))
+
+    assert given["Ingress"]["max_replicas_per_node"] == 1
+    assert "max_replicas_per_node" not in given["Encoders"]
+
+
 def test_the_ingress_scales_by_busy_queries_and_not_by_streams():
     def context(reported: dict, *, target: int = 2) -> SimpleNamespace:
         config = SimpleNamespace(target_ongoing_requests=4.0)
