@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
+from scripts.manifests.operation import chooses as matches
 from scripts.manifests.overlays import Object, Pod, build, pods
+
+__all__ = ["built", "matches", "one", "pods_of", "ray_pods"]
 
 
 @cache
@@ -28,18 +31,3 @@ def one(overlay: str, kind: str, name: str = "") -> Object:
     found = [each for each in built(overlay) if each["kind"] == kind and name in {"", each["metadata"]["name"]}]
     assert len(found) == 1, f"{overlay} has {len(found)} of {kind}/{name}"
     return found[0]
-
-
-def matches(selector: dict[str, object], labels: dict[str, str]) -> bool:
-    """Whether a Kubernetes label selector chooses these labels; an empty one chooses all."""
-    wanted: dict[str, str] = selector.get("matchLabels", {})  # type: ignore[assignment]
-    if any(labels.get(name) != value for name, value in wanted.items()):
-        return False
-    tests = {
-        "In": lambda value, values: value in values,
-        "NotIn": lambda value, values: value not in values,
-        "Exists": lambda value, _: value is not None,
-        "DoesNotExist": lambda value, _: value is None,
-    }
-    expressions: list[dict[str, object]] = selector.get("matchExpressions", [])  # type: ignore[assignment]
-    return all(tests[str(one["operator"])](labels.get(str(one["key"])), one.get("values", [])) for one in expressions)

@@ -57,12 +57,12 @@ def test_a_node_of_ray_really_has_the_memory_that_ray_counts_on(overlay: str) ->
 
 
 @pytest.mark.parametrize("overlay", ["gpu", "gpu-ha"])
-def test_pods_of_the_gpu_service_wait_for_what_the_job_of_weights_leaves(overlay: str) -> None:
+def test_pods_with_models_wait_for_what_the_job_of_weights_leaves(overlay: str) -> None:
     job = one(overlay, "Job", "lodestone-models")["spec"]["template"]["spec"]["containers"][0]["args"][0]
     marker = re.search(r"touch (\S+)", job)
-    waits = [pod for pod in ray_pods(overlay) if "RayService" in pod.where and "head" not in pod.where]
+    waits = [pod for pod in ray_pods(overlay) if "submitter" not in pod.where and pod.where != "RayService/lodestone head"]
 
-    assert marker is not None and len(waits) == 2
+    assert marker is not None and len(waits) == 4  # CPU and GPU nodes of the service, driver and workers of index runs
     assert all(marker.group(1) in pod.spec["initContainers"][0]["command"][-1] for pod in waits)
 
 
