@@ -13,6 +13,8 @@ import asyncio
 from collections import Counter
 from typing import Any, Final
 
+import h11
+
 from lodestone_serve.responses.problems import PROBLEM_TYPE, problem
 from lodestone_serve.traffic.askers import network_of
 from lodestone_serve.traffic.request_guards import TARGET
@@ -22,6 +24,9 @@ HEADERS_S: Final = 10.0
 
 HEADERS_BYTES: Final = 64 << 10
 """Bytes of headers after which no more are waited for; httptools itself would keep any number."""
+
+BODY_S: Final = 30.0
+"""Seconds within which the rest of a body must arrive once its request is answered; it is read, and used for nothing."""
 
 CONNECTIONS: Final = 512
 """Connections of one client that may be open at once, unless the setting `serve.load.connections` says otherwise."""
@@ -60,6 +65,7 @@ class GuardedConnection(asyncio.Protocol):
 
     open_connections: OpenConnections
     headers_s: float
+    body_s: float
 
     # Of uvicorn's protocols.
     transport: asyncio.Transport
@@ -71,6 +77,7 @@ class GuardedConnection(asyncio.Protocol):
         super().__init__(*arguments, **options)
         self.ws_protocol_class = None  # an upgrade is not made then, and the request is answered as any other
         self._headers_due: asyncio.TimerHandle | None = None
+        self._body_due: asyncio.TimerHandle | None = None  # of a request that is answered
         self._header_bytes = 0  # of a request whose headers are not complete
         self._counted_as: str | None = None
 
@@ -88,6 +95,7 @@ class GuardedConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """End a connection, and count it no more."""
         self._headers_are_there()
+        self._body_is_there()
         client, self._counted_as = self._counted_as, None
         if client is not None:
             self.open_connections.give_back(client)
@@ -95,10 +103,17 @@ class GuardedConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take bytes, and see whether they complete the headers of a request."""
-        before = self.cycle
+        before, in_body = self.cycle, self.expects_body()
         super().data_received(data)
         if self.cycle is not before:
             self._headers_are_there()
+            self._body_is_there()
+        elif self.cycle is not None and in_body:
+            if not self.expects_body():
+                self._body_is_there()
+            elif self.cycle.response_complete and self._body_due is None:
+                # Closing at once would take the answer, which says what is wrong, from a client that is still sending.
+                self._body_due = self.loop.call_later(self.body_s, self.transport.close)
         elif self.cycle is None or self.cycle.response_complete:
             if self._headers_due is None:
                 self._await_headers()
@@ -106,6 +121,15 @@ class GuardedConnection(asyncio.Protocol):
             if self._header_bytes > HEADERS_BYTES:
                 detail = f"the headers have more than {HEADERS_BYTES} bytes"
                 self._refuse(431, "bad_request", detail, "send fewer or shorter ones")
+
+    def expects_body(self) -> bool:
+        """Return whether the headers of a request are there and the end of its body is not."""
+        raise NotImplementedError
+
+    def _body_is_there(self) -> None:
+        if self._body_due is not None:
+            self._body_due.cancel()
+            self._body_due = None
 
     def _await_headers(self) -> None:
         self._headers_due = self.loop.call_later(self.headers_s, self._late)
@@ -139,34 +163,58 @@ class GuardedConnection(asyncio.Protocol):
             self.transport.close()
 
 
-class _WithTarget(GuardedConnection):
-    """What is added to the protocol of httptools, which keeps only the path of a target: the host that the target names."""
+class GuardedH11(GuardedConnection):
+    """What is added to uvicorn's protocol on h11."""
+
+    conn: h11.Connection
+
+    def expects_body(self) -> bool:
+        """Return whether the headers of a request are there and the end of its body is not."""
+        return self.conn.their_state is h11.SEND_BODY
+
+
+class GuardedHttpTools(GuardedConnection):
+    """What is added to uvicorn's protocol on httptools: the host of a target, of which httptools keeps only the path."""
 
     url: bytes
     scope: dict[str, Any]
+    _in_body = False
+
+    def expects_body(self) -> bool:
+        """Return whether the headers of a request are there and the end of its body is not."""
+        return self._in_body
+
+    def on_message_complete(self) -> None:
+        """Note the end of a request, which uvicorn does not where the answer came before it."""
+        self._in_body = False
+        super().on_message_complete()  # type: ignore[misc]  # of the base that follows
 
     def on_headers_complete(self) -> None:
         """Keep the host of a target in absolute form, for whoever checks hosts."""
+        self._in_body = True
         if not self.url.startswith(b"/"):
             self.scope[TARGET] = _authority(self.url)
         super().on_headers_complete()  # type: ignore[misc]  # of the base that follows
 
 
-def connection_protocol(*, most: int = CONNECTIONS, headers_s: float = HEADERS_S) -> type[asyncio.Protocol]:
+def connection_protocol(
+    *, most: int = CONNECTIONS, headers_s: float = HEADERS_S, body_s: float = BODY_S
+) -> type[asyncio.Protocol]:
     """Return the class of one server's connections, which uvicorn takes as `http`.
 
     Args:
         most: Connections of one client that may be open at once.
         headers_s: Seconds within which headers must arrive.
+        body_s: Seconds within which the rest of a body must arrive whose request is answered.
     """
-    attributes = {"open_connections": OpenConnections(most), "headers_s": headers_s}
+    attributes = {"open_connections": OpenConnections(most), "headers_s": headers_s, "body_s": body_s}
     try:
         from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
     except ImportError:  # a uvicorn without its extra `standard`; its own fallback leaves targets whole in the path
         from uvicorn.protocols.http.h11_impl import H11Protocol
 
-        return type("GuardedH11Protocol", (GuardedConnection, H11Protocol), attributes)
-    return type("GuardedHttpToolsProtocol", (_WithTarget, HttpToolsProtocol), attributes)
+        return type("GuardedH11Protocol", (GuardedH11, H11Protocol), attributes)
+    return type("GuardedHttpToolsProtocol", (GuardedHttpTools, HttpToolsProtocol), attributes)
 
 
 def install(*, most: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ from lodestone.config.serve import ServeSettings
 from lodestone.config.settings import Settings
 from lodestone_serve.traffic import connections, proxy_middleware
 from lodestone_serve.traffic.askers import network_of
-from lodestone_serve.traffic.connections import GuardedConnection, OpenConnections, connection_protocol
+from lodestone_serve.traffic.connections import GuardedConnection, GuardedH11, OpenConnections, connection_protocol
 from lodestone_serve.traffic.proxy_middleware import Front, Waits
 from lodestone_serve.traffic.request_guards import SiteGuard
 
@@ -58,8 +58,8 @@ async def serving(app: Any = path_app, *, kind: str = "httptools", **limits: Any
     if kind == "h11":
         from uvicorn.protocols.http.h11_impl import H11Protocol
 
-        attributes = {"open_connections": protocol.open_connections, "headers_s": protocol.headers_s}
-        protocol = type("Guarded", (GuardedConnection, H11Protocol), attributes)
+        limited = {name: getattr(protocol, name) for name in ("open_connections", "headers_s", "body_s")}
+        protocol = type("Guarded", (GuardedH11, H11Protocol), limited)
     config = uvicorn.Config(app, port=0, http=protocol, lifespan="off", log_level="critical", timeout_keep_alive=30)
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())
@@ -86,7 +86,7 @@ def status_of(answer: bytes) -> int:
 @pytest.mark.parametrize("kind", PROTOCOLS)
 @pytest.mark.parametrize("sent", [(b"",), (b"G",), (GET,), (GET, b"X-A: b\r\n", b"X-B: c\r\n", b"X-C: d\r\n")])
 async def test_headers_that_do_not_come_end_the_connection(kind: str, sent: tuple[bytes, ...]) -> None:
-    async with serving(kind=kind, headers_s=0.1) as server:
+    async with serving(kind=kind, headers_s=0.5) as server:
         answer = await server.say(*sent, pause_s=0.02)
     assert status_of(answer) == 408
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -133,6 +133,48 @@ async def test_neither_slow_work_nor_a_slow_body_nor_a_pause_between_requests_co
         answer = await server.say(post, b"a", b"b", b"", last, pause_s=0.25)
     assert answer.count(b"HTTP/1.1 200") == 2
     assert answer.endswith(b"http /last")
+
+
+POST = b"POST /v1/status HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+CHUNK = b"10000\r\n" + b" " * 65_536 + b"\r\n"
+BODIES = {
+    "length": (b"Content-Length: 6553600\r\n\r\n", [b" " * 65_536] * 100),
+    "chunked": (b"Transfer-Encoding: chunked\r\n\r\n", [CHUNK] * 99 + [b"0\r\n\r\n"]),
+}
+
+
+@pytest.mark.parametrize("kind", PROTOCOLS)
+@pytest.mark.parametrize("body", BODIES)
+async def test_a_body_that_nobody_reads_is_taken_to_its_end_and_the_connection_is_used_again(kind: str, body: str) -> None:
+    """The application answers before the body is there, as a guard does that refuses it."""
+    headers, chunks = BODIES[body]
+    async with serving(kind=kind) as server, asyncio.timeout(PATIENCE_S):
+        reader, writer = await server.connect()
+        for _ in range(2):
+            writer.write(POST + headers + chunks[0])
+            await reader.readuntil(b"http /v1/status")
+            for chunk in chunks[1:]:
+                writer.write(chunk)
+                await writer.drain()
+        writer.write(GET + b"\r\n")
+        assert status_of(await reader.readuntil(b"http /v1/status")) == 200
+        writer.close()
+
+
+@pytest.mark.parametrize("kind", PROTOCOLS)
+async def test_a_body_without_end_that_nobody_reads_ends_the_connection(kind: str) -> None:
+    async with serving(kind=kind, body_s=0.1) as server, asyncio.timeout(PATIENCE_S):
+        reader, writer = await server.connect()
+        writer.write(POST + BODIES["chunked"][0] + CHUNK)
+        await reader.readuntil(b"http /v1/status")
+        with suppress(ConnectionError):
+            while not reader.at_eof():
+                writer.write(CHUNK)
+                await writer.drain()
+                await asyncio.sleep(0.01)
+        writer.close()
+        while len(server.open):
+            await asyncio.sleep(0.002)
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
