@@ -111,6 +111,8 @@ class GuardedConnection(asyncio.Protocol):
         elif self.cycle is not None and in_body:
             if not self.expects_body():
                 self._body_is_there()
+                if self.cycle.response_complete and self._headers_due is None:
+                    self._await_headers()  # the same bytes may begin another request
             elif self.cycle.response_complete and self._body_due is None:
                 # Closing at once would take the answer, which says what is wrong, from a client that is still sending.
                 self._body_due = self.loop.call_later(self.body_s, self.transport.close)

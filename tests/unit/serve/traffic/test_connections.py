@@ -178,6 +178,17 @@ async def test_a_body_without_end_that_nobody_reads_ends_the_connection(kind: st
 
 
 @pytest.mark.parametrize("kind", PROTOCOLS)
+async def test_headers_that_begin_with_the_end_of_such_a_body_must_come_as_well(kind: str) -> None:
+    async with serving(kind=kind, headers_s=0.5) as server, asyncio.timeout(PATIENCE_S):
+        reader, writer = await server.connect()
+        writer.write(POST + BODIES["chunked"][0] + CHUNK)
+        await reader.readuntil(b"http /v1/status")
+        writer.write(b"0\r\n\r\n" + GET)
+        await _rest(reader)
+        writer.close()
+
+
+@pytest.mark.parametrize("kind", PROTOCOLS)
 async def test_a_client_has_only_so_many_connections_and_gets_new_ones_for_old(kind: str) -> None:
     async with serving(kind=kind, most=2) as server:
         held = [await server.connect() for _ in range(2)]
