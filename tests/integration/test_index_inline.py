@@ -34,6 +34,13 @@ def runtime(tmp_path: Path):
         yield opened
 
 
+@pytest.fixture
+def stepwise(tmp_path: Path):
+    """A runtime that embeds one slice after the other, so that a test knows what is done when it interferes."""
+    with open_runtime(tmp_path, slices_in_flight=1) as opened:
+        yield opened
+
+
 def index(runtime: Runtime, *paths: Path, **options: object) -> IndexReport:
     return index_paths(runtime, IndexRequest(tuple(paths), **options))  # type: ignore[arg-type]
 
@@ -306,7 +313,7 @@ def test_a_file_that_changes_under_the_run_is_a_failure_and_found_next_time(
 
 @pytest.mark.parametrize("after", [0, 5])
 def test_no_space_left_ends_the_run_cleanly_and_the_next_one_goes_on(
-    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+    stepwise: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     write_photos(tmp_path / "photos", 24)
     from lodestone.embeddings.slices import write_part
@@ -322,18 +329,18 @@ def test_no_space_left_ends_the_run_cleanly_and_the_next_one_goes_on(
 
     monkeypatch.setattr("lodestone.indexing.embed.slice_files.write_part", full)
     with pytest.raises(OutOfSpaceError):
-        index(runtime, tmp_path / "photos")
-    assert runtime.catalog.runs(1)[0].state == "failed"
+        index(stepwise, tmp_path / "photos")
+    assert stepwise.catalog.runs(1)[0].state == "failed"
     monkeypatch.undo()
-    report = index(runtime, tmp_path / "photos")
+    report = index(stepwise, tmp_path / "photos")
     assert report.images == 24
     assert report.counts["embedded"] == (24 if after == 0 else 16)  # the first slice has four parts
-    assert len(vectors_of(runtime, "bridge")) == 24
+    assert len(vectors_of(stepwise, "bridge")) == 24
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt(), SystemExit(143)], ids=["Ctrl-C", "SIGTERM"])
 def test_an_interrupted_run_is_recorded_and_continued(
-    runtime: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: BaseException
+    stepwise: Runtime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: BaseException
 ) -> None:
     write_photos(tmp_path / "photos", 24)
     from lodestone.indexing.embed import slice_batches
@@ -350,10 +357,10 @@ def test_an_interrupted_run_is_recorded_and_continued(
 
     monkeypatch.setattr(slice_batches, "record_slice", interrupted)
     with pytest.raises(type(end)):
-        index(runtime, tmp_path / "photos")
-    assert runtime.catalog.runs(1)[0].state == "interrupted"
+        index(stepwise, tmp_path / "photos")
+    assert stepwise.catalog.runs(1)[0].state == "interrupted"
     monkeypatch.undo()
-    report = index(runtime, tmp_path / "photos")
+    report = index(stepwise, tmp_path / "photos")
     assert report.images == 24
     assert report.counts["embedded"] == 8  # one slice was recorded, one is adopted from its files, one is left
     assert report.adopted == 4

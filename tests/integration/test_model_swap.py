@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +21,11 @@ from lodestone.home.runtime import Runtime
 from lodestone.home.space_activation import activate
 from lodestone.home.space_definitions import overridden
 from lodestone.home.space_standby import SwapVersions
-from lodestone.indexing.embed.slice_embedder import EmbedSlice
+from lodestone.indexing.embed.slice_pipeline import SlicePipeline
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.sync import collections as syncing
+from lodestone.indexing.tasks import SliceReceipt, SliceTask, Told
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.swap.backfill import parts_of
 from lodestone.swap.swapping import Swapper
@@ -69,13 +70,17 @@ def pictures(runtime: Runtime, tmp_path: Path) -> Path:
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """The parts of every task that a worker was given."""
     seen: list[tuple[str, ...]] = []
-    real = EmbedSlice.__call__
+    real = SlicePipeline.run
 
-    def call(self: EmbedSlice, task: Any, **more: Any) -> Any:
-        seen.append(tuple(part.rpartition("-")[0] for part in task.parts))
-        return real(self, task, **more)
+    def run(self: SlicePipeline, tasks: Iterable[SliceTask], told: Told) -> Iterator[SliceReceipt]:
+        def noted() -> Iterator[SliceTask]:
+            for task in tasks:
+                seen.append(tuple(part.rpartition("-")[0] for part in task.parts))
+                yield task
 
-    monkeypatch.setattr(EmbedSlice, "__call__", call)
+        return real(self, noted(), told)
+
+    monkeypatch.setattr(SlicePipeline, "run", run)
     return seen
 
 
@@ -165,26 +170,27 @@ def test_finishing_drops_the_former_collection_and_a_cancelled_swap_the_new_one(
 
 
 def test_a_backfill_that_is_cut_short_goes_on_where_it_stopped(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
-    real, calls = EmbedSlice.__call__, []
+    real, ended = SlicePipeline.run, []
 
-    def killed(self: EmbedSlice, task: Any, **more: Any) -> Any:
-        calls.append(task.slice_id)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return real(self, task, **more)
+    def killed(self: SlicePipeline, tasks: Iterable[SliceTask], told: Told) -> Iterator[SliceReceipt]:
+        for receipt in real(self, tasks, told):
+            ended.append(receipt.slice_id)
+            if len(ended) == 2:
+                raise KeyboardInterrupt
+            yield receipt
 
     with monkeypatch.context() as patched:
-        patched.setattr(EmbedSlice, "__call__", killed)
+        patched.setattr(SlicePipeline, "run", killed)
         with pytest.raises(KeyboardInterrupt):
             Swapper(runtime).start("labels", LITE1)
     (swap,) = runtime.catalog.swaps()
     assert (swap.state, swap.error) == (SwapState.BACKFILL, "KeyboardInterrupt: ")
     with pytest.raises(InvalidRequestError, match="backfill"):
         Swapper(runtime).promote()
-    monkeypatch.setattr(EmbedSlice, "__call__", killed)  # counts on
+    monkeypatch.setattr(SlicePipeline, "run", killed)  # counts on
     report = Swapper(runtime).start("labels", LITE1)
     assert (report.swap.swap_id, report.swap.state) == (swap.swap_id, SwapState.SHADOW)
-    assert calls[0] not in calls[1:]
+    assert ended[0] not in ended[1:]
 
 
 def test_a_picture_that_cannot_be_read_any_more_holds_the_promotion_back_until_it_is_indexed_again(

@@ -109,23 +109,43 @@ class ThumbnailStore:
         Raises: as `ensure`.
         """
         data = make_thumbnail(image, size_px=self.size)
-        self.area.write(self.key(content_hash), data, durable=False)
+        self.put(content_hash, data)
         return data
 
     def ensure(self, content_hash: str, image: Image.Image) -> bool:
         """Make and store the thumbnail of `image` unless it exists; return True when it was made.
 
-        Readers never see a partial file. In a bucket a check costs two requests and a write costs one, so there it is always
-        made.
+        Readers never see a partial file.
 
         Raises:
             OutOfSpaceError: the disk is full; no partial file is left.
             OSError: the area cannot be written.
         """
+        data = self.encode_missing(content_hash, image)
+        if data is not None:
+            self.put(content_hash, data)
+        return data is not None
+
+    def encode_missing(self, content_hash: str, image: Image.Image) -> bytes | None:
+        """Return the thumbnail of `image` to be stored with `put`; None when it exists already.
+
+        In a bucket a check costs two requests and a write costs one, so there it is always made.
+
+        Raises:
+            OSError: the area cannot be read.
+        """
         if self.area.folder is not None and self.has(content_hash):
-            return False
-        self.area.write(self.key(content_hash), make_thumbnail(image, size_px=self.size), durable=False)
-        return True
+            return None
+        return make_thumbnail(image, size_px=self.size)
+
+    def put(self, content_hash: str, data: bytes) -> None:
+        """Store an encoded thumbnail; readers never see a partial file.
+
+        Raises:
+            OutOfSpaceError: the disk is full; no partial file is left.
+            OSError: the area cannot be written.
+        """
+        self.area.write(self.key(content_hash), data, durable=False)
 
     def discard(self, content_hash: str) -> bool:
         """Delete the thumbnail, and return whether there was one.

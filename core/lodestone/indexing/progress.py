@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from lodestone.indexing.stage_stats import StageShare
+
 CAPTIONS_ALONE: Final = "captions"
 """Detail of the stage EMBED while captions are encoded and no picture is read."""
 
@@ -41,6 +43,8 @@ class ProgressEvent:
         rate: Units per second over the last steps, 0 while unknown.
         eta: Seconds that the rest of this stage will take, None while unknown.
         detail: Name of what is being worked on, e.g. a collection.
+        stages: While pictures are embedded: the work of fetching, decoding, embedding and writing, over all workers. Their busy
+            shares tell which one limits the others (`stage_stats.limiting`). Empty where the workers do not say.
     """
 
     stage: RunStage
@@ -50,6 +54,7 @@ class ProgressEvent:
     rate: float = 0.0
     eta: float | None = None
     detail: str = ""
+    stages: tuple[StageShare, ...] = ()
 
 
 Progress = Callable[[ProgressEvent], None]
@@ -68,6 +73,7 @@ class Meter:
         stage: The stage that is counted.
         total: Units in all, 0 while unknown.
         detail: Copied into each event.
+        stages: Copied into each event.
         window: Steps that the rate is taken over.
         failures: Units that failed, over the whole run.
         clock: Seconds, monotonic.
@@ -77,6 +83,7 @@ class Meter:
     stage: RunStage
     total: int = 0
     detail: str = ""
+    stages: tuple[StageShare, ...] = ()
     window: int = 20
     failures: int = 0
     clock: Callable[[], float] = time.monotonic
@@ -110,5 +117,6 @@ class Meter:
                 rate=rate,
                 eta=eta,
                 detail=self.detail,
+                stages=self.stages,
             )
         )

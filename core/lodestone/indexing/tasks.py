@@ -19,6 +19,7 @@ from lodestone.catalog.records import Receipt
 from lodestone.errors import LodestoneError
 from lodestone.files.area import FileArea
 from lodestone.files.beneath import Enclosure
+from lodestone.indexing.stage_stats import StageShare
 from lodestone.text_encoders.base import TextEncoder
 
 META_PART: Final = "meta"
@@ -65,7 +66,9 @@ class SliceTask:
         parts: Missing parts, e.g. `meta`, `captions-minilm-…`, `efficientnet-lite0-…`. If neither `meta` nor a backbone is
             among them, no pixel is read.
         attempt: Number of the attempt in this run, from 1.
-        isolate: True when a worker crashed at this slice before: pictures are then decoded one by one in a child process.
+        isolate: True when a worker crashed at this slice alone: pictures are then decoded one by one in a child process.
+        alone: True when a worker crashed while it had this slice and others: it is then tried without company, so that
+            another crash tells which one it was.
     """
 
     slice_id: str
@@ -75,6 +78,12 @@ class SliceTask:
     parts: tuple[str, ...]
     attempt: int = 1
     isolate: bool = False
+    alone: bool = False
+
+    @property
+    def needs_a_worker(self) -> bool:
+        """Return whether no other slice may be in flight beside it in the same worker."""
+        return self.alone or self.isolate
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +118,7 @@ class SliceReceipt:
         error: Error that ended the slice early; then `receipts` holds what was finished before. Every executor reports a
             crashed worker as `WorkerDiedError`.
         worker: `host:pid` of the worker; "" where the executor does not know.
+        stages: Work of each stage of this worker so far, over all its slices; empty where the executor does not know.
     """
 
     slice_id: str
@@ -119,6 +129,7 @@ class SliceReceipt:
     seconds: float = 0.0
     error: LodestoneError | None = None
     worker: str = ""
+    stages: tuple[StageShare, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +143,12 @@ class EmbedSettings:
         embeddings: Area of the Parquet slices.
         thumbnails: Area of the thumbnails.
         thumbnail_px: Longer side of thumbnails, pixels.
-        batch_size: Pictures per model pass.
+        batch_size: Pictures per model pass; 0 for the choice of the worker's machine.
         max_decoded_bytes: See `imaging.decode`.
         model_threads: Threads of one model pass; 0 for the runtime's choice.
         decode_threads: Pictures decoded at once while the models run.
+        slices_in_flight: Slices that a worker has in flight; 0 for the choice of its machine.
+        reads: Requests for pictures to object stores at once; 0 for the default.
     """
 
     backbones: tuple[str, ...]
@@ -144,10 +157,12 @@ class EmbedSettings:
     embeddings: FileArea
     thumbnails: FileArea
     thumbnail_px: int = 384
-    batch_size: int = 4
+    batch_size: int = 0
     max_decoded_bytes: int = 512 << 20
     model_threads: int = 1
     decode_threads: int = 1
+    slices_in_flight: int = 0
+    reads: int = 0
 
 
 @dataclass(frozen=True, slots=True)

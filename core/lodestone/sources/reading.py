@@ -124,6 +124,16 @@ class Reader:
             raise _changed()
         return file
 
+    def read_span(self, place: Inside, size: int, *, within: Enclosure | None = None) -> bytes:
+        """Return `size` bytes of an archive from a place on, or fewer at its end; nothing is compared.
+
+        Raises:
+            OSError: the archive cannot be read.
+        """
+        data = _with_retries(lambda: self._handle(place, within).read(place.position, size))
+        self.has_read = True
+        return data
+
     def identify(
         self, files: Sequence[FoundFile], *, threads: int = 2, within: Enclosure | None = None
     ) -> Iterator[str | ImageError]:

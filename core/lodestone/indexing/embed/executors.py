@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -12,11 +13,11 @@ from lodestone.config.profiles import Profile
 from lodestone.config.settings import Settings
 from lodestone.files.area import FileArea
 from lodestone.imaging.thumbnails import ThumbnailStore
-from lodestone.indexing.tasks import EmbedSettings, SliceProgressCallback, SliceReceipt, SliceTask, ignore_progress
+from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask, SliceProgressCallback, ignore_progress
 from lodestone.models.hardware import cores, gpus
 
 if TYPE_CHECKING:
-    from lodestone.indexing.embed.slice_embedder import EmbedSlice
+    from lodestone.indexing.embed.slice_pipeline import SlicePipeline
 
 POOL_PAYS_SLICES: Final = 2  # with fewer slices, starting workers takes longer than they save
 
@@ -31,15 +32,12 @@ class EmbedExecutor(Protocol):
     def start(self) -> None:
         """Start to get ready in the background, if that takes long. Calling it is optional."""
 
-    def run(
-        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
-    ) -> Iterator[SliceReceipt]:
+    def run(self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress) -> Iterator[SliceReceipt]:
         """Yield receipts as tasks finish. `tasks` is read lazily. Called once for each wave.
 
         Args:
             tasks: What to embed.
-            report_progress: Called while a slice is embedded, by executors that hear of it.
-                On a cluster nothing is reported before receipts.
+            report_progress: Called while a slice is embedded, by executors that hear of it. On a cluster nothing is reported before receipts.
 
         Raises:
             RunFailedError: workers crashed again and again; finished slices stay finished.
@@ -54,7 +52,7 @@ ExecutorFactory = Callable[[EmbedSettings, int], EmbedExecutor]
 
 
 class InlineExecutor:
-    """Embeds in this process, one slice after the other; the models may use all cores.
+    """Embeds in this process; the models may use all cores.
 
     Args:
         settings: Everything that a worker needs to know.
@@ -62,28 +60,29 @@ class InlineExecutor:
 
     def __init__(self, settings: EmbedSettings) -> None:
         self._settings = settings
-        self._embed: EmbedSlice | None = None
+        self._pipeline: SlicePipeline | None = None
 
     def start(self) -> None:
         """Do nothing: this process needs no time to start."""
 
-    def run(
-        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
-    ) -> Iterator[SliceReceipt]:
-        """Embed the tasks one after the other; the models are loaded at the first."""
-        from lodestone.indexing.embed.slice_embedder import EmbedSlice
+    def run(self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress) -> Iterator[SliceReceipt]:
+        """Embed the tasks, the next ones while the ones before are written; the models are loaded at the first."""
+        remaining = iter(tasks)
+        first = next(remaining, None)
+        if first is None:
+            return
+        if self._pipeline is None:
+            from lodestone.indexing.embed.slice_pipeline import SlicePipeline
 
-        for task in tasks:
-            if self._embed is None:
-                self._embed = EmbedSlice(self._settings)
-                self._embed.warm_up()
-            yield self._embed(task, report_progress=report_progress)
+            self._pipeline = SlicePipeline(self._settings)
+            self._pipeline.warm_up()
+        yield from self._pipeline.run(chain((first,), remaining), report_progress)
 
     def close(self) -> None:
-        """Stop the decoding threads. Idempotent."""
-        if self._embed is not None:
-            self._embed.close()
-            self._embed = None
+        """Stop what is under way. Idempotent."""
+        if self._pipeline is not None:
+            self._pipeline.close()
+            self._pipeline = None
 
 
 def worker_count(settings: Settings) -> int:
@@ -161,4 +160,6 @@ def embed_settings(
         max_decoded_bytes=settings.index.max_decoded_mb << 20,
         model_threads=model_threads,
         decode_threads=decode_threads,
+        slices_in_flight=settings.index.slices_in_flight,
+        reads=settings.index.reads,
     )

@@ -1,7 +1,7 @@
-"""Preparation of pictures in a child process, for pictures that may crash the process that decodes them.
+"""Decoding of pictures in a child process, for pictures that may crash the process that decodes them.
 
 Broken files can crash a decoder without an exception, or make the system kill a process that takes too much memory. After a
-worker has crashed, the pictures of its slice are prepared here, one at a time. A picture that crashes the child repeatedly
+worker has crashed, the pictures of its slice are decoded here, one at a time. A picture that crashes the child repeatedly
 becomes a failure row, `kills_worker`; the worker continues with the other pictures.
 
 The child runs `python -P -m lodestone.indexing.embed.isolation HANDLE`.
@@ -24,7 +24,8 @@ from lodestone.errors import LodestoneError
 from lodestone.indexing.tasks import RowFailure
 
 if TYPE_CHECKING:
-    from lodestone.indexing.embed.picture_inputs import PreparedPicture
+    from lodestone.indexing.embed.picture_inputs import DecodedPicture
+    from lodestone.indexing.embed.preparing import Content
     from lodestone.indexing.tasks import EmbedSettings, SliceRow
 
 KILLS_WORKER: Final = "kills_worker"
@@ -34,7 +35,7 @@ _FIRST_VICTIM: Final = "1000"  # oom_score_adj: when memory runs out the system 
 
 
 class IsolatedPictures:
-    """Prepares pictures in a child process, one picture at a time. Thread-safe.
+    """Decodes pictures in a child process, one picture at a time. Thread-safe.
 
     Args:
         settings: Settings of the worker.
@@ -48,16 +49,23 @@ class IsolatedPictures:
         self._child: subprocess.Popen[bytes] | None = None
         self._channel: Connection | None = None
 
-    def prepare(self, row: SliceRow) -> PreparedPicture | RowFailure:
-        """Prepare a picture as `prepare_picture` does, and return a failure when it crashes the child repeatedly.
+    def decode(self, row: SliceRow, content: Content | None) -> DecodedPicture | RowFailure:
+        """Decode a picture as `decode_picture` does, and return a failure when it crashes the child repeatedly.
+
+        Args:
+            row: The planned row.
+            content: What was read of it. The child reads a large file, which is given open and closed here, by itself.
 
         Raises:
-            LodestoneError: as `prepare_picture`.
+            LodestoneError: as `decode_picture`.
         """
+        if content is not None and not isinstance(content, bytes):
+            content.close()
+            content = None
         with self._lock:
             for crash in range(1, _CRASHES + 1):
                 try:
-                    return self._ask(row)
+                    return self._ask(row, content)
                 except (EOFError, OSError):
                     how = self._reaped()
                     if crash == _CRASHES:
@@ -79,10 +87,10 @@ class IsolatedPictures:
                     self._child.wait()
             self._child = self._channel = None
 
-    def _ask(self, row: SliceRow) -> PreparedPicture | RowFailure:
+    def _ask(self, row: SliceRow, content: bytes | None) -> DecodedPicture | RowFailure:
         channel = self._channel or self._start()
-        channel.send(row)
-        answer: PreparedPicture | RowFailure | LodestoneError = channel.recv()
+        channel.send((row, content))
+        answer: DecodedPicture | RowFailure | LodestoneError = channel.recv()
         if isinstance(answer, LodestoneError):
             raise answer
         return answer
@@ -109,21 +117,21 @@ class IsolatedPictures:
 
 
 def _serve(channel: Connection) -> None:
-    from lodestone.indexing.embed.preparing import preparer  # slow; `main` ignores Ctrl-C by now
+    from lodestone.indexing.embed.preparing import decoder  # slow; `main` ignores Ctrl-C by now
 
     settings, names = channel.recv()
-    prepare = preparer(settings, names)
+    decode = decoder(settings, names)
     while True:
-        row = channel.recv()
+        row, content = channel.recv()
         try:
-            answer: Any = prepare(row)
+            answer: Any = decode(row, content)
         except LodestoneError as error:
             answer = error
         channel.send(answer)
 
 
 def main(arguments: list[str]) -> int:
-    """Prepare pictures for the parent process until it closes the pipe; return the exit status."""
+    """Decode pictures for the parent process until it closes the pipe; return the exit status."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
     with suppress(OSError):  # the file exists on Linux only

@@ -1,13 +1,13 @@
-"""Preparation of one picture: its file is read once and decoded once into model inputs, a thumbnail and metadata.
+"""Preparation of one picture: its content is decoded once into model inputs, a thumbnail and metadata.
 
-Every problem with a single picture ends as a `RowFailure`. A full disk ends the run, and so does a source that has changed or
-refuses every read.
+Every problem with a single picture ends as a `RowFailure`. A source that has changed or refuses every read ends the run.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import BinaryIO
 
 from lodestone.backbones.base import Backbone, Pixels
 from lodestone.errors import ConfigurationError, ImageError, SourceError
@@ -43,38 +43,45 @@ class PreparedPicture:
     captions: tuple[tuple[str, str], ...]
 
 
-def prepare_picture(
+@dataclass(frozen=True, slots=True)
+class DecodedPicture:
+    """A prepared picture and its thumbnail, which is not stored yet.
+
+    Attributes:
+        picture: The picture.
+        thumbnail: The encoded thumbnail; None when it is stored already.
+    """
+
+    picture: PreparedPicture
+    thumbnail: bytes | None
+
+
+def decode_picture(
     row: SliceRow,
+    content: bytes | BinaryIO,
     backbones: Sequence[Backbone],
     *,
     min_side: int,
     max_decoded_bytes: int,
     thumbnails: ThumbnailStore,
-    reader: Reader,
-) -> PreparedPicture | RowFailure:
-    """Read, check, decode and prepare one picture.
+) -> DecodedPicture | RowFailure:
+    """Decode and prepare one picture whose content was compared with the plan; an open file is closed.
 
     Raises:
-        SourceError: the object store that holds it refuses everything (expired credentials), or does not answer.
-        ManifestChangedError: the archive or table that holds it was changed since it was listed.
-        OutOfSpaceError: there is no space left for its thumbnail.
-        ConfigurationError: the folder of thumbnails cannot be written to.
+        ConfigurationError: the folder of thumbnails cannot be read.
     """
     try:
-        source = reader.read(row.path, content=row.hash, size=row.size, mtime_ns=row.mtime_ns, within=row.within)
-        decoded = decode(source, min_side=min_side, max_decoded_bytes=max_decoded_bytes)
+        decoded = decode(content, min_side=min_side, max_decoded_bytes=max_decoded_bytes)
         inputs = {backbone.name: backbone.prepare(decoded.image) for backbone in backbones}
-        thumbnails.ensure(row.hash, decoded.image)
     except ImageError as error:
-        return RowFailure(row.image_id, row.uri, str(error.details.get("reason", error.code)), error.message)
-    except OSError as error:  # reading and decoding give ImageErrors, a full disk OutOfSpaceError: what is left is the folder
-        raise ConfigurationError(
-            f"thumbnails cannot be written to {thumbnails.area.location!r}: {error.strerror or error}",
-            hint="make the home's folders writable for this user",
-        ) from error
+        return failure_of(row, error)
+    try:
+        thumbnail = thumbnails.encode_missing(row.hash, decoded.image)
+    except OSError as error:
+        raise unwritable_thumbnails(thumbnails, error) from error
     known = tuple(pair for pair in row.captions if pair[0] not in EMBEDDED_SOURCES)
     inside = tuple((caption.source, caption.text) for caption in embedded_captions(decoded.embedded))
-    return PreparedPicture(
+    picture = PreparedPicture(
         row=row,
         inputs=inputs,
         width=decoded.width,
@@ -82,6 +89,20 @@ def prepare_picture(
         format=decoded.format,
         metadata=read_metadata(decoded.embedded),
         captions=tuple(dict.fromkeys((*known, *inside))),
+    )
+    return DecodedPicture(picture, thumbnail)
+
+
+def failure_of(row: SliceRow, error: ImageError) -> RowFailure:
+    """Return the failure of a picture that cannot be read or decoded."""
+    return RowFailure(row.image_id, row.uri, str(error.details.get("reason", error.code)), error.message)
+
+
+def unwritable_thumbnails(thumbnails: ThumbnailStore, error: OSError) -> ConfigurationError:
+    """Return the error of a folder of thumbnails that cannot be used."""
+    return ConfigurationError(
+        f"thumbnails cannot be written to {thumbnails.area.location!r}: {error.strerror or error}",
+        hint="make the home's folders writable for this user",
     )
 
 

@@ -1,41 +1,47 @@
-"""Factory of the function that prepares one picture with a worker's settings, in the worker itself or in an isolated child."""
+"""Factory of the function that decodes one picture with a worker's settings, in the worker itself or in an isolated child."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import BinaryIO
 
 from lodestone.backbones.base import Backbone
 from lodestone.backbones.registry import make_backbone
+from lodestone.errors import ImageError
 from lodestone.imaging.thumbnails import ThumbnailStore
-from lodestone.indexing.embed.picture_inputs import PreparedPicture, prepare_picture
+from lodestone.indexing.embed.picture_inputs import DecodedPicture, decode_picture, failure_of
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.tasks import EmbedSettings, RowFailure, SliceRow
 from lodestone.models.cache import ModelCache
 from lodestone.models.context import ModelContext
 from lodestone.sources.reading import Reader
 
-Prepare = Callable[[SliceRow], PreparedPicture | RowFailure]
+Content = bytes | BinaryIO
+"""Content of a picture: its bytes, or the open file when a local file is too large for memory."""
+
+Decode = Callable[[SliceRow, Content | None], DecodedPicture | RowFailure]
+"""Function that decodes a picture from its content, or reads it first when there is none."""
 
 
-def preparer(
+def decoder(
     settings: EmbedSettings, names: Sequence[str], made: Sequence[Backbone] | None = None, reader: Reader | None = None
-) -> Prepare:
-    """Return `prepare_picture` bound to a worker's settings.
+) -> Decode:
+    """Return the decoding of a picture, bound to a worker's settings.
 
     Args:
         settings: Settings of the worker.
         names: Names of the backbones whose inputs are wanted.
         made: All backbones of the worker; None to make them here, which loads no model.
-        reader: Reads the pictures; None for a new one.
+        reader: Reads pictures that come without their content; None for a new one.
     """
     if made is None:
         context = ModelContext(ModelCache(settings.models), threads=settings.model_threads)
         made = [make_backbone(name, context) for name in settings.backbones]
     return partial(
-        _prepare,
+        _decode,
         backbones=[backbone for backbone in made if backbone.name in names],
-        min_side=max(backbone.input_size for backbone in made),
+        min_side=max((backbone.input_size for backbone in made), default=1),
         max_decoded_bytes=settings.max_decoded_bytes,
         thumbnails=ThumbnailStore(settings.thumbnails, size=settings.thumbnail_px),
         faults=Faults.from_environment(),
@@ -43,8 +49,9 @@ def preparer(
     )
 
 
-def _prepare(
+def _decode(
     row: SliceRow,
+    content: Content | None,
     *,
     backbones: Sequence[Backbone],
     min_side: int,
@@ -52,8 +59,13 @@ def _prepare(
     thumbnails: ThumbnailStore,
     faults: Faults,
     reader: Reader,
-) -> PreparedPicture | RowFailure:
+) -> DecodedPicture | RowFailure:
     faults.reach_picture(row.uri)
-    return prepare_picture(
-        row, backbones, min_side=min_side, max_decoded_bytes=max_decoded_bytes, thumbnails=thumbnails, reader=reader
+    if content is None:
+        try:
+            content = reader.read(row.path, content=row.hash, size=row.size, mtime_ns=row.mtime_ns, within=row.within)
+        except ImageError as error:
+            return failure_of(row, error)
+    return decode_picture(
+        row, content, backbones, min_side=min_side, max_decoded_bytes=max_decoded_bytes, thumbnails=thumbnails
     )

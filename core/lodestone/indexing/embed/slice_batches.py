@@ -2,8 +2,9 @@
 
 A wave limits what the driver holds at a time (slices are streamed from the catalog, tasks are made when a worker is free). At
 its end its pictures become searchable while later ones are still being embedded. A slice that failed goes into the next wave.
-If its worker crashed, the slice is retried with its pictures isolated (see isolate.py), so that the picture that crashes
-workers becomes a failure row and the others are embedded.
+If its worker crashed while it had several slices, each of them is retried without company: all but one are innocent, and are
+embedded as fast as ever. A slice whose worker crashed at it alone is retried with its pictures isolated (see isolation.py), so
+that the picture that crashes workers becomes a failure row and the others are embedded.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from lodestone.files.beneath import Boundaries
 from lodestone.indexing.embed.recording import record_slice
 from lodestone.indexing.embed.slicing import task_of
 from lodestone.indexing.progress import CAPTIONS_ALONE, Meter, Progress, RunStage
+from lodestone.indexing.stage_stats import StageShare, added
 from lodestone.indexing.tasks import SliceParts, SliceReceipt, SliceTask
 
 if TYPE_CHECKING:
@@ -69,7 +71,8 @@ class SliceBatchLimits:
 class _Try:
     record: SliceRecord
     number: int = 1  # in this run
-    died: bool = False
+    alone: bool = False  # its worker crashed while it had others too
+    isolate: bool = False  # its worker crashed at it
 
 
 @dataclass(slots=True)
@@ -115,6 +118,8 @@ class SliceBatches:
     _again: deque[_Try] = field(default_factory=deque)
     _begun: dict[str, tuple[_Try, SliceAttempt]] = field(default_factory=dict)
     _meter: Meter | None = None
+    _dead: set[str] = field(default_factory=set)  # workers that crashed
+    _stages: dict[str, tuple[StageShare, ...]] = field(default_factory=dict)  # by worker
     _counted: Counter[str] = field(default_factory=Counter)  # pictures of unfinished slices that the meter has counted
 
     def run(self, executor: EmbedExecutor, *, rows: int, after_wave: Callable[[], None]) -> None:
@@ -155,14 +160,15 @@ class SliceBatches:
 
     def _task(self, current: _Try) -> SliceTask:
         earlier = _since_done(list(self.catalog.attempts(slice_id=current.record.slice_id)))
-        states = Counter(attempt.state for attempt in earlier)
-        isolate = current.died or bool(states[AttemptState.DIED]) or states[AttemptState.RUNNING] >= _ABANDONED
+        # What happened in this run is known better: `current` says whether the slice was alone when its worker crashed.
+        states = Counter(attempt.state for attempt in earlier if current.number == 1 or attempt.run_id != self.run_id)
+        isolate = current.isolate or bool(states[AttemptState.DIED]) or states[AttemptState.RUNNING] >= _ABANDONED
         attempt = self.catalog.start_attempt(current.record.slice_id, self.run_id)
         self._begun[current.record.slice_id] = current, attempt
         task = task_of(self.catalog, current.record, self._roots, self.parts, self.boundaries)
         if self._meter is not None:
             self._meter.detail = CAPTIONS_ALONE if set(task.parts) == {self.parts.captions} else ""
-        return replace(task, attempt=current.number, isolate=isolate)
+        return replace(task, attempt=current.number, isolate=isolate, alone=current.alone)
 
     def _receive(self, receipt: SliceReceipt) -> None:
         current, attempt = self._begun.pop(receipt.slice_id)
@@ -171,21 +177,31 @@ class SliceBatches:
         self.failed += recorded.failed
         self.completed += max(receipt.embedded, recorded.active)
         self.adopted += len(receipt.adopted)
+        if receipt.stages:
+            self._stages[receipt.worker] = receipt.stages
+            if self._meter is not None:
+                self._meter.stages = added(self._stages.values())
         if receipt.error is None:
             self._count(current.record, failures=recorded.failed)
             return
-        self._retry_or_give_up(current, receipt.error)
+        self._retry_or_give_up(current, receipt.error, receipt.worker)
 
-    def _retry_or_give_up(self, current: _Try, error: LodestoneError) -> None:
+    def _retry_or_give_up(self, current: _Try, error: LodestoneError, worker: str) -> None:
         died = isinstance(error, WorkerDiedError)
-        self.deaths += died
+        beside = died and bool(error.details.get("beside"))
+        if died:
+            self.deaths += not (beside and worker in self._dead)  # a worker that held several slices died once
+            self._dead.add(worker)
+            self._stages.pop(worker, None)
         refused = error.details.get("reason") if isinstance(error, SourceError) else None
         if not isinstance(error, _PASSING) or refused == "expired":
             raise error
         if current.number < (self.limits.attempts if refused != "denied" else min(self.limits.attempts, _DENIED_TRIES)):
             _log.info("slice %s failed and is tried again: %s", current.record.slice_id, error)
             self.retries += 1
-            self._again.append(_Try(current.record, current.number + 1, died=current.died or died))
+            is_last = current.number + 1 == self.limits.attempts
+            isolate = current.isolate or (died and (not beside or is_last))
+            self._again.append(_Try(current.record, current.number + 1, alone=current.alone or died, isolate=isolate))
             return
         if not died:  # the bucket stays unreachable: the next slice would fail as well
             raise error

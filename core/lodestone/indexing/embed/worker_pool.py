@@ -1,8 +1,9 @@
 """Executor that embeds in worker processes of this machine; each has its own models and uses one thread per model pass.
 
 Only Python itself is started, so the first picture is decoded a second or two after `start`, which the run calls as soon as
-discovery shows that there is enough work. A worker holds one slice at a time; the next one waits in the driver, ready to be
-sent. A crashed worker costs the slice that it held (a receipt with a `WorkerDiedError`) and is replaced.
+discovery shows that there is enough work. A worker holds a few slices at a time (`slices_in_flight`), so that it never waits
+for the driver or for the end of one slice. A crashed worker costs the slices that it held, one receipt with a `WorkerDiedError`
+each, and is replaced. The error says how many others were beside it (`beside`): only a slice that was alone is to blame.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import IO, Final
 
 from lodestone.errors import RunFailedError, WorkerDiedError
-from lodestone.indexing.tasks import EmbedSettings, SliceProgressCallback, SliceReceipt, SliceTask, ignore_progress
+from lodestone.indexing.embed.pipeline_limits import slices_in_flight
+from lodestone.indexing.embed.slice_flow import Advance
+from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask, SliceProgressCallback, ignore_progress
 
 _START_ATTEMPTS: Final = 3  # workers that crash before any of them has answered
 _COMPLAINT_BYTES: Final = 4000
@@ -30,27 +33,38 @@ class _Worker:
     process: subprocess.Popen[bytes]
     channel: Connection
     complaints: IO[bytes]
-    task: SliceTask | None = None
+    tasks: dict[str, SliceTask] = field(default_factory=dict)
+
+    def has_room(self, most: int) -> bool:
+        """Return whether another task may be sent; one that needs the worker for itself gets no company."""
+        return len(self.tasks) < most and not any(held.needs_a_worker for held in self.tasks.values())
+
+    def takes(self, task: SliceTask, most: int) -> bool:
+        """Return whether this task may be sent now."""
+        return not self.tasks if task.needs_a_worker else self.has_room(most)
 
     def give(self, task: SliceTask) -> None:
-        self.task = task
+        self.tasks[task.slice_id] = task
         try:
             self.channel.send(task)
         except OSError:
             return  # it crashed: reading from it reports that
 
-    def take(self) -> SliceReceipt | int:
-        """Return the worker's receipt (with a `WorkerDiedError` if it crashed), or how many pictures of its task are done."""
+    def take(self) -> Advance | list[SliceReceipt]:
+        """Return the progress of a slice, or a receipt: one for each slice with a `WorkerDiedError` if the worker crashed."""
         try:
-            answer: SliceReceipt | int = self.channel.recv()
+            answer: Advance | SliceReceipt = self.channel.recv()
         except (EOFError, OSError):
             self.channel.close()
-            task, self.task = self.task, None
-            slice_id = "" if task is None else task.slice_id
-            return SliceReceipt(slice_id, (), error=self._death(task), worker=self.name)
-        if not isinstance(answer, int):
-            self.task = None
-        return answer
+            held, self.tasks = list(self.tasks.values()), {}
+            how = self._death()
+            return [
+                SliceReceipt(task.slice_id, (), error=self._error(how, task, len(held) - 1), worker=self.name) for task in held
+            ]
+        if isinstance(answer, Advance):
+            return answer
+        self.tasks.pop(answer.slice_id, None)
+        return [answer]
 
     @property
     def name(self) -> str:
@@ -63,15 +77,20 @@ class _Worker:
         self.channel.close()
         self.complaints.close()
 
-    def _death(self, task: SliceTask | None) -> WorkerDiedError:
+    def _death(self) -> tuple[str, str]:
+        """Return how the worker ended, and its last line."""
         code = self.process.wait()
         how = f"was killed by signal {-code}" if code < 0 else f"ended with status {code}"
         self.complaints.seek(max(self.complaints.seek(0, os.SEEK_END) - _COMPLAINT_BYTES, 0))
         last_line = self.complaints.read().decode(errors="replace").strip().splitlines()[-1:]
-        where = "while it started" if task is None else f"at {_named(task)}"
+        return how, f": {last_line[0]}" if last_line else ""
+
+    def _error(self, how: tuple[str, str], task: SliceTask, beside: int) -> WorkerDiedError:
+        company = f" and {beside} more" if beside else ""
         return WorkerDiedError(
-            f"worker {self.name} {how} {where}" + (f": {last_line[0]}" if last_line else ""),
+            f"worker {self.name} {how[0]} at {_named(task)}{company}{how[1]}",
             hint="the slice is tried again; `dmesg` says whether the system was short of memory",
+            beside=beside,
         )
 
 
@@ -87,6 +106,9 @@ class ProcessExecutor:
         self._settings = settings
         self._count = workers
         self._workers: list[_Worker] = []
+        self._slices = slices_in_flight(settings)
+        self._waiting: Iterator[SliceTask] = iter(())
+        self._following: SliceTask | None = None  # pulled, and not sent yet
         self._answered = False
         self._early_deaths = 0
 
@@ -95,45 +117,47 @@ class ProcessExecutor:
         while len(self._workers) < self._count:
             self._workers.append(self._spawn())
 
-    def run(
-        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
-    ) -> Iterator[SliceReceipt]:
+    def run(self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress) -> Iterator[SliceReceipt]:
         """Give the tasks to the workers and yield their receipts as they finish.
 
         Raises:
             RunFailedError: several workers crashed before any of them had answered.
         """
-        waiting = iter(tasks)
-        following = next(waiting, None)
+        self._following, self._waiting = None, iter(tasks)
         finished = False
         try:
             while True:
-                for place in range(self._count):
-                    if following is None:
-                        break
-                    if place == len(self._workers):
-                        self._workers.append(self._spawn())
-                    if self._workers[place].task is None:
-                        self._workers[place].give(following)
-                        following = next(waiting, None)
-                busy = {worker.channel: worker for worker in self._workers if worker.task is not None}
+                self._hand_out()
+                busy = {worker.channel: worker for worker in self._workers if worker.tasks}
                 if not busy:
                     break
-                heard = [
-                    self._receive(busy[channel], report_progress)
-                    for channel in wait(list(busy))
-                    if isinstance(channel, Connection)
-                ]
-                receipts = [receipt for receipt in heard if receipt is not None]
-                for worker in self._workers:  # before the receipts are yielded, because recording them takes a while
-                    if worker.task is None and following is not None:
-                        worker.give(following)
-                        following = next(waiting, None)
+                receipts: list[SliceReceipt] = []
+                for channel in wait(list(busy)):
+                    if isinstance(channel, Connection):
+                        receipts += self._receive(busy[channel], report_progress)
+                self._hand_out()  # before the receipts are yielded, because recording them takes a while
                 yield from receipts
             finished = True
         finally:
             if not finished:  # the workers' current work is not wanted any more
                 self.close()
+
+    def _hand_out(self) -> None:
+        """Send tasks, the next one always to the worker that has the fewest, while any worker has room."""
+        while len(self._workers) < self._count or any(worker.has_room(self._slices) for worker in self._workers):
+            self._following = self._following or next(self._waiting, None)
+            task = self._following
+            if task is None:
+                return
+            free = [worker for worker in self._workers if worker.takes(task, self._slices)]
+            worker = min(free, key=lambda worker: len(worker.tasks), default=None)
+            if len(self._workers) < self._count and (worker is None or worker.tasks):
+                worker = self._spawn()
+                self._workers.append(worker)
+            if worker is None:
+                return
+            worker.give(task)
+            self._following = None
 
     def close(self) -> None:
         """Stop all worker processes. Idempotent."""
@@ -141,28 +165,27 @@ class ProcessExecutor:
             worker.stop()
         self._workers.clear()
 
-    def _receive(self, worker: _Worker, report_progress: SliceProgressCallback) -> SliceReceipt | None:
-        """Return what a worker finished; None when it reported a task that goes on."""
-        task = worker.task
-        receipt = worker.take()
-        if isinstance(receipt, int):
+    def _receive(self, worker: _Worker, report_progress: SliceProgressCallback) -> list[SliceReceipt]:
+        """Return the receipts of what a worker finished, or of all that it held when it crashed."""
+        answer = worker.take()
+        if isinstance(answer, Advance):
             self._answered = True
-            if task is not None:
-                report_progress(task.slice_id, receipt)
-            return None
+            report_progress(answer.slice_id, answer.pictures)
+            return []
         if not worker.channel.closed:
             self._answered = True
-            return receipt
+            return answer
         self._workers.remove(worker)  # another takes its place as soon as there is a task for it
         worker.complaints.close()
+        error = answer[0].error
         if not self._answered:
             self._early_deaths += 1
-            if self._early_deaths >= _START_ATTEMPTS and receipt.error is not None:
+            if self._early_deaths >= _START_ATTEMPTS and error is not None:
                 raise RunFailedError(
-                    f"{self._early_deaths} workers died before one answered: {receipt.error.message}",
+                    f"{self._early_deaths} workers died before one answered: {error.message}",
                     hint="try `--executor inline`, which shows what they die of; fewer --workers need less memory",
-                ) from receipt.error
-        return receipt
+                ) from error
+        return answer
 
     def _spawn(self) -> _Worker:
         ours, theirs = Pipe()

@@ -1,4 +1,4 @@
-"""Embedding worker process: it loads the models, embeds the slices it is sent, and answers each with a receipt.
+"""Embedding worker process: it loads the models, embeds the slices it is sent, several at once, and answers with receipts.
 
 The `processes` executor runs it as `python -P -m lodestone.indexing.embed.worker_process HANDLE`, where HANDLE is the
 descriptor of a pipe. It ends on request, and at once when the process at the other end has ended, because nobody would read
@@ -16,28 +16,40 @@ import warnings
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Final
 
-from lodestone.errors import LodestoneError, RunFailedError
+from lodestone.errors import LodestoneError
 
 if TYPE_CHECKING:
-    from lodestone.indexing.embed.slice_embedder import EmbedSlice
+    from lodestone.indexing.embed.slice_flow import SliceFlow
+    from lodestone.indexing.embed.slice_pipeline import SlicePipeline
     from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask
 
 _ABANDONED: Final = 3
 
 
 def serve(channel: Connection) -> None:
-    """Receive settings, then tasks until there is a None; answer each task with its receipt."""
+    """Receive settings, then tasks until there is a None; send each task's progress (`Advance`) and its receipt.
+
+    How many tasks are in flight is up to the sender.
+    """
     inbox: queue.SimpleQueue[SliceTask | None] = queue.SimpleQueue()
     settings: EmbedSettings = channel.recv()
     threading.Thread(target=_listen, args=(channel, inbox), name="listen", daemon=True).start()
-    embed, broken = _load_models(settings)
-    while (task := inbox.get()) is not None:
-        if broken is not None or embed is None:
+    pipeline, broken = _load_models(settings)
+    if pipeline is None:
+        while (task := inbox.get()) is not None:
             channel.send(_failed_receipt(task, broken))
-        else:
-            channel.send(_embed_safely(embed, task, channel))
-    if embed is not None:
-        embed.close()
+        return
+    with pipeline.flow() as flow:
+        threading.Thread(target=_feed, args=(flow, inbox), name="feed", daemon=True).start()
+        while (event := flow.take()) is not None:
+            channel.send(event)
+    pipeline.close()
+
+
+def _feed(flow: SliceFlow, inbox: queue.SimpleQueue[SliceTask | None]) -> None:
+    while (task := inbox.get()) is not None:
+        flow.admit(task)
+    flow.finish()
 
 
 def _listen(channel: Connection, inbox: queue.SimpleQueue[SliceTask | None]) -> None:
@@ -49,30 +61,15 @@ def _listen(channel: Connection, inbox: queue.SimpleQueue[SliceTask | None]) -> 
     inbox.put(None)
 
 
-def _load_models(settings: EmbedSettings) -> tuple[EmbedSlice | None, LodestoneError | None]:
-    from lodestone.indexing.embed.slice_embedder import EmbedSlice
+def _load_models(settings: EmbedSettings) -> tuple[SlicePipeline | None, LodestoneError | None]:
+    from lodestone.indexing.embed.slice_pipeline import SlicePipeline
 
     try:
-        embed = EmbedSlice(settings)
-        embed.warm_up()
+        pipeline = SlicePipeline(settings)
+        pipeline.warm_up()
     except LodestoneError as error:  # reported with the first receipt: a worker that does not start would be started again
         return None, error
-    return embed, None
-
-
-def _embed_safely(embed: EmbedSlice, task: SliceTask, channel: Connection) -> SliceReceipt:
-    try:
-        return embed(task, report_progress=lambda _, pictures: channel.send(pictures))
-    except Exception as error:  # noqa: BLE001 - it crosses to the driver, which tries again and then raises it
-        return _failed_receipt(
-            task,
-            RunFailedError(
-                f"embedding the slice from {task.rows[0].uri!r} failed: {type(error).__name__}: {error}"
-                if task.rows
-                else f"embedding a slice without pictures failed: {type(error).__name__}: {error}",
-                hint="what is finished is kept; run the same command again",
-            ),
-        )
+    return pipeline, None
 
 
 def _failed_receipt(task: SliceTask, error: LodestoneError | None) -> SliceReceipt:

@@ -1,0 +1,83 @@
+"""Sizes of the stages that embed slices: what is in flight at once, and how many bytes each stage may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from lodestone.backbones.base import Backbone
+from lodestone.indexing.tasks import EmbedSettings
+from lodestone.models.hardware import gpus
+
+_CPU_BATCH: Final = 4
+_GPU_BATCH: Final = 256
+_CPU_SLICES: Final = 2  # the next one is read while the last pictures of the one before are embedded and written
+_GPU_SLICES: Final = 16  # so that second-long waits for an object store are hidden at thousands of pictures a second
+_BATCHES_AHEAD: Final = 3  # one in the model, one waiting for it, one being filled
+_LEAST_DECODED_BYTES: Final = 16 << 20
+_CPU_FETCHED_BYTES: Final = 32 << 20
+_GPU_FETCHED_BYTES: Final = 512 << 20
+_THUMBNAIL_BYTES: Final = 64 << 20
+_LOCAL_READS: Final = 2
+_REMOTE_READS: Final = 128
+_LOCAL_WRITES: Final = 2
+_REMOTE_WRITES: Final = 16
+_REMOTE_THUMBNAILS: Final = 128
+_LOCAL_THUMBNAILS: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineLimits:
+    """Sizes of the stages.
+
+    Attributes:
+        slices: Most slices in flight, from the pulling of a task to its receipt.
+        batch_size: Pictures per model pass.
+        remote_reads: Most requests for pictures to object stores at once.
+        local_reads: Most reads from disk at once.
+        decoders: Pictures decoded at once.
+        writers: Slices whose Parquet files are written at once.
+        thumbnail_writers: Thumbnails written at once.
+        fetched_bytes: Most bytes of files that are being read or wait to be decoded. One picture may exceed it alone.
+        decoded_bytes: Most bytes of model inputs that are being decoded, wait for the models or are in them.
+        thumbnail_bytes: Most bytes of thumbnails that wait to be written.
+    """
+
+    slices: int
+    batch_size: int
+    remote_reads: int = _REMOTE_READS
+    local_reads: int = _LOCAL_READS
+    decoders: int = 1
+    writers: int = _LOCAL_WRITES
+    thumbnail_writers: int = _LOCAL_THUMBNAILS
+    fetched_bytes: int = _CPU_FETCHED_BYTES
+    decoded_bytes: int = _LEAST_DECODED_BYTES
+    thumbnail_bytes: int = _THUMBNAIL_BYTES
+
+    @classmethod
+    def of(cls, settings: EmbedSettings, backbones: Sequence[Backbone]) -> PipelineLimits:
+        """Return the sizes for a worker's settings, on the machine that it runs on."""
+        gpu = gpus() > 0
+        batch = settings.batch_size or (_GPU_BATCH if gpu else _CPU_BATCH)
+        picture = sum(input_bytes(backbone) for backbone in backbones)
+        return cls(
+            slices=slices_in_flight(settings),
+            batch_size=batch,
+            remote_reads=settings.reads or _REMOTE_READS,
+            decoders=settings.decode_threads,
+            writers=_LOCAL_WRITES if settings.embeddings.folder is not None else _REMOTE_WRITES,
+            thumbnail_writers=_LOCAL_THUMBNAILS if settings.thumbnails.folder is not None else _REMOTE_THUMBNAILS,
+            fetched_bytes=_GPU_FETCHED_BYTES if gpu else _CPU_FETCHED_BYTES,
+            decoded_bytes=max(_BATCHES_AHEAD * batch * picture, _LEAST_DECODED_BYTES),
+        )
+
+
+def slices_in_flight(settings: EmbedSettings) -> int:
+    """Return how many slices one worker on this machine has in flight."""
+    return settings.slices_in_flight or (_GPU_SLICES if gpus() else _CPU_SLICES)
+
+
+def input_bytes(backbone: Backbone) -> int:
+    """Return the bytes of one picture's input to a backbone."""
+    return 3 * backbone.input_size**2
