@@ -11,6 +11,7 @@ from benchmarks.harness import Benchmark
 BENCHMARKS: Final[Mapping[str, str]] = {
     "decode": "benchmarks.indexing.decode",
     "driver_memory": "benchmarks.indexing.driver_memory",
+    "feed": "benchmarks.indexing.feed",
     "incremental": "benchmarks.indexing.incremental",
     "index_resume": "benchmarks.indexing.index_resume",
     "index_throughput": "benchmarks.indexing.index_throughput",

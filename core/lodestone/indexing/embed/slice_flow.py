@@ -39,6 +39,7 @@ from lodestone.indexing.tasks import RowFailure, SliceReceipt, SliceTask
 
 _BATCHES_WAITING: Final = 2  # one in the models, one that waits for them
 _THUMBNAILS_A_WRITE: Final = 64  # on a disk, where a write takes less time than to hand it to another thread
+_THUMBNAILS_A_REMOTE_WRITE: Final = 8  # one after the other, by each of many threads
 _FEEDING: Final = (Pool.PLAN, Pool.REMOTE, Pool.LOCAL, Pool.DECODE)
 
 Prepared = Sequence[PreparedPicture | RowFailure]
@@ -246,7 +247,7 @@ class SliceFlow:
         state.thumbnails += 1
         state.waiting.append((content_hash, data))
         self._queues.thumbnail_bytes += len(data)
-        if self._limits.thumbnail_writers > 1 or len(state.waiting) >= _THUMBNAILS_A_WRITE:
+        if len(state.waiting) >= (_THUMBNAILS_A_REMOTE_WRITE if self._limits.thumbnail_writers > 1 else _THUMBNAILS_A_WRITE):
             self._write_thumbnails(state)
 
     def _write_thumbnails(self, state: SliceState) -> None:
