@@ -111,7 +111,7 @@ class NoTexts(TextEncoder):
         """Do nothing: there is no model."""
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return zeros."""
+        """Return zeros for every text."""
         return np.zeros((len(texts), 8), np.float32)
 
 

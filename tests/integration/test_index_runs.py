@@ -270,7 +270,8 @@ def test_a_cancelled_run_keeps_what_it_finished_and_is_resumed_without_looking_f
         assert cut.heartbeat_at is not None
         monkeypatch.setattr(index_run, "examine", lambda *_, **__: pytest.fail("looked for files again"))
         report = index_paths(runtime, IndexRequest(resume=cut.run_id))
-        assert (report.images, report.counts["embedded"], report.resumed) == (24, 16, cut.run_id)
+        assert (report.images, report.resumed) == (24, cut.run_id)
+        assert report.counts["embedded"] == (16 if report.adopted < 4 else 8)  # the second slice may have come to its end
         assert runtime.catalog.runs(1)[0].request["paths"] == [str(tmp_path / "photos")]
 
 

@@ -105,6 +105,14 @@ def ignore_progress(_slice_id: str, _pictures: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Advance:
+    """Progress of a slice: `pictures` of it are done."""
+
+    slice_id: str
+    pictures: int
+
+
+@dataclass(frozen=True, slots=True)
 class SliceReceipt:
     """Result of a worker's task.
 

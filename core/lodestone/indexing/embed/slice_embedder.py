@@ -10,10 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 from lodestone.indexing.embed.picture_inputs import DecodedPicture, PreparedPicture, require_some_readable
-from lodestone.indexing.embed.slice_flow import Advance
 from lodestone.indexing.embed.slice_pipeline import SlicePipeline
 from lodestone.indexing.embed.slice_state import SlicePlan
-from lodestone.indexing.tasks import EmbedSettings, RowFailure, SliceParts, SliceReceipt, SliceTask, SliceProgressCallback, ignore_progress
+from lodestone.indexing.tasks import Advance, EmbedSettings, RowFailure, SliceParts, SliceReceipt, SliceTask, SliceProgressCallback, ignore_progress
 from lodestone.sources.joined import read_groups
 
 
@@ -22,10 +21,11 @@ class EmbedSlice:
 
     Args:
         settings: Models, folders and sizes.
+        pipeline: Its stages; None for those of the settings.
     """
 
-    def __init__(self, settings: EmbedSettings) -> None:
-        self._pipeline = SlicePipeline(settings)
+    def __init__(self, settings: EmbedSettings, *, pipeline: SlicePipeline | None = None) -> None:
+        self._pipeline = pipeline or SlicePipeline(settings)
 
     @property
     def parts(self) -> SliceParts:
@@ -94,11 +94,9 @@ class EmbedSlice:
                 results: list[tuple[int, PreparedPicture | RowFailure]] = []
                 for place, row, content in zip(places, rows, stages.fetch(rows), strict=True):
                     result = content if isinstance(content, RowFailure) else decode(row, content)
-                    if isinstance(result, DecodedPicture):
-                        if result.thumbnail is not None:
-                            stages.put_thumbnails([(row.hash, result.thumbnail)])
-                        result = result.picture
-                    results.append((place, result))
+                    if isinstance(result, DecodedPicture) and result.thumbnail is not None:
+                        stages.put_thumbnails([(row.hash, result.thumbnail)])
+                    results.append((place, result.picture if isinstance(result, DecodedPicture) else result))
                 return results
 
             with ThreadPoolExecutor(self._pipeline.limits.decoders, thread_name_prefix="decode") as pool:

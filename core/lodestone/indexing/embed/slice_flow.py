@@ -18,7 +18,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -31,26 +30,16 @@ from lodestone.indexing.embed.picture_inputs import DecodedPicture, PreparedPict
 from lodestone.indexing.embed.picture_queues import PicturePlace, PictureQueues, ReadJob
 from lodestone.indexing.embed.pipeline_limits import PipelineLimits
 from lodestone.indexing.embed.preparing import Content
-from lodestone.indexing.embed.slice_state import SlicePlan, SliceState, slice_error
+from lodestone.indexing.embed.slice_state import Prepared, SlicePlan, SliceState, slice_error
 from lodestone.indexing.embed.stage_pools import Pool, StagePools
 from lodestone.indexing.embed.stages import SliceStages
 from lodestone.indexing.stage_stats import EmbedStage, StageStats
-from lodestone.indexing.tasks import RowFailure, SliceReceipt, SliceTask
+from lodestone.indexing.tasks import Advance, RowFailure, SliceReceipt, SliceTask
 
 _BATCHES_WAITING: Final = 2  # one in the models, one that waits for them
 _THUMBNAILS_A_WRITE: Final = 64  # on a disk, where a write takes less time than to hand it to another thread
 _THUMBNAILS_A_REMOTE_WRITE: Final = 8  # one after the other, by each of many threads
 _FEEDING: Final = (Pool.PLAN, Pool.REMOTE, Pool.LOCAL, Pool.DECODE)
-
-Prepared = Sequence[PreparedPicture | RowFailure]
-
-
-@dataclass(frozen=True, slots=True)
-class Advance:
-    """Progress of a slice: `pictures` of it are done."""
-
-    slice_id: str
-    pictures: int
 
 
 class SliceFlow:
@@ -168,16 +157,16 @@ class SliceFlow:
             )
         while (place := self._queues.next_decode(decoding=running[Pool.DECODE])) is not None:
             content, place.content = place.content, None
-            work = partial(place.decode, place.row, content)
-            self._start(Pool.DECODE, work, partial(self._decoded, place), stage=EmbedStage.DECODE, pictures=1)
+            decode = partial(place.decode, place.row, content)
+            self._start(Pool.DECODE, decode, partial(self._decoded, place), stage=EmbedStage.DECODE, pictures=1)
         while running[Pool.MODELS] < _BATCHES_WAITING:
             idle = not running[Pool.MODELS]
             batch = self._queues.next_batch(idle=idle, starved=idle and not any(running[pool] for pool in _FEEDING))
             if batch is None:
                 break
             names, places = batch
-            work = partial(embed_batch, self._stages, names, places, self._count_pass)
-            self._start(Pool.MODELS, work, partial(self._embedded, places))
+            embed = partial(embed_batch, self._stages, names, places, self._count_pass)
+            self._start(Pool.MODELS, embed, partial(self._embedded, places))
 
     # Plan
 
@@ -187,7 +176,7 @@ class SliceFlow:
             return
         state.begin(plan)
         decode = self._stages.decoder(plan)
-        if plan.reads and prepared is not None and _fits(prepared, plan):
+        if plan.reads and prepared is not None and plan.fits(prepared):
             for number, result in enumerate(prepared):
                 if isinstance(result, RowFailure):
                     state.fail(number, result)
@@ -360,14 +349,3 @@ class SliceFlow:
         pictures = state.done(captions=captions)
         if pictures is not None and not state.ended:
             self._events.put(Advance(state.task.slice_id, pictures))
-
-
-def _fits(prepared: Prepared, plan: SlicePlan) -> bool:
-    """Return whether pictures decoded elsewhere match the rows of a plan and have inputs for its backbones.
-
-    They may not: other parts may have been written since.
-    """
-    ids = [picture.image_id if isinstance(picture, RowFailure) else picture.row.image_id for picture in prepared]
-    names = set(plan.names)
-    complete = all(isinstance(picture, RowFailure) or names <= picture.inputs.keys() for picture in prepared)
-    return complete and ids == [row.image_id for row in plan.rows]

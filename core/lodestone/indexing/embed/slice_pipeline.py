@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from lodestone.indexing.embed.pipeline_limits import PipelineLimits
-from lodestone.indexing.embed.slice_flow import Advance, SliceFlow
+from lodestone.indexing.embed.slice_flow import SliceFlow
 from lodestone.indexing.embed.stage_pools import StagePools
 from lodestone.indexing.embed.stages import SliceStages
 from lodestone.indexing.stage_stats import EmbedStage, StageShare, StageStats
-from lodestone.indexing.tasks import EmbedSettings, SliceParts, SliceReceipt, SliceTask, SliceProgressCallback, ignore_progress
+from lodestone.indexing.tasks import Advance, EmbedSettings, SliceParts, SliceReceipt, SliceTask, SliceProgressCallback, ignore_progress
 
 
 class SlicePipeline:

@@ -84,7 +84,8 @@ class SliceStages:
         """Adopt what is on disk already, and return what is left to do."""
         adopted = self._files.adopt(task)
         missing = tuple(part for part in task.parts if part not in adopted)
-        rows, failures = task.rows, ()
+        rows = task.rows
+        failures: tuple[RowFailure, ...] = ()
         if META_PART in adopted:
             rows, failures = self._files.usable(task, adopted[META_PART])
         return SlicePlan(

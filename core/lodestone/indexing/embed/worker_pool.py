@@ -21,8 +21,7 @@ from typing import IO, Final
 
 from lodestone.errors import RunFailedError, WorkerDiedError
 from lodestone.indexing.embed.pipeline_limits import slices_in_flight
-from lodestone.indexing.embed.slice_flow import Advance
-from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask, SliceProgressCallback, ignore_progress
+from lodestone.indexing.tasks import Advance, EmbedSettings, SliceReceipt, SliceTask, SliceProgressCallback, ignore_progress
 
 _START_ATTEMPTS: Final = 3  # workers that crash before any of them has answered
 _COMPLAINT_BYTES: Final = 4000

@@ -19,7 +19,7 @@ from lodestone.imaging.decode import decode
 from lodestone.indexing.embed import slice_files
 from lodestone.indexing.embed.picture_queues import PictureQueues
 from lodestone.indexing.embed.preparing import decoder
-from lodestone.indexing.stage_stats import EmbedStage, limiting
+from lodestone.indexing.stage_stats import EmbedStage
 from lodestone.indexing.tasks import SliceReceipt, SliceTask
 
 _PATIENCE_S = 30.0
@@ -383,9 +383,12 @@ def test_an_error_of_the_tasks_stops_the_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stage", [EmbedStage.FETCH, EmbedStage.EMBED])
-def test_the_statistics_name_the_stage_that_limits(tmp_path: Path, stage: EmbedStage) -> None:
+def test_the_statistics_count_the_pictures_and_the_time_of_every_stage(tmp_path: Path, stage: EmbedStage) -> None:
+    slept: list[float] = []
+
     def slow(_: object) -> None:
         time.sleep(0.01)
+        slept.append(0.01)
 
     hooks = {EmbedStage.FETCH: "on_read", EmbedStage.EMBED: "on_embed"}
     with Stand(tmp_path, batch_size=2, **{hooks[stage]: slow}) as stand:
@@ -393,6 +396,9 @@ def test_the_statistics_name_the_stage_that_limits(tmp_path: Path, stage: EmbedS
         shares = stand.pipeline.shares()
     assert [share.stage for share in shares] == list(EmbedStage)
     assert [share.pictures for share in shares] == [32, 32, 32, 32]
-    assert limiting(shares) is stage
     assert all(0 < share.busy <= 1 for share in shares)
-    assert max(sum(share.pictures for share in receipt.stages) for receipt in receipts.values()) > 0
+    counted = {share.stage: share for share in shares}
+    assert counted[stage].busy_seconds >= sum(slept) * 0.99
+    assert counted[EmbedStage.EMBED].slots == 1
+    last = max((receipt.stages for receipt in receipts.values()), key=lambda stages: stages[-1].pictures)
+    assert [share.pictures for share in last] == [32, 32, 32, 32]

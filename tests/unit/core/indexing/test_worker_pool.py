@@ -1,0 +1,71 @@
+"""Which worker gets which slice: the one with the fewest, and no company for a slice that needs a worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from lodestone.files.opening import open_area
+from lodestone.indexing.embed.pipeline_limits import PipelineLimits, slices_in_flight
+from lodestone.indexing.embed.worker_pool import ProcessExecutor, _Worker
+from lodestone.indexing.tasks import EmbedSettings, SliceTask
+
+
+@dataclass
+class _Channel:
+    sent: list[SliceTask] = field(default_factory=list)
+
+    def send(self, task: SliceTask) -> None:
+        self.sent.append(task)
+
+
+def task(name: str, *, alone: bool = False, isolate: bool = False) -> SliceTask:
+    return SliceTask(name, "corpus", name, (), ("meta",), alone=alone, isolate=isolate)
+
+
+@pytest.fixture
+def executor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ProcessExecutor:
+    """Two workers that hold up to two slices each, and have no process."""
+    area = open_area(tmp_path)
+    made = ProcessExecutor(EmbedSettings((), "", tmp_path, area, area, slices_in_flight=2), 2)
+    monkeypatch.setattr(made, "_spawn", lambda: _Worker(None, _Channel(), None))  # type: ignore[arg-type]
+    return made
+
+
+def handed_out(executor: ProcessExecutor, tasks: list[SliceTask]) -> list[list[str]]:
+    executor._waiting = iter(tasks)
+    executor._hand_out()
+    return [list(worker.tasks) for worker in executor._workers]
+
+
+def test_slices_are_spread_before_any_worker_gets_a_second_one(executor: ProcessExecutor) -> None:
+    left = iter([task(name) for name in "abcdefg"])
+    assert handed_out(executor, left) == [["a", "c"], ["b", "d"]]  # type: ignore[arg-type]
+    assert next(left).slice_id == "e"  # nothing is pulled that cannot be sent
+
+
+def test_a_slice_that_needs_a_worker_waits_for_an_empty_one_and_keeps_it(executor: ProcessExecutor) -> None:
+    assert handed_out(executor, [task("a"), task("b"), task("c"), task("x", alone=True), task("d")]) == [["a", "c"], ["b"]]
+    executor._workers[1].tasks.clear()
+    executor._hand_out()
+    assert [list(worker.tasks) for worker in executor._workers] == [["a", "c"], ["x"]]
+    executor._workers[0].tasks.clear()
+    executor._hand_out()
+    assert [list(worker.tasks) for worker in executor._workers] == [["d"], ["x"]]
+
+
+def test_a_fast_machine_gets_larger_batches_and_more_slices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lodestone.indexing.embed import pipeline_limits
+
+    area = open_area(tmp_path)
+    settings = EmbedSettings((), "", tmp_path, area, area)
+    small = PipelineLimits.of(settings, [])
+    monkeypatch.setattr(pipeline_limits, "gpus", lambda: 1)
+    large = PipelineLimits.of(settings, [])
+    assert (small.slices, small.batch_size) == (2, 4)
+    assert (large.slices, large.batch_size) == (16, 256)
+    chosen = PipelineLimits.of(EmbedSettings((), "", tmp_path, area, area, batch_size=32, slices_in_flight=3, reads=9), [])
+    assert (chosen.slices, chosen.batch_size, chosen.remote_reads) == (3, 32, 9)
+    assert slices_in_flight(settings) == 16
