@@ -354,7 +354,8 @@ def test_a_run_killed_with_its_driver_is_told_with_what_it_finished_and_so_is_th
     """Four files a slice: the kill falls into the third, of which the files of the two image models are complete."""
     write_photos(tmp_path / "photos", 40)
     home = tmp_path / "home"
-    options: dict[str, Any] = {"LODESTONE_INDEX__SLICE_SIZE": "8", "OMP_NUM_THREADS": "1"}
+    one_by_one = {"LODESTONE_INDEX__SLICE_SIZE": "8", "LODESTONE_INDEX__SLICES_IN_FLIGHT": "1"}
+    options: dict[str, Any] = {**one_by_one, "OMP_NUM_THREADS": "1"}
     dying: dict[str, Any] = {**options, VARIABLE: "after-rename:10"}
     killed = lodestone("index", tmp_path / "photos", "--executor", "inline", home=home, **dying)
     assert killed.code == -signal.SIGKILL, killed.err
