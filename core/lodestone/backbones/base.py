@@ -59,6 +59,10 @@ class Backbone(ABC):
             ModelUnavailableError: The package with the weights is not installed.
         """
 
+    def on_gpu(self) -> bool:
+        """Return whether the model runs (or will run) on a GPU here, where a pass over hundreds of pictures pays."""
+        return False
+
     @abstractmethod
     def prepare(self, image: Image.Image) -> Pixels:
         """Convert one RGB picture to (input_size, input_size, 3) uint8. Pure and thread-safe."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lodestone.backbones.base import Backbone, Outputs, Pixels
 from lodestone.models.context import ModelContext
+from lodestone.models.hardware import gpus
 
 if TYPE_CHECKING:
     import onnxruntime as ort
@@ -41,6 +42,14 @@ class OnnxBackbone(Backbone):
 
         path = self._context.cache.obtain(self.name, key=self.graph_key, suffix=".onnx", build=self.convert)
         self._session = open_session(path, threads=threads or self._context.threads)
+
+    def on_gpu(self) -> bool:
+        """Return whether there is a GPU, and an ONNX Runtime that uses it."""
+        if not gpus():
+            return False
+        from lodestone.models.session import runs_on_gpu
+
+        return runs_on_gpu()
 
     def embed(self, pixels: Pixels) -> Outputs:
         """Embed (n, input_size, input_size, 3) uint8 into (n, dim) float16 for each output name.

@@ -23,6 +23,7 @@ from lodestone.errors import ModelUnavailableError
 from lodestone.models.cache import fingerprint
 from lodestone.models.checkpoints import CANNOT_LOAD, HUB_PREFIX, Checkpoint, Layout, find_checkpoint, is_directory
 from lodestone.models.context import ModelContext
+from lodestone.models.hardware import gpus
 from lodestone.models.packages import import_library
 
 if TYPE_CHECKING:
@@ -99,6 +100,14 @@ class TorchBackbone(Backbone):
     @abstractmethod
     def _load(self) -> tuple[torch.nn.Module, Model]:
         """Return the model on the CPU, in evaluation mode, and the function that embeds with it."""
+
+    def on_gpu(self) -> bool:
+        """Return whether there is a GPU, and a torch that uses it."""
+        if not gpus():
+            return False
+        from lodestone.models.torch_device import choose_device
+
+        return choose_device().type == "cuda"
 
     def warm_up(self, *, threads: int = 0) -> None:
         """Load the model, onto the GPU if there is one; imports the library (seconds).

@@ -13,6 +13,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as native
 
 from lodestone.errors import ModelUnavailableError
 
+_CUDA = "CUDAExecutionProvider"
 _CANNOT_LOAD: tuple[type[Exception], ...] = (
     native.Fail,
     native.InvalidArgument,
@@ -51,6 +52,11 @@ def open_session(path: Path, *, threads: int = 0) -> ort.InferenceSession:
         ) from error
 
 
+def runs_on_gpu() -> bool:
+    """Return whether this ONNX Runtime was built for GPUs; the usual package was not."""
+    return _CUDA in _providers()
+
+
 def _providers() -> list[Any]:
     available = ort.get_available_providers()
-    return [name for name in ("CUDAExecutionProvider", "CPUExecutionProvider") if name in available]
+    return [name for name in (_CUDA, "CPUExecutionProvider") if name in available]

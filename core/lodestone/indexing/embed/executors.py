@@ -119,13 +119,16 @@ def make_executor(
         embed: What a worker needs to know, with one thread per model pass; the inline executor uses `models.threads` instead.
         pool: Makes the executor for `ray`; None to use processes instead.
     """
+    workers = 1 if kind == "inline" else worker_count(settings)
+    if kind == "ray" and pool is not None:
+        return kind, pool(embed, workers)
+    if gpus():  # the models take no core, so decoding gets all of them
+        embed = replace(embed, decode_threads=max(cores() // workers, 1))
     if kind == "inline":
         return kind, InlineExecutor(replace(embed, model_threads=settings.models.threads))
-    if kind == "ray" and pool is not None:
-        return kind, pool(embed, worker_count(settings))
     from lodestone.indexing.embed.worker_pool import ProcessExecutor
 
-    return "processes", ProcessExecutor(embed, worker_count(settings))
+    return "processes", ProcessExecutor(embed, workers)
 
 
 def embed_settings(

@@ -58,7 +58,7 @@ class PipelineLimits:
     @classmethod
     def of(cls, settings: EmbedSettings, backbones: Sequence[Backbone]) -> PipelineLimits:
         """Return the sizes for a worker's settings, on the machine that it runs on."""
-        gpu = gpus() > 0
+        gpu = bool(backbones) and all(backbone.on_gpu() for backbone in backbones)
         batch = settings.batch_size or (_GPU_BATCH if gpu else _CPU_BATCH)
         picture = sum(input_bytes(backbone) for backbone in backbones)
         return cls(

@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from tests.support.pipelines import MeanBackbone
 
+from lodestone.config.settings import IndexSettings, Settings
 from lodestone.files.opening import open_area
+from lodestone.indexing.embed import executors
 from lodestone.indexing.embed.pipeline_limits import PipelineLimits, slices_in_flight
 from lodestone.indexing.embed.worker_pool import ProcessExecutor, _Worker
 from lodestone.indexing.tasks import EmbedSettings, SliceTask
@@ -61,11 +64,26 @@ def test_a_fast_machine_gets_larger_batches_and_more_slices(tmp_path: Path, monk
 
     area = open_area(tmp_path)
     settings = EmbedSettings((), "", tmp_path, area, area)
-    small = PipelineLimits.of(settings, [])
+    there, not_there = MeanBackbone(), MeanBackbone("other")
+    monkeypatch.setattr(there, "on_gpu", lambda: True)
+    small = PipelineLimits.of(settings, [there, not_there])  # a batch for a GPU would need gigabytes on the CPU
     monkeypatch.setattr(pipeline_limits, "gpus", lambda: 1)
-    large = PipelineLimits.of(settings, [])
+    large = PipelineLimits.of(settings, [there])
     assert (small.slices, small.batch_size) == (2, 4)
     assert (large.slices, large.batch_size) == (16, 256)
+    assert large.decoded_bytes >= 3 * 256 * 3 * 8 * 8
     chosen = PipelineLimits.of(EmbedSettings((), "", tmp_path, area, area, batch_size=32, slices_in_flight=3, reads=9), [])
     assert (chosen.slices, chosen.batch_size, chosen.remote_reads) == (3, 32, 9)
     assert slices_in_flight(settings) == 16
+
+
+@pytest.mark.parametrize(("cards", "kind", "decoders"), [(0, "inline", 1), (1, "inline", 8), (1, "processes", 4)])
+def test_beside_a_gpu_all_cores_decode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cards: int, kind: str, decoders: int
+) -> None:
+    area = open_area(tmp_path)
+    monkeypatch.setattr(executors, "gpus", lambda: cards)
+    monkeypatch.setattr(executors, "cores", lambda: 8)
+    settings = Settings(home=tmp_path, index=IndexSettings(workers=2))
+    _, made = executors.make_executor(kind, settings, EmbedSettings((), "", tmp_path, area, area), None)
+    assert made._settings.decode_threads == decoders  # type: ignore[attr-defined]
