@@ -113,3 +113,17 @@ def test_coffee_is_seen_in_every_fit():
         probabilities = backbone.embed(backbone.prepare(photo(COFFEE))[None])["probabilities"][0]
         best = {imagenet_labels()[i] for i in np.argsort(-probabilities)[:5]}
         assert best & {"espresso", "cup", "coffee mug"}
+
+
+def test_a_model_is_on_a_gpu_only_with_a_card_and_a_runtime_that_uses_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    from lodestone.backbones import onnx_backbone
+    from lodestone.models import session
+
+    backbone = EfficientNetLite("efficientnet-lite0", model_context())
+    monkeypatch.setattr(onnx_backbone, "gpus", lambda: 0)
+    monkeypatch.setattr(session, "_providers", lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"])
+    assert not backbone.on_gpu()
+    monkeypatch.setattr(onnx_backbone, "gpus", lambda: 1)
+    assert backbone.on_gpu()
+    monkeypatch.setattr(session, "_providers", lambda: ["CPUExecutionProvider"])
+    assert not backbone.on_gpu()
