@@ -54,6 +54,7 @@ def parts(scratch: Path) -> tuple[Part, ...]:
             "index_throughput",
             (*index, "--profile", "--pictures", "1000"),
         ),
+        Part("Feeding a fast GPU from an object store, pretended", "feed", ("--single",)),
         Part("Resuming an index run", "index_resume", index),
         Part("Memory of the driver", "driver_memory", index[:2]),
         Part("Running again over 100,000 unchanged files", "unchanged"),

@@ -257,6 +257,7 @@ def limits(options: argparse.Namespace) -> PipelineLimits:
     return PipelineLimits(
         slices=options.slices,
         batch_size=options.batch,
+        remote_reads=256,
         decoders=options.decoders,
         writers=16,
         thumbnail_writers=128,

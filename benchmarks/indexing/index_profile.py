@@ -53,7 +53,10 @@ JOB: Final[Mapping[str, tuple[str, ...]]] = {
         "lodestone.indexing.embed.picture_inputs:embedded_captions",
     ),
     **_MODELS,
-    "thumbnails": ("lodestone.imaging.thumbnails:ThumbnailStore.ensure",),
+    "thumbnails": (
+        "lodestone.imaging.thumbnails:ThumbnailStore.encode_missing",
+        "lodestone.imaging.thumbnails:ThumbnailStore.put",
+    ),
     "write": tuple(
         f"lodestone.indexing.embed.slice_files:PartFiles.{name}"
         for name in ("adopt", "write_outputs", "write_captions", "write_meta")

@@ -98,6 +98,17 @@ class FileSystems:
         return Stat(status.st_size, status.st_mtime_ns)
 
 
+def allow_requests(count: int) -> None:
+    """Let pyarrow's clients of S3 have this many connections at once; call it before their first use in a process.
+
+    A client gets as many as pyarrow has threads for reading and writing when it is made, but at least 25. Such threads are
+    started when there is work for them.
+    """
+    import pyarrow as pa
+
+    pa.set_io_thread_count(max(pa.io_thread_count(), count))
+
+
 @dataclass(frozen=True, slots=True)
 class Stat:
     """What a store (or the disk) states about one object.

@@ -21,6 +21,7 @@ _GPU_FETCHED_BYTES: Final = 512 << 20
 _THUMBNAIL_BYTES: Final = 64 << 20
 _LOCAL_READS: Final = 2
 _REMOTE_READS: Final = 128
+_GPU_REMOTE_READS: Final = 256
 _LOCAL_WRITES: Final = 2
 _REMOTE_WRITES: Final = 16
 _REMOTE_THUMBNAILS: Final = 128
@@ -64,7 +65,7 @@ class PipelineLimits:
         return cls(
             slices=slices_in_flight(settings),
             batch_size=batch,
-            remote_reads=settings.reads or _REMOTE_READS,
+            remote_reads=settings.reads or (_GPU_REMOTE_READS if gpu else _REMOTE_READS),
             decoders=settings.decode_threads,
             writers=_LOCAL_WRITES if settings.embeddings.folder is not None else _REMOTE_WRITES,
             thumbnail_writers=_LOCAL_THUMBNAILS if settings.thumbnails.folder is not None else _REMOTE_THUMBNAILS,

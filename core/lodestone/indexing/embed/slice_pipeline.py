@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
+from lodestone.files.filesystems import allow_requests
 from lodestone.indexing.embed.pipeline_limits import PipelineLimits
 from lodestone.indexing.embed.slice_flow import SliceFlow
 from lodestone.indexing.embed.stage_pools import StagePools
@@ -32,6 +33,7 @@ class SlicePipeline:
     ) -> None:
         self.stages = stages or SliceStages(settings)
         self.limits = limits or PipelineLimits.of(settings, self.stages.backbones)
+        allow_requests(max(self.limits.remote_reads, self.limits.thumbnail_writers))
         self._pools = StagePools(self.limits)
         self._stats = StageStats(
             {
