@@ -29,7 +29,7 @@ _ABANDONED: Final = 3
 def serve(channel: Connection) -> None:
     """Receive settings, then tasks until there is a None; send each task's progress (`Advance`) and its receipt.
 
-    How many tasks are in flight is up to the sender.
+    How many tasks are in flight is up to the sender. At the None, those that are under way are dropped.
     """
     inbox: queue.SimpleQueue[SliceTask | None] = queue.SimpleQueue()
     settings: EmbedSettings = channel.recv()

@@ -351,21 +351,21 @@ def test_a_run_that_is_left_stops_and_leaves_only_whole_files(tmp_path: Path) ->
 
 
 def test_stopping_does_not_wait_for_an_object_store(tmp_path: Path) -> None:
-    answered, asked = threading.Event(), threading.Event()
+    answered, asked, given_up = threading.Event(), threading.Event(), threading.Event()
 
     def stall(locator: str) -> None:
         if "/stalled/" in locator:
             asked.set()
-            answered.wait(_PATIENCE_S)
+            if not answered.wait(_PATIENCE_S):
+                given_up.set()
 
     with Stand(tmp_path, on_read=stall) as stand:
         running = stand.pipeline.run([stand.task(3, remote=True), stand.task(3, name="stalled", remote=True)])
         assert next(running).error is None
         assert asked.wait(_PATIENCE_S)
-        began = time.monotonic()
         running.close()
         stand.pipeline.close()
-        assert time.monotonic() - began < _PATIENCE_S / 2
+        assert not given_up.is_set()
         answered.set()
 
 
