@@ -25,7 +25,7 @@ from lodestone.indexing.embed.slice_pipeline import SlicePipeline
 from lodestone.indexing.run.index_run import index_paths
 from lodestone.indexing.run.report import IndexRequest
 from lodestone.indexing.sync import collections as syncing
-from lodestone.indexing.tasks import SliceReceipt, SliceTask, Told
+from lodestone.indexing.tasks import SliceProgressCallback, SliceReceipt, SliceTask
 from lodestone.spaces.bridge_weights import BridgeWeights
 from lodestone.swap.backfill import parts_of
 from lodestone.swap.swapping import Swapper
@@ -72,7 +72,7 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     seen: list[tuple[str, ...]] = []
     real = SlicePipeline.run
 
-    def run(self: SlicePipeline, tasks: Iterable[SliceTask], told: Told) -> Iterator[SliceReceipt]:
+    def run(self: SlicePipeline, tasks: Iterable[SliceTask], told: SliceProgressCallback) -> Iterator[SliceReceipt]:
         def noted() -> Iterator[SliceTask]:
             for task in tasks:
                 seen.append(tuple(part.rpartition("-")[0] for part in task.parts))
@@ -172,7 +172,7 @@ def test_finishing_drops_the_former_collection_and_a_cancelled_swap_the_new_one(
 def test_a_backfill_that_is_cut_short_goes_on_where_it_stopped(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     real, ended = SlicePipeline.run, []
 
-    def killed(self: SlicePipeline, tasks: Iterable[SliceTask], told: Told) -> Iterator[SliceReceipt]:
+    def killed(self: SlicePipeline, tasks: Iterable[SliceTask], told: SliceProgressCallback) -> Iterator[SliceReceipt]:
         for receipt in real(self, tasks, told):
             ended.append(receipt.slice_id)
             if len(ended) == 2:

@@ -13,7 +13,7 @@ from lodestone.config.profiles import Profile
 from lodestone.config.settings import Settings
 from lodestone.files.area import FileArea
 from lodestone.imaging.thumbnails import ThumbnailStore
-from lodestone.indexing.tasks import EmbedSettings, SliceReceipt, SliceTask, SliceProgressCallback, ignore_progress
+from lodestone.indexing.tasks import EmbedSettings, SliceProgressCallback, SliceReceipt, SliceTask, ignore_progress
 from lodestone.models.hardware import cores, gpus
 
 if TYPE_CHECKING:
@@ -32,12 +32,15 @@ class EmbedExecutor(Protocol):
     def start(self) -> None:
         """Start to get ready in the background, if that takes long. Calling it is optional."""
 
-    def run(self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress) -> Iterator[SliceReceipt]:
+    def run(
+        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
+    ) -> Iterator[SliceReceipt]:
         """Yield receipts as tasks finish. `tasks` is read lazily. Called once for each wave.
 
         Args:
             tasks: What to embed.
-            report_progress: Called while a slice is embedded, by executors that hear of it. On a cluster nothing is reported before receipts.
+            report_progress: Called while a slice is embedded, by executors that hear of it.
+                On a cluster nothing is reported before receipts.
 
         Raises:
             RunFailedError: workers crashed again and again; finished slices stay finished.
@@ -65,7 +68,9 @@ class InlineExecutor:
     def start(self) -> None:
         """Do nothing: this process needs no time to start."""
 
-    def run(self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress) -> Iterator[SliceReceipt]:
+    def run(
+        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
+    ) -> Iterator[SliceReceipt]:
         """Embed the tasks, the next ones while the ones before are written; the models are loaded at the first."""
         remaining = iter(tasks)
         first = next(remaining, None)

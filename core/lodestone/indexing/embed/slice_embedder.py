@@ -12,7 +12,16 @@ from contextlib import closing
 from lodestone.indexing.embed.picture_inputs import DecodedPicture, PreparedPicture, require_some_readable
 from lodestone.indexing.embed.slice_pipeline import SlicePipeline
 from lodestone.indexing.embed.slice_state import SlicePlan
-from lodestone.indexing.tasks import Advance, EmbedSettings, RowFailure, SliceParts, SliceReceipt, SliceTask, SliceProgressCallback, ignore_progress
+from lodestone.indexing.tasks import (
+    Advance,
+    EmbedSettings,
+    RowFailure,
+    SliceParts,
+    SliceProgressCallback,
+    SliceReceipt,
+    SliceTask,
+    ignore_progress,
+)
 from lodestone.sources.joined import read_groups
 
 
@@ -62,7 +71,11 @@ class EmbedSlice:
         return complete
 
     def __call__(
-        self, task: SliceTask, prepared: Sequence[PreparedPicture | RowFailure] | None = None, *, report_progress: SliceProgressCallback = ignore_progress
+        self,
+        task: SliceTask,
+        prepared: Sequence[PreparedPicture | RowFailure] | None = None,
+        *,
+        report_progress: SliceProgressCallback = ignore_progress,
     ) -> SliceReceipt:
         """Write every part that the task asks for.
 

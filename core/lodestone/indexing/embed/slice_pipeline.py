@@ -16,7 +16,15 @@ from lodestone.indexing.embed.slice_flow import SliceFlow
 from lodestone.indexing.embed.stage_pools import StagePools
 from lodestone.indexing.embed.stages import SliceStages
 from lodestone.indexing.stage_stats import EmbedStage, StageShare, StageStats
-from lodestone.indexing.tasks import Advance, EmbedSettings, SliceParts, SliceReceipt, SliceTask, SliceProgressCallback, ignore_progress
+from lodestone.indexing.tasks import (
+    Advance,
+    EmbedSettings,
+    SliceParts,
+    SliceProgressCallback,
+    SliceReceipt,
+    SliceTask,
+    ignore_progress,
+)
 
 
 class SlicePipeline:
@@ -84,7 +92,9 @@ class SlicePipeline:
             with self._lock:
                 self._flows.discard(flow)
 
-    def run(self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress) -> Iterator[SliceReceipt]:
+    def run(
+        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
+    ) -> Iterator[SliceReceipt]:
         """Yield a receipt for each task, in any order.
 
         Tasks are pulled while fewer than `limits.slices` are in flight. A slice is in flight until its receipt was taken. A

@@ -21,7 +21,7 @@ from typing import IO, Final
 
 from lodestone.errors import RunFailedError, WorkerDiedError
 from lodestone.indexing.embed.pipeline_limits import slices_in_flight
-from lodestone.indexing.tasks import Advance, EmbedSettings, SliceReceipt, SliceTask, SliceProgressCallback, ignore_progress
+from lodestone.indexing.tasks import Advance, EmbedSettings, SliceProgressCallback, SliceReceipt, SliceTask, ignore_progress
 
 _START_ATTEMPTS: Final = 3  # workers that crash before any of them has answered
 _COMPLAINT_BYTES: Final = 4000
@@ -116,7 +116,9 @@ class ProcessExecutor:
         while len(self._workers) < self._count:
             self._workers.append(self._spawn())
 
-    def run(self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress) -> Iterator[SliceReceipt]:
+    def run(
+        self, tasks: Iterable[SliceTask], report_progress: SliceProgressCallback = ignore_progress
+    ) -> Iterator[SliceReceipt]:
         """Give the tasks to the workers and yield their receipts as they finish.
 
         Raises:

@@ -270,11 +270,11 @@ def test_captions_alone_are_encoded_without_reading_a_picture(tmp_path: Path) ->
 
 
 def test_progress_counts_pictures_and_leaves_the_end_to_the_receipt(tmp_path: Path) -> None:
-    told: list[tuple[str, int]] = []
+    reported: list[tuple[str, int]] = []
     with Stand(tmp_path, decoders=1, batch_size=4, slices=1) as stand:
         tasks = [stand.task(10, name="a"), stand.task(4, name="b")]
-        list(stand.pipeline.run(tasks, lambda slice_id, pictures: told.append((slice_id, pictures))))
-    assert told == [("a", 4), ("a", 8)]
+        list(stand.pipeline.run(tasks, lambda slice_id, pictures: reported.append((slice_id, pictures))))
+    assert reported == [("a", 4), ("a", 8)]
 
 
 class _Child:
