@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,9 +68,20 @@ class Backbone(ABC):
     def prepare(self, image: Image.Image) -> Pixels:
         """Convert one RGB picture to (input_size, input_size, 3) uint8. Pure and thread-safe."""
 
+    def upload(self, pixels: Pixels) -> Any:  # noqa: ANN401 - what the model's runtime holds pictures in
+        """Start to bring a batch to where the model runs, and return what `embed` takes in its place. Thread-safe.
+
+        With it, one batch is on its way while another one is in the model. A model on the CPU takes the pixels as they are.
+        """
+        return pixels
+
     @abstractmethod
-    def embed(self, pixels: Pixels) -> Outputs:
-        """Embed (n, input_size, input_size, 3) uint8 into (n, dim) float16 per output; row i depends on picture i alone."""
+    def embed(self, pixels: Any) -> Outputs:  # noqa: ANN401 - as `upload`
+        """Embed a batch into (n, dim) float16 per output; row i depends on picture i alone.
+
+        Args:
+            pixels: (n, input_size, input_size, 3) uint8, or what `upload` returned for them.
+        """
 
     def check(self, pixels: Pixels, *, warm: bool) -> Outputs | None:
         """Check the input of `embed`, and return empty outputs if there are no pictures, else None.

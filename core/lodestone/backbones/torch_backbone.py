@@ -29,6 +29,8 @@ from lodestone.models.packages import import_library
 if TYPE_CHECKING:
     import torch
 
+    from lodestone.models.device_pixels import DeviceCopies, DevicePixels
+
     Model = Callable[[torch.Tensor], torch.Tensor]  # (n, 3, size, size), normalised -> (n, dim)
 
 
@@ -53,6 +55,7 @@ class TorchBackbone(Backbone):
         self._model: Model | None = None
         self._device: torch.device | None = None
         self._scale: tuple[torch.Tensor, torch.Tensor] | None = None
+        self._copies: DeviceCopies | None = None
         self._lock = threading.Lock()
 
     @cached_property
@@ -122,7 +125,8 @@ class TorchBackbone(Backbone):
             expected = self.outputs[0].dim
             import torch
 
-            from lodestone.models.torch_device import choose_device, limit_threads
+            from lodestone.models.device_pixels import DeviceCopies
+            from lodestone.models.torch_device import choose_device, limit_threads, place_module
 
             limit_threads(threads or self._context.threads)
             try:
@@ -134,10 +138,12 @@ class TorchBackbone(Backbone):
                     model=self.name,
                 ) from error
             self._device = choose_device()
-            module.eval().requires_grad_(False).to(self._device)
+            place_module(module, self._device)
+            self._copies = copies = DeviceCopies(self._device)
             mean, std = (torch.tensor(v, device=self._device) for v in (self.preprocessing.mean, self.preprocessing.std))
             self._scale = ((255 * mean).view(3, 1, 1), (255 * std).view(3, 1, 1))
-            dim = self._run(model, np.zeros((1, self.input_size, self.input_size, 3), np.uint8)).shape[1]
+            blank = np.zeros((1, self.input_size, self.input_size, 3), np.uint8)
+            dim = self._run(model, copies.upload(blank)).shape[1]
             if dim != expected:
                 raise ModelUnavailableError(
                     f"{self.name} gives {dim} values a picture, but its config says {expected}",
@@ -150,28 +156,36 @@ class TorchBackbone(Backbone):
         """Convert one picture to (size, size, 3) uint8, as the model was trained."""
         return self.preprocessing.prepare(image)
 
-    def embed(self, pixels: Pixels) -> Outputs:
-        """Embed (n, size, size, 3) uint8 into {output: (n, dim) float16}.
+    def upload(self, pixels: Pixels) -> Pixels | DevicePixels:
+        """Start the copy of a batch for `embed` to the model's device."""
+        if self.check(pixels, warm=self._model is not None) is not None or self._copies is None:
+            return pixels
+        return self._copies.upload(pixels)
+
+    def embed(self, pixels: Pixels | DevicePixels) -> Outputs:
+        """Embed (n, size, size, 3) uint8, or a batch from `upload`, into {output: (n, dim) float16}.
 
         Raises:
             ValueError: The pixels have another shape or type.
             RuntimeError: `warm_up` was not called.
         """
-        empty = self.check(pixels, warm=self._model is not None)
-        if empty is not None or self._model is None:
-            return empty or {}
+        if isinstance(pixels, np.ndarray):
+            empty = self.check(pixels, warm=self._model is not None)
+            if empty is not None or self._copies is None:
+                return empty or {}
+            pixels = self._copies.upload(pixels)
+        assert self._model is not None  # noqa: S101 - `upload` needs it
         return {self.output: self._run(self._model, pixels).astype(np.float16)}
 
-    def _run(self, model: Model, pixels: Pixels) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-        import torch
-
+    def _run(self, model: Model, pixels: DevicePixels) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
         from lodestone.models.torch_device import inference
 
         assert self._device is not None  # noqa: S101 - set before the model is
+        assert self._copies is not None  # noqa: S101
         assert self._scale is not None  # noqa: S101
         mean, std = self._scale
         with inference(self._device):
-            planes = torch.from_numpy(np.require(pixels, requirements=("C", "W"))).to(self._device).permute(0, 3, 1, 2)
+            planes = self._copies.arrived(pixels)
             rows: np.ndarray[tuple[int, int], np.dtype[np.float32]] = model((planes.float() - mean) / std).float().cpu().numpy()
         return rows
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+from torch import nn
+from torch.nn.modules.conv import _ConvNd
 
 from lodestone.errors import ConfigurationError
 
@@ -48,6 +50,33 @@ def inference(device: torch.device) -> Iterator[None]:
     """
     with torch.inference_mode(), torch.autocast(device.type, dtype=torch.float16, enabled=device.type == "cuda"):
         yield
+
+
+def place_module(module: nn.Module, device: torch.device) -> None:
+    """Move a model to its device for `inference`: frozen, and on a GPU in the layout and precision that are fast there.
+
+    On a GPU, filters lie in memory with the channels of a position next to each other (`channels_last`), as pictures do, and
+    the weights of `halve_weights` are halved once instead of in each pass.
+    """
+    module.eval().requires_grad_(requires_grad=False)
+    if device.type == "cuda":
+        halve_weights(module)
+        module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch declares it for tensors alone
+    module.to(device)
+
+
+def halve_weights(module: nn.Module) -> None:
+    """Convert to float16 what autocast would convert in each pass: weights of linear layers, convolutions and attention.
+
+    Everything else keeps its precision, as autocast keeps it.
+    """
+    for part in module.modules():
+        if isinstance(part, nn.Linear | _ConvNd):
+            part.half()
+        elif isinstance(part, nn.MultiheadAttention):
+            for weights in (part.in_proj_weight, part.in_proj_bias, part.q_proj_weight, part.k_proj_weight, part.v_proj_weight):
+                if weights is not None:
+                    weights.data = weights.data.half()
 
 
 def limit_threads(threads: int) -> None:

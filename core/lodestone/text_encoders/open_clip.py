@@ -73,7 +73,7 @@ class OpenClipText(TextEncoder):
                 return
             open_clip = import_library("open_clip", install=LAYOUT.install, needed_by=self.name)
             folder = self.checkpoint.folder
-            from lodestone.models.torch_device import choose_device, limit_threads
+            from lodestone.models.torch_device import choose_device, limit_threads, place_module
 
             limit_threads(threads or self._context.threads)
             try:
@@ -87,7 +87,8 @@ class OpenClipText(TextEncoder):
                 ) from error
             model.visual = None  # the image tower has an adapter of its own
             self._device = choose_device()
-            self._model = model.eval().requires_grad_(False).to(self._device)
+            place_module(model, self._device)
+            self._model = model
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return the texts' vectors: (n, dim) float32, L2-normalised.

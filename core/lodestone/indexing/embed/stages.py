@@ -142,9 +142,10 @@ class SliceStages:
             stacks: From `stack`.
             spent: Called when the models are free for this batch, to start its clock.
         """
+        on_device = {b.name: b.upload(stacks[b.name]) for b in self.backbones if b.name in stacks}
         with self._models:
             spent()
-            outputs = {b.name: b.embed(stacks[b.name]) for b in self.backbones if b.name in stacks}
+            outputs = {b.name: b.embed(on_device[b.name]) for b in self.backbones if b.name in on_device}
         with self._counting:
             self._faults.reach("embedding")
         return outputs
