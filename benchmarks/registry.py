@@ -19,6 +19,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "peer_loop": "benchmarks.indexing.peer_loop",
     "planner": "benchmarks.indexing.planner",
     "unchanged": "benchmarks.indexing.unchanged",
+    "large_collection": "benchmarks.query.large_collection",
     "outliers": "benchmarks.query.outliers",
     "query_latency": "benchmarks.query.query_latency",
     "start_up": "benchmarks.query.start_up",
