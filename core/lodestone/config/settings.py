@@ -49,6 +49,10 @@ class IndexSettings(_Section):
     batch_size: int = Field(0, ge=0, le=1024, description="Pictures a model pass; 0 for 4, or 256 on a GPU.")
     slices_in_flight: int = Field(0, ge=0, le=256, description="Slices a worker has in flight; 0 for 2, or 16 on a GPU.")
     reads: int = Field(0, ge=0, le=1024, description="Requests for pictures a worker has under way; 0: 128, on a GPU 256.")
+    decode_processes: bool | None = Field(
+        None,
+        description="Decode in child processes of a worker; default: where it decodes over two pictures at once for a GPU.",
+    )
     workers: int = Field(0, ge=0, le=1024, description="Embedding workers; 0 for one a core.")
     executor: Literal["auto", "inline", "processes", "ray"] = Field(
         "auto", description="auto: processes from two slices on; with GPUs Ray Data."

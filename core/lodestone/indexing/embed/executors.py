@@ -170,4 +170,5 @@ def embed_settings(
         decode_threads=decode_threads,
         slices_in_flight=settings.index.slices_in_flight,
         reads=settings.index.reads,
+        decode_processes=settings.index.decode_processes,
     )

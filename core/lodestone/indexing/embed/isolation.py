@@ -1,15 +1,19 @@
-"""Decoding of pictures in a child process, for pictures that may crash the process that decodes them.
+"""Decoding of pictures in child processes: of those that may crash the process that decodes them, and of many at once.
 
 Broken files can crash a decoder without an exception, or make the system kill a process that takes too much memory. After a
-worker has crashed, the pictures of its slice are decoded here, one at a time. A picture that crashes the child repeatedly
-becomes a failure row, `kills_worker`; the worker continues with the other pictures.
+worker has crashed, the pictures of its slice are decoded in one child, one at a time. A picture that crashes the child
+repeatedly becomes a failure row, `kills_worker`; the worker continues with the other pictures.
 
-The child runs `python -P -m lodestone.indexing.embed.isolation HANDLE`.
+Two fifths of the decoding of a picture hold the interpreter's lock, so threads of one process use two to three cores. Where
+one worker decodes for a GPU, each of its threads hands the pictures to a child of its own.
+
+A child runs `python -P -m lodestone.indexing.embed.isolation HANDLE`.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -34,27 +38,26 @@ _STOP_SECONDS: Final = 5.0
 _FIRST_VICTIM: Final = "1000"  # oom_score_adj: when memory runs out the system kills the child, not the worker
 
 
-class IsolatedPictures:
+class DecodingChild:
     """Decodes pictures in a child process, one picture at a time. Thread-safe.
 
     Args:
         settings: Settings of the worker.
-        backbones: Names of the backbones whose inputs are wanted.
     """
 
-    def __init__(self, settings: EmbedSettings, backbones: tuple[str, ...]) -> None:
+    def __init__(self, settings: EmbedSettings) -> None:
         self._settings = settings
-        self._backbones = backbones
         self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
         self._channel: Connection | None = None
 
-    def decode(self, row: SliceRow, content: Content | None) -> DecodedPicture | RowFailure:
+    def decode(self, row: SliceRow, content: Content | None, *, backbones: tuple[str, ...]) -> DecodedPicture | RowFailure:
         """Decode a picture as `decode_picture` does, and return a failure when it crashes the child repeatedly.
 
         Args:
             row: The planned row.
             content: What was read of it. The child reads a large file, which is given open and closed here, by itself.
+            backbones: Names of the backbones whose inputs are wanted.
 
         Raises:
             LodestoneError: as `decode_picture`.
@@ -65,7 +68,7 @@ class IsolatedPictures:
         with self._lock:
             for crash in range(1, _CRASHES + 1):
                 try:
-                    return self._ask(row, content)
+                    return self._ask(row, content, backbones)
                 except (EOFError, OSError):
                     how = self._reaped()
                     if crash == _CRASHES:
@@ -87,9 +90,9 @@ class IsolatedPictures:
                     self._child.wait()
             self._child = self._channel = None
 
-    def _ask(self, row: SliceRow, content: bytes | None) -> DecodedPicture | RowFailure:
+    def _ask(self, row: SliceRow, content: bytes | None, backbones: tuple[str, ...]) -> DecodedPicture | RowFailure:
         channel = self._channel or self._start()
-        channel.send((row, content))
+        channel.send((row, content, backbones))
         answer: DecodedPicture | RowFailure | LodestoneError = channel.recv()
         if isinstance(answer, LodestoneError):
             raise answer
@@ -104,7 +107,7 @@ class IsolatedPictures:
         )
         theirs.close()
         self._channel = ours
-        ours.send((self._settings, self._backbones))
+        ours.send(self._settings)
         return ours
 
     def _reaped(self) -> str:
@@ -116,14 +119,44 @@ class IsolatedPictures:
         return f"ended the process with signal {signal.Signals(-code).name}" if code < 0 else f"ended the process ({code})"
 
 
-def _serve(channel: Connection) -> None:
-    from lodestone.indexing.embed.preparing import decoder  # slow; `main` ignores Ctrl-C by now
+class DecodingChildren:
+    """Decodes as many pictures at once as there are children, which start when they are first needed. Thread-safe.
 
-    settings, names = channel.recv()
-    decode = decoder(settings, names)
-    while True:
-        row, content = channel.recv()
+    Args:
+        settings: Settings of the worker.
+        size: Number of children.
+    """
+
+    def __init__(self, settings: EmbedSettings, size: int) -> None:
+        self._children = [DecodingChild(settings) for _ in range(size)]
+        # The one that was used last comes first, so that no more are started than are needed.
+        self._free: queue.LifoQueue[DecodingChild] = queue.LifoQueue()
+        for child in reversed(self._children):
+            self._free.put(child)
+
+    def decode(self, row: SliceRow, content: Content | None, *, backbones: tuple[str, ...]) -> DecodedPicture | RowFailure:
+        """Decode a picture in a child that is free, as `DecodingChild.decode` does; wait for one while none is."""
+        child = self._free.get()
         try:
+            return child.decode(row, content, backbones=backbones)
+        finally:
+            self._free.put(child)
+
+    def close(self) -> None:
+        """Stop all children. Idempotent."""
+        for child in self._children:
+            child.close()
+
+
+def _serve(channel: Connection) -> None:
+    from lodestone.indexing.embed.preparing import Decode, decoder  # slow; `main` ignores Ctrl-C by now
+
+    settings = channel.recv()
+    decoders: dict[tuple[str, ...], Decode] = {}
+    while True:
+        row, content, names = channel.recv()
+        try:
+            decode = decoders.get(names) or decoders.setdefault(names, decoder(settings, names))
             answer: Any = decode(row, content)
         except LodestoneError as error:
             answer = error

@@ -12,6 +12,7 @@ from lodestone.models.hardware import gpus
 
 _CPU_BATCH: Final = 4
 _GPU_BATCH: Final = 256
+_DECODE_THREADS: Final = 2  # more of them wait for each other: two fifths of their work hold the interpreter's lock
 _CPU_SLICES: Final = 2  # the next one is read while the last pictures of the one before are embedded and written
 _GPU_SLICES: Final = 16  # so that second-long waits for an object store are hidden at thousands of pictures a second
 _BATCHES_AHEAD: Final = 3  # one in the model, one waiting for it, one being filled
@@ -38,6 +39,7 @@ class PipelineLimits:
         remote_reads: Most requests for pictures to object stores at once.
         local_reads: Most reads from disk at once.
         decoders: Pictures decoded at once.
+        decode_processes: Whether each of them is decoded in a child process.
         writers: Slices whose Parquet files are written at once.
         thumbnail_writers: Thumbnails written at once.
         fetched_bytes: Most bytes of files that are being read or wait to be decoded. One picture may exceed it alone.
@@ -50,6 +52,7 @@ class PipelineLimits:
     remote_reads: int = _REMOTE_READS
     local_reads: int = _LOCAL_READS
     decoders: int = 1
+    decode_processes: bool = False
     writers: int = _LOCAL_WRITES
     thumbnail_writers: int = _LOCAL_THUMBNAILS
     fetched_bytes: int = _CPU_FETCHED_BYTES
@@ -67,6 +70,11 @@ class PipelineLimits:
             batch_size=batch,
             remote_reads=settings.reads or (_GPU_REMOTE_READS if gpu else _REMOTE_READS),
             decoders=settings.decode_threads,
+            decode_processes=(
+                gpu and settings.decode_threads > _DECODE_THREADS
+                if settings.decode_processes is None
+                else settings.decode_processes
+            ),
             writers=_LOCAL_WRITES if settings.embeddings.folder is not None else _REMOTE_WRITES,
             thumbnail_writers=_LOCAL_THUMBNAILS if settings.thumbnails.folder is not None else _REMOTE_THUMBNAILS,
             fetched_bytes=_GPU_FETCHED_BYTES if gpu else _CPU_FETCHED_BYTES,

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 
 from lodestone.indexing.embed.picture_inputs import DecodedPicture, PreparedPicture, require_some_readable
 from lodestone.indexing.embed.slice_pipeline import SlicePipeline
@@ -99,8 +100,8 @@ class EmbedSlice:
     def _decoded(self, plan: SlicePlan, *, isolate: bool) -> Iterator[tuple[int, PreparedPicture | RowFailure]]:
         """Yield the number and the result of each picture, as they are done; thumbnails are stored."""
         stages = self._pipeline.stages
-        with closing(stages.isolated(plan)) as child:
-            decode = child.decode if isolate else stages.decoder(plan)
+        with closing(stages.isolated()) as child:
+            decode = partial(child.decode, backbones=plan.names) if isolate else stages.decoder(plan)
 
             def work(places: Sequence[int]) -> list[tuple[int, PreparedPicture | RowFailure]]:
                 rows = [plan.rows[place] for place in places]

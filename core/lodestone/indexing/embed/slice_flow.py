@@ -24,7 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 from lodestone.errors import LodestoneError, RunFailedError
-from lodestone.indexing.embed.isolation import IsolatedPictures
+from lodestone.indexing.embed.isolation import DecodingChild
 from lodestone.indexing.embed.model_pass import SliceOutputs, embed_batch
 from lodestone.indexing.embed.picture_inputs import DecodedPicture, PreparedPicture
 from lodestone.indexing.embed.picture_queues import PicturePlace, PictureQueues, ReadJob
@@ -62,7 +62,7 @@ class SliceFlow:
         self._events: queue.SimpleQueue[SliceReceipt | Advance | Exception | None] = queue.SimpleQueue()
         self._stopped = False
         self._running: Counter[Pool] = Counter()
-        self._children: dict[SliceState, IsolatedPictures] = {}
+        self._children: dict[SliceState, DecodingChild] = {}
 
     def admit(self, task: SliceTask, prepared: Prepared | None = None) -> None:
         """Start on a task.
@@ -184,8 +184,8 @@ class SliceFlow:
                     self._take_picture(PicturePlace(state, number, plan.rows[number], 0, 0, decode), plan, result)
         elif plan.reads and plan.rows:
             if state.task.isolate:
-                child = self._children[state] = self._stages.isolated(plan)
-                decode = child.decode
+                child = self._children[state] = self._stages.isolated()
+                decode = partial(child.decode, backbones=plan.names)
             self._queues.add_reads(state, plan, decode)
         self._settle(state)
 

@@ -41,6 +41,8 @@ class SlicePipeline:
     ) -> None:
         self.stages = stages or SliceStages(settings)
         self.limits = limits or PipelineLimits.of(settings, self.stages.backbones)
+        if self.limits.decode_processes:
+            self.stages.decode_in_children(self.limits.decoders)
         allow_requests(max(self.limits.remote_reads, self.limits.thumbnail_writers))
         self._pools = StagePools(self.limits)
         self._stats = StageStats(
@@ -78,6 +80,7 @@ class SlicePipeline:
         for flow in flows:
             flow.stop()
         self._pools.close()
+        self.stages.close()
 
     @contextmanager
     def flow(self) -> Iterator[SliceFlow]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -18,7 +19,7 @@ from lodestone.backbones.registry import make_backbone
 from lodestone.catalog.records import Receipt
 from lodestone.errors import ImageError, LodestoneError, RunFailedError
 from lodestone.imaging.thumbnails import ThumbnailStore
-from lodestone.indexing.embed.isolation import IsolatedPictures
+from lodestone.indexing.embed.isolation import DecodingChild, DecodingChildren
 from lodestone.indexing.embed.picture_inputs import (
     PreparedPicture,
     failure_of,
@@ -70,6 +71,7 @@ class SliceStages:
         self._faults = Faults.from_environment()
         self._models = threading.Lock()  # one model pass at a time, whichever thread prepared its batch
         self._counting = threading.Lock()
+        self._children: DecodingChildren | None = None
 
     def warm_up(self) -> None:
         """Load the image models. The text encoder is loaded at the first caption.
@@ -108,12 +110,23 @@ class SliceStages:
             yield failure_of(row, content) if isinstance(content, ImageError) else content
 
     def decoder(self, plan: SlicePlan) -> Decode:
-        """Return the function that decodes the pictures of a plan in this process."""
+        """Return the function that decodes the pictures of a plan in this process, or in its children where it has some."""
+        if self._children is not None:
+            return partial(self._children.decode, backbones=plan.names)
         return decoder(self.settings, plan.names, self.backbones, self.reader)
 
-    def isolated(self, plan: SlicePlan) -> IsolatedPictures:
-        """Return a child process that decodes the pictures of a plan, for the caller to close."""
-        return IsolatedPictures(self.settings, plan.names)
+    def decode_in_children(self, size: int) -> None:
+        """Decode in child processes from now on; they start with the first pictures, and `close` stops them."""
+        self._children = DecodingChildren(self.settings, size)
+
+    def isolated(self) -> DecodingChild:
+        """Return a child process that decodes pictures which may crash it, for the caller to close."""
+        return DecodingChild(self.settings)
+
+    def close(self) -> None:
+        """Stop the child processes that decode. Idempotent."""
+        if self._children is not None:
+            self._children.close()
 
     def put_thumbnails(self, thumbnails: Sequence[tuple[str, bytes]]) -> None:
         """Store encoded thumbnails by their content hashes.

@@ -285,7 +285,8 @@ class _Child:
         self.decoded = 0
         self.closed = threading.Event()
 
-    def decode(self, row: Any, content: Any) -> Any:
+    def decode(self, row: Any, content: Any, *, backbones: tuple[str, ...]) -> Any:
+        assert backbones == ("mean",)
         self.decoded += 1
         return self._decode(row, content)
 
@@ -300,7 +301,7 @@ def test_a_slice_that_needs_the_worker_gets_no_company_and_its_pictures_a_child(
     taken: list[str] = []
     with Stand(tmp_path, slices=3) as stand:
         child = _Child(stand)
-        monkeypatch.setattr(stand.stages, "isolated", lambda _: child)
+        monkeypatch.setattr(stand.stages, "isolated", lambda: child)
         tasks = [
             stand.task(3, name="a"),
             stand.task(3, name="alone", alone=True),
