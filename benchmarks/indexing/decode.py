@@ -29,7 +29,7 @@ from lodestone.config.settings import ModelSettings
 from lodestone.files.opening import open_area
 from lodestone.imaging.decode import decode
 from lodestone.indexing.embed.isolation import DecodingChildren
-from lodestone.indexing.embed.preparing import decoder
+from lodestone.indexing.embed.preparing import Decode, decoder
 from lodestone.indexing.tasks import EmbedSettings, SliceRow
 from lodestone.models.hardware import cores
 
@@ -103,10 +103,10 @@ def measure_small(options: argparse.Namespace, report: Report) -> None:
         rows = small_rows(folder, options.small)
         workers = cores()
         with closing(DecodingChildren(settings, workers)) as children, ThreadPoolExecutor(workers) as pool:
-            here = decoder(settings, names)
-            there = partial(children.decode, backbones=names)
+            here: Decode = decoder(settings, names)
+            there: Decode = partial(children.decode, backbones=names)
 
-            def rate(decode: Callable[[SliceRow, bytes], object]) -> float:
+            def rate(decode: Decode) -> float:
                 started = time.perf_counter()
                 list(pool.map(lambda row: decode(*row), rows))
                 return len(rows) / (time.perf_counter() - started)
