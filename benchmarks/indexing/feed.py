@@ -15,6 +15,7 @@ of one picture at a time, over the same pretended GPU and bucket.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import tempfile
 import threading
@@ -44,6 +45,9 @@ from lodestone.indexing.embed.slice_state import SlicePlan
 from lodestone.indexing.embed.stages import SliceStages
 from lodestone.indexing.stage_stats import EmbedStage, StageShare, limiting
 from lodestone.indexing.tasks import EmbedSettings, SliceRow, SliceTask
+from lodestone.planner.capacity import Cluster, plan
+from lodestone.planner.rates import Rates
+from lodestone.planner.workload import Workload
 from lodestone.sources.locators import Inside
 from lodestone.sources.reading import Reader
 from lodestone.text_encoders.base import TextEncoder
@@ -306,6 +310,32 @@ def slice_by_slice(options: argparse.Namespace, *, shards: bool) -> PretendedGpu
     return gpu
 
 
+def prediction(options: argparse.Namespace, *, shards: bool) -> tuple[float, str]:
+    """Return the images a second that the planner expects here, and what it says limits them."""
+    megapixels = 0.19
+    workload = Workload(
+        options.pictures, megabytes=options.bytes / 1e6, megapixels=megapixels, spaces={}, objects=True, shards=shards
+    )
+    cluster = Cluster(
+        gpus=1,
+        card_rate=options.rate,
+        decode_cores=options.decoders,
+        network_gbit=options.in_flight * options.stream_mb * 8 / 1000,
+        object_requests=options.in_flight,
+    )
+    rates = Rates(
+        decode=1000 / options.decode_ms,
+        decode_megapixels=megapixels,
+        record=math.inf,
+        upsert=math.inf,
+        object_wait_s=options.read_ms / 1000,
+        object_write_s=options.write_ms / 1000,
+        object_mb_s=options.stream_mb,
+    )
+    made = plan(workload, cluster, rates)
+    return made.images_per_second, made.bottleneck
+
+
 def _stand(options: argparse.Namespace) -> tuple[PretendedGpu, PretendedStages, Bucket, bytes]:
     content = bytes(options.bytes)
     bucket = Bucket(Latency(options.read_ms / 1000, options.write_ms / 1000, options.stream_mb * 1e6, options.in_flight))
@@ -332,6 +362,10 @@ def measure(options: argparse.Namespace, report: Report) -> None:
             busy["peer"].append(slice_by_slice(options, shards=shards).busy)
             told = ", ".join(f"{share.stage} {share.busy:.2f}" for share in shares)
             report.progress(f"{case}: GPU busy {gpu.busy:.3f}; busy shares: {told}; the limit is {limiting(shares)}")
+        predicted, bottleneck = prediction(options, shards=shards)
+        report.progress(f"{case}: the planner predicts {predicted:,.0f} images/s, limited by {bottleneck}")
+        measured = [share * options.rate for share in busy["pipeline"]]
+        report.record("predicted / measured", [predicted / value for value in measured], case=case)
         embed = next(share for share in shares if share.stage is EmbedStage.EMBED)
         report.record("GPU busy", busy["pipeline"], case=case)
         report.record("GPU busy, one slice after the other", busy["peer"], case=case)
@@ -364,6 +398,7 @@ BENCHMARK = Benchmark(
         Figure("GPU busy", "share", peer=PEER),
         Figure("GPU busy, one slice after the other", "share"),
         Figure("images a second", "images/s"),
+        Figure("predicted / measured", "ratio", peer="the rate in the same run"),
         Figure("requests a picture", "count"),
     ),
     options=add_options,

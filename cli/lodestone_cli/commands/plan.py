@@ -36,6 +36,7 @@ class PlanSource(StrEnum):
 
     FILES = "files"
     OBJECTS = "objects"
+    SHARDS = "shards"
 
 
 def plan(
@@ -47,7 +48,7 @@ def plan(
         float | None, typer.Option("--mb", help="Mean size of a file; default .25 a megapixel.", show_default=False)
     ] = None,
     source: Annotated[
-        PlanSource, typer.Option("--source", help="files: disks and mounts; objects: S3 and the like.")
+        PlanSource, typer.Option("--source", help="files: disks and mounts; objects: S3 and the like; shards: tars there.")
     ] = PlanSource.FILES,
     here: Annotated[
         Path | None,
@@ -91,6 +92,12 @@ def plan(
     network: Annotated[
         float, typer.Option("--network-gbit", help="Network or disks, pictures to workers, Gbit/s.", rich_help_panel=_MORE)
     ] = 10.0,
+    object_requests: Annotated[
+        int,
+        typer.Option(
+            "--object-requests", min=0, help="Requests that the store takes at once; 0: no limit.", rich_help_panel=_MORE
+        ),
+    ] = 0,
     quantization: Annotated[
         Quantization, typer.Option("--quantization", help="Of vectors in memory.", rich_help_panel=_STORE)
     ] = Quantization.INT8,
@@ -159,7 +166,8 @@ def plan(
             quantization=quantization,
             replication=replication or settings.store.replication or 1,
             queries_per_second=qps,
-            objects=source is PlanSource.OBJECTS,
+            objects=source is not PlanSource.FILES,
+            shards=source is PlanSource.SHARDS,
             thumbnail_px=settings.index.thumbnail_px,
             **({} if guides is None else {"guides": guides}),
         )
@@ -178,6 +186,7 @@ def plan(
             node_ram_gb=node_ram,
             build_cores=build_cores or (0 if with_cards or qdrant_nodes or cores else _cores_here()),
             writers=settings.store.writers,
+            object_requests=object_requests,
         )
         made = plan_capacity(workload, cluster, rates)
         if replication is None and settings.store.replication is None and made.qdrant_nodes > 1:
@@ -275,10 +284,10 @@ def _simulate(
     from lodestone.planner.simulate import Scenario, simulate
 
     workers = max(cluster.gpus or cluster.model_cores, 1)
-    shared = {"read", "record", "load"}  # one network, one driver, one store: slices go through them one after the other
+    shared = {"read", "requests", "record", "load"}  # one network, one driver, one store: slices pass them one after the other
     theirs = min(stage.images_per_second for stage in made.stages if stage.stage in shared)
-    theirs_alone = {"models", "decode and models"} | ({"decode"} if cluster.decode_cores else set())  # planned ones never limit
-    own = min(stage.images_per_second for stage in made.stages if stage.stage in theirs_alone)
+    planned = set() if cluster.decode_cores else {"decode"}  # as many as the others need, so they never limit
+    own = min(stage.images_per_second for stage in made.stages if stage.stage not in shared | planned)
     limits = settings.index
     scenario = Scenario(
         images=min(made.slices * limits.slice_size, max(_SIMULATED, 20 * workers * limits.slice_size)),

@@ -54,7 +54,8 @@ def assumptions(workload: Workload, cluster: Cluster, rates: Rates) -> tuple[str
     sentences.append(f"a core decodes {decoded:,.0f} images/s ({scaled}{rates.source('decode')})")
     if workload.objects:
         sentences.append(
-            f"{rates.object_wait_s * 1000:.0f} ms to an object's first byte ({_plain(rates.source('object_wait_s'))})"
+            f"{rates.object_wait_s * 1000:.0f} ms to an object's first byte ({_plain(rates.source('object_wait_s'))}),"
+            f" {rates.object_write_s * 1000:.0f} ms a write ({_plain(rates.source('object_write_s'))})"
         )
     if workload.images > _MEASURED_TO:
         sentences.append(f"graphs and searches grow as measured up to {_MEASURED_TO:,} points; nothing larger was built")

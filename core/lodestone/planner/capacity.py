@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from lodestone.errors import InvalidRequestError
+from lodestone.planner import buckets
 from lodestone.planner.rates import Gpu, Rates
 from lodestone.planner.store import GB, Size, servers, shards, size_of
 from lodestone.planner.workload import Workload
@@ -21,6 +22,7 @@ _HALF_BYTES: Final = 2
 _META_BYTES: Final = 300  # one compressed row of facts about a picture
 _CATALOG_BYTES: Final = 1_700  # 900 to 1,130 measured in SQLite; PostgreSQL's rows and indexes take half as much more
 _SLICE: Final = 256
+_OUTSIDE: Final = {"read", "fetch", "requests", "write", "record", "load"}  # stages that no core or card of a worker limits
 _REST_CORES: Final = 8  # build cores per server, where the number is not given
 
 
@@ -40,6 +42,7 @@ class Cluster:
         node_ram_gb: Memory of one server, in GB.
         build_cores: Cores that build graphs, over all servers; 0 for eight per server.
         writers: Parallel upserts of the driver; no more servers than this receive points at once.
+        object_requests: Requests that the object store takes at once; 0 for no limit.
     """
 
     gpus: int = 0
@@ -53,11 +56,12 @@ class Cluster:
     node_ram_gb: float = 128.0
     build_cores: int = 0
     writers: int = 4
+    object_requests: int = 0
 
     def __post_init__(self) -> None:
         wrong = [
             (name, value)
-            for name in ("gpus", "model_cores", "decode_cores", "qdrant_nodes", "build_cores", "card_rate")
+            for name in ("gpus", "model_cores", "decode_cores", "qdrant_nodes", "build_cores", "card_rate", "object_requests")
             if not 0 <= (value := getattr(self, name)) < math.inf
         ]
         if wrong:
@@ -184,7 +188,7 @@ def plan(workload: Workload, cluster: Cluster, rates: Rates) -> Plan:
         key=lambda stage: stage.images_per_second,
     )
     slowest_pace = slowest.images_per_second
-    compute_rates = {stage.stage: stage.images_per_second for stage in stages if stage.stage not in {"read", "record", "load"}}
+    compute_rates = {stage.stage: stage.images_per_second for stage in stages if stage.stage not in _OUTSIDE}
     if decoders_planned:
         compute_rates.pop("decode", None)
     compute_pace = min(compute_rates.values())
@@ -226,13 +230,24 @@ def _stages(workload: Workload, cluster: Cluster, rates: Rates, nodes: int) -> t
     read = Rate("read", cluster.network_gbit * GB / 8 / (workload.megabytes * 1e6))
     record = Rate("record", rates.record)
     load = Rate("load", load_rate(workload.dims, workload, rates, nodes=nodes, writers=cluster.writers))
+    before, after = _bucket_stages(workload, cluster, rates)
     if not cluster.gpus and not cluster.decode_cores:
-        core_seconds = rates.decode_seconds(workload.megapixels) + cluster.model_cores / models
-        core_rate = 1 / max(core_seconds, 1 / decode_one)  # while a thread waits for its next picture, the models use the core
-        return (read, Rate("decode and models", cluster.model_cores * core_rate), record, load), cluster.model_cores
-    useful = min(rate.images_per_second for rate in (read, record, load))
+        together = cluster.model_cores / (1 / decode_one + cluster.model_cores / models)
+        return (read, *before, Rate("decode and models", together), *after, record, load), cluster.model_cores
+    useful = min(rate.images_per_second for rate in (read, *before, *after, record, load))
     cores = cluster.decode_cores or math.ceil(min(models, useful) / decode_one)
-    return (read, Rate("decode", cores * decode_one), Rate("models", models), record, load), cores
+    return (read, *before, Rate("decode", cores * decode_one), Rate("models", models), *after, record, load), cores
+
+
+def _bucket_stages(workload: Workload, cluster: Cluster, rates: Rates) -> tuple[tuple[Rate, ...], tuple[Rate, ...]]:
+    """Return what an object store takes part in before the models and after them; nothing for pictures on disks."""
+    if not workload.objects:
+        return (), ()
+    workers = cluster.gpus or cluster.model_cores
+    before = [Rate("fetch", buckets.fetch_rate(workload, rates, workers=workers, cards=bool(cluster.gpus)))]
+    if cluster.object_requests:
+        before.append(Rate("requests", buckets.request_rate(workload, rates, at_once=cluster.object_requests)))
+    return tuple(before), (Rate("write", buckets.write_rate(workload, rates, workers=workers)),)
 
 
 def discover_rate(workload: Workload, cluster: Cluster, rates: Rates) -> float:
@@ -257,12 +272,8 @@ def model_rate(workload: Workload, cluster: Cluster, rates: Rates) -> float:
 
 
 def decode_rate(workload: Workload, rates: Rates) -> float:
-    """Return how many pictures a second one decoding core handles.
-
-    Its thread waits for objects; the operating system reads files ahead.
-    """
-    waiting = rates.object_wait_s + workload.megabytes / rates.object_mb_s if workload.objects else 0.0
-    return 1 / (rates.decode_seconds(workload.megapixels) + waiting)
+    """Return how many pictures a second one core decodes. It waits for none: objects are fetched apart from it."""
+    return 1 / rates.decode_seconds(workload.megapixels)
 
 
 def load_rate(dims: int, workload: Workload, rates: Rates, *, nodes: int, writers: int) -> float:

@@ -105,6 +105,7 @@ class Rates:
         query_core_s: Processor seconds of the service for one query, without the store and the models on cards.
         object_wait_s: Seconds from a request to an object store to the first byte.
         object_mb_s: MB/s of one object's download.
+        object_write_s: Seconds of a small object's upload.
         reference_dim: Dimensions that `upsert`, `build` and `search` were measured with.
         reference_ef_construct: Candidates that `build` was measured with.
         reference_points: Points that `build` was measured with.
@@ -125,6 +126,7 @@ class Rates:
     query_core_s: float = 0.16
     object_wait_s: float = 0.15
     object_mb_s: float = 85.0
+    object_write_s: float = 0.04
     reference_dim: int = 512
     reference_ef_construct: int = 64
     reference_points: int = 1_000_000
@@ -182,6 +184,7 @@ DEFAULT_RATES: Final = Rates(
         "query_core_s": "measured: complete answers of the embedded profile, one process, November 2026",
         "object_wait_s": "assumed: Amazon's S3 guide, 100 to 200 ms for small objects",
         "object_mb_s": "assumed: Amazon's S3 guide, one request for each 85 to 90 MB/s",
+        "object_write_s": "assumed: a small object's PUT in the same region",
         "gpu_utilisation": "assumed",
     }
 )

@@ -64,7 +64,8 @@ class Workload:
         quantization: Quantization of the vectors in memory.
         replication: Copies of each point.
         payload_bytes: Bytes of a point's filter fields, with their index.
-        objects: Whether the pictures are in an object store (one request each), not on mounted disks.
+        objects: Whether the pictures are in an object store, not on mounted disks.
+        shards: Whether they lie there in tar archives, of which one request reads several; else each takes a request.
         thumbnail_px: Longer side of thumbnails, pixels.
         guides: Guides per query.
         queries_per_second: Rate of queries to answer.
@@ -82,6 +83,7 @@ class Workload:
     replication: int = 1
     payload_bytes: int = 200
     objects: bool = False
+    shards: bool = False
     thumbnail_px: int = 320
     guides: int = 0
     queries_per_second: float = 0.0

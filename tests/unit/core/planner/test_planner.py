@@ -136,12 +136,40 @@ def test_a_larger_picture_never_decodes_faster(one: float, other: float) -> None
     assert DEFAULT_RATES.decode_seconds(small) <= DEFAULT_RATES.decode_seconds(large)
 
 
-def test_decoders_wait_for_objects_and_not_for_files() -> None:
+def test_no_core_waits_for_an_object() -> None:
     files = plan(HUNDRED_MILLION, replace(FOUR_H100, network_gbit=1000), DEFAULT_RATES)
     objects = plan(replace(HUNDRED_MILLION, objects=True), replace(FOUR_H100, network_gbit=1000), DEFAULT_RATES)
-    waiting = DEFAULT_RATES.object_wait_s + 3 / DEFAULT_RATES.object_mb_s
-    assert objects.decode_cores == pytest.approx(files.decode_cores * (1 + waiting * 25), rel=0.01)
+    assert objects.decode_cores == files.decode_cores
     assert objects.discover_hours < files.discover_hours  # etags name their content: the driver reads none
+
+
+def test_requests_bound_what_is_read_from_a_bucket_and_written_to_it() -> None:
+    rates = replace(DEFAULT_RATES, object_wait_s=0.1, object_mb_s=100, object_write_s=0.04)
+    work = replace(HUNDRED_MILLION, megabytes=0.04, megapixels=0.2, objects=True)
+    cluster = replace(FOUR_H100, gpus=1, network_gbit=1000, decode_cores=1000)
+    singles, shards = (dict_of(plan(replace(work, shards=each), cluster, rates)) for each in (False, True))
+    assert singles["fetch"] == pytest.approx(256 / 0.1004)
+    assert shards["fetch"] == pytest.approx(256 / (0.1 / 64 + 0.0004))  # 64 neighbours a request
+    assert singles["write"] == shards["write"] == pytest.approx(128 / 0.04, rel=0.01)
+    assert "requests" not in singles
+    few = plan(work, replace(cluster, object_requests=200), rates)
+    assert dict_of(few)["requests"] == pytest.approx(200 / (0.1004 + 0.04), rel=0.01)
+    assert few.bottleneck == "load" or few.images_per_second <= dict_of(few)["requests"]
+    large = replace(work, megabytes=3.0, shards=True)
+    assert dict_of(plan(large, cluster, rates))["fetch"] == pytest.approx(256 / 0.13)  # no two of 3 MB fit into 4 MB
+    workers = plan(replace(work, models={"m": 4.0}), Cluster(model_cores=8, network_gbit=1000), rates)
+    assert dict_of(workers)["fetch"] == pytest.approx(8 * 128 / 0.1004)
+
+
+def test_the_plan_counts_the_requests_that_a_pipeline_has_under_way() -> None:
+    from lodestone.indexing.embed import pipeline_limits
+    from lodestone.planner import buckets
+    from lodestone.sources import joined
+
+    assert buckets.GPU_READS == pipeline_limits._GPU_REMOTE_READS
+    assert buckets.CPU_READS == pipeline_limits._REMOTE_READS
+    assert buckets.WRITES == pipeline_limits._REMOTE_THUMBNAILS
+    assert (buckets.JOINED_PICTURES, buckets.JOINED_MB) == (joined.MOST_PICTURES, joined.MOST_BYTES / 1e6)
 
 
 def test_the_driver_bounds_a_cluster_however_large_it_is() -> None:
