@@ -17,9 +17,12 @@ _SECONDS_AN_HOUR: Final = 3600
 _WIDEST: Final = 100
 _LIMITS: Final = {
     "read": "reading (network or disks)",
+    "fetch": "requests for objects (workers)",
+    "requests": "requests that the object store takes at once",
     "decode": "decoding (cores)",
     "models": "the models (cards)",
     "decode and models": "decoding and models (cores)",
+    "write": "writing thumbnails (workers)",
     "record": "the driver, which records",
     "load": "loading the vector store",
 }
@@ -137,7 +140,12 @@ def _sections(planned: Planned) -> list[tuple[str, list[tuple[str, str]]]]:
     cores = f"servers {made.search_cores:,.0f} ({each:,.0f} each), service {made.service_cores:,.0f}" if qps else "give --qps"
     workers = [("decoding cores", f"{made.decode_cores:,}"), ("network", f"{made.network_gbit:,.2f} Gbit/s{more}")]
     if workload.objects:
-        workers.append(("requests", f"{made.images_per_second:,.0f}/s (S3 takes 5,500/s a prefix)"))
+        from lodestone.planner.buckets import THUMBNAILS_A_WRITE, pictures_a_read
+
+        reads, writes = made.images_per_second / pictures_a_read(workload), made.images_per_second / THUMBNAILS_A_WRITE
+        workers.append(
+            ("requests", f"{reads:,.0f} reads/s, {writes:,.0f} writes/s (S3 takes 5,500 and 3,500 a prefix and second)")
+        )
     return [
         ("Pace", pipeline),
         ("Time", time),
