@@ -1,12 +1,14 @@
 """The check of API keys: looked up in the catalog, held for two seconds, and never kept in plain.
 
-What a revoked key may still do ends within those seconds, in every replica. When a key was last used is written behind the
+What a revoked key may still do ends within those seconds, in every replica. A key that is in use is looked up again while what
+is held still counts, so that its requests do not wait for the catalog. When a key was last used is written behind the
 requests, for all keys at once, some times a minute.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +22,9 @@ from lodestone.access.keys import ApiKey, key_id_of
 from lodestone.errors import LodestoneError, OverloadedError, ServiceUnavailableError, UnauthorizedError
 
 HOLDS_S: Final = 2.0
+REFRESHES_AFTER: Final = 0.5
+"""Share of those seconds after which a key that is used is looked up again."""
+
 FLUSH_S: Final = 20.0
 MOST_HELD: Final = 10_000
 _PATIENCE_S: Final = 3.0
@@ -106,14 +111,17 @@ class KeyRing:
 
     async def _known(self, key_id: str) -> ApiKey | None:
         held = self._held.get(key_id)
-        if held is not None and time.monotonic() - held[0] < self._holds_s:
-            return held[1]
+        age = math.inf if held is None else time.monotonic() - held[0]
         task = self._asked.get(key_id)
-        if task is None:
-            if len(self._asked) >= _MOST_WAITING:
+        if task is None and age >= REFRESHES_AFTER * self._holds_s:
+            if len(self._asked) < _MOST_WAITING:
+                task = self._asked[key_id] = asyncio.create_task(self._look_up(key_id))
+                task.add_done_callback(lambda done: self._looked_up(key_id, done))
+            elif age >= self._holds_s:
                 raise OverloadedError("too many keys are being looked up", hint="try again in a moment", retry_after=1)
-            task = self._asked[key_id] = asyncio.create_task(self._look_up(key_id))
-            task.add_done_callback(lambda done: self._looked_up(key_id, done))
+        if held is not None and age < self._holds_s:
+            return held[1]
+        assert task is not None  # noqa: S101 - nothing that counts is held, so it was asked for above
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 return await asyncio.shield(task)  # others may wait for it, too

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -18,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from lodestone.access.key_cache import KeyRing, KeyStore
 from lodestone.access.keys import PREFIX, ApiKey
 from lodestone.config.serve import AuthSettings
-from lodestone.errors import ForbiddenError, LodestoneError, UnauthorizedError
+from lodestone.errors import DeadlineExceededError, ForbiddenError, LodestoneError, UnauthorizedError
 from lodestone.home.service_address import TOKEN_HEADER
 from lodestone_schemas.access import Scope as Right
 from lodestone_serve.auth.oidc import TokenReader
@@ -119,7 +120,17 @@ class Authentication:
         rule, open_metrics = policy_of(scope).access, self._authenticator.open_metrics
         if self._authenticator.asks and (rule is AccessRule.OPEN or (rule is AccessRule.METRICS and open_metrics)):
             return NOBODY
-        principal = await self._authenticator.principal(Headers(scope=scope))
+        due = scope.get("state", {}).get("due")  # of queries alone
+        try:
+            async with asyncio.timeout(None if due is None else max(0.0, due - time.monotonic())) as limit:
+                principal = await self._authenticator.principal(Headers(scope=scope))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise DeadlineExceededError(
+                "the deadline passed while the key was looked up",
+                hint="the service is busy: ask again later, or allow more time (deadline_ms)",
+            ) from None
         if rule is AccessRule.METRICS and not open_metrics and not principal.may(Right.ADMIN):
             raise ForbiddenError("metrics need the scope 'admin'", hint="or set serve.auth.open_metrics", scope="admin")
         return principal

@@ -1,7 +1,7 @@
 """Assembly of the HTTP application: `create_app` puts routes, limits, guards and errors around the use cases.
 
-From the outside in: request context (id, metrics, last resort), site guard, CORS, authentication, rate limits, idempotency,
-body limits, admission, routes.
+From the outside in: replica guard (queries without time or place), request context (id, metrics, last resort), site guard,
+CORS, authentication, rate limits, idempotency, body limits, admission, routes.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ from lodestone_serve.traffic.admission_middleware import Admitted
 from lodestone_serve.traffic.fetching import Fetcher
 from lodestone_serve.traffic.idempotency import Idempotency
 from lodestone_serve.traffic.rate_limits import RateLimits
+from lodestone_serve.traffic.replica_guard import ReplicaGuard
 from lodestone_serve.traffic.request_guards import BodyLimits, PromptBodies, SiteGuard
 
 # Headers that pages of other origins may send and read, beside those that browsers always allow.
@@ -136,6 +137,7 @@ def create_app(
         )
     app.add_middleware(SiteGuard, settings=settings)
     app.add_middleware(RequestContextMiddleware, metrics=metrics, tracing=tracing, echo=echo_request_id)
+    app.add_middleware(ReplicaGuard, admission=admission, metrics=metrics)
     return app
 
 

@@ -36,7 +36,7 @@ _CODES = {
     421: "misdirected_request",
     429: "overloaded",
 }
-_IN_PATHS = "/:@!$&'()*+,;=-._~"  # RFC 3986: `instance` is a reference, and paths here come decoded
+IN_PATHS = "/:@!$&'()*+,;=-._~"  # RFC 3986: `instance` is a reference, and paths here come decoded
 _OF_A_UNION = ("constrained-", "list[")  # what pydantic says of which alternative it tried
 _ALTERNATIVES = (*_OF_A_UNION, "str")
 _OTHER_KINDS = frozenset({"string_type", "list_type"})
@@ -52,7 +52,7 @@ class Refusal(HTTPException):
     """
 
     def __init__(self, status: int, detail: str, *, hint: str = "", code: str = "", **extra: Any) -> None:  # noqa: ANN401
-        super().__init__(status_code=status, detail=detail, headers=_retry_headers(status))
+        super().__init__(status_code=status, detail=detail, headers=retry_headers(status))
         self.problem = problem(status, code or _CODES[status], detail, hint=hint, extra=extra)
 
 
@@ -68,7 +68,7 @@ def problem(
         "title": _title(status),
         "status": status,
         "detail": redacted(detail),
-        "instance": quote(instance, safe=_IN_PATHS),
+        "instance": quote(instance, safe=IN_PATHS),
         "code": code,
         "hint": redacted(hint),
     }
@@ -107,7 +107,7 @@ def unexpected(request_id: str) -> Problem:
 
 def problem_response(found: Problem, headers: Mapping[str, str] | None = None) -> Response:
     """Return the HTTP answer that carries the problem `found`."""
-    return _ProblemResponse(found, headers={**_retry_headers(found.status, found.model_extra), **(headers or {})})
+    return _ProblemResponse(found, headers={**retry_headers(found.status, found.model_extra), **(headers or {})})
 
 
 class _ProblemResponse(Response):
@@ -120,13 +120,13 @@ class _ProblemResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope[CODE_IN_SCOPE] = self._found.code
         if has_openai_errors(scope.get("path", "")):
-            extended = self._found.model_copy(update={"error": _openai_error(self._found).model_dump()})
+            extended = self._found.model_copy(update={"error": openai_error(self._found).model_dump()})
             self.body = extended.model_dump_json().encode()
             self.headers["content-length"] = str(len(self.body))
         await super().__call__(scope, receive, send)
 
 
-def _openai_error(found: Problem) -> OpenAIError:
+def openai_error(found: Problem) -> OpenAIError:
     """Return the member that OpenAI's clients read; the rest of the problem is beside it."""
     errors = (found.model_extra or {}).get("errors") or [{}]
     return OpenAIError(
@@ -211,7 +211,7 @@ def _field(location: tuple[int | str, ...]) -> str:
     return ".".join(str(part) for part in inner if not str(part).startswith(_OF_A_UNION))
 
 
-def _retry_headers(status: int, extra: Mapping[str, Any] | None = None) -> dict[str, str]:
+def retry_headers(status: int, extra: Mapping[str, Any] | None = None) -> dict[str, str]:
     """Return the headers that say how long to wait (`retry_after`, or one second), or how to authenticate."""
     if status == 401:
         return {"WWW-Authenticate": "Bearer"}

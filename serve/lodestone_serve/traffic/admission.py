@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import time
+import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -21,6 +22,7 @@ from lodestone.config.serve import ServeSettings
 from lodestone.errors import DeadlineExceededError, OverloadedError
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.traffic.concurrency_limiter import ConcurrencyLimiter, RunningMean
+from lodestone_serve.traffic.load_reports import LoadReport, way_back_s
 from lodestone_serve.traffic.tickets import Priority, State, Ticket
 
 BUSY: Final = "the service is busy"
@@ -28,9 +30,6 @@ DEADLINE_MS: Final = 10_000
 MOST_RETRY_AFTER_S: Final = 60
 _PRESSED_S: Final = 1.0  # seconds after a refusal during which queries get no guides
 _FEW: Final = 8  # so many first answers do not count, because they load models
-_ON_THE_WAY: Final = 0.1  # share of a query's time for proxies and networks, which cannot be measured here
-_ON_THE_WAY_S: Final = 0.25  # most seconds of that share
-_MOST_ON_THE_WAY: Final = 0.25  # largest share of a query's time, with the measured part
 
 
 class Admission:
@@ -63,7 +62,8 @@ class Admission:
         self.clock = clock
         self._waiting: dict[Priority, deque[Ticket]] = {priority: deque() for priority in Priority}
         self._running: dict[Priority, int] = dict.fromkeys(Priority, 0)
-        self._places = 0
+        self._placed: dict[Priority, int] = dict.fromkeys(Priority, 0)
+        self._name = uuid.uuid4().hex[:12]
         self._refused_at = -math.inf
         self._pace = ConcurrencyLimiter(limits.max_ongoing, adaptive=limits.load.adaptive)
         metrics.slots.set(self._pace.slots)
@@ -89,7 +89,35 @@ class Admission:
     @property
     def places(self) -> int:
         """Return the number of queries that run, wait or are being read."""
-        return self._places
+        return sum(self._placed.values())
+
+    @property
+    def most_places(self) -> int:
+        """Return the most queries that may run, wait or be read at once."""
+        return self._limits.max_ongoing + self._limits.max_queued
+
+    @property
+    def full(self) -> bool:
+        """Return whether even an interactive query would get no place now."""
+        return self.places >= self.most_places and not self._waiting[Priority.BATCH]
+
+    def report(self) -> LoadReport:
+        """Return what the proxies in front need to know, to refuse what would be refused here."""
+        return LoadReport(
+            replica=self._name,
+            busy=self._placed[Priority.INTERACTIVE] + self._running[Priority.BATCH],
+            places=self.most_places,
+            slots=self.slots,
+            held_s=self.held_s.mean,
+            words_s=self.words_s.bound,
+            sending_s=self.sending_s.bound,
+            retry_after=self.retry_after(),
+        )
+
+    def refused_in_front(self, count: int) -> None:
+        """Count queries that a proxy refused; they press the others as if they had been refused here."""
+        self._metrics.shed.labels("overloaded").inc(count)
+        self._refused_at = self.clock()
 
     def enter(self, priority: Priority = Priority.INTERACTIVE) -> Ticket:
         """Take a place, to be returned by `Ticket.release`.
@@ -97,9 +125,9 @@ class Admission:
         Raises:
             OverloadedError: all places are taken.
         """
-        if self._places >= self._limits.max_ongoing + self._limits.max_queued and not self._made_room(priority):
-            raise self.refusal(f"{self._places} queries are running or waiting, as many as there may be")
-        self._places += 1
+        if self.places >= self.most_places and not self._made_room(priority):
+            raise self.refusal(f"{self.places} queries are running or waiting, as many as there may be")
+        self._placed[priority] += 1
         return Ticket(self, priority)
 
     @asynccontextmanager
@@ -152,7 +180,7 @@ class Admission:
 
     def leave(self, ticket: Ticket, state: State, held_s: float) -> None:
         """Take back the ticket's place or slot."""
-        self._places -= 1
+        self._placed[ticket.priority] -= 1
         if state is State.WAITING:
             self._unqueue(ticket)
         elif state is State.RUNNING:
@@ -230,7 +258,7 @@ class Admission:
 
     def way_back_s(self, allowed_s: float) -> float:
         """Return the seconds to reserve for sending an answer to the client, for a query that allows `allowed_s` seconds."""
-        return min(min(_ON_THE_WAY * allowed_s, _ON_THE_WAY_S) + self.sending_s.bound, _MOST_ON_THE_WAY * allowed_s)
+        return way_back_s(allowed_s, self.sending_s.bound)
 
     def _text_only_from(self) -> float:
         return max(1, math.ceil(self._limits.load.text_only_from * self._limits.max_queued))

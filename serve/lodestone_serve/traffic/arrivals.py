@@ -1,4 +1,4 @@
-"""Arrival time and id of a request, which the proxy writes into its headers and the replica reads.
+"""Arrival time, time allowed and id of a request, which the proxy writes into its headers and the replica reads.
 
 A busy machine takes a few tenths of a second from proxy to replica, and a replica that is starting takes many seconds. That
 time counts against the deadline, too. The arrival is a time of day, as proxy and replica may be on different nodes. An arrival
@@ -15,15 +15,22 @@ from typing import Final
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
+from lodestone_serve.traffic.load_reports import ALLOWED, REFUSED
+
 ARRIVED: Final = b"x-lodestone-arrived"
 BELIEVED_S: Final = 620.0  # the longest deadline, and what proxies add
 REQUEST_ID: Final = "X-Request-ID"
+_DIGITS: Final = 9
+_BETWEEN_OURSELVES: Final = frozenset((ARRIVED, ALLOWED, REFUSED))
 _ACCEPTABLE_ID: Final = re.compile(r"[!-~]{1,128}")
 
 
 def stamp(scope: Scope) -> None:
-    """Write the current time into the headers of an ASGI scope, in place of what a client may have written there."""
-    others = [(name, value) for name, value in scope["headers"] if name.lower() != ARRIVED]
+    """Write the current time into the headers of an ASGI scope, in place of what a client may have written there.
+
+    The other headers that only proxies write are taken out.
+    """
+    others = [(name, value) for name, value in scope["headers"] if name.lower() not in _BETWEEN_OURSELVES]
     scope["headers"] = [*others, (ARRIVED, f"{time.time():.6f}".encode())]
 
 
@@ -49,3 +56,14 @@ def arrived_at(scope: Scope) -> float:
     except ValueError:
         return now
     return now - ago if 0 < ago <= BELIEVED_S else now
+
+
+def allowed_s(scope: Scope) -> float | None:
+    """Return the seconds that the client allows from the request's arrival; None where no proxy has written it."""
+    given = Headers(scope=scope).get(ALLOWED.decode(), "")
+    return int(given) / 1000 if given.isdecimal() and len(given) <= _DIGITS else None
+
+
+def came_through_proxy(scope: Scope) -> bool:
+    """Return whether a proxy with our middleware has passed the request on."""
+    return ARRIVED.decode() in Headers(scope=scope)

@@ -2,7 +2,8 @@
 
 Every proxy of Ray Serve runs it (`PROXY_ENVIRONMENT` names it; Ray calls `middlewares` when a proxy starts). A request whose
 replica has crashed, or is not ready yet, never reaches the service that would keep its deadline, so the proxy keeps it: counted
-from the end of the body until the answer begins. Streams are not cut, however long they take.
+from the end of the body until the answer begins. Streams are not cut, however long they take. Queries for which the replicas
+have no time are refused here (`proxy_admission`).
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import asyncio
 import os
 import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -30,6 +32,9 @@ from lodestone_serve.policy import MAX_JSON_BYTES, BodyPace, DeadlineRule, polic
 from lodestone_serve.responses.problems import Refusal, problem_of, problem_response, refusal_response
 from lodestone_serve.traffic import connections
 from lodestone_serve.traffic.arrivals import REQUEST_ID, identify, stamp
+from lodestone_serve.traffic.load_reports import ALLOWED, LOAD, REFUSED, encode_refused
+from lodestone_serve.traffic.prepared_problems import PreparedProblem, protective_headers
+from lodestone_serve.traffic.proxy_admission import Passing, ProxyAdmission
 from lodestone_serve.traffic.request_guards import BODY_S, dawdled, foreign_target, is_large, protect
 
 if TYPE_CHECKING:
@@ -83,6 +88,18 @@ class Waits:
         deadline_ms = _number(environment, _DEADLINE, _LONGEST_S * 1000)
         return cls(deadline_ms / 1000, _number(environment, _PATIENCE, _PATIENCE_S))
 
+    def allowed_query(self, method: str, path: str, named_ms: int | None) -> float:
+        """Return the seconds that a query may take until its answer, as the replica counts them: without what proxies add.
+
+        Args:
+            method: Method of the request.
+            path: Path of the request.
+            named_ms: The (longest) deadline that it names, milliseconds.
+        """
+        if named_ms is not None:
+            return named_ms / 1000
+        return _LONGEST_S if policy_for(method, path).deadline is DeadlineRule.LONGEST else self.deadline_s
+
     def allowed(self, method: str, path: str, named_ms: int | None) -> float | None:
         """Return the seconds for a request; None for no limit.
 
@@ -129,6 +146,7 @@ class Front:
     def __init__(self, app: ASGIApp, *, waits: Waits) -> None:
         self._app = app
         self._waits = waits
+        self._admission = ProxyAdmission()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the proxy answer, or answer in its place where it does not."""
@@ -144,24 +162,55 @@ class Front:
             return
         stamp(scope)
         identify(scope)
+        query = self._admission.arriving(scope)
+        if query is not None and (refusal := self._admission.without_place(query)) is not None:
+            await _refuse(refusal, scope, send)
+            return
         late = asyncio.timeout(None)
-        exchange = _Exchange(scope, receive, send, waits=self._waits, late=late)
+        exchange = _Exchange(scope, receive, send, waits=self._waits, late=late, answered=partial(self._answered, query))
         try:
             async with late:
-                body = await _body_first(scope, exchange.receive)
-                if body is None:
+                if not await self._passed_on(query, scope, exchange):
                     return
-                await self._app(scope, body, exchange.send)
         except TimeoutError:
             if not late.expired():
                 raise
-        except Refusal as refusal:
-            await refusal_response(refusal, path)(scope, receive, _protected(scope, send))
+        except Refusal as refused:
+            await refusal_response(refused, path)(scope, receive, _protected(scope, send))
             return
         finally:
             exchange.waiting = False
+            if query is not None:
+                self._admission.ended(query)
         if not exchange.begun:
             await problem_response(problem_of(exchange.failure(), instance=path))(scope, receive, _protected(scope, send))
+
+    async def _passed_on(self, query: Passing | None, scope: Scope, exchange: _Exchange) -> bool:
+        """Let the proxy answer; return False if the request ended before it got there."""
+        body = await _body_first(scope, exchange.receive)
+        if body is None:
+            return False
+        if query is not None and (refusal := self._let_in(query, scope, exchange)) is not None:
+            await exchange.refuse(refusal)
+            return False
+        if refused := self._admission.take_refused():
+            scope["headers"].append((REFUSED, encode_refused(refused)))
+        await self._app(scope, body, exchange.send)
+        return True
+
+    def _let_in(self, query: Passing, scope: Scope, exchange: _Exchange) -> PreparedProblem | None:
+        """Count a query whose body is here, or return its refusal."""
+        allowed_s = self._waits.allowed_query(scope["method"], scope["path"], exchange.named_ms)
+        if exchange.body_ended:  # else its deadline is not known yet
+            if (refusal := self._admission.too_late(query, allowed_s)) is not None:
+                return refusal
+            scope["headers"].append((ALLOWED, str(round(allowed_s * 1000)).encode()))
+        self._admission.passed_on(query, allowed_s)
+        return None
+
+    def _answered(self, query: Passing | None, status: int, load: bytes | None) -> None:
+        if query is not None:
+            self._admission.answered(query, status, load)
 
 
 class _Exchange:
@@ -170,11 +219,24 @@ class _Exchange:
     Attributes:
         waiting: Whether the time limit still applies.
         begun: Whether the client has received the beginning of an answer.
+        body_ended: Whether all of the request's body has been received.
+        named_ms: The longest deadline that the request names as far as it is known, milliseconds; None for none.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, *, waits: Waits, late: asyncio.Timeout) -> None:
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        waits: Waits,
+        late: asyncio.Timeout,
+        answered: Callable[[int, bytes | None], None],
+    ) -> None:
         self.waiting = True
         self.begun = False
+        self.body_ended = False
+        self._answered = answered
         self._scope = scope
         self._receive = receive
         self._send = send
@@ -182,7 +244,7 @@ class _Exchange:
         self._late = late
         self._refused: int | None = None
         self._tail = b""
-        self._named = max((int(value) for value in _IN_QUERY.findall(scope.get("query_string", b""))), default=None)
+        self.named_ms = max((int(value) for value in _IN_QUERY.findall(scope.get("query_string", b""))), default=None)
 
     async def receive(self) -> Message:
         """Return the client's next message; after the last one the time limit starts."""
@@ -190,7 +252,8 @@ class _Exchange:
         if self._counting and message["type"] == "http.request":
             self._find_deadlines(message.get("body", b""))
             if not message.get("more_body", False):
-                seconds = self._waits.allowed(self._scope["method"], self._scope["path"], self._named)
+                self.body_ended = True
+                seconds = self._waits.allowed(self._scope["method"], self._scope["path"], self.named_ms)
                 if seconds is not None:
                     self._late.reschedule(asyncio.get_running_loop().time() + seconds)
         return message
@@ -201,6 +264,10 @@ class _Exchange:
             if self._counting:
                 self._late.reschedule(None)
             self.waiting = False
+            load = next((value for name, value in message.get("headers", ()) if name == LOAD), None)
+            if load is not None:
+                message = {**message, "headers": [header for header in message["headers"] if header[0] != LOAD]}
+            self._answered(message["status"], load)
             kind = next((value for name, value in message.get("headers", ()) if name.lower() == b"content-type"), b"")
             if message["status"] in {408, 429, 503} and kind.startswith(b"text/plain"):
                 self._refused = message["status"]
@@ -208,6 +275,13 @@ class _Exchange:
                 self.begun = True
         if self.begun:
             await self._send(message)
+
+    async def refuse(self, refusal: PreparedProblem) -> None:
+        """Answer in place of the service."""
+        self._late.reschedule(None)
+        self.waiting = False
+        self.begun = True
+        await _refuse(refusal, self._scope, self._send)
 
     def failure(self) -> LodestoneError:
         """Return the error that says why there is no answer."""
@@ -234,7 +308,7 @@ class _Exchange:
             [int(value) for value in _NAMED.findall(seen)] if _NAME in seen else []
         )  # skips the search in pictures, which pass through here too
         if named:
-            self._named = max(named) if self._named is None else max(self._named, *named)
+            self.named_ms = max(named) if self.named_ms is None else max(self.named_ms, *named)
         self._tail = seen[-_TAIL:]
 
 
@@ -268,6 +342,14 @@ async def _body_first(scope: Scope, receive: Receive) -> Receive | None:
         return messages.popleft() if messages else await receive()
 
     return replay
+
+
+async def _refuse(refusal: PreparedProblem, scope: Scope, send: Send) -> None:
+    start, body = refusal.messages(scope["path"], head=scope["method"] == "HEAD")
+    request_id = (REQUEST_ID.lower().encode(), identify(scope).encode())
+    start["headers"] += [*protective_headers(https=scope.get("scheme") == "https"), request_id]
+    await send(start)
+    await send(body)
 
 
 def _protected(scope: Scope, send: Send) -> Send:

@@ -8,6 +8,7 @@ import pytest
 from tests.unit.serve.traffic.test_proxy_middleware import ask
 
 from lodestone_serve.traffic.arrivals import ARRIVED, BELIEVED_S, arrived_at, stamp
+from lodestone_serve.traffic.load_reports import ALLOWED
 
 
 def scope_of(*headers: tuple[bytes, bytes]) -> dict:
@@ -44,4 +45,4 @@ def test_the_front_stamps_what_it_passes_on() -> None:
         await send({"type": "http.response.body", "body": b"{}"})
 
     assert ask(app).status == 200
-    assert [name for name, _ in seen["headers"]] == [ARRIVED, b"x-request-id"]
+    assert [name for name, _ in seen["headers"]] == [ARRIVED, b"x-request-id", ALLOWED]

@@ -14,6 +14,7 @@ from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError
 from lodestone_serve.traffic import proxy_middleware
 from lodestone_serve.traffic.arrivals import ARRIVED
+from lodestone_serve.traffic.load_reports import ALLOWED
 from lodestone_serve.traffic.proxy_middleware import Front, Waits, proxy_variables
 
 WAITS = Waits(deadline_s=10.0, patience_s=60.0)
@@ -283,7 +284,7 @@ async def seen_by_the_service(
 async def test_headers_by_which_clients_could_steer_the_proxy_do_not_reach_it() -> None:
     steering = [(b"X-Request-Disconnect-Disabled", b"\xff"), (b"x_session_id", b"\xff"), (b"serve_multiplexed_model_id", b"m")]
     (scope,) = await seen_by_the_service(*steering, (b"x-request-id", b"mine"))
-    assert [name for name, _ in scope["headers"]] == [b"x-request-id", ARRIVED]
+    assert [name for name, _ in scope["headers"]] == [b"x-request-id", ARRIVED, ALLOWED]
 
 
 async def test_who_leaves_while_the_body_is_read_is_not_worked_for() -> None:
