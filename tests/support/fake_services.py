@@ -69,6 +69,7 @@ class FakeServices:
         self.keys = _Keys(self)
         self.operations = _Operations(self)
         self.writes = _Writes()
+        self.rates = None
         self.queries = self.learning = self.tags = self.directories = self.runs = None
 
     async def open(self) -> None:

@@ -9,7 +9,8 @@ learning.py, and raise:
 
 Each subject has its module: corpora, images, photo_facts, captions, slices (receipts, loads), compaction, attempts,
 deletions (tombstones), runs (failures), artifacts (aliases), tags (their outbox), queries (feedback), trust (topics, events),
-guide_engines, duplicates, swaps (overrides), containers, idempotency (writes with keys), api_keys, home_facts, export.
+guide_engines, duplicates, swaps (overrides), containers, idempotency (writes with keys), rate_windows,
+api_keys, home_facts, export.
 
 Example:
     >>> catalog = Catalog.open(home.catalog)  # doctest: +SKIP
@@ -42,6 +43,7 @@ from lodestone.catalog.pictures.images import ImageRows
 from lodestone.catalog.pictures.photo_facts import PhotoFactRows
 from lodestone.catalog.service.api_keys import KeyRows
 from lodestone.catalog.service.idempotency import IdempotencyRows
+from lodestone.catalog.service.rate_windows import RateRows
 from lodestone.catalog.use.guide_engines import EngineRows
 from lodestone.catalog.use.queries import QueryRows
 from lodestone.catalog.use.tags import TagRows
@@ -71,6 +73,7 @@ class Catalog(
     ContainerRows,
     KeyRows,
     IdempotencyRows,
+    RateRows,
     HomeRows,
     ExportRows,
 ):

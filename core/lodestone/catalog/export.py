@@ -21,7 +21,8 @@ from lodestone.catalog.records import ImageState
 from lodestone.errors import ConfigurationError
 
 Rows = list[dict[str, Any]]
-_OF_THE_DATABASE: Final = frozenset({"write_tokens", "home_facts"})  # committed transactions and the home's id: not exported
+# Committed transactions, the home's id and the requests of the last minutes are not exported.
+_OF_THE_DATABASE: Final = frozenset({"write_tokens", "home_facts", "rate_windows"})
 TABLES: Final[tuple[Table, ...]] = tuple(  # every table follows those that it refers to
     table for table in tables.metadata.sorted_tables if table.name not in _OF_THE_DATABASE
 )

@@ -12,6 +12,7 @@ from lodestone.services.models import ModelUseCases
 from lodestone.services.operations import OperationUseCases
 from lodestone.services.pictures import PictureUseCases
 from lodestone.services.queries import QueryUseCases
+from lodestone.services.rates import RateUseCases
 from lodestone.services.runs import RunUseCases
 from lodestone.services.search import SearchUseCases
 from lodestone.services.sessions.session import HomeSession
@@ -36,6 +37,7 @@ class Services:
     keys: KeyUseCases
     operations: OperationUseCases
     writes: WriteUseCases
+    rates: RateUseCases
 
 
 def make_services(session: HomeSession) -> Services:
@@ -55,4 +57,5 @@ def make_services(session: HomeSession) -> Services:
         keys=KeyUseCases(session),
         operations=OperationUseCases(session),
         writes=WriteUseCases(session),
+        rates=RateUseCases(session),
     )

@@ -23,7 +23,7 @@ from lodestone_serve.auth.authentication import KEY_HEADER, Authentication, Auth
 from lodestone_serve.auth.exposure import checked_exposure
 from lodestone_serve.http.description import describe
 from lodestone_serve.http.guarded_routes import include_guarded
-from lodestone_serve.http.ledger import CatalogLedger
+from lodestone_serve.http.ledger import CatalogLedger, CatalogRates
 from lodestone_serve.http.request_context import RequestContextMiddleware
 from lodestone_serve.responses import problems
 from lodestone_serve.routes.batch import batch_router
@@ -50,9 +50,10 @@ from lodestone_serve.traffic.admission import DEADLINE_MS, Admission
 from lodestone_serve.traffic.admission_middleware import Admitted
 from lodestone_serve.traffic.fetching import Fetcher
 from lodestone_serve.traffic.idempotency import Idempotency
-from lodestone_serve.traffic.rate_limits import RateLimits
+from lodestone_serve.traffic.rate_limits import MOST_ASKERS, RateLimits
 from lodestone_serve.traffic.replica_guard import ReplicaGuard
 from lodestone_serve.traffic.request_guards import BodyLimits, PromptBodies, SiteGuard
+from lodestone_serve.traffic.shared_rates import SharedRates
 
 # Headers that pages of other origins may send and read, beside those that browsers always allow.
 _ASKED_WITH = ["Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID", "Priority", "X-Request-ID", "traceparent"]
@@ -91,6 +92,8 @@ def create_app(
     streams = Streams(settings.streams, metrics)
     tracing = tracing or Tracing(settings.telemetry)
     sampler = Sampler(services.operations, metrics.home)
+    counter = CatalogRates(services.rates) if settings.graph.ingress.max_replicas > 1 else None
+    rates = None if counter is None else SharedRates(counter, metrics, most_senders=MOST_ASKERS)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
@@ -102,6 +105,8 @@ def create_app(
             await streams.close()
             await sampler.close()
             await authenticator.close()
+            if counter is not None:
+                counter.close()
             await services.session.close()
             await asyncio.to_thread(tracing.close)
 
@@ -115,7 +120,9 @@ def create_app(
         generate_unique_id_function=_operation_id,
     )
     describe(app)
-    include_guarded(app, _routers(services, settings, metrics=metrics, streams=streams, instance=instance_of(token)))
+    include_guarded(
+        app, _routers(services, settings, metrics=metrics, streams=streams, instance=instance_of(token), rates=rates)
+    )
     problems.install(app)
 
     admission = Admission(limits=settings, metrics=metrics, deadline_ms=deadline_ms)
@@ -123,7 +130,7 @@ def create_app(
     app.add_middleware(Admitted, admission=admission)
     app.add_middleware(BodyLimits, settings=settings)
     app.add_middleware(Idempotency, ledger=CatalogLedger(services.writes), metrics=metrics)
-    app.add_middleware(RateLimits, rate=settings.load.rate, metrics=metrics)
+    app.add_middleware(RateLimits, rate=settings.load.rate, metrics=metrics, shared=rates)
     app.add_middleware(PromptBodies)
     app.add_middleware(Authentication, authenticator=authenticator)
     if settings.cors_origins:
@@ -142,7 +149,7 @@ def create_app(
 
 
 def _routers(
-    services: Services, settings: ServeSettings, *, metrics: Metrics, streams: Streams, instance: str
+    services: Services, settings: ServeSettings, *, metrics: Metrics, streams: Streams, instance: str, rates: SharedRates | None
 ) -> tuple[APIRouter, ...]:
     fetcher = Fetcher(enabled=settings.fetch_urls, max_bytes=settings.max_upload_mb * 2**20)
     batches = Batches(ongoing=settings.load.batch_ongoing, most_lines=settings.load.batch_lines)
@@ -154,7 +161,7 @@ def _routers(
         directories_router(services.directories),
         queries_router(services.queries),
         learning_router(services.learning, services.tags),
-        operations_router(services.operations, metrics, instance),
+        operations_router(services.operations, metrics, instance, rates),
         internal_router(services.operations, services.corpora),
         batch_router(services.search, batches, metrics),
         openai_router(services.models),

@@ -1,12 +1,19 @@
-"""The ledger of idempotent writes, kept in the home's catalog; every look at it runs in a thread."""
+"""What requests keep in the home's catalog: the ledger of idempotent writes, and rates. Every look at it runs in a thread."""
 
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
 
 from lodestone.access.caller import LOCAL_CALLER
 from lodestone.catalog.records import WriteKey, WriteRecord
+from lodestone.catalog.service.rate_windows import TokenGrant
+from lodestone.services.rates import RateUseCases
 from lodestone.services.writes import WriteUseCases
+
+_THREADS: Final = 2
 
 
 class CatalogLedger:
@@ -30,3 +37,25 @@ class CatalogLedger:
     async def forget_write(self, write: WriteKey) -> None:
         """Free a claimed key again: the write was not done."""
         await asyncio.to_thread(self._use_cases.forget, write, LOCAL_CALLER)
+
+
+class CatalogRates:
+    """Implements `shared_rates.SharedCounter` by the use cases of rates.
+
+    Args:
+        use_cases: They know the catalog.
+    """
+
+    def __init__(self, use_cases: RateUseCases) -> None:
+        self._use_cases = use_cases
+        # Threads of its own: those of the queries may all be busy.
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="lodestone-rates")
+
+    async def take(self, sender: str, *, amount: int, window_s: int, wanted: int) -> TokenGrant:
+        """Take tokens of a sender."""
+        take = partial(self._use_cases.take, sender, LOCAL_CALLER, amount=amount, window_s=window_s, wanted=wanted)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, take)
+
+    def close(self) -> None:
+        """Let the threads end. Idempotent."""
+        self._threads.shutdown(wait=False)

@@ -8,14 +8,24 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from lodestone import __version__
 from lodestone.services.operations import OperationUseCases
-from lodestone_schemas.service import Alive, ServiceStatus
+from lodestone_schemas.service import Alive, Check, ServiceStatus
 from lodestone_serve.auth.principal import RequestCaller
 from lodestone_serve.responses.problems import problem, problem_response
 from lodestone_serve.telemetry.metrics import Metrics
+from lodestone_serve.traffic.shared_rates import SharedRates
 
 
-def operations_router(use_cases: OperationUseCases, metrics: Metrics, instance: str) -> APIRouter:
-    """Return the router of the service's own state."""
+def operations_router(
+    use_cases: OperationUseCases, metrics: Metrics, instance: str, rates: SharedRates | None = None
+) -> APIRouter:
+    """Return the router of the service's own state.
+
+    Args:
+        use_cases: They know the home.
+        metrics: Sent at /metrics.
+        instance: Name of this service.
+        rates: What all replicas count together; None for a single replica.
+    """
     router = APIRouter(tags=["operations"])
     alive = Alive(version=__version__, instance=instance)
 
@@ -27,7 +37,7 @@ def operations_router(use_cases: OperationUseCases, metrics: Metrics, instance: 
     @router.get("/readyz", response_model=ServiceStatus)
     async def readyz(caller: RequestCaller) -> Response:
         """200 when models, store and catalog have just answered, else a 503 problem naming those that have not."""
-        status = await use_cases.status(caller)
+        status = _with_rates(await use_cases.status(caller), rates)
         if status.ready:
             return _json(status)
         failing = sorted(name for name, check in status.checks.items() if not check.ok)
@@ -39,7 +49,7 @@ def operations_router(use_cases: OperationUseCases, metrics: Metrics, instance: 
     @router.get("/v1/status", response_model=ServiceStatus)
     async def status(caller: RequestCaller) -> Response:
         """The same, always 200: for people and for `lodestone status`."""
-        return _json(await use_cases.status(caller))
+        return _json(_with_rates(await use_cases.status(caller), rates))
 
     @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
     async def exposition() -> Response:
@@ -47,6 +57,14 @@ def operations_router(use_cases: OperationUseCases, metrics: Metrics, instance: 
         return Response(content=metrics.exposition(), media_type=CONTENT_TYPE_LATEST)
 
     return router
+
+
+def _with_rates(status: ServiceStatus, rates: SharedRates | None) -> ServiceStatus:
+    """Return the status with a check of the shared rates, which never makes a replica unready: it counts by itself then."""
+    if rates is None:
+        return status
+    detail = "" if rates.answers else "counted by each replica alone: the shared counter does not answer"
+    return status.model_copy(update={"checks": {**status.checks, "rates": Check(ok=True, milliseconds=0.0, detail=detail)}})
 
 
 def _json(status: ServiceStatus) -> Response:

@@ -69,6 +69,7 @@ SHED = _counter(
     "Queries refused (overloaded, rate_limited), expired while waiting (deadline), or answered without guides (text_only).",
     "reason",
 )
+RATES_LOCAL = _gauge("rates_local", "1 while replicas count rates alone, because the shared counter does not answer; else 0.")
 IDEMPOTENT_REPLAYS = _counter("idempotent_replays", "Writes that were answered from their first answer.")
 
 # -- queries -----------------------------------------------------------------------------------------------------------------
@@ -129,7 +130,7 @@ SAMPLED = _gauge("sampled_timestamp_seconds", "When the home was last looked at 
 SAMPLING_FAILURES = _counter("sampling_failures", "Looks at the home that failed.")
 
 TABLE: Final[tuple[Definition, ...]] = (
-    HTTP_REQUESTS, HTTP_REQUEST_SECONDS, ERRORS, SHED, IDEMPOTENT_REPLAYS,
+    HTTP_REQUESTS, HTTP_REQUEST_SECONDS, ERRORS, SHED, RATES_LOCAL, IDEMPOTENT_REPLAYS,
     IN_FLIGHT, SLOTS, WAITING, WAIT_SECONDS, STAGE_SECONDS, TEXT_PASS_SECONDS, ANSWERS, ANSWERS_LATE, ANSWERS_EMPTY, VERDICTS,
     GUIDES, GUIDES_SAVED, TEXT_BATCH, PICTURE_BATCH, JUDGED,
     STREAMS_OPEN, STREAMS_RESUMED, STREAMS_CANCELLED, RECORDS_WAITING, RECORDS_LOST,

@@ -36,6 +36,7 @@ class Metrics:
         self.request_seconds = make.histogram(table.HTTP_REQUEST_SECONDS)
         self.errors = make.counter(table.ERRORS)
         self.shed = make.counter(table.SHED)
+        self.rates_local = make.gauge(table.RATES_LOCAL)
         self.idempotent_replays = make.counter(table.IDEMPOTENT_REPLAYS)
 
         self.in_flight = make.gauge(table.IN_FLIGHT)

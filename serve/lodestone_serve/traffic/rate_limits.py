@@ -1,4 +1,4 @@
-"""Rate limits of keys and addresses: a number of requests in a sliding window, counted by this process.
+"""Rate limits of keys and addresses: a number of requests in a sliding window, counted by this process or by all replicas.
 
 Counters are kept for a bounded number of senders; the one that sent its last request longest ago is forgotten first. The
 address is that of the connection, never one that a header names. Behind a proxy all clients share one address, so ask for keys
@@ -24,6 +24,7 @@ from lodestone_serve.policy import policy_of
 from lodestone_serve.responses.problems import problem_of, problem_response
 from lodestone_serve.telemetry.metrics import Metrics
 from lodestone_serve.traffic.askers import Asker, asker_of, network_of
+from lodestone_serve.traffic.shared_rates import Allowance, SharedRates
 
 MOST_ASKERS: Final = 4_096
 
@@ -36,13 +37,24 @@ class RateLimits:
         rate: The rate of senders that have none of their own, such as `600/minute`; None for no limit.
         metrics: Counts the refusals.
         most_askers: Number of senders that are counted at once.
+        shared: Counts for all replicas together; None where there is one replica. While it does not answer, this one counts by
+            itself.
     """
 
-    def __init__(self, app: ASGIApp, *, rate: str | None, metrics: Metrics, most_askers: int = MOST_ASKERS) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        rate: str | None,
+        metrics: Metrics,
+        most_askers: int = MOST_ASKERS,
+        shared: SharedRates | None = None,
+    ) -> None:
         self._app = app
         self._rate = rate
         self._metrics = metrics
         self._most_askers = most_askers
+        self._shared = shared
         self._limiter = SlidingWindowCounterRateLimiter(MemoryStorage())
         self._askers: OrderedDict[str, RateLimitItem] = OrderedDict()
 
@@ -55,11 +67,12 @@ class RateLimits:
             return
         item, name = _parsed(rate), _name(asker, scope)
         await self._know(name, item)
-        allowed = await self._limiter.hit(item, name)
-        headers = await self._headers(item, name)
-        if not allowed:
+        allowance = await self._allowance(item, name)
+        reset_s = max(1, math.ceil(allowance.reset_s))
+        headers = _headers(item, allowance.remaining, reset_s)
+        if not allowance.allowed:
             self._metrics.shed.labels("rate_limited").inc()
-            error = _refusal(item, await self._reset_s(item, name))
+            error = _refusal(item, reset_s)
             await problem_response(problem_of(error, instance=scope["path"]), headers)(scope, receive, send)
             return
 
@@ -79,18 +92,26 @@ class RateLimits:
             longest_ago, its = self._askers.popitem(last=False)
             await self._limiter.clear(its, longest_ago)
 
-    async def _headers(self, item: RateLimitItem, asker: str) -> dict[str, str]:
-        """Return the headers of draft-ietf-httpapi-ratelimit-headers."""
+    async def _allowance(self, item: RateLimitItem, asker: str) -> Allowance:
+        """Return whether the request may come in, by the count of all replicas or else by this one's own."""
+        shared = None
+        if self._shared is not None:
+            shared = await self._shared.take(asker, amount=item.amount, window_s=item.get_expiry())
+        if shared is not None and not shared.allowed:
+            return shared
+        allowed = await self._limiter.hit(item, asker)  # also while all count, so that it is known when they cannot
+        if shared is not None:
+            return shared
         stats = await self._limiter.get_window_stats(item, asker)
-        reset = max(1, math.ceil(stats.reset_time - time.time()))
-        return {
-            "RateLimit-Policy": f'"default";q={item.amount};w={item.get_expiry()}',
-            "RateLimit": f'"default";r={max(0, stats.remaining)};t={reset}',
-        }
+        return Allowance(allowed, max(0, stats.remaining), stats.reset_time - time.time())
 
-    async def _reset_s(self, item: RateLimitItem, asker: str) -> int:
-        stats = await self._limiter.get_window_stats(item, asker)
-        return max(1, math.ceil(stats.reset_time - time.time()))
+
+def _headers(item: RateLimitItem, remaining: int, reset_s: int) -> dict[str, str]:
+    """Return the headers of draft-ietf-httpapi-ratelimit-headers."""
+    return {
+        "RateLimit-Policy": f'"default";q={item.amount};w={item.get_expiry()}',
+        "RateLimit": f'"default";r={remaining};t={reset_s}',
+    }
 
 
 @lru_cache(maxsize=256)

@@ -9,7 +9,7 @@ from lodestone.catalog.tables.embeddings import deletions, loads, receipts, slic
 from lodestone.catalog.tables.learning import feedback, queries, trust_events, trust_topics
 from lodestone.catalog.tables.models import aliases, artifacts, engine_states, model_swaps, space_overrides
 from lodestone.catalog.tables.pictures import captions, containers, corpora, duplicates, images, roots, tag_outbox, tags
-from lodestone.catalog.tables.service import api_keys, home_facts, idempotency, write_tokens
+from lodestone.catalog.tables.service import api_keys, home_facts, idempotency, rate_windows, write_tokens
 from lodestone.catalog.tables.work import failures, runs, slice_attempts
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "metadata",
     "model_swaps",
     "queries",
+    "rate_windows",
     "receipts",
     "roots",
     "runs",

@@ -1,8 +1,8 @@
-"""Tables that a service needs: API keys, answered writes, proofs of commits, and the home's id."""
+"""Tables that a service needs: API keys, answered writes, rates, proofs of commits, and the home's id."""
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, Column, Integer, LargeBinary, String, Table
+from sqlalchemy import JSON, BigInteger, Column, Integer, LargeBinary, String, Table
 
 from lodestone.catalog.tables.base import ID, NAME, UtcDateTime, metadata
 
@@ -40,6 +40,18 @@ idempotency = Table(
     Column("status", Integer),  # null: still in progress
     Column("body", LargeBinary),
     Column("created_at", UtcDateTime, nullable=False, index=True),
+)
+
+# Requests of senders by window, counted by all replicas together (see rate_windows.py). Pruned when their windows are over.
+rate_windows = Table(
+    "rate_windows",
+    metadata,
+    Column("sender", String(200), primary_key=True),
+    Column("window_s", Integer, primary_key=True),
+    Column("number", BigInteger, primary_key=True),
+    Column("taken", Integer, nullable=False),
+    Column("granted", Integer, nullable=False),  # by the last statement
+    Column("ends_at", BigInteger, nullable=False, index=True),  # seconds since 1970
 )
 
 # Facts that folders on several machines share (see home_facts.py).
