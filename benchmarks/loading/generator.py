@@ -11,12 +11,14 @@ import asyncio
 import ipaddress
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 
+from benchmarks.loading.connections import Answer, Connections
 from benchmarks.loading.outcomes import GRACE_S, Outcome, Verdict, judged, what_is_missing
 from benchmarks.loading.schedule import Arrival
 
@@ -42,10 +44,22 @@ class Question:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def sent(self) -> dict[str, Any]:
-        """Return the body, with the deadline, and the headers as httpx takes them."""
-        body = {**self.body, "deadline_ms": max(1, round(self.deadline * 1000))}
-        return {"json": body, "headers": dict(self.headers)}
+    def sent(self) -> bytes:
+        """Return the body, with the deadline."""
+        return json.dumps({**self.body, "deadline_ms": max(1, round(self.deadline * 1000))}).encode()
+
+    @property
+    def sent_headers(self) -> dict[str, str]:
+        """Return the headers, with those of the body."""
+        return {"Content-Type": "application/json", **self.headers}
+
+
+@dataclass(frozen=True, slots=True)
+class _Clients:
+    """Clients of one service: a cheap one, and a full one for streams."""
+
+    plain: Connections
+    streams: httpx.AsyncClient
 
 
 class Generator:
@@ -95,7 +109,7 @@ class Generator:
         self._start = asyncio.get_running_loop().time()
         outcomes: list[Outcome] = []
 
-        async def send(arrival: Arrival, client: httpx.AsyncClient) -> None:
+        async def send(arrival: Arrival, client: _Clients) -> None:
             self._open += 1
             try:
                 outcome = await self._asked(arrival, ask(arrival), client)
@@ -121,7 +135,7 @@ class Generator:
         outcomes: list[Outcome] = []
         numbers = iter(range(1_000_000))
 
-        async def client_loop(client: httpx.AsyncClient) -> None:
+        async def client_loop(client: _Clients) -> None:
             while self.now < seconds:
                 arrival = Arrival(next(numbers), self.now, 0)
                 self._note(await self._asked(arrival, ask(arrival), client), outcomes)
@@ -131,7 +145,17 @@ class Generator:
                 tasks.create_task(client_loop(client))
         return sorted(outcomes, key=lambda outcome: outcome.number)
 
-    def _client(self) -> httpx.AsyncClient:
+    @asynccontextmanager
+    async def _client(self) -> AsyncIterator[_Clients]:
+        address = urlsplit(self._url)
+        plain = Connections(address.hostname or "", address.port or 80, self._headers)
+        async with self._stream_client() as streams:
+            try:
+                yield _Clients(plain, streams)
+            finally:
+                plain.close()
+
+    def _stream_client(self) -> httpx.AsyncClient:
         # Tasks bound the requests: a pool that made them wait for a connection would hide that wait from the schedule.
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
         return httpx.AsyncClient(
@@ -146,7 +170,7 @@ class Generator:
         outcomes.append(outcome)
         self._observe(outcome)
 
-    async def _asked(self, arrival: Arrival, question: Question, client: httpx.AsyncClient) -> Outcome:
+    async def _asked(self, arrival: Arrival, question: Question, client: _Clients) -> Outcome:
         sent = self.now
         nothing = Outcome(arrival.number, arrival.phase, arrival.at, sent, sent, 0, Verdict.FAILED)
         try:
@@ -154,7 +178,7 @@ class Generator:
                 reply = await _exchange(client, question, clock=lambda: self.now)
         except TimeoutError:
             return replace(nothing, ended=self.now, verdict=Verdict.HUNG, error="no answer")
-        except (httpx.HTTPError, ValueError) as error:
+        except (httpx.HTTPError, OSError, ValueError) as error:
             return replace(nothing, ended=self.now, error=f"{type(error).__name__}: {error}")
         ended = self.now
         verdict = judged(reply.status, latency=ended - arrival.at, deadline=question.deadline, answer=reply.answer)
@@ -181,17 +205,18 @@ class _Reply:
     retry_after: float | None = None
 
 
-async def _exchange(client: httpx.AsyncClient, question: Question, *, clock: Callable[[], float]) -> _Reply:
+async def _exchange(client: _Clients, question: Question, *, clock: Callable[[], float]) -> _Reply:
     """Send one request and read its complete answer: JSON, problem details, or a stream's last event.
 
     Raises:
         ValueError: the answer is broken.
     """
     if question.path != STREAM:
-        answer = await client.post(question.path, **question.sent)
-        read = _object if answer.status_code == 200 else _problem
-        return _Reply(answer.status_code, read(answer.content), retry_after=_seconds(answer))
-    async with client.stream("POST", question.path, **question.sent) as answer:
+        whole = await client.plain.post(question.path, question.sent, question.sent_headers)
+        read = _object if whole.status == 200 else _problem
+        return _Reply(whole.status, read(whole.content), retry_after=_seconds(whole))
+    body, headers = question.sent, question.sent_headers
+    async with client.streams.stream("POST", question.path, content=body, headers=headers) as answer:
         if answer.status_code != 200:
             return _Reply(answer.status_code, _problem(await answer.aread()), retry_after=_seconds(answer))
         first = None
@@ -234,7 +259,7 @@ def _problem(content: bytes) -> dict[str, Any]:
         return {"code": NOT_OURS}
 
 
-def _seconds(answer: httpx.Response) -> float | None:
+def _seconds(answer: httpx.Response | Answer) -> float | None:
     value = answer.headers.get("retry-after", "")
     return float(value) if value.replace(".", "", 1).isdigit() else None
 

@@ -32,6 +32,7 @@ class Summary:
         longest: Longest latency.
         first_p50: Median time until the first results of streams; NaN without streams.
         lateness_p99: How late the generator sent, milliseconds; it must be far below the latencies.
+        refused_p50: Median time until a refusal was there, milliseconds; NaN without refusals.
         retry_after: Median time that refused clients are told to wait, seconds; NaN without refusals.
         histogram: Answered requests in each bin of `BOUNDS`.
     """
@@ -46,6 +47,7 @@ class Summary:
     longest: float
     first_p50: float
     lateness_p99: float
+    refused_p50: float
     retry_after: float
     histogram: tuple[int, ...]
 
@@ -75,6 +77,7 @@ class Summary:
             "longest_ms": _rounded(self.longest),
             "first_p50_ms": _rounded(self.first_p50),
             "generator_late_p99_ms": _rounded(self.lateness_p99),
+            "refused_p50_ms": _rounded(self.refused_p50),
             "retry_after_s": _rounded(self.retry_after),
         }
 
@@ -83,6 +86,7 @@ def summarise(outcomes: Sequence[Outcome], *, name: str, seconds: float) -> Summ
     """Sum up the outcomes of one phase that lasted `seconds`."""
     answered = np.array([outcome.latency for outcome in outcomes if outcome.verdict in ANSWERED])
     firsts = np.array([outcome.first - outcome.due for outcome in outcomes if outcome.first is not None])
+    refused = np.array([outcome.ended - outcome.sent for outcome in outcomes if outcome.verdict == Verdict.SHED])
     waits = np.array([outcome.retry_after for outcome in outcomes if outcome.retry_after is not None])
     lateness = np.array([outcome.sent - outcome.due for outcome in outcomes])
     return Summary(
@@ -96,6 +100,7 @@ def summarise(outcomes: Sequence[Outcome], *, name: str, seconds: float) -> Summ
         longest=_percentile(answered, 100) * 1000,
         first_p50=_percentile(firsts, 50) * 1000,
         lateness_p99=_percentile(lateness, 99) * 1000,
+        refused_p50=_percentile(refused, 50) * 1000,
         retry_after=_percentile(waits, 50),
         histogram=histogram(answered),
     )

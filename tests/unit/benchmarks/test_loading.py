@@ -181,7 +181,7 @@ async def test_nobody_answering_is_a_failure_and_silence_is_a_hang_that_ends() -
         taken.bind(("127.0.0.1", 0))  # bound, not listening
         (refused,) = await Generator(f"http://127.0.0.1:{taken.getsockname()[1]}").offer(due(0.0), ask())
     assert refused.verdict == Verdict.FAILED
-    assert "ConnectError" in refused.error
+    assert "ConnectionRefusedError" in refused.error
 
     async def silent(_: dict[str, Any]) -> tuple[int, bytes, dict[str, str]]:
         await asyncio.Event().wait()
