@@ -53,7 +53,9 @@ def run_index(
     request = IndexRequest(tuple(paths), corpus=corpus, captions=captions, retry_failed=retry_failed, resume=resume)
     synchronise = None if service is None else through(service)
     with ray_pool(runtime, [str(path) for path in paths]) as pool:
-        return index_paths(runtime, request, pool=pool, synchronise=synchronise, progress=progress)
+        return index_paths(
+            runtime, request, pool=pool.executor, synchronise=synchronise, loaders=pool.loaders, progress=progress
+        )
 
 
 def through(service: ServiceClient) -> SyncCall:

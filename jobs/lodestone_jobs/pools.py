@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lodestone.indexing.embed.executors import EmbedExecutor
@@ -12,11 +13,25 @@ from lodestone.indexing.tasks import EmbedSettings
 if TYPE_CHECKING:
     from lodestone.home.runtime import Runtime
     from lodestone.indexing.embed.executors import ExecutorFactory
+    from lodestone.indexing.sync.loaders import LoaderFactory
+
+
+@dataclass(frozen=True, slots=True)
+class RayPool:
+    """What a run uses Ray for.
+
+    Attributes:
+        executor: Makes the run's executor.
+        loaders: Makes its loader of vectors; None where the driver loads them.
+    """
+
+    executor: ExecutorFactory
+    loaders: LoaderFactory | None = None
 
 
 @contextmanager
-def ray_pool(runtime: Runtime, paths: Sequence[str] = ()) -> Iterator[ExecutorFactory]:
-    """Return a context whose value makes the run's executor.
+def ray_pool(runtime: Runtime, paths: Sequence[str] = ()) -> Iterator[RayPool]:
+    """Return a context whose value makes the run's executor and its loader.
 
     Args:
         runtime: The opened home.
@@ -29,9 +44,10 @@ def ray_pool(runtime: Runtime, paths: Sequence[str] = ()) -> Iterator[ExecutorFa
     """
     cluster = runtime.settings.cluster
     if cluster.address is None:
-        yield local_executor
+        yield RayPool(local_executor)
         return
     from lodestone_jobs.cluster import JoinedRay
+    from lodestone_jobs.loading import task_loaders
     from lodestone_jobs.nodes import check_nodes, is_there
 
     joined = JoinedRay(cluster.address)
@@ -45,7 +61,7 @@ def ray_pool(runtime: Runtime, paths: Sequence[str] = ()) -> Iterator[ExecutorFa
     try:
         local_paths = [path for path in paths if is_there(path)]
         joined.answered(lambda: check_nodes(runtime.settings, runtime.embeddings, local_paths))
-        yield executor
+        yield RayPool(executor, task_loaders(runtime, joined))
     finally:
         joined.stop()
 

@@ -90,7 +90,7 @@ def swap(
             context.emit([one.as_dict() for one in reports], lambda console: _print_all(console, reports))
             return
         with shown_progress(context) as progress, ray_pool(context.runtime) as pool:
-            swapper = _swapper(context, pool, progress, leave_out=leave_out)
+            swapper = _swapper(context, pool.executor, progress, leave_out=leave_out)
             report = swapper.start(space or "", to) if to is not None else getattr(swapper, chosen[0])(space)
         context.emit(report.as_dict(), lambda console: _print(console, report))
 

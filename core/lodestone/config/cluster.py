@@ -31,6 +31,10 @@ class ClusterSettings(BaseModel):
     gpus_per_actor: float = Field(0.0, ge=0, le=64, description="GPUs that it asks for; .5 puts two on one GPU.")
     decoders: int = Field(0, ge=0, le=10_000, description="Actors that decode (shape = split); 0 for as many as fit.")
     cpus_per_decoder: float = Field(1.0, gt=0, le=256, description="CPUs, and decoding threads, of each of them.")
+    load: bool = Field(
+        True,
+        description="Load vectors by tasks on the cluster's nodes, which must reach store.url; false: by the driver alone.",
+    )
     model_cache: str | None = Field(
         None, description="Folder on each node for converted models; default: models.cache, as the node sees it."
     )

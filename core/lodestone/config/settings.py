@@ -61,6 +61,9 @@ class IndexSettings(_Section):
     backoff_s: float = Field(1.0, ge=0, le=600, description="Seconds before a slice is tried again; doubled each time.")
     wave_slices: int = Field(400, ge=1, le=100_000, description="Most slices that one wave hands out.")
     wave_s: float = Field(300.0, gt=0, description="Seconds of a wave; after each one, what it embedded can be found.")
+    loaders: int = Field(
+        0, ge=0, le=256, description="Groups of slices loaded at once; 0 for 2, on a cluster 2 a node of the vector store."
+    )
     embeddings: str | None = Field(None, description="Folder or URL of the Parquet slices; default: in the home.")
     thumbnails: str | None = Field(None, description="Folder or URL of the thumbnails; default: in the home.")
     thumbnail_px: int = Field(320, ge=16, le=4096, description="Longer side of thumbnails, pixels.")

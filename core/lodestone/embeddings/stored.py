@@ -64,24 +64,46 @@ class StoredOutputs:
             KeyError: a required part has no receipt.
             EmbeddingsDamagedError: a file is missing or damaged.
         """
-        tables = {
-            backbone: read_part(
-                self.embeddings,
-                receipts[self.parts[backbone]],
-                columns=["image_id", *(key.output for key in self.keys if key.backbone == backbone)],
-            )
-            for backbone in dict.fromkeys(key.backbone for key in self.keys)
-        }
-        ids: dict[str, list[str]] = {backbone: table.column("image_id").to_pylist() for backbone, table in tables.items()}
-        rows = {backbone: {image_id: row for row, image_id in enumerate(column)} for backbone, column in ids.items()}
         active = self.catalog.slice_images(record.slice_id, states=(ImageState.ACTIVE,))
-        images = [image for image in active if all(image.image_id in row_of for row_of in rows.values())]
-        wanted = [image.image_id for image in images]
-        outputs: dict[OutputKey, NDArray[np.float16]] = {}
-        for key in self.keys:
-            matrix = matrix_of(tables[key.backbone], key.output)
-            if ids[key.backbone] != wanted:  # some pictures have left the slice, or the rows have another order
-                row_of = rows[key.backbone]
-                matrix = matrix[np.array([row_of[image_id] for image_id in wanted], np.intp)]
-            outputs[key] = matrix
-        return images, outputs
+        kept, outputs = read_outputs(self.embeddings, receipts, self.parts, self.keys, [image.image_id for image in active])
+        return [active[place] for place in kept], outputs
+
+
+def read_outputs(
+    embeddings: FileArea,
+    receipts: Mapping[str, Receipt],
+    parts: Mapping[str, str],
+    keys: Sequence[OutputKey],
+    image_ids: Sequence[str],
+) -> tuple[Sequence[int], dict[OutputKey, NDArray[np.float16]]]:
+    """Return the places in `image_ids` of the pictures that have a row in every file, and their rows of each output.
+
+    Args:
+        embeddings: The area that holds the Parquet files.
+        receipts: Part name -> receipt of the slice.
+        parts: Backbone name -> name of the part that holds its outputs.
+        keys: The outputs to read.
+        image_ids: The slice's pictures.
+
+    Returns:
+        The places, ascending, and output -> (n, dim) float16 in the same order.
+
+    Raises:
+        KeyError: a required part has no receipt.
+        EmbeddingsDamagedError: a file is missing or damaged.
+    """
+    tables = {
+        backbone: read_part(
+            embeddings,
+            receipts[parts[backbone]],
+            columns=["image_id", *(key.output for key in keys if key.backbone == backbone)],
+        )
+        for backbone in dict.fromkeys(key.backbone for key in keys)
+    }
+    ids: dict[str, list[str]] = {backbone: table.column("image_id").to_pylist() for backbone, table in tables.items()}
+    if all(column == image_ids for column in ids.values()):  # no picture has left the slice
+        return range(len(image_ids)), {key: matrix_of(tables[key.backbone], key.output) for key in keys}
+    rows = {backbone: {image_id: row for row, image_id in enumerate(column)} for backbone, column in ids.items()}
+    kept = [place for place, image_id in enumerate(image_ids) if all(image_id in row_of for row_of in rows.values())]
+    chosen = {backbone: np.array([row_of[image_ids[place]] for place in kept], np.intp) for backbone, row_of in rows.items()}
+    return kept, {key: matrix_of(tables[key.backbone], key.output)[chosen[key.backbone]] for key in keys}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lodestone.files.area import FileArea
     from lodestone.imaging.thumbnails import ThumbnailStore
     from lodestone.store.base import VectorStore
+    from lodestone.store.factory import StoreServer
 
 
 _log = logging.getLogger(__name__)
@@ -165,14 +166,25 @@ class HomeResources:
         wanted = self.settings.store
         if wanted.kind == "edge" and self.purpose != SERVICE_PURPOSE:
             refuse_beside_service(self.home, hint="stop the service, run this, and start the service again")
+        aliases = self.catalog.alias_table()  # the home's id is created with the catalog
+        if wanted.kind == "server":
+            return self.store_server.open()
         return open_store(
             wanted.kind,
             root=self.home.store,
-            aliases=self.catalog.alias_table(),
-            namespace=self.home.id,  # the id is created with the catalog
+            aliases=aliases,
             lock_timeout=wanted.lock_timeout_s,
             owner=self.purpose,
             may_only_read=self.may_only_read,
+        )
+
+    @property
+    def store_server(self) -> StoreServer:
+        """Return where the vector store is that the settings name, and how it is used; for `store.kind = server`."""
+        from lodestone.store.factory import StoreServer
+
+        wanted = self.settings.store
+        return StoreServer(
             url=wanted.urls,
             api_key=wanted.api_key.get_secret_value() if wanted.api_key else None,
             grpc_port=wanted.grpc_ports,
@@ -180,6 +192,7 @@ class HomeResources:
             patience=wanted.patience_s,
             writers=wanted.writers,
             placement=wanted.placement,
+            namespace=self.home.id,
         )
 
     def promoted(self) -> dict[str, str]:

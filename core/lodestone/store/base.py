@@ -260,6 +260,14 @@ class VectorStore(ABC):
         """Let this thread's calls inside the block wait for an engine that is away for a while; reads otherwise fail soon."""
         yield
 
+    @contextmanager
+    def written_elsewhere(self, name: str, ids: Sequence[str]) -> Iterator[None]:  # noqa: ARG002 - for stores that keep deletes
+        """Run a block inside which another process upserts these points.
+
+        A store that repeats deletes which the engine has lost must not repeat those of points that were upserted since.
+        """
+        yield
+
     @abstractmethod
     def close(self) -> None:
         """Flush, and release locks and connections. Idempotent."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lodestone.errors import ConfigurationError, UnknownNameError
@@ -12,6 +13,39 @@ from lodestone_schemas.collections import Placement
 
 STORE_KINDS = ("edge", "server")
 ALIASES_FILE = "aliases.json"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreServer:
+    """Address of a vector store on a server, which any process on any machine can open; picklable.
+
+    Attributes:
+        url: URL of its HTTP port, or URLs of several nodes of a cluster.
+        api_key: API key, if the server requires one.
+        grpc_port: Port of gRPC; one for all nodes, or one each.
+        timeout: Seconds of one call.
+        patience: Seconds that a write is repeated while the server is away or busy.
+        writers: Parallel upserts.
+        placement: How new collections are spread over a cluster.
+        namespace: Namespace of the home on the server.
+    """
+
+    url: str | Sequence[str]
+    api_key: str | None = field(default=None, repr=False)
+    grpc_port: int | Sequence[int] = 6334
+    timeout: float = 30.0
+    patience: float = 60.0
+    writers: int = 4
+    placement: Placement | None = None
+    namespace: str = ""
+
+    def open(self) -> VectorStore:
+        """Open the store.
+
+        Raises:
+            StoreError: The server does not answer or is too old.
+        """
+        return open_store("server", **{name: getattr(self, name) for name in self.__slots__})
 
 
 def open_store(

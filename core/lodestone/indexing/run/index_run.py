@@ -40,6 +40,7 @@ from lodestone.indexing.scan.scope import ScanScope
 from lodestone.indexing.scan.source_scopes import SourceCandidate
 from lodestone.indexing.sync.catching_up import CatchingUp, SyncCall
 from lodestone.indexing.sync.collections import SyncReport
+from lodestone.indexing.sync.loaders import LoaderFactory
 from lodestone.indexing.sync.thumbnail_cleanup import discard_thumbnails
 from lodestone.indexing.tasks import SliceParts, this_worker
 from lodestone.sources.boundaries import boundaries_of
@@ -56,6 +57,7 @@ def index_paths(
     *,
     pool: ExecutorFactory | None = None,
     synchronise: SyncCall | None = None,
+    loaders: LoaderFactory | None = None,
     progress: Progress = silent,
 ) -> IndexReport:
     """Make the pictures below some paths searchable.
@@ -65,6 +67,7 @@ def index_paths(
         request: What to index.
         pool: Makes the executor for `ray`; None to use processes of this machine instead.
         synchronise: Called to synchronise the collections; None to do it in this process.
+        loaders: Makes the loader of groups of slices where this process synchronises; None to load them in its threads.
         progress: Called at every step.
 
     Raises:
@@ -93,7 +96,7 @@ def index_paths(
         remove_leftovers(resources.embeddings, corpus.corpus_id)
         run = catalog.start_run(KIND, corpus.corpus_id, request=request.as_dict(), worker=this_worker())
         with Heartbeat(catalog, run.run_id) as heartbeat:
-            catching_up = CatchingUp(resources, run.run_id, synchronise, heartbeat)
+            catching_up = CatchingUp(resources, run.run_id, synchronise, heartbeat, loaders)
             job = _Job(
                 resources,
                 request,

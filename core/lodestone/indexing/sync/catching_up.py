@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from lodestone.errors import LodestoneError, RunCancelledError
 from lodestone.indexing.progress import Progress, silent
 from lodestone.indexing.sync.collections import SyncReport, SyncResources, sync
+from lodestone.indexing.sync.loaders import LoaderFactory
 
 if TYPE_CHECKING:
     from lodestone.indexing.heartbeat import Heartbeat
@@ -30,14 +31,23 @@ class CatchingUp:
         resources: The opened home.
         run_id: The run.
         through: Called to synchronise; None to do it in this process.
-        pulse: Checked for cancellation by the background thread.
+        heartbeat: Checked for cancellation by the background thread.
+        loaders: Makes the loader of groups of slices; None to load them in threads of this process.
     """
 
-    def __init__(self, resources: SyncResources, run_id: str, through: SyncCall | None, heartbeat: Heartbeat) -> None:
+    def __init__(
+        self,
+        resources: SyncResources,
+        run_id: str,
+        through: SyncCall | None,
+        heartbeat: Heartbeat,
+        loaders: LoaderFactory | None = None,
+    ) -> None:
         self._resources = resources
         self._run_id = run_id
         self._through = through
         self._heartbeat = heartbeat
+        self._loaders = loaders
         self._pool: ThreadPoolExecutor | None = None
         self._going_on: Future[SyncReport | None] | None = None
         self.rebuilt: list[str] = []  # a sentence for each collection that was damaged and rebuilt
@@ -78,7 +88,7 @@ class CatchingUp:
     def _sync(self, progress: Progress, *, build: bool) -> SyncReport | None:
         if self._through is not None:
             return self._through(self._run_id, progress, build=build)
-        report = sync(self._resources, progress=progress, build=build)
+        report = sync(self._resources, progress=progress, build=build, loaders=self._loaders)
         self.rebuilt += report.rebuilt
         return report
 

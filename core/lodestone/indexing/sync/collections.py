@@ -20,7 +20,8 @@ from lodestone.errors import CollectionDamagedError, EmbeddingsDamagedError
 from lodestone.indexing.faults import Faults
 from lodestone.indexing.progress import Meter, Progress, ProgressEvent, RunStage, silent
 from lodestone.indexing.resources import StoredHome
-from lodestone.indexing.sync.loading import load
+from lodestone.indexing.sync.loaders import GroupLoader, LoaderFactory
+from lodestone.indexing.sync.loading import IN_FLIGHT, load
 from lodestone.indexing.sync.targets import CaptionTarget, SpaceTarget, Target
 from lodestone.indexing.sync.verify import delete_orphan_points, verify
 from lodestone.indexing.tasks import SliceParts
@@ -114,7 +115,9 @@ class SyncReport:
         return tuple(sentences)
 
 
-def sync(resources: SyncResources, *, progress: Progress = silent, build: bool = True) -> SyncReport:
+def sync(
+    resources: SyncResources, *, progress: Progress = silent, build: bool = True, loaders: LoaderFactory | None = None
+) -> SyncReport:
     """Synchronise every collection, as the module's docstring describes.
 
     A collection that this sync retires stays until the next one, for queries that resolved its alias before.
@@ -124,6 +127,7 @@ def sync(resources: SyncResources, *, progress: Progress = silent, build: bool =
         progress: Called at every step.
         build: Build the graphs of large collections. False while many more points will follow: what is loaded is found
             all the same, more slowly.
+        loaders: Makes the loader of the groups of slices; None to load them in this process.
 
     Raises:
         StoreError: the store failed, or differs from the catalog even after one repair.
@@ -132,12 +136,29 @@ def sync(resources: SyncResources, *, progress: Progress = silent, build: bool =
         OutOfSpaceError: there is no space left for the store.
     """
     with resources.store.patient():
-        return _sync(resources, progress, build=build)
+        return _sync(resources, _Loading.of(resources, loaders, progress), build=build)
 
 
-def _sync(resources: SyncResources, progress: Progress, *, build: bool) -> SyncReport:
+@dataclass(frozen=True, slots=True)
+class _Loading:
+    """How a sync loads: through which loader, how many groups at once, and whom it tells."""
+
+    progress: Progress
+    faults: Faults
+    loader: GroupLoader | None
+    width: int
+
+    @classmethod
+    def of(cls, resources: SyncResources, loaders: LoaderFactory | None, progress: Progress) -> _Loading:
+        loader = loaders(resources.store, resources.embeddings) if loaders is not None else None
+        settings = resources.settings
+        several = IN_FLIGHT * len(settings.store.urls) if loader is not None else IN_FLIGHT
+        return cls(progress, Faults.from_environment(), loader, settings.index.loaders or several)
+
+
+def _sync(resources: SyncResources, how: _Loading, *, build: bool) -> SyncReport:
     started = time.perf_counter()
-    faults = Faults.from_environment()
+    progress, faults = how.progress, how.faults
     chosen = _chosen(resources.catalog)
     targets = make_targets(resources)
     before = resources.store.aliases()
@@ -145,7 +166,7 @@ def _sync(resources: SyncResources, progress: Progress, *, build: bool) -> SyncR
     ready: list[Target] = []
     try:
         for target in targets:
-            reports.append(_bring_in_line(resources, target, before, progress, faults, build=build))
+            reports.append(_bring_in_line(resources, target, before, how, build=build))
             ready.append(target)
     except EmbeddingsDamagedError as error:
         slice_id, part = error.details.get("slice_id"), error.details.get("part")
@@ -206,36 +227,34 @@ def rebuild_empty(resources: SyncResources, target: Target) -> None:
 
 
 def _bring_in_line(
-    resources: SyncResources, target: Target, aliases: dict[str, str], progress: Progress, faults: Faults, *, build: bool
+    resources: SyncResources, target: Target, aliases: dict[str, str], how: _Loading, *, build: bool
 ) -> CollectionReport:
     try:
-        return _fill(resources, target, aliases, progress, faults, build=build)
+        return _fill(resources, target, aliases, how, build=build)
     except CollectionDamagedError as error:
         if error.details.get("collection") != target.collection:
             raise
         _log.info("%s: it is rebuilt from the Parquet files", error.message)
         rebuild_empty(resources, target)
-        report = _fill(resources, target, aliases, progress, faults, build=build)
+        report = _fill(resources, target, aliases, how, build=build)
         return replace(report, damage=error.message)
 
 
-def _fill(
-    resources: SyncResources, target: Target, aliases: dict[str, str], progress: Progress, faults: Faults, *, build: bool
-) -> CollectionReport:
+def _fill(resources: SyncResources, target: Target, aliases: dict[str, str], how: _Loading, *, build: bool) -> CollectionReport:
     started = time.perf_counter()
     catalog, store = resources.catalog, resources.store
     if target.collection not in store.collections():
         catalog.forget_loads(target.collection)  # the catalog may remember a store that was deleted
     settings = resources.settings.store
     store.create(settings.specify(target.collection, dim=target.dim, fields=target.fields, profile=resources.profile))
-    loaded, deleted, problem = _catch_up(resources, target, progress, faults)
+    loaded, deleted, problem = _catch_up(resources, target, how)
     if problem is not None:
         _repair(resources, target)
-        more, gone, problem = _catch_up(resources, target, progress, faults)
+        more, gone, problem = _catch_up(resources, target, how)
         loaded, deleted = loaded + more, deleted + gone
     if problem is not None:
         raise problem
-    built = build and _build_if_large(store, target, settings, progress)
+    built = build and _build_if_large(store, target, settings, how.progress)
     return CollectionReport(
         alias=target.alias,
         collection=target.collection,
@@ -248,9 +267,7 @@ def _fill(
     )
 
 
-def _catch_up(
-    resources: SyncResources, target: Target, progress: Progress, faults: Faults
-) -> tuple[int, int, StoreError | None]:
+def _catch_up(resources: SyncResources, target: Target, how: _Loading) -> tuple[int, int, StoreError | None]:
     """Carry out what the catalog asks for until the collection holds it.
 
     Runs of other corpora go on writing to the catalog. What they record between loading and verifying looks like a loss and is
@@ -263,9 +280,9 @@ def _catch_up(
     problem: StoreError | None = None
     for _ in range(_ROUNDS):
         gone = _apply_tombstones(resources, target)
-        new = load(resources.store, target, progress=progress, faults=faults)
+        new = load(resources.store, target, progress=how.progress, faults=how.faults, loader=how.loader, loaders=how.width)
         loaded, deleted = loaded + new, deleted + gone
-        before, problem = problem, verify(resources.store, target, progress=progress)
+        before, problem = problem, verify(resources.store, target, progress=how.progress)
         if problem is None or (before is not None and new == gone == 0):
             break
     return loaded, deleted, problem

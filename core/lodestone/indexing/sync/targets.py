@@ -7,21 +7,17 @@ they are projected from stored outputs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any, ClassVar, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from lodestone.backbones.base import BackboneOutputs, OutputKey
 from lodestone.catalog.catalog import Catalog
+from lodestone.catalog.embeddings.slice_parts import LIVING
 from lodestone.catalog.identity import caption_id
 from lodestone.catalog.records import ImageRecord, ImageState, SliceRecord
-from lodestone.embeddings.slices import read_part
-from lodestone.embeddings.stored import StoredOutputs
-from lodestone.embeddings.tables import matrix_of
 from lodestone.files.area import FileArea
+from lodestone.indexing.sync.load_groups import CaptionPoints, LoadGroup, PicturePoints, PlannedSlice, PointMaker
 from lodestone.indexing.tasks import META_PART, SliceParts
 from lodestone.sources.uris import folders_of
 from lodestone.spaces.base import Projection
@@ -49,9 +45,22 @@ class Target(ABC):
         self.dim = dim
         self.required = required  # parts that a slice must have before it can be loaded
 
+    @property
     @abstractmethod
+    def maker(self) -> PointMaker:
+        """Return what makes the points from a planned group; it needs no catalog."""
+
+    @abstractmethod
+    def plan_slice(self, record: SliceRecord) -> PlannedSlice:
+        """Return what the catalog says now of a slice and of those of its pictures that can be found."""
+
+    def plan(self, slices: Sequence[SliceRecord]) -> LoadGroup:
+        """Return what the catalog says now of the slices."""
+        return LoadGroup(self.collection, tuple(self.plan_slice(record) for record in slices))
+
     def points(self, slices: Sequence[SliceRecord]) -> PointBatch:
         """Return the points of those pictures of the slices that can be found now."""
+        return self.maker.points(self.embeddings, self.plan(slices))
 
     @abstractmethod
     def delete(self, store: VectorStore, image_ids: Sequence[str]) -> None:
@@ -72,22 +81,18 @@ class Target(ABC):
     def warm_up(self) -> None:  # noqa: B027 - most need nothing
         """Load what `points` needs. To be called once, before several threads call `points`."""
 
-    def write(
-        self,
-        store: VectorStore,
-        slices: Sequence[SliceRecord],  # noqa: ARG002 - used by targets with several points per picture
-        points: PointBatch,
-        *,
-        fresh: bool = False,  # noqa: ARG002
-    ) -> None:
-        """Store these points of the slices in the collection, durably.
+    def clear(self, store: VectorStore, group: LoadGroup) -> None:  # noqa: B027 - the point of a picture is replaced by its id
+        """Remove older points of the group's pictures that an upsert of the new ones would leave behind."""
+
+    def write(self, store: VectorStore, slices: Sequence[SliceRecord], points: PointBatch) -> None:
+        """Replace the points of the slices by these, durably.
 
         Args:
             store: Vector store that holds the collection.
             slices: Slices that the points belong to.
             points: Result of `points` for the slices.
-            fresh: True when the collection has no older points of these slices.
         """
+        self.clear(store, self.plan(slices))
         if len(points):
             store.upsert(self.collection, points)
 
@@ -118,23 +123,18 @@ class SpaceTarget(Target):
             dim=projection.dim,
             required=(*(parts.backbones[name] for name in backbones), META_PART),
         )
-        self._stored = StoredOutputs(catalog, embeddings, parts.backbones, projection.requires)
+        self._parts = parts.backbones
         self._projection = projection
 
-    def points(self, slices: Sequence[SliceRecord]) -> PointBatch:
-        """Read the slices' stored outputs and project them; one point per active picture."""
-        images: list[ImageRecord] = []
-        columns: dict[OutputKey, list[NDArray[np.float16]]] = {key: [] for key in self._projection.requires}
-        for record in slices:
-            members, outputs = self._stored.read(record, self.catalog.receipts(record.slice_id))
-            images += members
-            for key, rows in outputs.items():
-                columns[key].append(rows)
-        if not images:
-            return PointBatch([], np.empty((0, self.dim), np.float32), [])
-        joined = BackboneOutputs({key: np.concatenate(rows) for key, rows in columns.items()})
+    @property
+    def maker(self) -> PicturePoints:
+        """Return what projects the stored outputs, with the projection's weights loaded."""
         self.warm_up()
-        return PointBatch([image.image_id for image in images], self._projection.project(joined), payloads(images))
+        return PicturePoints(self._projection, self._parts, self.dim)
+
+    def plan_slice(self, record: SliceRecord) -> PlannedSlice:
+        """Return the slice's receipts and its active pictures with their filter fields."""
+        return _planned(self.catalog, record)
 
     def point_ids(self, record: SliceRecord) -> list[str]:
         """Return the ids of the slice's active pictures."""
@@ -187,40 +187,25 @@ class CaptionTarget(Target):
         )
         self._part = parts.captions
 
-    def write(self, store: VectorStore, slices: Sequence[SliceRecord], points: PointBatch, *, fresh: bool = False) -> None:
-        """Upsert the slices' captions, and remove those that their pictures no longer have."""
-        if not fresh:
-            self.delete(store, [i.image_id for record in slices for i in self.catalog.slice_images(record.slice_id)])
-        super().write(store, slices, points)
+    @property
+    def maker(self) -> CaptionPoints:
+        """Return what reads the stored vectors."""
+        return CaptionPoints(self._part, self.dim)
+
+    def plan_slice(self, record: SliceRecord) -> PlannedSlice:
+        """Return the slice's receipts, its active pictures with their filter fields, and the ids of their captions."""
+        planned = _planned(self.catalog, record, clear=LIVING)
+        captioned = bool(planned.receipts[self._part].rows)
+        return replace(planned, captions=frozenset(_caption_ids(self.catalog, planned.image_ids) if captioned else ()))
+
+    def clear(self, store: VectorStore, group: LoadGroup) -> None:
+        """Remove all captions of the slices' pictures, of which they may have fewer now."""
+        self.delete(store, group.cleared)
 
     def point_ids(self, record: SliceRecord) -> list[str]:
         """Return the ids of the captions of the slice's active pictures, sorted."""
         images = self.catalog.slice_images(record.slice_id, states=(ImageState.ACTIVE,))
         return sorted(_caption_ids(self.catalog, [image.image_id for image in images]))
-
-    def points(self, slices: Sequence[SliceRecord]) -> PointBatch:
-        """Read the slices' caption vectors; captions that the catalog no longer has are left out."""
-        ids: list[str] = []
-        vectors: list[NDArray[np.float32]] = []
-        caption_payloads: list[Mapping[str, Any]] = []
-        for record in slices:
-            receipt = self.catalog.receipts(record.slice_id)[self._part]
-            if receipt.rows == 0:
-                continue
-            images = {i.image_id: i for i in self.catalog.slice_images(record.slice_id, states=(ImageState.ACTIVE,))}
-            current = _caption_ids(self.catalog, images)
-            table = read_part(self.embeddings, receipt)
-            captions: list[str] = table.column("caption_id").to_pylist()
-            owners: list[str] = table.column("image_id").to_pylist()
-            sources: list[str] = table.column("source").to_pylist()
-            rows = [row for row, key in enumerate(captions) if key in current and owners[row] in images]
-            fields = dict(zip(images, payloads(list(images.values())), strict=True))
-            ids += [captions[row] for row in rows]
-            caption_payloads += [{**fields[owners[row]], "image": owners[row], "source": sources[row]} for row in rows]
-            vectors.append(_unit(matrix_of(table, "vector")[rows].astype(np.float32)))
-        if not ids:
-            return PointBatch([], np.empty((0, self.dim), np.float32), [])
-        return PointBatch(ids, np.concatenate(vectors), caption_payloads)
 
     def delete(self, store: VectorStore, image_ids: Sequence[str]) -> None:
         """Delete all caption points of the pictures."""
@@ -260,15 +245,23 @@ def payloads(images: Sequence[ImageRecord]) -> list[dict[str, Any]]:
     ]
 
 
+def _planned(catalog: Catalog, record: SliceRecord, *, clear: Collection[ImageState] = ()) -> PlannedSlice:
+    """Plan the slice's active pictures; older points of those in the states `clear` are removed first."""
+    receipts = catalog.receipts(record.slice_id)
+    images = catalog.slice_images(record.slice_id, states={ImageState.ACTIVE, *clear})
+    active = [image for image in images if image.state is ImageState.ACTIVE]
+    return PlannedSlice(
+        record.slice_id,
+        receipts,
+        [image.image_id for image in active],
+        payloads(active),
+        cleared=[image.image_id for image in images if image.state in clear],
+    )
+
+
 def _caption_ids(catalog: Catalog, image_ids: Collection[str]) -> set[str]:
     return {
         caption_id(image_id, record.source, record.text)
         for image_id, records in catalog.captions(image_ids).items()
         for record in records
     }
-
-
-def _unit(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the rows with length 1 again: stored as half floats they no longer have it exactly."""
-    unit: NDArray[np.float32] = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(np.float32).tiny)
-    return unit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +11,7 @@ from functools import partial
 from typing import TypeVar, cast
 
 from qdrant_client import QdrantClient, models
-from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponential, wait_random
+from tenacity import RetryCallState, Retrying, retry_if_exception, wait_exponential, wait_random_exponential
 
 from lodestone.errors import ConfigurationError, StoreError, UnknownNameError
 from lodestone.store.base import PointBatch
@@ -33,7 +34,10 @@ from lodestone.store.server.nodes import Nodes
 READ_PATIENCE = 1.5
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 0.2, 5.0
 _SEPARATOR = "."  # no namespace contains it, so no prefix is the beginning of another
-_BACKOFF = wait_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS) + wait_random(0, FIRST_WAIT_SECONDS)
+# Half of a wait is drawn at random, so that writers which were refused together do not come back together.
+_BACKOFF = wait_exponential(multiplier=FIRST_WAIT_SECONDS / 2, max=LONGEST_WAIT_SECONDS / 2) + wait_random_exponential(
+    multiplier=FIRST_WAIT_SECONDS / 2, max=LONGEST_WAIT_SECONDS / 2
+)
 _T = TypeVar("_T")
 
 
@@ -219,12 +223,14 @@ class ServerConnection:
     def _pause(self, state: RetryCallState) -> float:
         """Return the seconds before the next try.
 
-        It is 0 if another node can be tried at once; otherwise a growing backoff, or longer if a busy server asks for it.
+        It is 0 if another node can be tried at once; otherwise a growing backoff with jitter, or longer if a busy server asks
+        for it.
         """
         requested_wait = wait_asked_for(_error_of(state))
         if requested_wait is None and self._nodes.one_is_left and state.attempt_number <= len(self._nodes):
             return 0.0
-        return max(requested_wait or 0.0, _BACKOFF(state))
+        backoff = _BACKOFF(state)
+        return max(requested_wait + random.uniform(0, backoff), backoff) if requested_wait else backoff  # noqa: S311
 
     def _supported_version(self) -> str:
         version = str(self.call("asking for the version", self.client.info).version)

@@ -286,6 +286,12 @@ class ServerStore(VectorStore):
         with self._server.patient():
             yield
 
+    @contextmanager
+    def written_elsewhere(self, name: str, ids: Sequence[str]) -> Iterator[None]:
+        """Count another process as a writer of this one inside the block, and then forget earlier deletes of its points."""
+        with self._keeper.upserting(name, check_ids(ids)):
+            yield
+
     def close(self) -> None:
         """Finish running upserts, repeat lost deletes, and close the connection."""
         self._pool.shutdown(wait=True)
