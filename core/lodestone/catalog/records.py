@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 
 class ImageState(StrEnum):
@@ -83,6 +83,17 @@ class ImageRecord:
     camera_make: str | None = None
     camera_model: str | None = None
     metadata_version: int = 0
+
+
+class ImageFields(NamedTuple):
+    """What a vector collection holds of a picture besides its vector, and its state; as in `ImageRecord`."""
+
+    image_id: str
+    corpus_id: str
+    root_id: str
+    uri: str
+    taken_at: int | None
+    state: ImageState
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from lodestone.catalog import tables
 from lodestone.catalog.database.sql import chunks, insert_ignoring
 from lodestone.catalog.embeddings.slice_parts import COLUMNS, LIVE, LIVING, ORDER, PartRows, refresh_parts, save_receipts
 from lodestone.catalog.pictures.images import IMAGE_COLUMNS, image_record
-from lodestone.catalog.records import ImageRecord, ImageState, Receipt, SliceRecord
+from lodestone.catalog.records import ImageFields, ImageRecord, ImageState, Receipt, SliceRecord
 
 
 class SliceRows(PartRows):
@@ -77,6 +77,20 @@ class SliceRows(PartRows):
         )
         with self._reading() as connection:
             return [image_record(row) for row in connection.execute(query)]
+
+    def slice_fields(self, slice_id: str, *, states: Collection[ImageState]) -> list[ImageFields]:
+        """Return what vector collections hold of the slice's live members, which `slice_images` returns whole, in row order."""
+        images, members = tables.images, tables.slice_members
+        columns = (images.c[name] for name in ImageFields._fields)
+        query = (
+            select(*columns)
+            .join(members, (members.c.image_id == images.c.image_id) & (members.c.slice_id == images.c.slice_id))
+            .where(images.c.slice_id == slice_id, images.c.state.in_(list(states)))
+            .order_by(members.c.position)
+        )
+        with self._reading() as connection:
+            rows = connection.execute(query).all()
+        return [ImageFields(*row[:-1], ImageState(row[-1])) for row in rows]
 
     def slice_members(self, slice_id: str) -> list[str]:
         """Return the image ids of all rows the slice was planned with, in row order, whatever the pictures' states."""

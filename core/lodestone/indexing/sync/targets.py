@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.embeddings.slice_parts import LIVING
 from lodestone.catalog.identity import caption_id
-from lodestone.catalog.records import ImageRecord, ImageState, SliceRecord
+from lodestone.catalog.records import ImageFields, ImageState, SliceRecord
 from lodestone.files.area import FileArea
 from lodestone.indexing.sync.load_groups import CaptionPoints, LoadGroup, PicturePoints, PlannedSlice, PointMaker
 from lodestone.indexing.tasks import META_PART, SliceParts
@@ -236,7 +236,7 @@ class CaptionTarget(Target):
         return 0 if unfinished else active, active + pending
 
 
-def payloads(images: Sequence[ImageRecord]) -> list[dict[str, Any]]:
+def payloads(images: Sequence[ImageFields]) -> list[dict[str, Any]]:
     """Return the filter fields (`PAYLOAD_FIELDS`) of the pictures, one dictionary each."""
     return [
         {"corpus": image.corpus_id, "root": image.root_id, "folders": list(folders_of(image.uri))}
@@ -248,7 +248,7 @@ def payloads(images: Sequence[ImageRecord]) -> list[dict[str, Any]]:
 def _planned(catalog: Catalog, record: SliceRecord, *, clear: Collection[ImageState] = ()) -> PlannedSlice:
     """Plan the slice's active pictures; older points of those in the states `clear` are removed first."""
     receipts = catalog.receipts(record.slice_id)
-    images = catalog.slice_images(record.slice_id, states={ImageState.ACTIVE, *clear})
+    images = catalog.slice_fields(record.slice_id, states={ImageState.ACTIVE, *clear})
     active = [image for image in images if image.state is ImageState.ACTIVE]
     return PlannedSlice(
         record.slice_id,
