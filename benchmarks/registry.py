@@ -16,6 +16,7 @@ BENCHMARKS: Final[Mapping[str, str]] = {
     "index_resume": "benchmarks.indexing.index_resume",
     "index_throughput": "benchmarks.indexing.index_throughput",
     "load": "benchmarks.indexing.load",
+    "load_nodes": "benchmarks.indexing.load_nodes",
     "peer_loop": "benchmarks.indexing.peer_loop",
     "planner": "benchmarks.indexing.planner",
     "unchanged": "benchmarks.indexing.unchanged",

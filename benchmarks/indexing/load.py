@@ -47,6 +47,7 @@ from lodestone_schemas.collections import CollectionSpec
 WRITERS = 4
 SLICE = 256
 LODESTONE = "lodestone"
+UPLOAD = "qdrant-client, upload_collection"
 Loader = Callable[[], float]  # loads everything into an empty collection and returns the seconds
 OUTPUT = OutputKey("bench", "features")
 
@@ -145,7 +146,7 @@ def server_loaders(folder: Path, target: SpaceTarget, points: PointBatch) -> Ite
         loaders = {
             LODESTONE: lambda: load_with_lodestone(store, target),
             f"qdrant-client, {WRITERS} threads": lambda: upsert_from_threads(client, target.collection, points),
-            "qdrant-client, upload_collection": lambda: upload(client, target.collection, points),
+            UPLOAD: lambda: upload(client, target.collection, points),
         }
         yield {name: _on_empty(store, target, run) for name, run in loaders.items()}
         client.close()
@@ -211,6 +212,9 @@ def measure(options: argparse.Namespace, report: Report) -> None:
         report.record("points a second", values, case=name)
     store = "embedded store" if options.edge else "server"
     report.record("Lodestone / fastest peer", float(np.median(rates[LODESTONE]) / fastest_peer), case=store)
+    if UPLOAD in rates:
+        ratios = [ours / theirs for ours, theirs in zip(rates[LODESTONE], rates[UPLOAD], strict=True)]
+        report.record("Lodestone / upload_collection", ratios)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -228,6 +232,7 @@ BENCHMARK = Benchmark(
     figures=(
         Figure("points a second", "points/s"),
         Figure("Lodestone / fastest peer", "ratio", peer="the fastest bare loader"),
+        Figure("Lodestone / upload_collection", "ratio", peer="upload_collection from memory, of the same round"),
     ),
     options=add_options,
     measure=measure,
