@@ -227,6 +227,18 @@ def test_a_graph_that_may_not_share_nodes_needs_as_many() -> None:
     assert room == ["Ingress has up to 6 replicas, 12 during an update, and 6 nodes take 1 each"]
 
 
+@pytest.mark.parametrize(("overlay", "stages"), [("ha", 2), ("gpu-ha", 3)])
+def test_the_loss_of_a_node_leaves_a_warm_replica_of_every_stage(overlay: str, stages: int) -> None:
+    config = yaml.safe_load(one(overlay, "RayService")["spec"]["serveConfigV2"])
+    deployments = config["applications"][0]["deployments"]
+
+    assert len(deployments) == stages
+    for deployment in deployments:
+        least = deployment["autoscaling_config"]["min_replicas"]
+        # A node may hold two of the stages that an update starts on the same nodes; Serve spreads them.
+        assert least >= 2 and deployment["max_replicas_per_node"] <= least, deployment["name"]
+
+
 def test_graphics_cards_and_the_loss_of_a_node_go_together() -> None:
     cluster = one("gpu-ha", "RayService")["spec"]["rayClusterConfig"]
     groups = {group["groupName"]: group for group in cluster["workerGroupSpecs"]}
