@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from tests.support.photos import CAT, ROCKET, photo
 from tests.support.tiny_models import tiny_models, write_tiny_diffusion
@@ -64,6 +65,61 @@ async def test_a_guide_is_the_same_picture_in_whatever_round_it_is_drawn(painter
     assert [guide.guide_id for guide in one_by_one] == [guide.guide_id for guide in at_once]
     for alone, together in zip(one_by_one, at_once, strict=True):
         assert_same_picture(alone, together)
+
+
+async def test_guides_of_one_call_are_drawn_together_and_come_as_they_are_drawn(painter, monkeypatch):
+    made = engine(guidance=0, batch=2)
+    await made.warm_up()
+    whole, calls = made._pipe, []
+
+    def counted(**arguments):
+        calls.append(arguments["num_images_per_prompt"])
+        return whole(**arguments)
+
+    monkeypatch.setattr(made, "_pipe", counted)
+    came = [(len(calls), [guide.guide_id for guide in guides]) async for guides in made.stream(request(5))]
+    assert calls == [2, 2, 1]
+    assert [ids for _, ids in came] == [["painter/0", "painter/1"], ["painter/2", "painter/3"], ["painter/4"]]
+    for alone, together in zip(await painter.generate(request(5)), await made.generate(request(5)), strict=True):
+        assert (alone.guide_id, alone.provenance["seed"]) == (together.guide_id, together.provenance["seed"])
+        assert_same_picture(alone, together)
+    assert made.version == painter.version  # guides of the cache fit
+
+
+async def test_what_a_batch_withholds_is_missing_alone_and_a_full_gpu_halves_it(painter, monkeypatch):
+    made = engine(guidance=0, batch=4)
+    await made.warm_up()
+    whole, calls = made._pipe, []
+
+    def small(**arguments):
+        calls.append(arguments["num_images_per_prompt"])
+        if calls[-1] > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        drawn = whole(**arguments)
+        return SimpleNamespace(images=drawn.images, nsfw_content_detected=[False, True][: calls[-1]])
+
+    monkeypatch.setattr(made, "_pipe", small)
+    assert [guide.guide_id for guide in await made.generate(request(4))] == ["painter/0", "painter/2"]
+    assert calls == [4, 2, 2]
+    await made.generate(request(4))
+    assert calls[3:] == [2, 2]  # learnt
+
+
+async def test_a_stream_that_is_closed_ends_the_drawing(monkeypatch):
+    made = engine(guidance=0)
+    await made.warm_up()
+    whole, calls = made._pipe, []
+
+    def counted(**arguments):
+        calls.append(arguments["generator"].initial_seed())
+        return whole(**arguments)
+
+    monkeypatch.setattr(made, "_pipe", counted)
+    stream = made.stream(request(500))
+    assert [guide.guide_id for guide in await anext(stream)] == ["painter/0"]
+    await stream.aclose()
+    assert len(await made.generate(request(1))) == 1  # the pipeline is free again
+    assert len(calls) < 400
 
 
 async def test_seed_and_prompt_both_matter(painter):
@@ -192,7 +248,7 @@ async def test_two_queries_at_once_do_not_disturb_each_other(painter):
 def test_a_wrong_option_is_named_with_what_is_allowed(options):
     with pytest.raises(ConfigurationError, match=next(iter(options))) as caught:
         engine(**options)
-    assert "steps, guidance, variant, device, init_image, strength" in caught.value.hint
+    assert "steps, guidance, variant, device, init_image, strength, batch" in caught.value.hint
 
 
 async def test_a_model_that_cannot_be_had_says_how_to_get_it(tmp_path, monkeypatch):

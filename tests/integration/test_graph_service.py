@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import psutil
@@ -38,6 +40,11 @@ size = 64
 timeout_s = 60
 options = {{ allow_hosts = ["127.0.0.1"] }}
 
+[generators.painted]
+kind = "one-by-one"
+size = 64
+options = {{ folder = "{folder}" }}
+
 [guide_cache]
 limit_mb = 0
 
@@ -52,6 +59,49 @@ upkeep = false
 shape = "{shape}"
 """
 
+# An engine of another distribution that draws one picture after the other, and notes each and its end.
+PLUGIN = """
+import asyncio
+from pathlib import Path
+
+import numpy as np
+
+from lodestone.generators.base import Generator, Guide
+
+
+class OneByOne(Generator):
+    version = "1"
+
+    def __init__(self, context):
+        self.name, self.folder = context.name, Path(context.engine.options["folder"])
+
+    async def warm_up(self):
+        pass
+
+    async def generate(self, request):
+        return [guide async for guides in self.stream(request) for guide in guides]
+
+    async def stream(self, request):
+        try:
+            for number in range(request.first, request.first + request.n):
+                await asyncio.sleep(0.3)
+                pixels = np.random.default_rng([request.seed, number]).integers(0, 256, (64, 64, 3), np.uint8)
+                (self.folder / f"drawn-{request.n}-{number}").touch()
+                yield [Guide(f"x/{number}", "x", 1.0, {}, pixels=pixels)]
+        finally:
+            (self.folder / f"ended-{request.n}").touch()
+"""
+
+
+def write_plugin(folder: Path) -> Path:
+    """Write a distribution with the engine `one-by-one`, to be put on `PYTHONPATH`."""
+    info = folder / "one_by_one-1.dist-info"
+    info.mkdir(parents=True)
+    (folder / "one_by_one.py").write_text(PLUGIN, "utf8")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: one-by-one\nVersion: 1\n", "utf8")
+    (info / "entry_points.txt").write_text("[lodestone.generators]\none-by-one = one_by_one:OneByOne\n", "utf8")
+    return folder
+
 
 @dataclass(frozen=True)
 class Running:
@@ -61,6 +111,7 @@ class Running:
     process: subprocess.Popen[bytes]
     pictures: ImageServer
     expected: dict[str, list[str]]
+    folder: Path
 
     def replicas(self, deployment: str) -> list[psutil.Process]:
         family = psutil.Process(self.process.pid).children(recursive=True)
@@ -73,21 +124,26 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     write_pictures(folder / "pictures", drawn=8)
     with ImageServer() as pictures:
         config = folder / "service.toml"
-        config.write_text(SETTINGS.format(url=pictures.url, shape="graph"), "utf8")
+        config.write_text(SETTINGS.format(url=pictures.url, folder=folder, shape="graph"), "utf8")
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("LODESTONE_CONFIG", str(config))
+            patch.syspath_prepend(write_plugin(folder / "plugin"))
             settings = home_settings(folder / "home")
-        index(settings, folder / "pictures")
-        expected = asyncio.run(_in_one_process(settings))
+            index(settings, folder / "pictures")
+            expected = asyncio.run(_in_one_process(settings))
         process = subprocess.Popen(
             [sys.executable, "-m", "lodestone_cli", "serve", "--config", str(config)],
-            env={**environment(folder / "home"), "LODESTONE_MODELS__THREADS": "1"},
+            env={
+                **environment(folder / "home"),
+                "LODESTONE_MODELS__THREADS": "1",
+                "PYTHONPATH": os.pathsep.join([str(folder / "plugin"), *sys.path]),
+            },
         )
         try:
             wait_until(lambda: read_address(Home(folder / "home")) is not None or process.poll() is not None, seconds=180)
             address = read_address(Home(folder / "home"))
             assert address is not None, "the service did not start"
-            yield Running(address.url, process, pictures, expected)
+            yield Running(address.url, process, pictures, expected, folder)
         finally:
             assert stop(process) == 0
 
@@ -120,7 +176,7 @@ def uris(answer: httpx.Response) -> list[str]:
 
 
 def test_stages_are_processes_of_their_own(running: Running) -> None:
-    for deployment in ("Ingress", "Encoders", "Generator-drawn"):
+    for deployment in ("Ingress", "Encoders", "Generator-drawn", "Generator-painted"):
         assert len(running.replicas(deployment)) == 1
 
 
@@ -160,6 +216,29 @@ def test_a_reader_that_goes_away_ends_the_drawing_that_was_for_it(http: httpx.Cl
                 break
         wait_until(lambda: bool(running.pictures.asked), seconds=20)
     wait_until(lambda: all(asked.abandoned for asked in running.pictures.asked), seconds=20)
+
+
+def painted(http: httpx.Client, running: Running, guides: int) -> Iterator[int]:
+    """The guide events of a query with guides of the engine that draws them in turn: how many were drawn when each came."""
+    body = {"query": "a cup of coffee", "limit": 5, "guides": guides, "generators": ["painted"], "deadline_ms": 60_000}
+    with http.stream("POST", "/v1/search/stream", json=body) as answer:
+        for line in answer.iter_lines():
+            if line == "event: guide":
+                yield len(list(running.folder.glob(f"drawn-{guides}-*")))
+
+
+def test_guides_of_one_call_are_seen_one_by_one_as_they_are_drawn(http: httpx.Client, running: Running) -> None:
+    drawn = list(painted(http, running, 8))
+    assert len(drawn) == 8
+    assert drawn[0] < 8, "the first guide was shown when all were drawn"
+
+
+def test_a_reader_that_goes_away_between_two_guides_ends_the_drawing(http: httpx.Client, running: Running) -> None:
+    reading = painted(http, running, 63)
+    next(reading)
+    reading.close()
+    wait_until((running.folder / "ended-63").exists, seconds=15)
+    assert len(list(running.folder.glob("drawn-63-*"))) < 60
 
 
 def test_nothing_of_the_graph_listens_beyond_this_machine(running: Running) -> None:

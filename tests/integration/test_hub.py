@@ -11,7 +11,7 @@ from lodestone.catalog.records import EngineState
 from lodestone.config.settings import Settings
 from lodestone.errors import CatalogError, ConfigurationError, ModelUnavailableError, ServiceUnavailableError, UnknownNameError
 from lodestone.generators.assembly import make_hub
-from lodestone.generators.base import GuideRequest
+from lodestone.generators.base import Guide, GuideRequest
 from lodestone.generators.budget import Budget
 from lodestone.generators.cache import GuideCache
 from lodestone.generators.query_notes import QueryNotes
@@ -46,6 +46,62 @@ async def test_engines_are_asked_at_the_same_time():
 async def test_guides_come_as_they_are_made():
     hub = hub_of(engine("slow", Drawer(delay=0.3)), engine("fast", Drawer()))
     assert [guide.engine for guide in await drawn(hub, n=2)] == ["fast", "slow"]
+
+
+class Streaming(Drawer):
+    """Gives its guides one by one; the next one waits for `more`, or fails, or is not drawn at all."""
+
+    def __init__(self, *, then=None):
+        super().__init__()
+        self.more, self.then, self.given, self.ended = asyncio.Event(), then, 0, False
+
+    async def stream(self, request):
+        try:
+            for number in range(request.first, request.first + request.n):
+                if self.given and self.then is not None:
+                    raise self.then
+                if self.given:
+                    await self.more.wait()
+                self.given += 1
+                yield [self._guide(number, request)]
+        finally:
+            self.ended = True
+
+
+async def test_guides_of_one_call_come_one_by_one():
+    engine_of, observer = Streaming(), Recorder()
+    draw = hub_of(engine("a", engine_of), observer=observer).draw(
+        GuideRequest("q", "q", 3), deadline=time.monotonic() + 30, log=QueryNotes()
+    )
+    assert ids(await anext(draw)) == ["a/0"]
+    assert (engine_of.given, engine_of.ended, observer.calls) == (1, False, [])
+    engine_of.more.set()
+    rest = [guide async for batch in draw for guide in batch]
+    assert ids(rest) == ["a/1", "a/2"]
+    assert [call[1:2] + call[3:] for call in observer.calls] == [("ok", 3, 0.0)]
+
+
+async def test_a_reader_that_leaves_between_two_guides_ends_the_call():
+    engine_of, observer = Streaming(), Recorder()
+    hub = hub_of(engine("a", engine_of, concurrency=1, cost=2.0), observer=observer)
+    draw = hub.draw(GuideRequest("q", "q", 3), deadline=time.monotonic() + 30, log=QueryNotes())
+    await anext(draw)
+    await draw.aclose()
+    assert engine_of.ended
+    assert observer.outcomes("a") == ["cancelled"]
+    engine_of.more.set()
+    assert len(await drawn(hub, n=2)) == 2  # its turn is free
+
+
+@pytest.mark.parametrize("settings", [{}, {"timeout_s": 0.3}])
+async def test_guides_that_came_before_a_failure_count(settings):
+    failing = Streaming(then=None if settings else ServiceUnavailableError("down"))
+    log, observer = QueryNotes(), Recorder()
+    hub = hub_of(engine("a", failing, breaker_failures=1, **settings), engine("spare", Drawer(), priority=1), observer=observer)
+    assert ids(await drawn(hub, n=3, log=log)) == ["a/0", "spare/0", "spare/1"]
+    assert log.warnings[0].startswith("generator 'a' gave only 1 of 3 guides: ")
+    assert observer.outcomes("a") == ["timeout" if settings else "error"]
+    assert failing.ended and hub.status().engines[0].breaker == "open"
 
 
 async def test_higher_numbers_are_not_asked_while_the_lowest_deliver():
@@ -109,8 +165,10 @@ async def test_a_round_is_asked_for_only_when_the_one_before_was_used():
     a, b = Drawer(), Drawer()
     hub = hub_of(engine("a", a), engine("b", b))
     draw = hub.draw(GuideRequest("q", "q", 8), batch=2, deadline=time.monotonic() + 30, log=QueryNotes())
-    got = [await anext(draw), await anext(draw)]
-    assert ids([guide for batch in got for guide in batch]) == ["a/0", "b/0"]
+    got: list[Guide] = []
+    while len(got) < 2:
+        got += await anext(draw)
+    assert ids(got) == ["a/0", "b/0"]
     await draw.aclose()
     assert sum(asked.n for asked in a.asked + b.asked) == 2
 

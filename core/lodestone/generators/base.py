@@ -4,12 +4,13 @@ A guide carries pixels (a real generator: the engine embeds them), vectors (a le
 already in one or more spaces), or both, and always its provenance. Generators are stages: light to construct, `warm_up` loads,
 `generate` is async, honours an absolute deadline and gives at most `n` guides; fewer, or none, is an answer, not an error. The
 same (prompt, first, n, seed, size, collection state) gives the same guides; guide number i keeps its id in every round.
+`stream` gives the same guides as `generate`, each as soon as it is there.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -99,6 +100,13 @@ class Generator(ABC):
             DeadlineExceededError: the deadline passed before the first guide.
             ModelUnavailableError: the engine cannot run; the query goes on without it and says so.
         """
+
+    async def stream(self, request: GuideRequest) -> AsyncGenerator[list[Guide], None]:
+        """Yield the guides of `generate` in batches, as they come; closing the iterator ends the drawing.
+
+        An engine that has all of its guides at the same time need not define it. Raises as `generate`, also after some guides.
+        """
+        yield await self.generate(request)
 
     async def close(self) -> None:  # noqa: B027  (most engines hold nothing)
         """Release the engine's connections. Idempotent."""

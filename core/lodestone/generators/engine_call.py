@@ -1,7 +1,8 @@
 """A call to one guide engine, isolated from the query: it waits for its turn and obeys breaker, time-out and budget.
 
-A failed call costs only its guides: the failure is written to the query's log, counted by the breaker and reported to the
-observer. A charge that an engine may have made although nothing came (a time-out, a broken picture) stays charged.
+Guides are passed on as the engine gives them. A failed call costs only the guides that it has not given: the failure is written
+to the query's log, counted by the breaker and reported to the observer. A charge that an engine may have made although nothing
+came (a time-out, a broken picture) stays charged.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Protocol
 
@@ -22,6 +24,8 @@ from lodestone.generators.budget import Budget
 from lodestone.generators.query_notes import QueryNotes
 
 Outcome = Literal["ok", "empty", "error", "timeout", "late", "refused", "unpaid", "cancelled"]
+
+_Arrived = asyncio.Queue[list[Guide] | asyncio.Task[None]]  # batches of a call, and at its end its task
 
 _log = logging.getLogger(__name__)
 
@@ -100,6 +104,29 @@ class Draw:
     fresh: bool = False
 
 
+@dataclass(slots=True)
+class _Call:
+    """One call in progress.
+
+    Attributes:
+        request: Request as the engine gets it.
+        permit: The breaker's.
+        limit: Seconds that the call may take.
+        started: `time.monotonic()` at its start.
+        numbers: Numbers of the guides that it gave so far.
+    """
+
+    request: GuideRequest
+    permit: Permit
+    limit: float
+    started: float = field(default_factory=time.monotonic)
+    numbers: set[int] = field(default_factory=set)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+
 class EngineCaller:
     """Calls one engine and keeps its breaker, its semaphore and its counts. Belongs to one event loop at a time."""
 
@@ -127,23 +154,32 @@ class EngineCaller:
         self.failures += 1
         self.last_error = error
 
-    async def call(self, request: GuideRequest, draw: Draw) -> list[Guide]:
-        """Return at most `request.n` guides, numbered from `request.first`; none on a failure, which `draw.log` records."""
+    async def call(self, request: GuideRequest, draw: Draw) -> AsyncGenerator[list[Guide], None]:
+        """Yield guides as they come, at most `request.n`, numbered from `request.first`; closing the iterator ends the call.
+
+        After a failure nothing more comes; `draw.log` records it.
+        """
         turns = self._semaphore()
         try:
             await within(turns.acquire(), draw.until)
         except TimeoutError:
-            return self._late(draw, seconds=0.0, cost=0.0)
+            self._late(draw)
+            return
         admitted = self._admit(request.n, draw)
         if admitted is None:
             turns.release()
-            return []
+            return
         permit, n = admitted
         limit = min(self.engine.settings.timeout_s, remaining(draw.until))
         limited_request = replace(request, n=n, size=self.engine.settings.size, deadline=time.monotonic() + limit)
-        task = asyncio.create_task(self.engine.generator.generate(limited_request), name=f"generate {self.name}")
+        arrived: _Arrived = asyncio.Queue()
+        delivering = _deliver(self.engine.generator.stream(limited_request), arrived)
+        task = asyncio.create_task(delivering, name=f"generate {self.name}")
+        task.add_done_callback(arrived.put_nowait)  # after the last guides
         try:
-            return await self._outcome(task, limited_request, permit, draw, limit=limit)
+            async with aclosing(self._arriving(task, arrived, _Call(limited_request, permit, limit), draw)) as batches:
+                async for guides in batches:
+                    yield guides
         finally:  # only now that the result is recorded: the next call must see it
             if task.done():
                 turns.release()
@@ -175,68 +211,75 @@ class EngineCaller:
             return None
         return permit, affordable
 
-    async def _outcome(
-        self, task: asyncio.Task[list[Guide]], request: GuideRequest, permit: Permit, draw: Draw, *, limit: float
-    ) -> list[Guide]:
-        started, price = time.monotonic(), self.engine.settings.cost
+    async def _arriving(
+        self, task: asyncio.Task[None], arrived: _Arrived, call: _Call, draw: Draw
+    ) -> AsyncGenerator[list[Guide], None]:
+        """Yield what the engine gives, and record how the call ended."""
+        until = call.started + call.limit
         try:
-            await asyncio.wait({task}, timeout=limit)
-        except asyncio.CancelledError:
-            self.breaker.withdrawn(permit)
-            self._observer.asked(self.name, "cancelled", time.monotonic() - started, 0, request.n * price)
+            while not isinstance(batch := await within(arrived.get(), until), asyncio.Task):
+                try:
+                    guides = _numbered(batch, self.engine, call)
+                except (TypeError, AttributeError, ValueError) as what:  # it returned something else than guides
+                    await stop({task})
+                    self._broken(what, call, draw)
+                    return
+                self.given += len(guides)
+                if guides:
+                    yield guides
+        except (asyncio.CancelledError, GeneratorExit):
+            self.breaker.withdrawn(call.permit)
+            self._report("cancelled", call)
             await stop({task})
             raise
-        seconds = time.monotonic() - started
-        if not task.done():
+        except TimeoutError:
             await stop({task})
-            return self._overdue(permit, draw, limit=limit, cost=request.n * price)
+            self._overdue(call, draw)
+            return
         error = None if task.cancelled() else task.exception()
         if isinstance(error, DeadlineExceededError):  # the engine checked the deadline itself
-            return self._overdue(permit, draw, limit=limit, cost=request.n * price)
-        if task.cancelled() or error is not None:
-            return self._broken(error, request, permit, draw, seconds=seconds)
-        try:
-            guides = _numbered(task.result(), self.engine, request)
-        except (TypeError, AttributeError, ValueError) as what:  # it returned something else than guides
-            return self._broken(what, request, permit, draw, seconds=seconds)
-        self.breaker.succeeded(permit)
-        self.given += len(guides)
-        if not guides:
-            draw.done.add(self.name)
-        self._observer.asked(self.name, "ok" if guides else "empty", seconds, len(guides), request.n * price)
-        return guides
-
-    def _overdue(self, permit: Permit, draw: Draw, *, limit: float, cost: float) -> list[Guide]:
-        had_full_timeout = limit >= self.engine.settings.timeout_s
-        if had_full_timeout or limit >= _FAIR_S:
-            self.failed(f"no answer within {limit:.3g} s")
-            self.breaker.failed(permit)
+            self._overdue(call, draw)
+        elif task.cancelled() or error is not None:
+            self._broken(error, call, draw)
         else:
-            self.breaker.withdrawn(permit)
+            self.breaker.succeeded(call.permit)
+            if not call.numbers:
+                draw.done.add(self.name)
+            self._report("ok" if call.numbers else "empty", call)
+
+    def _overdue(self, call: _Call, draw: Draw) -> None:
+        had_full_timeout = call.limit >= self.engine.settings.timeout_s
+        if had_full_timeout or call.limit >= _FAIR_S:
+            self.failed(f"no answer within {call.limit:.3g} s")
+            self.breaker.failed(call.permit)
+        else:
+            self.breaker.withdrawn(call.permit)
         if not had_full_timeout:
-            return self._late(draw, seconds=limit, cost=cost)
+            self._late(draw, call)
+            return
         draw.done.add(self.name)
         draw.log.failed(
-            f"generator {self.name!r} gave nothing: no answer within {limit:.3g} s (generators.{self.name}.timeout_s)"
+            f"generator {self.name!r} gave {_what_came(call)}: no answer within {call.limit:.3g} s "
+            f"(generators.{self.name}.timeout_s)"
         )
-        self._observer.asked(self.name, "timeout", limit, 0, cost)
-        return []
+        self._report("timeout", call, seconds=call.limit)
 
-    def _late(self, draw: Draw, *, seconds: float, cost: float) -> list[Guide]:
+    def _late(self, draw: Draw, call: _Call | None = None) -> None:
         draw.done.add(self.name)
         draw.log.left_out(f"generator {self.name!r}: out of time")
-        self._observer.asked(self.name, "late", seconds, 0, cost)
-        return []
+        if call is None:  # its turn never came
+            self._observer.asked(self.name, "late", 0.0, 0, 0.0)
+        else:
+            self._report("late", call, seconds=call.limit)
 
-    def _broken(
-        self, error: BaseException | None, request: GuideRequest, permit: Permit, draw: Draw, *, seconds: float
-    ) -> list[Guide]:
+    def _broken(self, error: BaseException | None, call: _Call, draw: Draw) -> None:
         rest, charged, declined = None, True, False
         if isinstance(error, LodestoneError):
             rest, charged = error.details.get("retry_after"), error.details.get("charged", True)
             declined = error.details.get("declined", False)
             message = error.message
-            draw.log.failed(f"generator {self.name!r} gave nothing: {message}{f' ({error.hint})' if error.hint else ''}")
+            hint = f" ({error.hint})" if error.hint else ""
+            draw.log.failed(f"generator {self.name!r} gave {_what_came(call)}: {message}{hint}")
         else:  # third-party code: it must not cost the answer
             message = f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE] if error is not None else "it cancelled itself"
             _log.error("generator %s failed", self.name, exc_info=error)
@@ -244,14 +287,28 @@ class EngineCaller:
         self.failed(message)
         draw.done.add(self.name)
         if declined:  # it declined these words only: the engine works
-            self.breaker.succeeded(permit)
+            self.breaker.succeeded(call.permit)
         else:
-            self.breaker.failed(permit, rest=rest)
-        if not charged:
-            draw.budget.give_back(request.n, cost=self.engine.settings.cost)
-        cost = request.n * self.engine.settings.cost if charged else 0.0
-        self._observer.asked(self.name, "error", seconds, 0, cost)
-        return []
+            self.breaker.failed(call.permit, rest=rest)
+        lost = 0 if charged else call.request.n - len(call.numbers)
+        draw.budget.give_back(lost, cost=self.engine.settings.cost)
+        self._report("error", call, free=lost)
+
+    def _report(self, outcome: Outcome, call: _Call, *, seconds: float | None = None, free: int = 0) -> None:
+        """Tell the observer how a call ended; `free` of the guides that it was asked for were not charged."""
+        cost = (call.request.n - free) * self.engine.settings.cost
+        spent = call.seconds if seconds is None else seconds
+        self._observer.asked(self.name, outcome, spent, len(call.numbers), cost)
+
+
+async def _deliver(batches: AsyncGenerator[list[Guide], None], arrived: _Arrived) -> None:
+    async with aclosing(batches):
+        async for guides in batches:
+            arrived.put_nowait(guides)
+
+
+def _what_came(call: _Call) -> str:
+    return f"only {len(call.numbers)} of {call.request.n} guides" if call.numbers else "nothing"
 
 
 def version_of(engine: Engine) -> str:
@@ -263,7 +320,7 @@ def version_of(engine: Engine) -> str:
         return ""
 
 
-async def stop(tasks: Collection[asyncio.Task[list[Guide]]]) -> None:
+async def stop(tasks: Collection[asyncio.Task[None]]) -> None:
     """Cancel tasks and give them a moment to end."""
     pending = {task for task in tasks if not task.done()}
     for task in pending:
@@ -272,20 +329,26 @@ async def stop(tasks: Collection[asyncio.Task[list[Guide]]]) -> None:
         await asyncio.wait(pending, timeout=CANCEL_GRACE_S)
 
 
-def _release_slot(task: asyncio.Task[list[Guide]], turns: asyncio.Semaphore) -> None:
+def _release_slot(task: asyncio.Task[None], turns: asyncio.Semaphore) -> None:
     turns.release()
     if not task.cancelled():
         task.exception()  # retrieved, so that asyncio does not log it as never retrieved
 
 
-def _numbered(guides: list[Guide], engine: Engine, request: GuideRequest) -> list[Guide]:
-    """Return the guides under the engine's configured name; each keeps the number that its generator gave it."""
+def _numbered(guides: list[Guide], engine: Engine, call: _Call) -> list[Guide]:
+    """Return new guides under the engine's configured name; each keeps the number that its generator gave it.
+
+    Guides beyond those that were asked for, and numbers that came before, are left out. The numbers are noted in `call`.
+    """
     by_number: dict[int, Guide] = {}
-    for place, guide in enumerate(guides[: request.n]):
+    before = len(call.numbers)
+    for place, guide in enumerate(guides[: call.request.n - before], before):
         _, _, suffix = guide.guide_id.rpartition("/")
-        number = int(suffix) if suffix.isdecimal() else request.first + place
-        by_number.setdefault(
-            number,
-            replace(guide, guide_id=f"{engine.name}/{number}", engine=engine.name, cost=engine.settings.cost, cached=None),
-        )
+        number = int(suffix) if suffix.isdecimal() else call.request.first + place
+        if number not in call.numbers:
+            by_number.setdefault(
+                number,
+                replace(guide, guide_id=f"{engine.name}/{number}", engine=engine.name, cost=engine.settings.cost, cached=None),
+            )
+    call.numbers |= by_number.keys()
     return list(by_number.values())

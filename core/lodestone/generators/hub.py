@@ -224,28 +224,32 @@ class Hub:
         for guides in cached:
             if guides:
                 yield list(guides.values())
-        tasks: list[asyncio.Task[list[Guide]]] = []
+        arrived: asyncio.Queue[list[Guide] | asyncio.Task[None]] = asyncio.Queue()
+        tasks: set[asyncio.Task[None]] = set()
         for (name, wanted), guides in zip(numbers.items(), cached, strict=True):
             caller = self._callers[name]
             for first, n in _calls(
                 [number for number in wanted if number not in guides], caller.engine.generator.guides_a_call
             ):
-                work = self._drawn(caller, replace(request, first=first, n=n), draw)
-                tasks.append(asyncio.create_task(work, name=f"ask {name}"))
-        pending = set(tasks)
+                work = self._drawn(caller, replace(request, first=first, n=n), draw, arrived)
+                task = asyncio.create_task(work, name=f"ask {name}")
+                task.add_done_callback(arrived.put_nowait)
+                tasks.add(task)
+        working = len(tasks)
         try:
-            while pending:
-                done, pending = await asyncio.wait(
-                    pending, timeout=remaining(draw.until) + 2 * CANCEL_GRACE_S, return_when=asyncio.FIRST_COMPLETED
-                )
-                if not done:
+            while working:
+                try:
+                    parts = await within(_all_of(arrived), max(draw.until, time.monotonic()) + 2 * CANCEL_GRACE_S)
+                except TimeoutError:
                     draw.log.left_out("guides: out of time")
                     return
-                for task in sorted(done, key=tasks.index):
-                    if task.result():
-                        yield task.result()
+                for ended in (part for part in parts if isinstance(part, asyncio.Task)):
+                    working -= 1
+                    ended.result()  # raises its error: failures of engines are none
+                if guides := [guide for part in parts if isinstance(part, list) for guide in part]:
+                    yield guides
         finally:
-            await stop(pending)
+            await stop(tasks)
 
     async def _cached(self, name: str, numbers: Sequence[int], request: GuideRequest, draw: Draw) -> dict[int, Guide]:
         engine = self._callers[name].engine
@@ -262,15 +266,20 @@ class Hub:
             self._observer.cache(hit or "miss")
         return guides
 
-    async def _drawn(self, caller: EngineCaller, request: GuideRequest, draw: Draw) -> list[Guide]:
-        guides = await caller.call(request, draw)
-        if not guides or draw.fresh or not _is_kept(caller.engine):
-            return guides
+    async def _drawn(
+        self, caller: EngineCaller, request: GuideRequest, draw: Draw, arrived: asyncio.Queue[list[Guide] | asyncio.Task[None]]
+    ) -> None:
+        """Put the guides of one call into `arrived` as they come."""
+        async with aclosing(caller.call(request, draw)) as batches:
+            async for guides in batches:
+                kept = not draw.fresh and _is_kept(caller.engine)
+                arrived.put_nowait(await self._kept(caller.engine, guides, request, draw) if kept else guides)
 
+    async def _kept(self, engine: Engine, guides: list[Guide], request: GuideRequest, draw: Draw) -> list[Guide]:
         def keep(cache: GuideCache, key: GuideKey) -> list[Guide]:
             return cache.keep(key, guides, text_vectors=request.text_vectors)
 
-        return await self._with_cache(caller.engine, request, draw, keep, otherwise=guides)
+        return await self._with_cache(engine, request, draw, keep, otherwise=guides)
 
     async def _with_cache(
         self, engine: Engine, request: GuideRequest, draw: Draw, work: Callable[[GuideCache, GuideKey], T], *, otherwise: T
@@ -308,6 +317,14 @@ class Hub:
             failures=caller.failures,
             last_error=caller.last_error,
         )
+
+
+async def _all_of(queue: asyncio.Queue[T]) -> list[T]:
+    """Return what is in the queue, at least one item: guides that came while others were used are used together."""
+    items = [await queue.get()]
+    while not queue.empty():
+        items.append(queue.get_nowait())
+    return items
 
 
 def _is_kept(engine: Engine) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from lodestone.errors import DeadlineExceededError, OverloadedError
@@ -86,6 +87,7 @@ class RemoteGenerator(Generator):
         self.guides_a_call = local.guides_a_call
         self.cacheable = False  # until its version is known, because it is part of a cached guide's key
         self._stage = stage
+        self._streaming: StageCall | None = None
         self._describe = describe
 
     async def warm_up(self) -> None:
@@ -94,26 +96,34 @@ class RemoteGenerator(Generator):
             self._take(await self._stage.call("describe"))
 
     async def generate(self, request: GuideRequest) -> list[Guide]:
-        """Return guides drawn by a replica of the engine.
+        """Return guides drawn by a replica of the engine; raises as `stream`."""
+        async with aclosing(self.stream(request)) as batches:
+            return [guide async for guides in batches for guide in guides]
+
+    async def stream(self, request: GuideRequest) -> AsyncGenerator[list[Guide], None]:
+        """Yield guides as a replica of the engine draws them; closing the iterator ends the drawing there.
 
         Raises:
             DeadlineExceededError: the deadline passed before the replica answered.
             OverloadedError: too many calls wait for the engine.
         """
         if request.n < 1:
-            return []
+            return
         sent = replace(request, deadline=None)  # it is on this process's clock
         try:
-            description, guides = await self._stage.call("generate", sent, deadline=request.deadline)
+            self._streaming = self._streaming or self._stage.streaming()
+            async with aclosing(self._streaming.stream("stream", sent, deadline=request.deadline)) as parts:
+                async for part in parts:
+                    if isinstance(part, Description):
+                        self._take(part)
+                    else:
+                        yield part
         except TimeoutError as error:
             expired = DeadlineExceededError(f"no guides of {self.name!r} in time", hint="allow the query more time")
             raise expired from error
         except OverloadedError as error:
             error.details["charged"] = False  # the call never started
             raise
-        self._take(description)
-        drawn: list[Guide] = guides
-        return drawn
 
     def _take(self, description: Description) -> None:
         self.version = description.version

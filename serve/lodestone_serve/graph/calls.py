@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
 
 import grpc
 from ray.exceptions import RayActorError, RayTaskError
@@ -21,8 +23,9 @@ from lodestone_serve.graph.deadlines import on_the_wire
 from lodestone_serve.telemetry.tracing import Carrier, carrier
 
 if TYPE_CHECKING:
-    from ray.serve.handle import DeploymentHandle, DeploymentResponse
+    from ray.serve.handle import DeploymentHandle, DeploymentResponse, DeploymentResponseGenerator
 
+_END: Final = object()
 _log = logging.getLogger(__name__)
 # Errors of a call whose replica crashed or no longer exists; the call may or may not have been carried out.
 _GONE = (RayActorError, grpc.aio.AioRpcError, RequestCancelledError, RayServeException)
@@ -63,43 +66,104 @@ class StageCall:
             try:
                 return await self._once(method, arguments, {**named, "until": on_the_wire(deadline), **_trace()}, deadline)
             except BackPressureError as error:
-                raise OverloadedError(
-                    f"{error.args[0]} calls wait for the stage {self.name!r} already",
-                    hint="try again in a moment",
-                    stage=self.name,
-                ) from error
+                raise self._overloaded(error) from error
             except _GONE as error:
-                _log.warning("a call of %s was lost: %s", self.name, type(error).__name__)
+                gone = self._gone(error)
                 if last:
-                    raise ServiceUnavailableError(
-                        f"the stage {self.name!r} does not answer: {type(error).__name__}",
-                        hint="a replica of it died or is being replaced: try again in a moment",
-                        stage=self.name,
-                    ) from error
+                    raise gone from error
         raise AssertionError("the last try returns or raises")
+
+    def streaming(self) -> StageCall:
+        """Return the same deployment, to be called by `stream`. Needs a running event loop; costs a router, so keep it."""
+        return replace(self, handle=self.handle.options(stream=True))
+
+    async def stream(
+        self,
+        method: str,
+        *arguments: Any,  # noqa: ANN401
+        deadline: float | None = None,
+    ) -> AsyncGenerator[Any, None]:
+        """Yield what a generator method of a replica yields; closing the iterator cancels the call there. It is never repeated.
+
+        Args:
+            method: Name of the method, which is an async generator.
+            arguments: Positional arguments of the method; picklable.
+            deadline: As for `call`.
+
+        Raises:
+            TimeoutError: the deadline passed, here or in the replica.
+            OverloadedError: too many calls wait for the stage; nothing was yielded.
+            ServiceUnavailableError: its replica crashed, or there is none.
+            LodestoneError: as the method raised it.
+        """
+        if remaining(deadline) <= 0:
+            raise TimeoutError(f"no time left for the stage {self.name!r}")
+        items = getattr(self.handle, method).remote(*arguments, until=on_the_wire(deadline), **_trace())
+        try:
+            while True:
+                with self._own_errors():
+                    async with asyncio.timeout(None if deadline is None else remaining(deadline)):
+                        item = await anext(items, _END)
+                if item is _END:
+                    return
+                yield item
+        except (asyncio.CancelledError, GeneratorExit, TimeoutError):
+            _cancel(items)
+            raise
+
+    @contextmanager
+    def _own_errors(self) -> Iterator[None]:
+        """Raise our own errors in place of Ray's."""
+        try:
+            with _causes():
+                yield
+        except BackPressureError as error:
+            raise self._overloaded(error) from error
+        except _GONE as error:
+            raise self._gone(error) from error
+
+    def _overloaded(self, error: BackPressureError) -> OverloadedError:
+        return OverloadedError(
+            f"{error.args[0]} calls wait for the stage {self.name!r} already", hint="try again in a moment", stage=self.name
+        )
+
+    def _gone(self, error: Exception) -> ServiceUnavailableError:
+        _log.warning("a call of %s was lost: %s", self.name, type(error).__name__)
+        return ServiceUnavailableError(
+            f"the stage {self.name!r} does not answer: {type(error).__name__}",
+            hint="a replica of it died or is being replaced: try again in a moment",
+            stage=self.name,
+        )
 
     async def _once(self, method: str, arguments: tuple[Any, ...], named: dict[str, Any], deadline: float | None) -> Any:  # noqa: ANN401
         response: DeploymentResponse[Any] | None = None
         try:
-            async with asyncio.timeout(None if deadline is None else remaining(deadline)):
-                response = getattr(self.handle, method).remote(*arguments, **named)
-                return await response
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                _cancel(response)
-                raise
-            raise RequestCancelledError from None  # cancelled by the replica, which is being stopped
-        except RayTaskError as error:  # the method's own error; Ray derives it from both classes
-            cause = error.cause
-            if isinstance(cause, (TimeoutError, DeadlineExceededError)):
-                raise TimeoutError(str(cause)) from cause
-            if isinstance(cause, asyncio.CancelledError):
-                raise RequestCancelledError from None
-            raise cause from None
-        except TimeoutError:
+            with _causes():
+                async with asyncio.timeout(None if deadline is None else remaining(deadline)):
+                    response = getattr(self.handle, method).remote(*arguments, **named)
+                    return await response
+        except (asyncio.CancelledError, TimeoutError):
             _cancel(response)
             raise
+
+
+@contextmanager
+def _causes() -> Iterator[None]:
+    """Raise the errors of a replica's method as it raised them, and `RequestCancelledError` where the replica cancelled it."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        raise RequestCancelledError from None  # cancelled by the replica, which is being stopped
+    except RayTaskError as error:  # the method's own error; Ray derives it from both classes
+        cause = error.cause
+        if isinstance(cause, (TimeoutError, DeadlineExceededError)):
+            raise TimeoutError(str(cause)) from cause
+        if isinstance(cause, asyncio.CancelledError):
+            raise RequestCancelledError from None
+        raise cause from None
 
 
 def _trace() -> dict[str, Carrier]:
@@ -107,6 +171,6 @@ def _trace() -> dict[str, Carrier]:
     return {"trace": context} if context else {}
 
 
-def _cancel(response: DeploymentResponse[Any] | None) -> None:
+def _cancel(response: DeploymentResponse[Any] | DeploymentResponseGenerator[Any] | None) -> None:
     if response is not None:
         response.cancel()  # type: ignore[no-untyped-call]

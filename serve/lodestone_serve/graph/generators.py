@@ -1,13 +1,16 @@
 """Deployment of one guide engine: its replicas hold the engine's model and draw guides.
 
 Each engine is a deployment, `Generator-NAME`, with replicas, GPUs and limits of its own. Guides are drawn as the engine draws
-them in one process: guide i of a prompt and a seed is the same picture, whichever replica draws it, and so is never batched
-with others'. Semaphore, budget, breaker and cache stay with the calling hub.
+them in one process: guide i of a prompt and a seed is the same picture, whichever replica draws it. Guides of one call may be
+drawn together, those of different calls never are, and each is sent as soon as it is drawn. Semaphore, budget, breaker and
+cache stay with the calling hub.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 
 from lodestone.generators.base import Guide, GuideRequest
@@ -52,13 +55,15 @@ class GeneratorReplica:
             self._generator.cacheable,
         )
 
-    async def generate(
+    async def stream(
         self, request: GuideRequest, *, until: float | None = None, trace: Carrier | None = None
-    ) -> tuple[Description, list[Guide]]:
-        """Return the engine's description and the guides; raises as `Generator.generate`.
+    ) -> AsyncGenerator[Description | list[Guide], None]:
+        """Yield the engine's description, and then its guides as they come; raises as `Generator.generate`.
 
-        `until` is the deadline on the wall clock.
+        `until` is the deadline on the wall clock. When the caller goes away, Serve cancels this, and the drawing ends.
         """
-        with self._tracing.received(trace, f"Generator-{self._generator.name}.generate"):
-            guides = await self._generator.generate(replace(request, deadline=from_the_wire(until)))
-        return await self.describe(), guides
+        with self._tracing.received(trace, f"Generator-{self._generator.name}.stream"):
+            async with aclosing(self._generator.stream(replace(request, deadline=from_the_wire(until)))) as batches:
+                yield await self.describe()
+                async for guides in batches:
+                    yield guides

@@ -1,12 +1,14 @@
 """Guide engine on this machine: a pipeline of diffusers (SD-Turbo, SDXL-Turbo, FLUX-schnell, or any other).
 
 `model` is a preset, a repository of the hub, or a local directory. Guide number i has a seed of its own, made of the request's
-seed and i, and is drawn alone: it is the same picture in every round. Drawing runs in a thread, one picture at a time; it stops
-within a denoising step once the deadline has passed or the request was cancelled. With `init_image` every guide starts from
-that picture. A picture that the pipeline's safety checker withholds, or of a single colour, is not returned.
+seed and i: it is the same picture in every round and in every batch, but for rounding (one step of a colour). Drawing runs in a
+thread, one call of the pipeline at a time, and each call's pictures are passed on when it ends. On a GPU a call draws several
+pictures of a request, fewer when its memory does not hold them. Drawing stops within a denoising step once the deadline has
+passed or the request was cancelled. With `init_image` every guide starts from that picture. A picture that the pipeline's
+safety checker withholds, or of a single colour, is not returned.
 
 Options: `steps`, `guidance`, `variant` (of the weights, e.g. `fp16`), `device` (`cpu`, `cuda`, `cuda:1`), `init_image` (a
-file), `strength` (how far from it, in (0, 1]).
+file), `strength` (how far from it, in (0, 1]), `batch` (pictures of one call of the pipeline).
 """
 
 from __future__ import annotations
@@ -14,10 +16,12 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import inspect
+import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,10 +33,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from lodestone.clock import remaining
 from lodestone.config.engines import EngineSettings
-from lodestone.errors import ConfigurationError, DeadlineExceededError, ModelUnavailableError
+from lodestone.errors import ConfigurationError, DeadlineExceededError
 from lodestone.generators.base import Generator, Guide, GuideRequest
+from lodestone.generators.engines.diffusers_pipeline import is_out_of_memory, open_pipeline
 from lodestone.models.cache import fingerprint, hash_file
-from lodestone.models.checkpoints import CANNOT_LOAD, is_directory
+from lodestone.models.checkpoints import is_directory
 from lodestone.models.packages import import_library
 
 if TYPE_CHECKING:
@@ -44,6 +49,8 @@ _INSTALL: Final = "pip install 'lodestone-search[diffusers]'"
 _MULTIPLE: Final = 16  # pixels; sides must be multiples of it for the latents of every family
 _START_PX: Final = 1024  # side of an init picture: no preset draws larger ones
 _MAX_DECODED_BYTES: Final = 128 << 20  # limit for an init picture
+_BATCH_ON_GPU: Final = 4  # on a CPU, pictures of one call take as long as calls of one picture, and all come late
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +90,7 @@ class DiffusersOptions(BaseModel):
     device: str | None = None
     init_image: Path | None = None
     strength: float = Field(0.6, gt=0, le=1)
+    batch: int | None = Field(None, ge=1, le=64)
 
 
 class Diffusers(Generator):
@@ -115,6 +123,7 @@ class Diffusers(Generator):
             ) from error
         self._pipe: Any = None
         self._takes: frozenset[str] = frozenset()
+        self._batch = self._options.batch or 1
         self._lock = threading.Lock()  # a pipeline holds the state of the picture that it draws
 
     @property
@@ -154,49 +163,76 @@ class Diffusers(Generator):
         await asyncio.to_thread(self._load)
 
     async def generate(self, request: GuideRequest) -> list[Guide]:
-        """Draw one picture after the other; numbers of pictures that the safety checker withheld are missing.
+        """Draw the pictures in turn; numbers of pictures that the safety checker withheld are missing.
 
         Raises:
             DeadlineExceededError: the deadline passed before the first guide.
             ModelUnavailableError: see `warm_up`.
         """
-        given_up = threading.Event()
-        try:
-            return await asyncio.to_thread(self._draw_all, request, given_up)
-        except asyncio.CancelledError:
-            given_up.set()  # the thread ends at its next step
-            raise
+        async with aclosing(self.stream(request)) as batches:
+            return [guide async for guides in batches for guide in guides]
 
-    def _draw_all(self, request: GuideRequest, given_up: threading.Event) -> list[Guide]:
+    async def stream(self, request: GuideRequest) -> AsyncGenerator[list[Guide], None]:
+        """Yield the pictures of each call of the pipeline when it ends; raises as `generate`."""
+        given_up = threading.Event()
+        loop = asyncio.get_running_loop()
+        arrived: asyncio.Queue[list[Guide] | None] = asyncio.Queue()
+
+        def deliver(guides: list[Guide]) -> None:
+            with suppress(RuntimeError):  # the loop was closed meanwhile: nobody waits
+                loop.call_soon_threadsafe(arrived.put_nowait, guides)
+
+        drawing = asyncio.create_task(asyncio.to_thread(self._draw_all, request, given_up, deliver))
+        drawing.add_done_callback(lambda _: arrived.put_nowait(None))
+        try:
+            while (guides := await arrived.get()) is not None:
+                yield guides
+            await drawing
+        finally:
+            given_up.set()  # the thread ends at its next step
+            drawing.cancel()
+
+    def _draw_all(self, request: GuideRequest, given_up: threading.Event, deliver: Callable[[list[Guide]], None]) -> None:
         self._load()
         until = remaining(request.deadline)
         if not self._lock.acquire(timeout=-1 if math.isinf(until) else until):
             raise DeadlineExceededError(f"{self.name} was busy with other queries", hint="allow the query more time")
         try:
-            return self._draw_each(request, given_up)
+            self._draw_each(request, given_up, deliver)
         finally:
             self._lock.release()
 
-    def _draw_each(self, request: GuideRequest, given_up: threading.Event) -> list[Guide]:
-        guides: list[Guide] = []
-        attempted, longest = 0, 0.0
-        for number in range(request.first, request.first + request.n):
-            if given_up.is_set() or remaining(request.deadline) <= longest:  # another picture would not be finished in time
+    def _draw_each(self, request: GuideRequest, given_up: threading.Event, deliver: Callable[[list[Guide]], None]) -> None:
+        next_number, end, longest = request.first, request.first + request.n, 0.0
+        while next_number < end:
+            if given_up.is_set() or remaining(request.deadline) <= longest:  # another call would not be finished in time
                 break
+            numbers = range(next_number, min(next_number + self._batch, end))
             started = time.monotonic()
             try:
-                pixels = self._draw(request, number, given_up)
+                drawn = self._draw(request, numbers, given_up)
             except _Stopped:
                 break
-            attempted, longest = attempted + 1, max(longest, time.monotonic() - started)
-            if pixels is not None:
-                guides.append(self._guide(request, number, pixels))
-        if request.n > 0 and not attempted and not given_up.is_set():
+            except Exception as error:
+                if not is_out_of_memory(error) or len(numbers) == 1:
+                    raise
+                self._batch = len(numbers) // 2
+                _log.warning(
+                    "%s: the GPU's memory does not hold %d pictures; %d from now on", self.name, len(numbers), self._batch
+                )
+                continue
+            next_number, longest = numbers.stop, max(longest, time.monotonic() - started)
+            guides = [self._guide(request, number, pixels) for number, pixels in drawn.items()]
+            if guides:
+                deliver(guides)
+        if request.n > 0 and next_number == request.first and not given_up.is_set():
             raise DeadlineExceededError(f"{self.name} could not finish a picture in time", hint="allow the query more time")
-        return guides
 
-    def _draw(self, request: GuideRequest, number: int, given_up: threading.Event) -> NDArray[np.uint8] | None:
-        """Return one picture; None when it is of a single colour or the pipeline's safety checker withheld it."""
+    def _draw(self, request: GuideRequest, numbers: range, given_up: threading.Event) -> dict[int, NDArray[np.uint8]]:
+        """Return guide number -> picture, by one call of the pipeline.
+
+        Pictures of a single colour, and those that the pipeline's safety checker withheld, are missing.
+        """
         import torch
 
         def stop_in_time(_pipe: Any, _step: int, _timestep: Any, tensors: dict[str, Any]) -> dict[str, Any]:  # noqa: ANN401
@@ -206,10 +242,12 @@ class Diffusers(Generator):
 
         side = max(_MULTIPLE, request.size - request.size % _MULTIPLE)
         steps, guidance = self._steps, self._guidance
+        # A CPU generator gives the same numbers on every device.
+        generators = [torch.Generator("cpu").manual_seed(_seed(request.seed, number)) for number in numbers]
         arguments: dict[str, Any] = {
             "prompt": request.prompt,
-            # A CPU generator gives the same numbers on every device.
-            "generator": torch.Generator("cpu").manual_seed(_seed(request.seed, number)),
+            "generator": generators if len(generators) > 1 else generators[0],
+            "num_images_per_prompt": len(generators),
             "width": side,
             "height": side,
             "num_inference_steps": steps,
@@ -224,11 +262,13 @@ class Diffusers(Generator):
         arguments = {key: value for key, value in arguments.items() if value is not None and key in self._takes}
         with torch.inference_mode():
             drawn = self._pipe(**arguments)
-        withheld = getattr(drawn, "nsfw_content_detected", None)
-        if withheld and withheld[0]:
-            return None
-        pixels = np.asarray(drawn.images[0].convert("RGB"), dtype=np.uint8)
-        return pixels if (pixels != pixels[0, 0]).any() else None
+        withheld = getattr(drawn, "nsfw_content_detected", None) or [False] * len(numbers)
+        pictures: dict[int, NDArray[np.uint8]] = {}
+        for number, image, hidden in zip(numbers, drawn.images, withheld, strict=True):
+            pixels = np.asarray(image.convert("RGB"), dtype=np.uint8)
+            if not hidden and (pixels != pixels[0, 0]).any():
+                pictures[number] = pixels
+        return pictures
 
     def _guide(self, request: GuideRequest, number: int, pixels: NDArray[np.uint8]) -> Guide:
         provenance: dict[str, Any] = {
@@ -283,57 +323,27 @@ class Diffusers(Generator):
             pipe = self._open(device.type).to(device)
             pipe.set_progress_bar_config(disable=True)
             self._takes = frozenset(inspect.signature(pipe.__call__).parameters)
+            if "num_images_per_prompt" not in self._takes:
+                self._batch = 1
+            elif self._options.batch is None and device.type != "cpu":
+                self._batch = _BATCH_ON_GPU
             self._pipe = pipe
 
     def _open(self, device: str) -> Any:  # noqa: ANN401 - diffusers is untyped
-        import diffusers
-        import torch
-        import transformers
-
-        from lodestone.models.torch_device import half_precision
-
-        for library in (diffusers, transformers):  # their progress bars would fill the service's log
-            library.utils.logging.disable_progress_bar()
         preset, on_gpu = self._preset, device != "cpu"
-        dtype = half_precision(torch.device(device))
-        if on_gpu and preset and preset.bfloat16:
-            dtype = torch.bfloat16
         variant = self._options.variant or (preset.variant if preset and on_gpu else None)
-        kind = diffusers.AutoPipelineForText2Image if self._start is None else diffusers.AutoPipelineForImage2Image
-        problem: Exception | None = None
-        for local in (True,) if is_directory(self.model) else (True, False):  # a local copy wins
-            for wanted in dict.fromkeys((variant, None)):  # not every copy has the variant
-                try:
-                    return _from_pretrained(kind, self.model, dtype=dtype, variant=wanted, local=local)
-                except CANNOT_LOAD as error:
-                    problem = error
-        raise ModelUnavailableError(
-            f"diffusers cannot load {self.model!r}: {(str(problem).strip() or type(problem).__name__).splitlines()[0]}",
-            hint="fetch it once with network access (and an account, where its licence asks for one), or set "
-            f"generators.{self.name}.model to a local directory; see docs/models.md",
-            model=self.model,
-        ) from problem
+        return open_pipeline(
+            self.model,
+            device=device,
+            variant=variant,
+            bfloat16=on_gpu and preset is not None and preset.bfloat16,
+            from_picture=self._start is not None,
+            engine=self.name,
+        )
 
 
 class _Stopped(Exception):  # noqa: N818 - not an error, but the only way to leave a pipeline
     """Raised to leave a pipeline when the deadline has passed or the request was cancelled."""
-
-
-def _from_pretrained(kind: Any, model: str, *, dtype: Any, variant: str | None, local: bool) -> Any:  # noqa: ANN401
-    """Load the pipeline for its task; if diffusers knows no such task for it, as the class that the model names."""
-    import diffusers
-
-    where = str(Path(model).expanduser()) if is_directory(model) else model
-    load: list[Callable[..., Any]] = [kind.from_pretrained]
-    if kind is diffusers.AutoPipelineForText2Image:
-        load.append(diffusers.DiffusionPipeline.from_pretrained)
-    for attempt, loader in enumerate(load, 1):
-        try:
-            return loader(where, dtype=dtype, variant=variant, local_files_only=local)
-        except ValueError as error:
-            if attempt == len(load) or "AutoPipeline" not in str(error):
-                raise
-    raise AssertionError(model)
 
 
 def _seed(seed: int, number: int) -> int:

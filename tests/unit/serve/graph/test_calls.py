@@ -38,13 +38,41 @@ class Response:
         self.cancelled = True
 
 
+class Stream(Response):
+    """As Serve's `DeploymentResponseGenerator`: of the items of a list."""
+
+    def __init__(self, items):
+        super().__init__(None)
+        self.items = list(items)
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        if not self.items:
+            raise StopAsyncIteration
+        return await _answered(self.items.pop(0))
+
+
+async def _answered(answer):
+    if isinstance(answer, float):
+        await asyncio.sleep(answer)
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
 class Handle:
-    """As Serve's handle; each answer is a value, an exception, or seconds to wait (a float)."""
+    """As Serve's handle; each answer is a value, an exception, or seconds to wait (a float), or a list of them for a stream."""
 
     def __init__(self, *answers):
         self.answers = list(answers)
         self.asked: list[tuple[str, tuple, dict]] = []
         self.responses: list[Response] = []
+
+    def options(self, *, stream):
+        assert stream
+        return self
 
     def __getattr__(self, method):
         return _Method(self, method)
@@ -58,14 +86,8 @@ class _Method:
         self.handle.asked.append((self.method, arguments, named))
         answer = self.handle.answers.pop(0)
 
-        async def work():
-            if isinstance(answer, float):
-                await asyncio.sleep(answer)
-            if isinstance(answer, BaseException):
-                raise answer
-            return answer
-
-        self.handle.responses.append(Response(work))
+        response = Stream(answer) if isinstance(answer, list) else Response(lambda: _answered(answer))
+        self.handle.responses.append(response)
         return self.handle.responses[-1]
 
 
@@ -149,7 +171,7 @@ async def test_an_encoder_sends_all_texts_of_a_query_in_one_call_with_the_collec
 
 async def test_a_generator_is_asked_without_the_clock_of_this_process_and_tells_its_version():
     guide = Guide("prior/0", "prior", 0.5, {})
-    handle = Handle((Description("v7", 2, cacheable=True), [guide]))
+    handle = Handle([Description("v7", 2, cacheable=True), [guide]])
     generator = RemoteGenerator(stage(handle), Prior())
     assert not generator.cacheable
     guides = await generator.generate(GuideRequest("a cat", "a cat", 1, deadline=time.monotonic() + 9))
@@ -168,12 +190,55 @@ async def test_a_generator_that_may_sleep_is_not_woken_by_warming_up():
     assert asleep.asked == []
 
 
+async def test_what_a_replica_yields_comes_one_by_one_and_a_reader_that_leaves_cancels_the_rest():
+    handle = Handle(["first", "second", 60.0])
+    items = stage(handle).streaming().stream("draw", "x", deadline=time.monotonic() + 30)
+    assert [await anext(items), await anext(items)] == ["first", "second"]
+    assert not handle.responses[0].cancelled
+    await items.aclose()
+    assert handle.responses[0].cancelled
+    assert [item async for item in stage(Handle(["a", "b"])).stream("draw")] == ["a", "b"]
+
+
+async def test_a_stream_ends_by_its_deadline_and_fails_as_calls_do():
+    handle = Handle(["first", 60.0])
+    items = stage(handle).stream("draw", deadline=time.monotonic() + 0.1)
+    assert await anext(items) == "first"
+    with pytest.raises(TimeoutError):
+        await anext(items)
+    assert handle.responses[0].cancelled
+    with pytest.raises(TimeoutError):
+        await anext(stage(Handle()).stream("draw", deadline=time.monotonic() - 1))
+    for raised, expected in (
+        (BackPressureError(9, 9), OverloadedError),
+        (ActorDiedError(), ServiceUnavailableError),
+        (asyncio.CancelledError(), ServiceUnavailableError),
+        (raised_there(ModelUnavailableError("no weights")), ModelUnavailableError),
+        (raised_there(DeadlineExceededError("too late")), TimeoutError),
+    ):
+        items = stage(Handle(["first", raised]), again=True).stream("draw")
+        assert await anext(items) == "first"
+        with pytest.raises(expected):
+            await anext(items)
+
+
+async def test_guides_that_a_replica_drew_before_it_failed_are_passed_on():
+    guides = [Guide(f"prior/{number}", "prior", 0.5, {}) for number in range(2)]
+    handle = Handle([Description("v7", 2, cacheable=True), [guides[0]], [guides[1]], ActorDiedError()])
+    generator = RemoteGenerator(stage(handle), Prior())
+    batches = generator.stream(GuideRequest("a cat", "a cat", 9))
+    came = [await anext(batches), await anext(batches)]
+    with pytest.raises(ServiceUnavailableError):
+        await anext(batches)
+    assert (came, generator.version) == ([[guides[0]], [guides[1]]], "v7")
+
+
 async def test_a_generator_says_when_it_was_too_late_and_when_nothing_was_charged():
     request = GuideRequest("a cat", "a cat", 1, deadline=time.monotonic() + 0.05)
     with pytest.raises(DeadlineExceededError):
-        await RemoteGenerator(stage(Handle(60.0)), Prior()).generate(request)
+        await RemoteGenerator(stage(Handle([60.0])), Prior()).generate(request)
     with pytest.raises(OverloadedError) as caught:
-        await RemoteGenerator(stage(Handle(BackPressureError(1, 1))), Prior()).generate(GuideRequest("a", "a", 1))
+        await RemoteGenerator(stage(Handle([BackPressureError(1, 1)])), Prior()).generate(GuideRequest("a", "a", 1))
     assert caught.value.details["charged"] is False
 
 
