@@ -74,7 +74,10 @@ class StageSettings(_Section):
     min_replicas: int = Field(1, ge=0, le=10_000, description="Replicas at least; 0 lets a generator go when nobody asks.")
     max_replicas: int = Field(1, ge=1, le=10_000, description="Replicas at most; equal to the least: no autoscaling.")
     max_per_node: int | None = Field(None, ge=1, le=100, description="Replicas on one node at most; default: no limit.")
-    target_ongoing: float = Field(4.0, gt=0, description="Calls a replica should have; more of them bring more replicas.")
+    target_ongoing: float = Field(4.0, gt=0, description="Calls a replica should have; more bring more replicas.")
+    target_occupancy: float = Field(
+        0.7, gt=0, le=1, description="How full the passes of a replica of the encoders should be; fuller ones bring more."
+    )
     max_ongoing: int = Field(16, ge=1, description="Calls a replica works on at once.")
     max_queued: int = Field(64, ge=0, description="Calls that may wait for this stage, of all callers together.")
     cpus: float = Field(1.0, ge=0, le=256, description="CPUs of a replica.")

@@ -17,6 +17,7 @@ import structlog
 from lodestone.errors import ServiceUnavailableError
 from lodestone.query.stages import EncodedTexts, Pixels, Vectors
 from lodestone_serve.graph.deadlines import from_the_wire
+from lodestone_serve.graph.policy import OCCUPANCY
 from lodestone_serve.graph.replicas import Host, threads_turn, with_own_threads
 from lodestone_serve.inference.shared_passes import Passes, SharedEncoder
 from lodestone_serve.telemetry.metrics import Metrics
@@ -65,6 +66,10 @@ class Encoders:
         self._batch = int(user_config.get(BATCH, self._batch))
         for versions in self._loaded.values():
             versions.limit(self._batch)
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """Return what the deployment scales by; see `graph.policy`. All versions share the replica's hardware."""
+        return {OCCUPANCY: sum(versions.occupancy() for versions in self._loaded.values())}
 
     async def check_health(self) -> None:
         """Raise when the replica can no longer answer."""

@@ -16,7 +16,7 @@ from lodestone.config.serve import StageSettings
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError
 from lodestone_serve.graph.llm import check_llm
-from lodestone_serve.graph.policy import POLICY
+from lodestone_serve.graph.policy import ENCODERS_POLICY, POLICY
 
 APP: Final = "App"
 INGRESS: Final = "Ingress"
@@ -110,8 +110,8 @@ def deployment_options(settings: Settings) -> dict[str, dict[str, Any]]:
     graph = settings.serve.graph
     callers = graph.ingress.max_replicas
     options = {
-        INGRESS: _ingress(settings, graph.ingress) | _replicas(graph.ingress, policy=POLICY),
-        ENCODERS: _stage(settings, graph.encoders, callers=callers) | {"user_config": {"batch": graph.encoders.batch}},
+        INGRESS: _ingress(settings, graph.ingress) | _replicas(graph.ingress, policy={"policy_function": POLICY}),
+        ENCODERS: _encoders(settings, graph.encoders, callers=callers),
     }
     profile = choose_profile(settings.profile, settings.profiles)
     kinds = _engine_kinds(settings, profile)
@@ -150,6 +150,16 @@ def _ingress(settings: Settings, stage: StageSettings) -> dict[str, Any]:
     }
 
 
+def _encoders(settings: Settings, stage: StageSettings, *, callers: int) -> dict[str, Any]:
+    numbers = {"target": stage.target_occupancy, "max_ongoing": stage.max_ongoing}
+    policy = {"policy_function": ENCODERS_POLICY, "policy_kwargs": numbers}
+    return {
+        **_stage(settings, stage, callers=callers),
+        **_replicas(stage, policy=policy),
+        "user_config": {"batch": stage.batch},
+    }
+
+
 def _stage(settings: Settings, stage: StageSettings, *, callers: int) -> dict[str, Any]:
     return {
         **_common(settings, stage),
@@ -179,7 +189,7 @@ def _common(settings: Settings, stage: StageSettings) -> dict[str, Any]:
     }
 
 
-def _replicas(stage: StageSettings, *, policy: str | None = None) -> dict[str, Any]:
+def _replicas(stage: StageSettings, *, policy: Mapping[str, Any] | None = None) -> dict[str, Any]:
     if stage.min_replicas == stage.max_replicas:
         return {"num_replicas": stage.min_replicas}
     least, most = _LOOK_BACK_S
@@ -192,7 +202,7 @@ def _replicas(stage: StageSettings, *, policy: str | None = None) -> dict[str, A
         "look_back_period_s": min(max(stage.upscale_delay_s, least), most),
     }
     if policy is not None:
-        scaling["policy"] = {"policy_function": policy}
+        scaling["policy"] = dict(policy)
     return {"autoscaling_config": scaling}
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lodestone.errors import DeadlineExceededError
+from lodestone_serve.inference.occupancy import TimeWeightedMean
 
 Item = TypeVar("Item")
 Name = TypeVar("Name", bound=Hashable)
@@ -57,11 +58,16 @@ class Lane(Generic[Item, Name]):
         self._queue: deque[_Call[Item, Name]] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._workers = self._passing = 0
+        self._load = TimeWeightedMean()
 
     @property
     def waiting(self) -> int:
         """Return the number of items that no pass has taken yet."""
         return sum(len(call.items) for call in self._queue)
+
+    def occupancy(self) -> float:
+        """Return how full the passes were since the last call, items that waited included; 1: all of them, all of the time."""
+        return self._load.take() / (self.most * self._parallel)
 
     async def ask(self, items: Sequence[Item], *, deadline: float | None = None) -> dict[Name, Vectors]:
         """Return name -> (n, d) float32 for n items, at least one. A cancelled call takes part in no later pass.
@@ -79,11 +85,13 @@ class Lane(Generic[Item, Name]):
         for call in calls:
             self._queue.append(call)
             self._begin()
+        self._load.add(len(items))
         try:
             rows = await asyncio.gather(*(call.rows for call in calls))
         finally:
             for call in calls:  # after a failure or a cancellation the other parts are not needed
                 call.rows.cancel()
+            self._load.add(-len(items))
         return {name: np.concatenate([part[name] for part in rows]) for name in rows[0]}
 
     def _begin(self) -> None:

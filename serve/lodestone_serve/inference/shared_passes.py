@@ -99,6 +99,10 @@ class SharedEncoder:
         self._texts.most = most
         self._pictures.most = min(most, self._passes.pictures)
 
+    def occupancy(self) -> float:
+        """Return how full the passes of the busier lane were since the last call; see occupancy.py."""
+        return max(self._texts.occupancy(), self._pictures.occupancy())
+
     async def warm_up(self) -> None:
         """Load the text models of the shared encoder."""
         await self._inner.warm_up()

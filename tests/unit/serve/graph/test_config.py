@@ -22,7 +22,7 @@ from lodestone_serve.graph.application import from_arguments
 from lodestone_serve.graph.config import as_yaml, read_config, serve_config
 from lodestone_serve.graph.llm import MODEL_ID, build_llm, built, llm_options
 from lodestone_serve.graph.llm import from_arguments as llm_application
-from lodestone_serve.graph.policy import BUSY, by_busy_queries
+from lodestone_serve.graph.policy import BUSY, OCCUPANCY, ByOccupancy, by_busy_queries
 from lodestone_serve.graph.replicas import with_own_threads
 from lodestone_serve.graph.secrets import secret_variables
 from lodestone_serve.graph.stages import deployment_options, most_resources
@@ -258,6 +258,22 @@ def test_the_ingress_scales_by_busy_queries_and_not_by_streams():
     scaling = deployments(serve_config(graph_settings()))["Ingress"]["autoscaling_config"]
     sent = AutoscalingConfig(**scaling).policy.get_policy()  # pickled and read again, as Serve's controller does
     assert sent(context({BUSY: {"a": 6.0, "b": 6.0}}))[0] == 3
+
+
+def test_encoders_scale_by_how_full_their_passes_are_and_not_by_calls():
+    def context(occupancy: dict, *, calls: float = 0.0) -> SimpleNamespace:
+        reported = {OCCUPANCY: occupancy} if occupancy else {}
+        return SimpleNamespace(aggregated_metrics=reported, target_num_replicas=2, total_num_requests=calls, config=None)
+
+    policy = ByOccupancy(target=0.5, max_ongoing=16)
+    assert policy(context({"a": 0.1, "b": 0.1}, calls=6))[0] == pytest.approx(0.75)  # small calls share passes
+    assert policy(context({"a": 1.5, "b": 1.0}, calls=6))[0] == 5  # few calls, many pictures
+    assert policy(context({"a": 0.1, "b": 0.1}, calls=40))[0] == 5  # more calls than two replicas take in
+    assert policy(context({}, calls=40))[0] == 2  # nobody has reported yet
+    stage = {"shape": "graph", "encoders": {"max_replicas": 3, "target_occupancy": 0.5, "max_ongoing": 16}}
+    scaling = deployments(serve_config(settings(stage, **SHARED)))["Encoders"]["autoscaling_config"]
+    sent = AutoscalingConfig(**scaling).policy  # pickled and read again, as Serve's controller does
+    assert sent.get_policy()(**sent.policy_kwargs)(context({"a": 1.5, "b": 1.0}))[0] == 5
 
 
 def test_a_file_is_read_back_edited_or_not():

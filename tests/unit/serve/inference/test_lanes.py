@@ -11,6 +11,7 @@ import pytest
 
 from lodestone.errors import DeadlineExceededError
 from lodestone_serve.inference.lanes import Lane
+from lodestone_serve.inference.occupancy import TimeWeightedMean
 
 
 class Model:
@@ -42,6 +43,41 @@ async def behind_a_pass(model: Model, lane: Lane, *calls, then=lambda tasks: Non
     model.go.set()
     await first
     return await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def test_a_mean_over_time_weighs_each_count_by_how_long_it_lasted():
+    seconds = iter([0.0, 0.0, 3.0, 4.0, 4.0, 6.0])
+    mean = TimeWeightedMean(lambda: next(seconds))
+    mean.add(4)  # for three seconds
+    mean.add(-4)  # for one
+    assert mean.take() == 3.0
+    assert mean.take() == 0.0  # no time has passed
+    assert mean.take() == 0.0
+
+
+async def test_the_occupancy_of_a_lane_counts_items_that_run_and_that_wait_until_they_are_done_or_gone():
+    model, now = Model(), 0.0
+    lane = Lane(model, most=8)
+    lane._load = TimeWeightedMean(lambda: now)
+    first = asyncio.create_task(lane.ask([0, 1]))
+    while not model.passes:
+        await asyncio.sleep(0.001)
+    now = 10.0
+    assert lane.occupancy() == 2 / 8
+    gone = asyncio.create_task(lane.ask(list(range(14))))
+    await asyncio.sleep(0.01)
+    now = 15.0
+    assert lane.occupancy() == 16 / 8  # more than the passes hold
+    gone.cancel()
+    await asyncio.gather(gone, return_exceptions=True)
+    now = 16.0
+    assert lane.occupancy() == 2 / 8
+    model.go.set()
+    await first
+    now = 20.0
+    lane.occupancy()
+    now = 21.0
+    assert lane.occupancy() == 0
 
 
 async def test_calls_that_arrive_during_a_pass_share_the_next_one_and_get_their_own_rows():
