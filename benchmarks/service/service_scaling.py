@@ -6,7 +6,8 @@ The service has the shape `graph` on Ray Serve; one stage may have one replica o
 and by the light one again until the added replica is gone. The report gives the seconds from the step until Serve decides (its
 interval of reports and the stage's `upscale_delay_s`) and until the replica answers (a process, imports, models), and how every
 request ended, in particular those sent while the replica was drained. The ingress scales by its busy queries, and so has Qdrant
-nodes and PostgreSQL behind it; the encoders scale by ongoing calls. The peer is the same load with a single replica throughout.
+nodes and PostgreSQL behind it; the encoders scale by the occupancy of their passes. The peer is the same load with a single
+replica throughout.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from benchmarks.loading.steps import milliseconds, rows, share
 from benchmarks.loading.summary import Summary, by_phase, errors, reasons
 
 DEPLOYMENTS = {"ingress": "Ingress", "encoders": "Encoders"}
+TARGETS = {"ingress": "target_ongoing", "encoders": "target_occupancy"}
 LIGHT, HEAVY, AGAIN = "light", "heavy", "light again"
 Seen = tuple[float, int, int]  # seconds of the load, replicas of any state, those that serve
 
@@ -80,7 +82,7 @@ def scale(chosen: argparse.Namespace, *, most: int) -> Scaled:
         small = {"cpus": 0.25, "min_replicas": 1, "max_replicas": 1}
         delays = {"upscale_delay_s": chosen.upscale_delay, "downscale_delay_s": chosen.downscale_delay}
         stages: dict[str, Any] = {"ingress": small, "encoders": small}
-        stages[chosen.stage] = {**small, **delays, "max_replicas": most, "target_ongoing": chosen.target}
+        stages[chosen.stage] = {**small, **delays, "max_replicas": most, TARGETS[chosen.stage]: chosen.target}
         flags = flags_for(Path(folder) / "home", serve={"graph": {"shape": "graph", **stages}}, **sections)
         fill_home(flags, points=chosen.points, captioned=chosen.captioned)
         phases = [
@@ -152,7 +154,7 @@ def measure(options: argparse.Namespace, report: Report) -> int:
     scaled = scale(options, most=2)
     peer = None if options.no_peer else scale(options, most=1)
     steps = f"{options.low:g}, {options.high:g} and again {options.low:g} requests/s"
-    head = f"Stage `{options.stage}`, {steps}, {options.points:,} pictures, `target_ongoing` {options.target:g}."
+    head = f"Stage `{options.stage}`, {steps}, {options.points:,} pictures, `{TARGETS[options.stage]}` {options.target:g}."
     sentences = explained(scaled, upscale_delay=options.upscale_delay, downscale_delay=options.downscale_delay)
     report.text(head, "\n".join(f"- {sentence}" for sentence in sentences))
     report.text("Up to two replicas:", rows(HEADING, scaled.summaries, cells))
