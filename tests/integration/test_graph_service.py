@@ -57,6 +57,10 @@ upkeep = false
 
 [serve.graph]
 shape = "{shape}"
+
+[serve.graph.fusion]
+enabled = true
+cpus = 0.1
 """
 
 # An engine of another distribution that draws one picture after the other, and notes each and its end.
@@ -176,7 +180,7 @@ def uris(answer: httpx.Response) -> list[str]:
 
 
 def test_stages_are_processes_of_their_own(running: Running) -> None:
-    for deployment in ("Ingress", "Encoders", "Generator-drawn", "Generator-painted"):
+    for deployment in ("Ingress", "Encoders", "Fusion", "Generator-drawn", "Generator-painted"):
         assert len(running.replicas(deployment)) == 1
 
 

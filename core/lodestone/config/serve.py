@@ -88,6 +88,12 @@ class StageSettings(_Section):
     resources: dict[str, float] = Field(default_factory=dict, description="Custom Ray resources of a replica.")
 
 
+class OptionalStageSettings(StageSettings):
+    """Settings of a stage that runs in the ingress unless it is made a deployment of its own."""
+
+    enabled: bool = Field(False, description="Make it a deployment of its own; needs the shape graph.")
+
+
 class LanguageModelSettings(_Section):
     """Settings of a language model that vLLM serves inside the graph (`ray.serve.llm`)."""
 
@@ -109,6 +115,9 @@ class GraphSettings(_Section):
     encoders: StageSettings = Field(default_factory=StageSettings, description="All models of words and pictures.")
     generators: dict[str, StageSettings] = Field(
         default_factory=dict, description="Engine to its deployment; one without a section gets the defaults."
+    )
+    fusion: OptionalStageSettings = Field(
+        default_factory=OptionalStageSettings, description="Fusion of the lists of queries; docs/graph.md says why it is off."
     )
     llm: LanguageModelSettings | None = Field(None, description="A language model beside them; default: none.")
 

@@ -209,6 +209,7 @@ class Runtime(LearningResources):
             learnt=self.learned_models(projections, recording=recording and not shadow),
             boundaries=boundaries_of(self.settings),
             checker=QueryChecker(self.text_encoder, lambda: self.catalog),
+            fuser=None if self.remote_stages is None else self.remote_stages.fuser(),
         )
 
     def _encoder(self, projections: Mapping[str, Projection], remote: RemoteEncoders | None) -> Encoder:

@@ -27,6 +27,7 @@ from lodestone.query.stages import Encoder, EqualWeights, GuideSource, SpaceWeig
 from lodestone.query.tree import Image, Picture, Query, Text, Where
 from lodestone.query.words.checker import QueryChecker
 from lodestone.retrieval.calibration import ScoreCalibration
+from lodestone.retrieval.fuser import Fuser
 from lodestone.retrieval.searcher import Searcher
 from lodestone.store.base import VectorStore
 from lodestone_schemas.api import DoneEvent, Event, SearchOptions, SearchRequest, SearchResponse
@@ -48,6 +49,7 @@ class QueryEngine:
         learnt: What use has taught.
         boundaries: What may be opened of the roots, to see whether the file of a hit is gone.
         checker: Checks spelling and language of words; None to take them as they are.
+        fuser: Fuses the lists of queries; None for this process.
     """
 
     def __init__(
@@ -65,13 +67,14 @@ class QueryEngine:
         learnt: LearnedModels | None = None,
         boundaries: Boundaries | None = None,
         checker: QueryChecker | None = None,
+        fuser: Fuser | None = None,
     ) -> None:
         self._encoder = encoder
         self._profile = profile
         self._settings = settings
         self._hub = hub
         calibration = ScoreCalibration(store)
-        searcher = Searcher(store, calibration)
+        searcher = Searcher(store, calibration, fuser=fuser)
         self._learned = LearnedStages(
             learnt or LearnedModels(), store=store, searcher=searcher, text_encoder=profile.text_encoder
         )

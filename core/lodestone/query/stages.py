@@ -17,6 +17,7 @@ from lodestone.generators.query_notes import QueryNotes
 
 if TYPE_CHECKING:
     from lodestone.query_log.trace import Trace
+    from lodestone.retrieval.fuser import Fuser
     from lodestone.spaces.base import Projection
 
 Vectors = NDArray[np.float32]
@@ -84,6 +85,9 @@ class RemoteStages(RemoteEncoders, Protocol):
 
     def generator(self, name: str, local: Generator) -> Generator:
         """Return what draws for the engine of this name: a remote one, or `local`, which is light and not warmed up."""
+
+    def fuser(self) -> Fuser | None:
+        """Return what fuses the lists of queries; None for this process."""
 
 
 class SpaceWeigher(Protocol):

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from lodestone.clock import Stopwatch, remaining, within
 from lodestone.errors import StoreError, UnknownNameError
 from lodestone.retrieval.calibration import ScoreCalibration
-from lodestone.retrieval.fusion import NEED_ALL_SCORES, FusedList, RankedList, fuse_in_tiers
+from lodestone.retrieval.fuser import Fuser, LocalFuser
+from lodestone.retrieval.fusion import NEED_ALL_SCORES, FusedList, RankedList
 from lodestone.retrieval.rescoring import ListSearch, Scorer, by_collection, complete
 from lodestone.store.base import Filter, VectorQuery, VectorStore
 
@@ -83,9 +84,11 @@ class Searcher:
     Args:
         store: Where the vectors are.
         calibration: Measures what a unit of score is worth.
+        fuser: Fuses the lists; None for this process.
     """
 
-    def __init__(self, store: VectorStore, calibration: ScoreCalibration) -> None:
+    def __init__(self, store: VectorStore, calibration: ScoreCalibration, *, fuser: Fuser | None = None) -> None:
+        self._fuser = fuser or LocalFuser()
         self._store = store
         self._calibration = calibration
         self._parallel = store.capabilities().engine not in _HOLD_THE_GIL
@@ -158,7 +161,7 @@ class Searcher:
                 except TimeoutError:
                     dropped.append("exact scores of all candidates: out of time")
         with stopwatch.stage("fuse"):
-            fused = fuse_in_tiers(rules.fusion, lists, completed, depths=rules.depths)
+            fused = await self._fuser.fuse(rules.fusion, lists, completed, depths=rules.depths, deadline=rules.deadline)
         return Ranking(fused, lists, found.searches, tuple(completed), tuple(dropped))
 
     def background(self, collection: str) -> Scores:

@@ -1,7 +1,8 @@
 """The Serve application: `build` binds the stages in the shape that the settings name.
 
-`app`: one deployment, everything in one process. `graph`: the ingress with the engine, `Encoders`, and a deployment for every
-guide engine that loads a model or calls another service. serveConfigV2 names `from_arguments`.
+`app`: one deployment, everything in one process. `graph`: the ingress with the engine, `Encoders`, a deployment for every guide
+engine that loads a model or calls another service, and the stages that the settings enable. serveConfigV2 names
+`from_arguments`.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from ray import serve
 
 from lodestone.config.settings import Settings, load_settings
 from lodestone_serve.graph.encoders import Encoders
+from lodestone_serve.graph.fusion import Fusion
 from lodestone_serve.graph.generators import GeneratorReplica
 from lodestone_serve.graph.ingress import App
 from lodestone_serve.graph.replicas import Host, known, read_anew
 from lodestone_serve.graph.stages import (
     APP,
     ENCODERS,
+    FUSION,
     INGRESS,
     as_served,
     deployment_options,
@@ -84,5 +87,9 @@ def _bound(settings: Settings, host: Host, *, token: str, options: Mapping[str, 
         name = generator_deployment(engine)
         replica = serve.deployment(name=name, max_constructor_retry_count=3, **options[name])(GeneratorReplica)
         generators[engine] = replica.bind(host, engine)
+    optional = {}
+    if FUSION in options:
+        fusion = serve.deployment(name=FUSION, max_constructor_retry_count=3, **options[FUSION])(Fusion)
+        optional["fusion"] = fusion.bind(host)
     deployed = serve.deployment(name=INGRESS, max_constructor_retry_count=3, **options[INGRESS])(ingress)
-    return deployed.bind(host, token=token, encoders=encoders.bind(host), generators=generators)
+    return deployed.bind(host, token=token, encoders=encoders.bind(host), generators=generators, **optional)

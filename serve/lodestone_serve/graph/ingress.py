@@ -18,9 +18,10 @@ from lodestone.services.sessions.serving import ServingSession
 from lodestone.services.use_cases import make_services
 from lodestone_serve.graph.adapters import RemoteEncoder, RemoteGenerator
 from lodestone_serve.graph.calls import StageCall
+from lodestone_serve.graph.fusion import RemoteFuser
 from lodestone_serve.graph.policy import BUSY
 from lodestone_serve.graph.replicas import Host, threads_turn
-from lodestone_serve.graph.stages import ENCODERS, generator_deployment
+from lodestone_serve.graph.stages import ENCODERS, FUSION, generator_deployment
 from lodestone_serve.http.application import create_app
 from lodestone_serve.inference.shared_passes import LocalStages
 from lodestone_serve.telemetry.metrics import Metrics
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from lodestone.config.settings import Settings
     from lodestone.home.runtime import Runtime
+    from lodestone.retrieval.fuser import Fuser
     from lodestone.spaces.base import Projection
 
 
@@ -43,6 +45,7 @@ class App:
         token: Secret of the internal routes; a random one by default, so that nobody can use them.
         encoders: The models, where they are elsewhere.
         generators: Guide engine -> what draws for it, elsewhere.
+        fusion: What fuses the lists of queries, where it is elsewhere.
     """
 
     def __init__(
@@ -52,23 +55,25 @@ class App:
         token: str = "",
         encoders: DeploymentHandle[Any] | None = None,
         generators: Mapping[str, DeploymentHandle[Any]] | None = None,
+        fusion: DeploymentHandle[Any] | None = None,
     ) -> None:
         self._host = host
         self._token = token or secrets.token_urlsafe(32)
         self._metrics = Metrics(mirror_of_replica())
         self._encoders = encoders
         self._generators = dict(generators or {})
+        self._fusion = fusion
 
     def __serve_build_asgi_app__(self) -> FastAPI:
         """What Serve serves; its lifespan opens the home, and a replica is ready when it is open."""
         with self._host.noted():
             settings = self._host.prepare()
         metrics = self._metrics
-        encoders, generators = self._encoders, self._generators
+        encoders, generators, fusion = self._encoders, self._generators, self._fusion
 
         def stages(runtime: Runtime) -> RemoteStages:
             if encoders is not None:
-                return HandleStages(settings, encoders, generators)
+                return HandleStages(settings, encoders, generators, fusion)
             return LocalStages(runtime, observe=metrics.text_batch.observe, observe_pictures=metrics.picture_batch.observe)
 
         session = _AnnouncedSession(
@@ -102,11 +107,16 @@ class HandleStages:
     """Implements `query.stages.RemoteStages` by the handles of other deployments."""
 
     def __init__(
-        self, settings: Settings, encoders: DeploymentHandle[Any], generators: Mapping[str, DeploymentHandle[Any]]
+        self,
+        settings: Settings,
+        encoders: DeploymentHandle[Any],
+        generators: Mapping[str, DeploymentHandle[Any]],
+        fusion: DeploymentHandle[Any] | None = None,
     ) -> None:
         self._settings = settings
         self._encoders = StageCall(ENCODERS, encoders, again=True)
         self._generators = dict(generators)
+        self._fusion = None if fusion is None else StageCall(FUSION, fusion, again=True)
 
     def encoder(self, projections: Mapping[str, Projection]) -> Encoder:
         """Return an encoder that calls the deployment of encoders."""
@@ -120,6 +130,10 @@ class HandleStages:
         stage = self._settings.serve.graph.generators.get(name)
         may_sleep = stage is not None and stage.min_replicas == 0
         return RemoteGenerator(StageCall(generator_deployment(name), handle), local, describe=not may_sleep)
+
+    def fuser(self) -> Fuser | None:
+        """Return a fuser that calls the deployment of fusion; None where there is none."""
+        return None if self._fusion is None else RemoteFuser(self._fusion)
 
 
 class _AnnouncedSession(ServingSession):

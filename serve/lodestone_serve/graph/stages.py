@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from lodestone.config.own_profiles import choose_profile
 from lodestone.config.profiles import Profile
-from lodestone.config.serve import StageSettings
+from lodestone.config.serve import OptionalStageSettings, StageSettings
 from lodestone.config.settings import Settings
 from lodestone.errors import ConfigurationError
 from lodestone_serve.graph.llm import check_llm
@@ -21,7 +21,10 @@ from lodestone_serve.graph.policy import ENCODERS_POLICY, POLICY
 APP: Final = "App"
 INGRESS: Final = "Ingress"
 ENCODERS: Final = "Encoders"
+FUSION: Final = "Fusion"
 APPLICATION: Final = "lodestone"
+OPTIONAL: Final[Mapping[str, str]] = {"fusion": FUSION}
+"""Setting below `serve.graph` -> its deployment, for stages that run in the ingress by default."""
 # Engines that look something up in the collection or draw from a small file: a hop costs more than they do.
 AT_HOME: Final = frozenset({"exemplar", "prior"})
 # Engines that wait for another service: a tenth of a CPU serves many calls.
@@ -55,15 +58,9 @@ def check_graph(settings: Settings) -> None:
         ConfigurationError: names the setting.
     """
     graph = settings.serve.graph
-    stages = {"ingress": graph.ingress, "encoders": graph.encoders}
-    stages |= {f"generators.{name}": stage for name, stage in graph.generators.items()}
-    for name, stage in stages.items():
-        _check_stage(f"serve.graph.{name}", stage)
+    _check_stages(settings)
     if graph.llm is not None:
         check_llm(graph.llm)
-    if graph.ingress.min_replicas < 1 or graph.encoders.min_replicas < 1:
-        which = "ingress" if graph.ingress.min_replicas < 1 else "encoders"
-        raise _wrong(f"{which}.min_replicas", "is 0", "somebody must answer: 1 or more; generators alone may be let go")
     profile = choose_profile(settings.profile, settings.profiles)
     kinds = _engine_kinds(settings, profile)
     if unknown := sorted(graph.generators.keys() - kinds.keys()):
@@ -113,6 +110,10 @@ def deployment_options(settings: Settings) -> dict[str, dict[str, Any]]:
         INGRESS: _ingress(settings, graph.ingress) | _replicas(graph.ingress, policy={"policy_function": POLICY}),
         ENCODERS: _encoders(settings, graph.encoders, callers=callers),
     }
+    for name, deployment in OPTIONAL.items():
+        stage = _optional(settings)[name]
+        if stage.enabled:
+            options[deployment] = _stage(settings, stage, callers=callers)
     profile = choose_profile(settings.profile, settings.profiles)
     kinds = _engine_kinds(settings, profile)
     for name in remote_engines(settings):
@@ -148,6 +149,11 @@ def _ingress(settings: Settings, stage: StageSettings) -> dict[str, Any]:
         "max_ongoing_requests": limits.max_ongoing + limits.max_queued + _BESIDE_QUERIES,
         "max_surge_percent": surge,
     }
+
+
+def _optional(settings: Settings) -> dict[str, OptionalStageSettings]:
+    """Return the stages that run in the ingress unless the settings make them deployments: setting -> section."""
+    return {name: getattr(settings.serve.graph, name) for name in OPTIONAL}
 
 
 def _encoders(settings: Settings, stage: StageSettings, *, callers: int) -> dict[str, Any]:
@@ -211,6 +217,20 @@ def _engine_kinds(settings: Settings, profile: Profile) -> Mapping[str, str]:
     names = [*profile.generators, *(settings.query.generators or ()), *profile.engines, *settings.generators]
     sections = {**profile.engines, **settings.generators}
     return {name: sections[name].kind if name in sections else name for name in dict.fromkeys(names)}
+
+
+def _check_stages(settings: Settings) -> None:
+    graph = settings.serve.graph
+    enabled = {name: stage for name, stage in _optional(settings).items() if stage.enabled}
+    for name, stage in {"ingress": graph.ingress, "encoders": graph.encoders, **enabled}.items():
+        _check_stage(f"serve.graph.{name}", stage)
+        if stage.min_replicas < 1:
+            raise _wrong(f"{name}.min_replicas", "is 0", "somebody must answer: 1 or more; generators alone may be let go")
+    for name, stage in graph.generators.items():
+        _check_stage(f"serve.graph.generators.{name}", stage)
+    if enabled and graph.shape == "app":
+        setting = f"{next(iter(enabled))}.enabled"
+        raise _wrong(setting, "is true", "the shape app is one process: set serve.graph.shape = graph")
 
 
 def _check_stage(where: str, stage: StageSettings) -> None:

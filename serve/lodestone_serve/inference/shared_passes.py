@@ -159,6 +159,9 @@ class LocalStages:
         """Return the local generator: no engine runs in another process here."""
         return local
 
+    def fuser(self) -> None:
+        """Return None: lists are fused in this process."""
+
 
 async def _asked(lane: Lane[Item, Name], items: Sequence[Item], deadline: float | None) -> dict[Name, NDArray[np.float32]]:
     try:

@@ -77,6 +77,15 @@ def test_every_stage_that_is_worth_a_hop_is_a_deployment_of_its_own():
     assert "policy" not in found["Generator-drawn"]["autoscaling_config"]
 
 
+def test_fusion_is_a_deployment_only_where_the_settings_say_so():
+    enabled = {"shape": "graph", "fusion": {"enabled": True, "max_replicas": 3, "cpus": 0.5}}
+    found = deployments(serve_config(settings(enabled)))
+    assert found["Fusion"]["ray_actor_options"] == {"num_cpus": 0.5}
+    assert found["Fusion"]["autoscaling_config"]["max_replicas"] == 3
+    from_arguments(serve_config(settings(enabled))["applications"][0]["args"])
+    assert "Fusion" not in deployments(serve_config(settings({"shape": "graph"})))
+
+
 def test_queues_are_divided_among_the_callers_because_serve_counts_for_each():
     assert deployments(serve_config(graph_settings()))["Encoders"]["max_queued_requests"] == 23  # of 90, by 4 replicas
     none = settings({"shape": "graph", "encoders": {"max_queued": 0}})
@@ -145,6 +154,9 @@ def test_changing_the_number_of_replicas_changes_nothing_that_restarts_them():
         ({"shape": "graph", "ingress": {"min_replicas": 0}}, SHARED, "serve.graph.ingress.min_replicas"),
         ({"shape": "graph", "encoders": {"min_replicas": 3, "max_replicas": 2}}, {}, "serve.graph.encoders.max_replicas"),
         ({"shape": "graph", "encoders": {"gpus": 1.5}}, {}, "serve.graph.encoders.gpus"),
+        ({"shape": "app", "fusion": {"enabled": True}}, {}, "serve.graph.fusion.enabled"),
+        ({"shape": "graph", "fusion": {"enabled": True, "min_replicas": 0}}, {}, "serve.graph.fusion.min_replicas"),
+        ({"shape": "graph", "fusion": {"enabled": True, "min_replicas": 3}}, {}, "serve.graph.fusion.max_replicas"),
         ({"shape": "graph", "llm": {"model": "/m", "gpus": 1.5}}, {}, "serve.graph.llm.gpus"),
         ({"shape": "graph", "llm": {"model": "/m", "min_replicas": 2}}, {}, "serve.graph.llm.max_replicas"),
         ({"shape": "graph", "generators": {"magic": {"gpus": 1}}}, {}, "serve.graph.generators.magic"),
