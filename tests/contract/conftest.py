@@ -10,7 +10,10 @@ import pytest
 from tests.support.qdrant_server import QdrantServer
 
 from lodestone.catalog.catalog import Catalog
+from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import VectorStore
+from lodestone.store.edge.matrix_keeper import MatrixPolicy
+from lodestone.store.edge.store import EdgeStore
 from lodestone.store.factory import open_store
 
 PATIENT = 120.0  # seconds of one call: the server may have to share its processors with anything
@@ -44,6 +47,15 @@ def edge_store(tmp_path: Path) -> Iterator[VectorStore]:
 
 
 @pytest.fixture
+def matrix_store(tmp_path: Path) -> Iterator[VectorStore]:
+    """The embedded store, which multiplies with a matrix of every collection from the first search on."""
+    aliases = JsonAliasTable(tmp_path / "aliases.json")
+    store = EdgeStore(tmp_path / "store", aliases=aliases, lock_timeout=0, matrix=MatrixPolicy(after=0))
+    yield store
+    store.close()
+
+
+@pytest.fixture
 def server_store(qdrant_server: QdrantServer) -> Iterator[VectorStore]:
     yield from _on(qdrant_server, "")
 
@@ -68,6 +80,6 @@ def _empty(qdrant_server: QdrantServer) -> None:
     cleaner.close()
 
 
-@pytest.fixture(params=["edge", *(pytest.param(kind, marks=pytest.mark.server) for kind in ("server", "namespace"))])
+@pytest.fixture(params=["edge", "matrix", *(pytest.param(kind, marks=pytest.mark.server) for kind in ("server", "namespace"))])
 def store(request: pytest.FixtureRequest) -> VectorStore:
     return request.getfixturevalue(f"{request.param}_store")

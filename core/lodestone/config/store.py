@@ -33,6 +33,9 @@ class StoreSettings(BaseModel):
     writers: int = Field(4, ge=1, le=64, description="Parallel upserts to the server.")
     lock_timeout_s: float = Field(5.0, ge=0, description="Seconds to wait for the owner of an embedded store.")
     build_threshold: int = Field(20_000, ge=0, description="Points from which a collection gets an HNSW graph.")
+    matrix_points: int = Field(
+        200_000, ge=0, description="edge: points up to which a collection is also held as a matrix; 0: never."
+    )
     m: int | None = Field(None, ge=2, le=512, description="Edges a node of the graph; default: the profile's.")
     ef_construct: int | None = Field(None, ge=4, le=4096, description="Candidates while building; default: the profile's.")
     ef: int | None = Field(None, ge=4, le=4096, description="Candidates while searching; default: the profile's.")

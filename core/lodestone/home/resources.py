@@ -176,6 +176,7 @@ class HomeResources:
             lock_timeout=wanted.lock_timeout_s,
             owner=self.purpose,
             may_only_read=self.may_only_read,
+            matrix_points=wanted.matrix_points,
         )
 
     @property

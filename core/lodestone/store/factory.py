@@ -9,6 +9,7 @@ from pathlib import Path
 from lodestone.errors import ConfigurationError, UnknownNameError
 from lodestone.store.aliases import AliasTable, JsonAliasTable
 from lodestone.store.base import VectorStore
+from lodestone.store.limits import MATRIX_POINTS
 from lodestone_schemas.collections import Placement
 
 STORE_KINDS = ("edge", "server")
@@ -56,6 +57,7 @@ def open_store(
     lock_timeout: float = 5.0,
     owner: str = "lodestone",
     may_only_read: bool = False,
+    matrix_points: int = MATRIX_POINTS,
     url: str | Sequence[str] | None = None,
     api_key: str | None = None,
     prefer_grpc: bool = True,
@@ -75,6 +77,7 @@ def open_store(
         lock_timeout: edge: seconds to wait for another owner.
         owner: edge: command of this process, shown to a second opener.
         may_only_read: edge: read a store that cannot be written from a temporary copy, instead of raising an error.
+        matrix_points: edge: points up to which a collection is also held as a matrix; 0 for none.
         url: server: URL of its HTTP port, or URLs of several nodes of a cluster; when one does not answer, the next is used.
         api_key: server: API key, if the server requires one.
         prefer_grpc: server: use gRPC.
@@ -95,10 +98,18 @@ def open_store(
     if kind == "edge":
         if root is None:
             raise ConfigurationError("the embedded store needs a directory", hint="set LODESTONE_HOME")
+        from lodestone.store.edge.matrix_keeper import MatrixPolicy
         from lodestone.store.edge.store import EdgeStore
 
         table = aliases if aliases is not None else JsonAliasTable(root / ALIASES_FILE)
-        return EdgeStore(root, aliases=table, lock_timeout=lock_timeout, owner=owner, may_only_read=may_only_read)
+        return EdgeStore(
+            root,
+            aliases=table,
+            lock_timeout=lock_timeout,
+            owner=owner,
+            may_only_read=may_only_read,
+            matrix=MatrixPolicy(points=matrix_points),
+        )
     if kind == "server":
         if not url:
             raise ConfigurationError("the server store needs a url", hint="set store.url, e.g. http://localhost:6333")

@@ -13,6 +13,16 @@ EXHAUSTIVE_POINTS = 4_000
 # takes about 2 ms; a graph over them took 13 to 27 s to build on two cores, and needs room for a second copy.
 GRAPH_WORTHWHILE_POINTS = 10_000
 
+# Points up to which an embedded collection is held as a matrix. (Measured on one busy core, best of 10.) At 10,000 x 898 one
+# query takes 1.7 ms and ten together 7 ms, without the GIL; at 50,000 x 384 it is 6.5 and 19 ms. A graph takes about 0.5 ms a
+# query, so a collection that has one is searched by it, and the matrix only scores. That costs 0.1 ms for 300 points of any
+# collection, and the engine 1.7 ms under the GIL. What limits it is the file: 0.7 GB for 200,000 points of 898 numbers.
+MATRIX_POINTS = 200_000
+
+# Searches of a collection that the engine answers before its matrix is made. Reading 1,000 points of 898 numbers takes 50 ms,
+# which a command that asks once would pay in vain.
+MATRIX_AFTER = 16
+
 # Points in one engine call. The embedded engine holds the GIL meanwhile, for about 10 ms at 1,000 dimensions.
 CALL_POINTS = 256
 

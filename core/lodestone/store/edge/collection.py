@@ -5,6 +5,7 @@
     <collection>/gen-<hex>/shard/   the engine's files
     <collection>/gen-<hex>/built.json   graph parameters of the last finished build, if any
     <collection>/gen-<hex>/sizes.json   sizes of the engine's files when they were last closed (see file_sizes.py)
+    <collection>/gen-<hex>/matrix.bin   the vectors once more, as a matrix to multiply with (see matrix_file.py)
 
 A build copies the current generation, lets a child process build the graph in the copy, replays the writes made meanwhile and
 moves CURRENT. A crash at any point leaves CURRENT unchanged; the next opening removes generations that it does not name.
@@ -37,6 +38,8 @@ from lodestone.store.edge.engine import (
     upsert_operation,
 )
 from lodestone.store.edge.file_sizes import record_sizes, shrunken_file
+from lodestone.store.edge.matrix import VectorMatrix
+from lodestone.store.edge.matrix_keeper import MatrixKeeper, MatrixPolicy
 from lodestone.store.edge.spec import SPEC_FILE, dump_spec, read_spec
 from lodestone.store.files import (
     DRAFT_PREFIX,
@@ -75,6 +78,7 @@ class Generation:
                 raise damaged(collection, path, why)
             require_room_to_map(path)
             self.shard = qe.EdgeShard.load(str(path / SHARD_DIR))
+            self.has_graph = (path / BUILT_FILE).exists()
             record_sizes(path, SHARD_DIR)
 
     def enter(self) -> None:
@@ -107,9 +111,14 @@ class Generation:
 
 
 class EdgeCollection:
-    """Collection that several threads may use; it is made by `EdgeCollection.create` and opened at first use."""
+    """Collection that several threads may use; it is made by `EdgeCollection.create` and opened at first use.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        path: Its folder.
+        policy: When it has a matrix.
+    """
+
+    def __init__(self, path: Path, policy: MatrixPolicy = MatrixPolicy()) -> None:  # noqa: B008 - immutable
         self.path = path
         self.name = path.name
         self._spec: CollectionSpec | None = None
@@ -121,9 +130,10 @@ class EdgeCollection:
         self._stop_build = threading.Event()
         self._generation: Generation | None = None
         self._closed = False
+        self._keeper = MatrixKeeper(self, self._writing, shard=SHARD_DIR, policy=policy)
 
     @classmethod
-    def create(cls, path: Path, spec: CollectionSpec) -> EdgeCollection:
+    def create(cls, path: Path, spec: CollectionSpec, policy: MatrixPolicy = MatrixPolicy()) -> EdgeCollection:  # noqa: B008
         """Create the collection's directory; a crash leaves nothing or an empty collection."""
         draft = path.with_name(f"{DRAFT_PREFIX}{uuid.uuid4().hex}")
         generation = f"{GENERATION_PREFIX}{uuid.uuid4().hex[:12]}"
@@ -140,7 +150,7 @@ class EdgeCollection:
             write_atomically(draft / CURRENT_FILE, generation)
             draft.rename(path)
             sync_folder(path.parent)
-        return cls(path)
+        return cls(path, policy)
 
     @property
     def spec(self) -> CollectionSpec:
@@ -168,9 +178,26 @@ class EdgeCollection:
         finally:
             generation.leave()
 
+    def matrix(self) -> VectorMatrix | None:
+        """Return the matrix of all points, which agrees with the engine; None where the engine has to answer."""
+        if self._closed:
+            self._opened()  # which says so
+        return None if self.spec.sparse else self._keeper.current()
+
+    def has_graph(self) -> bool:
+        """Return whether a graph was built of the generation in force."""
+        with self._state:
+            return self._opened().has_graph
+
+    def generation(self) -> Path:
+        """Return the folder of the generation in force."""
+        with self._state:
+            return self._opened().path
+
     def upsert(self, points: PointBatch) -> None:
         """Insert or replace at most `CALL_POINTS` points, durably."""
-        self._write(points.ids, upsert_operation(points), needed=3 * (points.vectors.nbytes + len(str(points.payloads))))
+        needed = 3 * (points.vectors.nbytes + len(str(points.payloads)))
+        self._write(points.ids, upsert_operation(points), needed=needed, then=lambda: self._keeper.put(points))
 
     def upsert_sparse(self, points: SparseBatch) -> None:
         """Insert or replace at most `CALL_POINTS` points of a sparse collection, durably."""
@@ -179,7 +206,7 @@ class EdgeCollection:
 
     def delete(self, ids: Sequence[str]) -> None:
         """Remove points by id, durably."""
-        self._write(ids, delete_operation(ids), needed=0)
+        self._write(ids, delete_operation(ids), needed=0, then=lambda: self._keeper.remove(ids))
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -232,9 +259,12 @@ class EdgeCollection:
     def close(self, *, delete: bool = False) -> None:
         """Stop a running build, flush, and close the shard once it has no readers. Idempotent."""
         self._stop_build.set()
-        with self._writing, self._state:
-            self._closed = True
-            generation, self._generation = self._generation, None
+        self._keeper.stop()
+        with self._writing:
+            self._keeper.close(save=not delete)
+            with self._state:
+                self._closed = True
+                generation, self._generation = self._generation, None
         if generation is not None:
             if delete:
                 with suppress(StoreError):  # of damaged files, which are about to go
@@ -272,14 +302,21 @@ class EdgeCollection:
             elif entry.suffix == ".tmp":
                 entry.unlink(missing_ok=True)
 
-    def _write(self, ids: Sequence[str], operation: qe.UpdateOperation, *, needed: int) -> None:
+    def _write(
+        self, ids: Sequence[str], operation: qe.UpdateOperation, *, needed: int, then: Callable[[], None] = lambda: None
+    ) -> None:
         with self._writing:
             require_space(self.path, needed)
             # Journalled before the write: replaying a point that did not change does no harm.
             if self._journal is not None:
                 self._journal.update(ids)
-            with self.reading() as shard, engine_errors("writing", self.path, collection=self.name):
-                shard.update(operation)
+            try:
+                with self.reading() as shard, engine_errors("writing", self.path, collection=self.name):
+                    shard.update(operation)
+                then()
+            except BaseException:
+                self._keeper.forget()
+                raise
 
     def _is_built(self) -> bool:
         with self.reading() as shard:

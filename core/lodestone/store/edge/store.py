@@ -2,7 +2,8 @@
 
 One process owns the store (`ownership`). Each collection is a directory (`edge_collection`), opened at first use. Searches and
 writes hold the GIL inside the engine, so batches are cut into short calls to let other threads run; a child process builds
-graphs. A store that cannot be written (a full or read-only disk) is read from a temporary copy, and refuses changes.
+graphs, and small collections are searched as matrices (`matrix`), which let the GIL go. A store that cannot be written (a full
+or read-only disk) is read from a temporary copy, and refuses changes.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import qdrant_edge as qe
 
 from lodestone.errors import LodestoneError, OutOfSpaceError, StoreError, StoreLockedError, UnknownNameError
@@ -23,12 +25,14 @@ from lodestone.store.aliases import AliasTable
 from lodestone.store.base import (
     CollectionInfo,
     Filter,
+    HasId,
     Neighbours,
     PointBatch,
     SparseBatch,
     SparseQuery,
     StoreCapabilities,
     VectorQuery,
+    Vectors,
     VectorStore,
 )
 from lodestone.store.checks import (
@@ -53,6 +57,7 @@ from lodestone.store.edge.engine import (
     search_request,
     sparse_search_request,
 )
+from lodestone.store.edge.matrix_keeper import MatrixPolicy
 from lodestone.store.edge.readable_copy import readable_copy
 from lodestone.store.edge.spec import SPEC_FILE
 from lodestone.store.files import DRAFT_PREFIX, TRASH_PREFIX, discard, is_out_of_space, out_of_space
@@ -60,7 +65,7 @@ from lodestone.store.limits import CALL_POINTS
 from lodestone.store.ownership import StoreOwnership
 from lodestone.store.ranking import SPARSE_ERROR, Hit, Score, answer, engine_score, hits_of, sparse_score
 from lodestone.store.records import as_batch
-from lodestone_schemas.collections import CollectionSpec
+from lodestone_schemas.collections import CollectionSpec, Quantization
 
 _log = logging.getLogger(__name__)
 COLLECTIONS_DIR = "collections"
@@ -79,6 +84,7 @@ class EdgeStore(VectorStore):
         owner: Command of this process (`lodestone serve`), shown to a second opener.
         build_threads: Threads of a graph build; 0 for one a core.
         may_only_read: Whether a store that cannot be written is read from a temporary copy.
+        matrix: When collections are held as matrices.
 
     Raises:
         StoreLockedError: Another process owns the store.
@@ -95,8 +101,10 @@ class EdgeStore(VectorStore):
         owner: str = "lodestone",
         build_threads: int = 0,
         may_only_read: bool = False,
+        matrix: MatrixPolicy = MatrixPolicy(),  # noqa: B008 - immutable
     ) -> None:
         self._root = root
+        self._matrix = matrix
         self._aliases = aliases
         self._build_threads = build_threads
         self._lock = threading.RLock()
@@ -136,7 +144,7 @@ class EdgeStore(VectorStore):
             if existing is None:
                 path = self._root / COLLECTIONS_DIR / spec.name
                 discard(path)  # a directory without a specification is not a collection
-                self._collections[spec.name] = EdgeCollection.create(path, spec)
+                self._collections[spec.name] = EdgeCollection.create(path, spec, self._matrix)
                 return
         if (existing.spec.dim, existing.spec.sparse) != (spec.dim, spec.sparse):
             raise other_vectors(spec.name, dim=existing.spec.dim, sparse=existing.spec.sparse, wanted=spec)
@@ -205,14 +213,20 @@ class EdgeStore(VectorStore):
         self._collection(name).build(lambda shard, spec, stop: run_build_child(shard, spec, stop, threads=self._build_threads))
 
     def search(self, name: str, queries: Sequence[VectorQuery]) -> list[Neighbours]:
-        """Answer several queries in one call, in their order."""
+        """Answer several queries in one call, in their order: by the matrix where there is one, else by the engine."""
         collection = self._collection(name, sparse=False)
         vectors = [check_query(query, dim=collection.spec.dim) for query in queries]
+        answers = self._multiplied(collection, queries, vectors)
+        left = [number for number, found in enumerate(answers) if found is None]
+        if not left:
+            return [found for found in answers if found is not None]
 
         def request(row: int, fetch: int) -> qe.QueryRequest:
-            return search_request(queries[row], vectors[row], spec=collection.spec, fetch=fetch)
+            return search_request(queries[left[row]], vectors[left[row]], spec=collection.spec, fetch=fetch)
 
-        return answer(queries, partial(self._ask, collection, request), exact=[query.exact for query in queries])
+        asked = [queries[number] for number in left]
+        found = iter(answer(asked, partial(self._ask, collection, request), exact=[query.exact for query in asked]))
+        return [next(found) if known is None else known for known in answers]
 
     def search_sparse(self, name: str, queries: Sequence[SparseQuery]) -> list[Neighbours]:
         """Answer several queries of a sparse collection in one call, in their order."""
@@ -228,12 +242,15 @@ class EdgeStore(VectorStore):
     def retrieve(self, name: str, ids: Sequence[str]) -> PointBatch:
         """Return points by id with vectors and payloads, in the order of `ids`; missing ids are left out."""
         collection = self._collection(name)
-        canonical: list[Any] = list(check_ids(ids))
-        records: dict[str, qe.Record] = {}
-        for start in range(0, len(canonical), CALL_POINTS):
-            with collection.reading() as shard, engine_errors("reading points", collection.path, collection=name):
-                page = shard.retrieve(canonical[start : start + CALL_POINTS], True, not collection.spec.sparse)
-            records.update((str(record.id), record) for record in page)
+        canonical = check_ids(ids)
+        matrix = collection.matrix()
+        if matrix is not None:
+            vectors = matrix.vectors_of(canonical)
+            payloads = {str(one.id): one.payload or {} for one in self._records(collection, list(vectors), vectors=False)}
+            held = [point_id for point_id in canonical if point_id in payloads]
+            rows = np.array([vectors[i] for i in held], np.float32).reshape(len(held), collection.spec.dim)
+            return PointBatch(held, rows, [payloads[i] for i in held])
+        records = {str(one.id): one for one in self._records(collection, canonical, vectors=not collection.spec.sparse)}
         return self._batch(collection, [records[i] for i in canonical if i in records])
 
     def scroll(self, name: str, filter_: Filter | None = None, *, batch_size: int = 256) -> Iterator[PointBatch]:
@@ -301,7 +318,7 @@ class EdgeStore(VectorStore):
             if entry.name.startswith((TRASH_PREFIX, DRAFT_PREFIX)):
                 discard(entry)
             elif (entry / SPEC_FILE).exists():
-                self._collections[entry.name] = EdgeCollection(entry)
+                self._collections[entry.name] = EdgeCollection(entry, self._matrix)
 
     def _require_owned(self) -> None:
         if not self._ownership.held:
@@ -336,6 +353,40 @@ class EdgeStore(VectorStore):
             return hits
 
         return hits_of(fetches, request, send, at_once=CALL_QUERIES, score=score)
+
+    def _multiplied(
+        self, collection: EdgeCollection, queries: Sequence[VectorQuery], vectors: Sequence[Vectors]
+    ) -> list[Neighbours | None]:
+        """Return the answers of the collection's matrix; None for queries that the engine has to answer."""
+        answers: list[Neighbours | None] = [None] * len(queries)
+        matrix = collection.matrix() if queries else None
+        if matrix is None:
+            return answers
+        spec = collection.spec
+        # What a graph or compressed vectors would find is what was asked for, unless ids leave few points anyway.
+        approximate = collection.has_graph() or not (spec.rescore or spec.quantization is Quantization.NONE)
+        chosen = [number for number, query in enumerate(queries) if query.exact or not approximate or _has_ids(query.filter)]
+        found = matrix.search([queries[number] for number in chosen], [vectors[number] for number in chosen])
+        for number, neighbours in zip(chosen, found, strict=True):
+            wants_payload = neighbours is not None and queries[number].with_payload
+            answers[number] = self._with_payloads(collection, neighbours) if wants_payload else neighbours
+        return answers
+
+    def _with_payloads(self, collection: EdgeCollection, found: Neighbours) -> Neighbours:
+        """Return the neighbours with their payloads; without those that were removed meanwhile."""
+        payloads = {str(record.id): record.payload or {} for record in self._records(collection, found.ids, vectors=False)}
+        kept = [number for number, point_id in enumerate(found.ids) if point_id in payloads]
+        ids = tuple([found.ids[number] for number in kept])
+        return Neighbours(ids, found.scores[kept], tuple([payloads[point_id] for point_id in ids]))
+
+    def _records(self, collection: EdgeCollection, ids: Sequence[str], *, vectors: bool) -> list[qe.Record]:
+        """Return the engine's records of points with payloads, in no order."""
+        records: list[qe.Record] = []
+        for start in range(0, len(ids), CALL_POINTS):
+            piece: list[Any] = list(ids[start : start + CALL_POINTS])
+            with collection.reading() as shard, engine_errors("reading points", collection.path, collection=collection.name):
+                records += shard.retrieve(piece, True, vectors)
+        return records
 
     def _pages(
         self, collection: EdgeCollection, filter_: Filter | None, size: int, *, content: bool
@@ -372,3 +423,7 @@ def _refusal(root: Path, error: LodestoneError | OSError) -> LodestoneError:
 
 def _ids(records: Sequence[qe.Record]) -> list[str]:
     return [str(record.id) for record in records]
+
+
+def _has_ids(filter_: Filter | None) -> bool:
+    return filter_ is not None and any(isinstance(condition, HasId) for condition in filter_.must)

@@ -1,0 +1,378 @@
+"""Does the matrix of a collection answer as the engine does, whatever was written, and is its file never trusted wrongly?"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.points import clustered, make_points, point_id
+
+from lodestone.config.store import StoreSettings
+from lodestone.errors import OutOfSpaceError, UnknownNameError
+from lodestone.store.aliases import JsonAliasTable
+from lodestone.store.base import Between, Filter, HasId, MatchAny, PointBatch, VectorQuery
+from lodestone.store.edge import matrix_file, matrix_keeper
+from lodestone.store.edge.collection import EdgeCollection
+from lodestone.store.edge.columns import Columns
+from lodestone.store.edge.matrix import VectorMatrix
+from lodestone.store.edge.matrix_file import MATRIX_FILE
+from lodestone.store.edge.matrix_keeper import MatrixPolicy
+from lodestone.store.edge.store import EdgeStore
+from lodestone.store.factory import open_store
+from lodestone_schemas.collections import PAYLOAD_FIELDS, CollectionSpec, Quantization
+
+DIM = 24
+SPEC = CollectionSpec("pictures-1", DIM)
+POINTS = make_points(300, DIM)
+FIRST = 1_000_000_000
+
+Opener = Callable[..., EdgeStore]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Opener]:
+    """Open a store under a folder of the test, which closes it."""
+    stores = []
+
+    def open_at(name: str = "store", policy: MatrixPolicy | None = None) -> EdgeStore:
+        aliases = JsonAliasTable(tmp_path / f"{name}.json")
+        store = EdgeStore(tmp_path / name, aliases=aliases, lock_timeout=0, matrix=policy or MatrixPolicy(after=0))
+        stores.append(store)
+        return store
+
+    yield open_at
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give small matrices files, too."""
+    monkeypatch.setattr(matrix_keeper, "FILE_NUMBERS", 1)
+
+
+def filled(points: PointBatch = POINTS) -> VectorMatrix:
+    matrix = VectorMatrix(DIM, Columns(PAYLOAD_FIELDS))
+    matrix.put(points)
+    return matrix
+
+
+def matrix_of(store: EdgeStore) -> VectorMatrix | None:
+    return store._collection(SPEC.name).matrix()
+
+
+def file_of(store: EdgeStore) -> Path:
+    return store._collection(SPEC.name).generation() / MATRIX_FILE
+
+
+def forbid_reading_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise AssertionError("the matrix was made from the engine")
+
+    monkeypatch.setattr(matrix_keeper.MatrixKeeper, "_read_engine", refuse)
+
+
+def test_scores_of_equal_vectors_are_equal_wherever_they_stand_and_whatever_else_is_asked() -> None:
+    rng = np.random.default_rng(0)
+    vectors = rng.standard_normal((1_003, 97)).astype(np.float32)
+    vectors[[5, 400, 1_002]] = vectors[7]
+    points = PointBatch([point_id(row) for row in range(1_003)], vectors, [{}] * 1_003)
+    matrix = VectorMatrix(97, Columns(()))
+    matrix.put(points)
+    asked = [vectors[7], *rng.standard_normal((20, 97)).astype(np.float32)]
+    same = sorted(points.ids[row] for row in (5, 7, 400, 1_002))
+    (alone,) = matrix.search([VectorQuery(asked[0], 4)], asked[:1])
+    among = matrix.search([VectorQuery(vector, 4) for vector in asked], asked)[0]
+    by_id = matrix.search([VectorQuery(asked[0], 4, filter=Filter((HasId(tuple(same)),)))], asked[:1])[0]
+    for found in (alone, among, by_id):
+        assert found is not None
+        assert list(found.ids) == same
+        assert len(set(found.scores.tolist())) == 1
+        assert found.scores[0] == alone.scores[0]
+
+
+@pytest.mark.parametrize(
+    "filter_",
+    [
+        None,
+        Filter(must=(MatchAny("corpus", ("corpus0", "none")),)),
+        Filter(must=(MatchAny("folders", ("year1", "year2/month0")),), must_not=(MatchAny("root", ("root1",)),)),
+        Filter(must=(Between("taken_at", FIRST + 10, FIRST + 900),), must_not=(HasId(tuple(POINTS.ids[:100])),)),
+        Filter(must_not=(Between("taken_at"),)),
+        Filter(must=(MatchAny("taken_at", (FIRST + 3, FIRST + 7, FIRST + 8, "text")),)),
+        Filter(must=(HasId((*POINTS.ids[:40], point_id(10_000))), MatchAny("root", ("root0",)))),
+        Filter(must=(HasId((POINTS.ids[3].upper(), POINTS.ids[4])), HasId((POINTS.ids[3],)))),
+    ],
+)
+def test_matrix_and_engine_agree_after_many_writes(opened: Opener, filter_: Filter | None) -> None:
+    rng = np.random.default_rng(4)
+    engine, multiplied = opened("engine", MatrixPolicy(points=0)), opened("matrix")
+    for store in (engine, multiplied):
+        store.create(SPEC)
+        store.upsert(SPEC.name, POINTS)
+    assert matrix_of(multiplied) is not None
+    for step in range(6):
+        late = make_points(700, DIM, seed=step, first=200 + 300 * step)  # replaces some, and fills more than one block
+        gone = [late.ids[row] for row in rng.choice(700, 60, replace=False)]
+        for store in (engine, multiplied):
+            store.upsert(SPEC.name, late)
+            store.delete(SPEC.name, gone)
+    held = matrix_of(multiplied)
+    assert held is not None
+    assert len(held) == engine.count(SPEC.name)
+    queries = [
+        VectorQuery(vector, limit, filter=filter_, with_payload=limit == 7)
+        for vector, limit in zip(clustered(6, DIM, seed=9), (1, 7, 60, 300, 5_000, 25), strict=True)
+    ]
+    assert None not in held.search(queries, [query.vector for query in queries])
+    for ours, theirs in zip(multiplied.search(SPEC.name, queries), engine.search(SPEC.name, queries), strict=True):
+        assert ours.ids == theirs.ids
+        np.testing.assert_allclose(ours.scores, theirs.scores, atol=1e-6)
+        assert ours.payloads == theirs.payloads
+    wanted = [*late.ids[:5], point_id(99_999)]
+    ours, theirs = multiplied.retrieve(SPEC.name, wanted), engine.retrieve(SPEC.name, wanted)
+    assert list(ours.ids) == list(theirs.ids)
+    np.testing.assert_array_equal(ours.vectors, theirs.vectors)
+    assert list(ours.payloads) == list(theirs.payloads)
+
+
+@pytest.mark.parametrize(
+    "odd", [{"corpus": 3}, {"taken_at": "then"}, {"taken_at": True}, {"taken_at": [1, 2]}, {"taken_at": 2**60}]
+)
+def test_fields_with_values_of_another_kind_are_left_to_the_engine(odd: dict[str, object]) -> None:
+    matrix = filled()
+    matrix.put(PointBatch([point_id(9_000)], POINTS.vectors[:1], [odd]))
+    (field,) = odd
+    filters = [Filter((MatchAny(field, ("corpus0", 3)),)), Filter(must_not=(MatchAny("unknown", ("a",)),))]
+    queries = [VectorQuery(POINTS.vectors[0], filter=filter_) for filter_ in (*filters, None)]
+    found = matrix.search(queries, [query.vector for query in queries])
+    assert found[:2] == [None, None]
+    assert found[2] is not None
+    assert matrix.snapshot() is None
+
+
+def test_a_view_goes_on_reading_what_was_there() -> None:
+    matrix = filled()
+    before = matrix._view()
+    matrix.put(PointBatch(POINTS.ids[:50], -POINTS.vectors[:50], POINTS.payloads[:50]))
+    matrix.remove(POINTS.ids[100:])
+    assert len(before) == 300
+    assert before.alive is None
+    np.testing.assert_array_equal(before.gather(np.arange(300)), POINTS.vectors)
+    (found,) = matrix.search([VectorQuery(POINTS.vectors[0], 300)], [POINTS.vectors[0]])
+    assert found is not None
+    assert set(found.ids) == set(POINTS.ids[:100])
+
+
+def test_the_engine_answers_first_and_a_graph_or_compressed_vectors_where_there_are_any(opened: Opener) -> None:
+    store = opened(policy=MatrixPolicy(after=2))
+    store.create(SPEC)
+    store.upsert(SPEC.name, POINTS)
+    vector = POINTS.vectors[0]
+    for _ in range(2):
+        store.search(SPEC.name, [VectorQuery(vector)])
+        assert store._collection(SPEC.name)._keeper._matrix is None
+    store.search(SPEC.name, [VectorQuery(vector)])
+    collection = store._collection(SPEC.name)
+    assert collection.matrix() is not None
+    by_ids = Filter((HasId(tuple(POINTS.ids[:9])),))
+    queries = [VectorQuery(vector), VectorQuery(vector, exact=True), VectorQuery(vector, filter=by_ids)]
+    vectors = [vector] * 3
+
+    def multiplied() -> list[bool]:
+        return [found is not None for found in store._multiplied(collection, queries, vectors)]
+
+    assert multiplied() == [True, True, True]
+    store.build(SPEC.name)
+    assert multiplied() == [False, True, True]
+    coarse = CollectionSpec("coarse-1", DIM, quantization=Quantization.BINARY, rescore=False)
+    store.create(coarse)
+    store.upsert(coarse.name, POINTS)
+    collection = store._collection(coarse.name)
+    collection._keeper._asked = 2
+    assert multiplied() == [False, True, True]
+
+
+def test_a_collection_that_outgrows_the_limit_is_left_to_the_engine(opened: Opener) -> None:
+    store = opened(policy=MatrixPolicy(points=320, after=0))
+    store.create(SPEC)
+    store.upsert(SPEC.name, POINTS)
+    assert matrix_of(store) is not None
+    store.upsert(SPEC.name, make_points(50, DIM, first=300))
+    assert matrix_of(store) is None
+    assert len(store.search(SPEC.name, [VectorQuery(POINTS.vectors[0], 500)])[0]) == 350
+
+
+def test_the_setting_turns_matrices_off(tmp_path: Path) -> None:
+    for points, held in ((0, False), (StoreSettings().matrix_points, True)):
+        store = open_store("edge", root=tmp_path / str(points), matrix_points=points)
+        store.create(SPEC)
+        store.upsert(SPEC.name, POINTS)
+        for _ in range(20):
+            store.search(SPEC.name, [VectorQuery(POINTS.vectors[0])])
+        assert (store._collection(SPEC.name)._keeper._matrix is not None) is held  # type: ignore[attr-defined]
+        store.close()
+
+
+def test_a_large_matrix_is_made_by_a_thread_while_the_engine_answers(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix_keeper, "AT_ONCE_NUMBERS", 100)
+    store = opened()
+    store.create(SPEC)
+    store.upsert(SPEC.name, POINTS)
+    assert matrix_of(store) is None
+    keeper = store._collection(SPEC.name)._keeper
+    assert keeper._thread is not None
+    keeper._thread.join(60)
+    assert len(matrix_of(store) or ()) == 300
+
+
+def test_a_write_that_fails_drops_the_matrix(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened()
+    store.create(SPEC)
+    store.upsert(SPEC.name, POINTS)
+    assert matrix_of(store) is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(VectorMatrix, "put", lambda *_: (_ for _ in ()).throw(RuntimeError("no memory")))
+        with pytest.raises(RuntimeError):
+            store.upsert(SPEC.name, make_points(5, DIM, first=400))
+    assert len(matrix_of(store) or ()) == 305
+
+
+def test_a_dropped_or_closed_collection_answers_no_more(opened: Opener) -> None:
+    store = opened()
+    store.create(SPEC)
+    store.upsert(SPEC.name, POINTS)
+    collection = store._collection(SPEC.name)
+    assert collection.matrix() is not None
+    store.drop(SPEC.name)
+    with pytest.raises(UnknownNameError):
+        collection.matrix()
+
+
+@pytest.mark.usefixtures("small_files")
+def test_the_file_is_used_at_once_by_the_next_process(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = opened()
+    store.create(SPEC)
+    store.upsert(SPEC.name, POINTS)
+    filter_ = Filter((MatchAny("folders", ("year1",)), Between("taken_at", FIRST + 5, FIRST + 250)))
+    queries = [VectorQuery(vector, 40, filter=f) for vector in clustered(3, DIM, seed=2) for f in (None, filter_)]
+    store.search(SPEC.name, queries)
+    store.delete(SPEC.name, POINTS.ids[:30])  # dead rows are left out of the file
+    before = store.search(SPEC.name, queries)
+    store.close()
+    forbid_reading_the_engine(monkeypatch)
+    again = opened(policy=MatrixPolicy(after=1_000))
+    for ours, theirs in zip(again.search(SPEC.name, queries), before, strict=True):
+        assert ours.ids == theirs.ids
+        np.testing.assert_array_equal(ours.scores, theirs.scores)
+    held = matrix_of(again)
+    assert held is not None
+    assert len(held) == 270
+    again.upsert(SPEC.name, make_points(20, DIM, first=600))
+    assert len(held) == 290
+
+
+@pytest.mark.usefixtures("small_files")
+@pytest.mark.parametrize("write", ["upsert", "replace", "delete"])
+def test_a_file_from_before_a_write_is_stale(opened: Opener, write: str) -> None:
+    store = opened()
+    store.create(SPEC)
+    store.upsert(SPEC.name, POINTS)
+    assert matrix_of(store) is not None
+    store.close()
+    old = opened(policy=MatrixPolicy(points=0))  # as a version without matrices writes
+    if write == "delete":
+        old.delete(SPEC.name, POINTS.ids[:1])
+    else:
+        ids = POINTS.ids[:1] if write == "replace" else [point_id(5_000)]
+        old.upsert(SPEC.name, PointBatch(ids, -POINTS.vectors[:1], [{}]))
+    wanted = old.search(SPEC.name, [VectorQuery(-POINTS.vectors[0], 400)])[0]
+    old.close()
+    (found,) = opened().search(SPEC.name, [VectorQuery(-POINTS.vectors[0], 400)])
+    assert found.ids == wanted.ids
+
+
+def _flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-100] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.usefixtures("small_files")
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda path: os.truncate(path, path.stat().st_size // 2),
+        lambda path: os.truncate(path, 0),
+        Path.unlink,
+        _flip,
+        lambda path: path.write_bytes(b"LODEMTX1" + (1 << 40).to_bytes(8, "little")),
+        lambda path: path.write_bytes(b"LODEMTX1" + (4).to_bytes(8, "little") + b"[1] " + b"x" * 100),
+    ],
+    ids=["half", "empty", "gone", "one bit", "long header", "other header"],
+)
+def test_a_damaged_file_is_made_anew(opened: Opener, damage: Callable[[Path], object]) -> None:
+    store = opened()
+    store.create(SPEC)
+    store.upsert(SPEC.name, POINTS)
+    queries = [VectorQuery(vector, 20) for vector in POINTS.vectors[:5]]
+    before = store.search(SPEC.name, queries)
+    path = file_of(store)
+    store.close()
+    damage(path)
+    again = opened()
+    assert [found.ids for found in again.search(SPEC.name, queries)] == [found.ids for found in before]
+    again.close()
+    assert path.stat().st_size > POINTS.vectors.nbytes
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_full_disk_costs_the_file_alone(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, needed: int) -> None:
+        raise OutOfSpaceError("full", hint="free some")
+
+    monkeypatch.setattr(matrix_file, "require_space", full)
+    store = opened()
+    store.create(SPEC)
+    store.upsert(SPEC.name, POINTS)
+    assert len(store.search(SPEC.name, [VectorQuery(POINTS.vectors[0], 5)])[0]) == 5
+    assert matrix_of(store) is not None
+    path = file_of(store)
+    store.close()
+    assert not path.exists()
+    assert opened().count(SPEC.name) == 300
+
+
+@pytest.mark.usefixtures("small_files")
+def test_what_a_killed_writer_left_is_removed_and_a_build_keeps_the_matrix(opened: Opener) -> None:
+    store = opened()
+    store.create(SPEC)
+    store.upsert(SPEC.name, POINTS)
+    held = matrix_of(store)
+    left = file_of(store).with_name(f".{MATRIX_FILE}.0123.tmp")
+    left.write_bytes(b"half")
+    store.close()
+    assert not left.exists()
+    again = opened()
+    held = matrix_of(again)
+    again.build(SPEC.name)
+    again.upsert(SPEC.name, make_points(10, DIM, first=700))
+    assert matrix_of(again) is held
+    assert len(held or ()) == 310 == again.count(SPEC.name)
+
+
+@pytest.mark.usefixtures("small_files")
+def test_a_store_that_can_only_be_read_has_its_matrices(opened: Opener, tmp_path: Path) -> None:
+    store = opened()
+    store.create(SPEC)
+    store.upsert(SPEC.name, POINTS)
+    assert matrix_of(store) is not None
+    store.close()
+    shutil.copytree(tmp_path / "store", tmp_path / "copied")  # as `readable_copy` does
+    copied = EdgeCollection(tmp_path / "copied" / "collections" / SPEC.name, MatrixPolicy(after=1_000))
+    assert len(copied.matrix() or ()) == 300
+    copied.close()
