@@ -113,6 +113,13 @@ def test_what_goes_in_comes_out_in_the_order_asked_without_the_missing(filled: V
     assert [dict(p) for p in got.payloads] == [dict(POINTS.payloads[row]) for row in (7, 2, 250)]
 
 
+def test_payloads_may_be_left_out(filled: VectorStore) -> None:
+    got = filled.retrieve(SPEC.name, POINTS.ids[3:5], with_payload=False)
+    assert list(got.ids) == list(POINTS.ids[3:5])
+    np.testing.assert_allclose(got.vectors, POINTS.vectors[3:5], atol=1e-6)
+    assert [dict(payload) for payload in got.payloads] == [{}, {}]
+
+
 def test_vectors_of_any_length_keep_it(store: VectorStore) -> None:
     store.create(SPEC)
     vector = np.arange(DIM, dtype=np.float32)[None, :] * 3

@@ -31,6 +31,7 @@ from lodestone.retrieval.searcher import Ranking, Searcher
 from lodestone.store.base import VectorStore
 from lodestone_schemas.api import GateDecision, SearchRequest
 
+Vectors = NDArray[np.float32]
 _REMEMBER_GRACE_S: Final = 1.0  # an answer is recorded even when its deadline has just passed
 _ROOM_S: Final = 0.25  # that an answer waits for room in the recorder's queue
 _LOOK_S: Final = 0.02
@@ -186,7 +187,10 @@ class LearnedStages:
             return None
         with query.stopwatch.stage("presence"):
             try:
-                judging = asyncio.to_thread(lambda: judge.judge(vector, self._space_signs(ranking)))
+                samples = {one.collection: self._searcher.known_background(one.collection) for one in ranking.searches}
+                if all(sample is not None for sample in samples.values()):  # the search read them: nothing blocks
+                    return judge.judge(vector, self._space_signs(ranking, samples))
+                judging = asyncio.to_thread(lambda: judge.judge(vector, self._space_signs(ranking, {})))
                 return await within(judging, query.resolved.deadline)
             except TimeoutError:
                 query.notes.left_out("the confidence: out of time")
@@ -201,14 +205,20 @@ class LearnedStages:
             return presence
         return judge.with_captions(presence, float(captions.found.scores[0]))
 
-    def _space_signs(self, ranking: Ranking) -> dict[str, SpaceSigns]:
-        """Map spaces to what they found for the words, beside ordinary pictures of their collections. Blocking."""
+    def _space_signs(self, ranking: Ranking, samples: Mapping[str, Vectors | None]) -> dict[str, SpaceSigns]:
+        """Map spaces to what they found for the words, beside ordinary pictures of their collections.
+
+        Args:
+            ranking: The text pass.
+            samples: Collection -> vectors of ordinary pictures; what is missing is read, which blocks.
+        """
         searches = {search.space: search for search in ranking.searches if search.guide == TEXT_GUIDE}
         found = {}
         for ranked in ranking.lists:
             if ranked.guide == TEXT_GUIDE and ranked.space in searches:
                 search = searches[ranked.space]
-                sample = self._searcher.background(search.collection)
+                sample = samples.get(search.collection)
+                sample = self._searcher.background(search.collection) if sample is None else sample
                 cosines = sample @ search.vector if len(sample) else np.zeros(0, np.float32)
                 found[ranked.space] = SpaceSigns(
                     ids=ranked.ids[:HEAD],

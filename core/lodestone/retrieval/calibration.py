@@ -59,6 +59,11 @@ class ScoreCalibration:
         cosines = sample @ vector
         return float(cosines.mean()), max(float(cosines.std()), 1e-6)
 
+    def known(self, collection: str) -> NDArray[np.float32] | None:
+        """Return the sample that was read last, however old; None if there is none. It does not block."""
+        known = self._samples.get(collection)
+        return None if known is None else known.vectors
+
     def sample(self, collection: str) -> NDArray[np.float32]:
         """Return (<= `SAMPLE`, dim) vectors of the collection, up to half a minute old; (0, 0) where it is empty."""
         known, now = self._samples.get(collection), time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -156,13 +157,25 @@ class Searcher:
         if rules.fusion in NEED_ALL_SCORES:
             with stopwatch.stage("rescore"):
                 try:
-                    work = asyncio.to_thread(complete, self._store, found.searches, lists, scorer=scorer)
-                    completed = await within(work, rules.deadline)
+                    completed = await self._completed(found, lists, scorer, rules)
                 except TimeoutError:
                     dropped.append("exact scores of all candidates: out of time")
         with stopwatch.stage("fuse"):
             fused = await self._fuser.fuse(rules.fusion, lists, completed, depths=rules.depths, deadline=rules.deadline)
         return Ranking(fused, lists, found.searches, tuple(completed), tuple(dropped))
+
+    async def _completed(
+        self, found: Found, lists: Sequence[RankedList], scorer: Scorer | None, rules: RankingRules
+    ) -> Sequence[RankedList]:
+        collections = {search.collection for search in found.searches}
+        if scorer is None and all(self._store.instant(collection) for collection in collections):
+            return complete(self._store, found.searches, lists)
+        work = asyncio.to_thread(complete, self._store, found.searches, lists, scorer=scorer)
+        return await within(work, rules.deadline)
+
+    def known_background(self, collection: str) -> Scores | None:
+        """Return what `background` returns, if it is in memory; None otherwise. It does not block."""
+        return self._calibration.known(collection)
 
     def background(self, collection: str) -> Scores:
         """Return (m, dim) float32 vectors of ordinary pictures of a collection, always the same ones. Blocking."""
@@ -172,7 +185,7 @@ class Searcher:
         """Map (guide, space) to the (len(image_ids),) float32 scores of these pictures, NaN where one is missing. Blocking."""
         scores: dict[tuple[str, str], Scores] = {}
         for collection, group in by_collection(searches).items():
-            points = self._store.retrieve(collection, image_ids)
+            points = self._store.retrieve(collection, image_ids, with_payload=False)
             row = {image_id: number for number, image_id in enumerate(points.ids)}
             products = points.vectors @ np.stack([one.vector for one in group]).T
             for column, one in enumerate(group):
@@ -199,10 +212,20 @@ class Searcher:
                 for task in tasks:
                     task.cancel()
             return Found(tuple(lists), tuple(searches), tuple(late))
+        answered: dict[str, list[RankedList]] = {}
+
+        def search_in_turn() -> None:
+            for name, group in groups.items():
+                if remaining(rules.deadline) > 0:
+                    answered[name] = self._one(name, group, rules)
+
+        with suppress(TimeoutError):
+            await within(asyncio.to_thread(search_in_turn), rules.deadline)
+        in_time = dict(answered)  # the thread may go on, unheard
         for name, group in groups.items():
-            try:
-                lists += await within(asyncio.to_thread(self._one, name, group, rules), rules.deadline)
-            except TimeoutError:
+            if name in in_time:
+                lists += in_time[name]
+            else:
                 late.append(group[0].space)
         return Found(tuple(lists), tuple(searches), tuple(late))
 

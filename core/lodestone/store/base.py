@@ -227,9 +227,16 @@ class VectorStore(ABC):
     def search_sparse(self, name: str, queries: Sequence[SparseQuery]) -> list[Neighbours]:
         """Answer several queries of a sparse collection in one call, in their order; equal scores come by ascending id."""
 
+    def instant(self, name: str) -> bool:  # noqa: ARG002 - adapters know
+        """Return True if exact searches among a few hundred ids of a collection read memory alone, in less than a millisecond.
+
+        An asynchronous caller then asks without a thread, which would take longer than the search.
+        """
+        return False
+
     @abstractmethod
-    def retrieve(self, name: str, ids: Sequence[str]) -> PointBatch:
-        """Return points by id with vectors and payloads, in the order of `ids`; missing ids are left out."""
+    def retrieve(self, name: str, ids: Sequence[str], *, with_payload: bool = True) -> PointBatch:
+        """Return points by id with vectors, and payloads or empty ones, in the order of `ids`; missing ids are left out."""
 
     @abstractmethod
     def scroll(self, name: str, filter_: Filter | None = None, *, batch_size: int = 256) -> Iterator[PointBatch]:

@@ -11,6 +11,7 @@ import hashlib
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -38,10 +39,7 @@ _FUNCTION_WORD_SET: Final = frozenset(_FUNCTION_WORDS.split())
 
 def terms(text: str) -> dict[str, float]:
     """Return word stem -> weight in (0, 1], in the order of the text; empty when the text has no words."""
-    import snowballstemmer
-
-    stemmer = snowballstemmer.stemmer("english")  # one per call, because it holds state and queries come from several threads
-    return {stemmer.stemWord(word): FUNCTION_WORD if word in _FUNCTION_WORD_SET else 1.0 for word in _words(text)}
+    return {_stem(word): FUNCTION_WORD if word in _FUNCTION_WORD_SET else 1.0 for word in _words(text)}
 
 
 def query_vector(text: str) -> SparseVector | None:
@@ -80,6 +78,15 @@ def _words(text: str) -> Iterator[str]:
     folded = unicodedata.normalize("NFKC", text).casefold()
     for match in _WORDS.finditer(_UNSPACED.sub(_in_pairs, folded)):
         yield match.group().replace("’", "'").removesuffix("'s")
+
+
+@lru_cache(maxsize=16_384)
+def _stem(word: str) -> str:
+    import snowballstemmer
+
+    # A stemmer for each new word, because it holds state and queries come from several threads.
+    stem: str = snowballstemmer.stemmer("english").stemWord(word)
+    return stem
 
 
 def _in_pairs(match: re.Match[str]) -> str:

@@ -90,6 +90,12 @@ class RetryingReader:
         return self._retrying(lambda: self._connected().execute(statement, parameters))
 
     def _retrying(self, act: Callable[[], _T]) -> _T:
+        try:
+            return act()  # nearly always: preparing to retry takes longer than many a statement
+        except DBAPIError as error:
+            if not is_lost(error) or not self._patience:
+                raise
+            self._drop()
         retrying = Retrying(
             retry=retry_if_exception(is_lost),
             stop=stop_after_delay(self._patience),

@@ -6,12 +6,20 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Row, delete, insert, select
+from sqlalchemy import Connection, Row, bindparam, delete, insert, select
 
 from lodestone.catalog import tables
 from lodestone.catalog.database.engine import CatalogBase
 from lodestone.catalog.database.sql import PAGE, chunks
 from lodestone.catalog.records import CaptionRecord, ImageState
+
+_CAPTIONS = tables.captions.c
+# One statement, so that it is compiled once: queries read the captions of hundreds of pictures.
+_OF_IMAGES = (
+    select(_CAPTIONS.image_id, _CAPTIONS.source, _CAPTIONS.text)
+    .where(_CAPTIONS.image_id.in_(bindparam("ids", expanding=True)))
+    .order_by(_CAPTIONS.image_id, _CAPTIONS.source, _CAPTIONS.position)
+)
 
 
 class CaptionRows(CatalogBase):
@@ -49,13 +57,11 @@ class CaptionRows(CatalogBase):
 
     def captions(self, image_ids: Iterable[str]) -> dict[str, list[CaptionRecord]]:
         """Return captions by image id, by source and then in the order given; pictures without captions are left out."""
-        table = tables.captions
         captions: dict[str, list[CaptionRecord]] = {}
         with self._reading() as connection:
             for chunk in chunks(image_ids):
-                query = select(table.c.image_id, table.c.source, table.c.text).where(table.c.image_id.in_(chunk))
-                for row in connection.execute(query.order_by(table.c.image_id, table.c.source, table.c.position)):
-                    captions.setdefault(row.image_id, []).append(CaptionRecord(*row))
+                for image_id, source, text in connection.execute(_OF_IMAGES, {"ids": chunk}).all():
+                    captions.setdefault(image_id, []).append(CaptionRecord(image_id, source, text))
         return captions
 
     def captioned_images(self, corpus_id: str | None = None) -> Iterator[tuple[str, list[str]]]:

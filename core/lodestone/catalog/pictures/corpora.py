@@ -220,9 +220,11 @@ class CorpusRows(CatalogBase):
 
     def disabled_roots(self) -> tuple[str, ...]:
         """Return the ids of the roots whose pictures must not be found."""
-        query = select(tables.roots.c.root_id).where(~tables.roots.c.enabled).order_by(tables.roots.c.root_id)
         with self._reading() as connection:
-            return tuple(connection.execute(query).scalars())
+            return tuple(connection.execute(_DISABLED).scalars().all())
+
+
+_DISABLED = select(tables.roots.c.root_id).where(~tables.roots.c.enabled).order_by(tables.roots.c.root_id)
 
 
 def _base_name(path: str) -> str:

@@ -28,7 +28,9 @@ DEAD = (ImageState.GONE, ImageState.FAILED)  # states in which a picture must no
 _NAMES = tuple(field.name for field in fields(ImageRecord))
 _VALUES = attrgetter(*_NAMES)
 _STATE = _NAMES.index("state")
+_ID = _NAMES.index("image_id")
 IMAGE_COLUMNS = tuple(tables.images.c[name] for name in _NAMES)
+_BY_ID = select(*IMAGE_COLUMNS).where(tables.images.c.image_id.in_(bindparam("ids", expanding=True)))  # compiled once
 
 
 def image_record(row: Row[Any]) -> ImageRecord:
@@ -97,8 +99,8 @@ class ImageRows(CatalogBase):
         images: dict[str, ImageRecord] = {}
         with self._reading() as connection:
             for chunk in chunks(image_ids):
-                query = select(*IMAGE_COLUMNS).where(tables.images.c.image_id.in_(chunk))
-                images.update((row.image_id, image_record(row)) for row in connection.execute(query))
+                rows = connection.execute(_BY_ID, {"ids": chunk}).all()
+                images.update((row[_ID], image_record(row)) for row in rows)
         return images
 
     def gone_by_hash(

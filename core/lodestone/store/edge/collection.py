@@ -184,6 +184,11 @@ class EdgeCollection:
             self._opened()  # which says so
         return None if self.spec.sparse else self._keeper.current()
 
+    @property
+    def has_matrix(self) -> bool:
+        """Whether the matrix is there now."""
+        return self._keeper.has_matrix
+
     def has_graph(self) -> bool:
         """Return whether a graph was built of the generation in force."""
         with self._state:

@@ -223,11 +223,11 @@ class VectorMatrix:
         return None, mask
 
     def _rows(self, condition: HasId) -> Rows:
-        known = self._row_of
-        ids = condition.ids
-        if not all(point_id in known for point_id in ids):
-            ids = tuple(check_ids(ids))
-        return np.array(sorted({known[point_id] for point_id in ids if point_id in known}), np.intp)
+        rows = [self._row_of.get(point_id, -1) for point_id in condition.ids]
+        if -1 in rows:
+            rows = [self._row_of.get(point_id, -1) for point_id in check_ids(condition.ids)]
+        found = np.unique(np.array(rows, np.intp))
+        return found[1:] if len(found) and found[0] < 0 else found
 
     def _by_id(self, rows: Rows) -> Rows:
         ids = self._ids

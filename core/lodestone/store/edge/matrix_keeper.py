@@ -120,6 +120,11 @@ class MatrixKeeper:
         self._guarded(lambda: self._make(wait=False))
         return self._matrix
 
+    @property
+    def has_matrix(self) -> bool:
+        """Whether the matrix is there now."""
+        return self._matrix is not None
+
     def put(self, points: PointBatch) -> None:
         """Take points that the engine took; the writers' lock is held."""
         if self._matrix is not None:

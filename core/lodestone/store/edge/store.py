@@ -27,6 +27,7 @@ from lodestone.store.base import (
     Filter,
     HasId,
     Neighbours,
+    Payload,
     PointBatch,
     SparseBatch,
     SparseQuery,
@@ -239,19 +240,30 @@ class EdgeStore(VectorStore):
         ask = partial(self._ask, collection, request, score=sparse_score(vectors))
         return answer(queries, ask, exact=[True] * len(queries), error=SPARSE_ERROR)
 
-    def retrieve(self, name: str, ids: Sequence[str]) -> PointBatch:
-        """Return points by id with vectors and payloads, in the order of `ids`; missing ids are left out."""
+    def instant(self, name: str) -> bool:
+        """Return True if the collection has a matrix."""
+        with self._lock:
+            collection = self._collections.get(name)
+        return collection is not None and collection.has_matrix
+
+    def retrieve(self, name: str, ids: Sequence[str], *, with_payload: bool = True) -> PointBatch:
+        """Return points by id with vectors, and payloads or empty ones, in the order of `ids`; missing ids are left out."""
         collection = self._collection(name)
         canonical = check_ids(ids)
         matrix = collection.matrix()
-        if matrix is not None:
-            vectors = matrix.vectors_of(canonical)
+        if matrix is None:
+            records = {
+                str(one.id): one
+                for one in self._records(collection, canonical, vectors=not collection.spec.sparse, payloads=with_payload)
+            }
+            return self._batch(collection, [records[i] for i in canonical if i in records])
+        vectors = matrix.vectors_of(canonical)
+        payloads: dict[str, Payload] = {point_id: {} for point_id in vectors}
+        if with_payload:
             payloads = {str(one.id): one.payload or {} for one in self._records(collection, list(vectors), vectors=False)}
-            held = [point_id for point_id in canonical if point_id in payloads]
-            rows = np.array([vectors[i] for i in held], np.float32).reshape(len(held), collection.spec.dim)
-            return PointBatch(held, rows, [payloads[i] for i in held])
-        records = {str(one.id): one for one in self._records(collection, canonical, vectors=not collection.spec.sparse)}
-        return self._batch(collection, [records[i] for i in canonical if i in records])
+        held = [point_id for point_id in canonical if point_id in payloads]
+        rows = np.array([vectors[i] for i in held], np.float32).reshape(len(held), collection.spec.dim)
+        return PointBatch(held, rows, [payloads[i] for i in held])
 
     def scroll(self, name: str, filter_: Filter | None = None, *, batch_size: int = 256) -> Iterator[PointBatch]:
         """Yield all matching points, by ascending id, in batches."""
@@ -379,13 +391,15 @@ class EdgeStore(VectorStore):
         ids = tuple([found.ids[number] for number in kept])
         return Neighbours(ids, found.scores[kept], tuple([payloads[point_id] for point_id in ids]))
 
-    def _records(self, collection: EdgeCollection, ids: Sequence[str], *, vectors: bool) -> list[qe.Record]:
-        """Return the engine's records of points with payloads, in no order."""
+    def _records(
+        self, collection: EdgeCollection, ids: Sequence[str], *, vectors: bool, payloads: bool = True
+    ) -> list[qe.Record]:
+        """Return the engine's records of points, in no order."""
         records: list[qe.Record] = []
         for start in range(0, len(ids), CALL_POINTS):
             piece: list[Any] = list(ids[start : start + CALL_POINTS])
             with collection.reading() as shard, engine_errors("reading points", collection.path, collection=collection.name):
-                records += shard.retrieve(piece, True, vectors)
+                records += shard.retrieve(piece, payloads, vectors)
         return records
 
     def _pages(

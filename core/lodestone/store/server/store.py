@@ -215,8 +215,8 @@ class ServerStore(VectorStore):
         scored = partial(ask, self._server, name, request, score=sparse_score(vectors))
         return answer(queries, scored, exact=[True] * len(queries), error=SPARSE_ERROR)
 
-    def retrieve(self, name: str, ids: Sequence[str]) -> PointBatch:
-        """Return points by id with vectors and payloads, in the order of `ids`; missing ids are left out."""
+    def retrieve(self, name: str, ids: Sequence[str], *, with_payload: bool = True) -> PointBatch:
+        """Return points by id with vectors, and payloads or empty ones, in the order of `ids`; missing ids are left out."""
         dim = self._shape(name).dim
         self._keeper.settle(name)
         canonical: list[Any] = list(check_ids(ids))
@@ -225,7 +225,7 @@ class ServerStore(VectorStore):
             batch = canonical[start : start + CALL_POINTS]
             page = self._server.call(
                 "reading points",
-                partial(self._client.retrieve, self._at(name), batch, with_payload=True, with_vectors=dim > 0),
+                partial(self._client.retrieve, self._at(name), batch, with_payload=with_payload, with_vectors=dim > 0),
                 name=name,
             )
             records.update((str(record.id), record) for record in page)
