@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,11 @@ from lodestone.catalog.reading import CatalogReader
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.retrieval.fusion import TEXT_GUIDE, RankedList
 from lodestone.spaces.names import CAPTIONS
-from lodestone.store.base import Filter, HasId, VectorQuery, VectorStore
+from lodestone.store.base import Filter, HasId, MatchAny, Neighbours, VectorQuery, VectorStore
+from lodestone.store.checks import MAX_LIMIT
+
+MOST_REMEMBERED: Final = 200_000  # captions, about 40 MB
+_UNKNOWN: Final[tuple[None, int]] = (None, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +141,7 @@ class CaptionEvidence:
         self, store: VectorStore, catalog: CatalogReader, calibration: ScoreCalibration, *, rule: CaptionRule | None = None
     ) -> None:
         self._store = store
-        self._catalog = catalog
+        self._words = CaptionWords(catalog)
         self._calibration = calibration
         self._rule = rule or CaptionRule()
 
@@ -166,14 +171,15 @@ class CaptionEvidence:
         Raises:
             StoreError, CatalogError: what the captions are read from failed.
         """
-        query = VectorQuery(vector, limit=limit, filter=filter_, with_payload=True)
+        instant = self._store.instant(collection)
+        query = VectorQuery(vector, limit=limit, filter=filter_, with_payload=not instant)
         (found,) = self._store.search(collection, [query])
-        images = [str(payload["image"]) for payload in found.payloads]
-        words = self._words(list(dict.fromkeys(images)))
-        counted = np.array([words[key][1] if key in words else 0 for key in found.ids], np.intp)
+        images, counted = self._described(collection, found)
         standing = self._standing(vector, collection, found.scores, counted)
         tops: dict[str, float] = {}
         for image_id, value in zip(images, standing.tolist(), strict=True):
+            if image_id is None:
+                continue  # removed meanwhile
             tops[image_id] = max(value, tops.get(image_id, value))
         neutral = max([self._rule.neutral, *sorted(tops.values(), reverse=True)[self._rule.speakers :][:1]])
         best = {image_id: value - neutral for image_id, value in tops.items() if value > neutral}
@@ -187,19 +193,42 @@ class CaptionEvidence:
 
     def _of(self, image_ids: Sequence[str], vector: NDArray[np.float32], collection: str, neutral: float) -> dict[str, float]:
         """Map pictures to the evidence of their best caption; pictures without captions are left out."""
-        words = self._words(image_ids)
-        if not words:
-            return {}
-        query = VectorQuery(vector, limit=len(words), filter=Filter((HasId(tuple(words)),)), exact=True)
-        (found,) = self._store.search(collection, [query])
-        counted = np.array([words[key][1] for key in found.ids], np.intp)
+        if self._store.instant(collection):
+            wanted = Filter((MatchAny("image", tuple(image_ids)),))
+            (found,) = self._store.search(collection, [VectorQuery(vector, limit=MAX_LIMIT, filter=wanted, exact=True)])
+            words = self._words.known
+            if not all(key in words for key in found.ids):
+                words = self._words.read(image_ids)
+        else:
+            words = self._words.read(image_ids)
+            if not words:
+                return {}
+            query = VectorQuery(vector, limit=len(words), filter=Filter((HasId(tuple(words)),)), exact=True)
+            (found,) = self._store.search(collection, [query])
+        described = [words.get(key, _UNKNOWN) for key in found.ids]
+        counted = np.array([count for _, count in described], np.intp)
         standing = self._standing(vector, collection, found.scores, counted)
         evidence = self._rule.evidence(standing, counted, neutral=neutral)
         best: dict[str, float] = {}
-        for key, value in zip(found.ids, evidence.tolist(), strict=True):
-            image_id = words[key][0]
-            best[image_id] = max(value, best.get(image_id, value))
+        for (image_id, _), value in zip(described, evidence.tolist(), strict=True):
+            if image_id is not None:
+                best[image_id] = max(value, best.get(image_id, value))
         return best
+
+    def _described(self, collection: str, found: Neighbours) -> tuple[list[str | None], NDArray[np.intp]]:
+        """Return the picture (None: the point is gone) and the number of words (0: unknown) of each caption that was found."""
+        words = self._words.known
+        new = [key for key in found.ids if key not in words]
+        owners: dict[str, str] = {}
+        if new:
+            ids, payloads = found.ids, found.payloads
+            if not payloads:
+                points = self._store.retrieve(collection, new)
+                ids, payloads = tuple(points.ids), tuple(points.payloads)
+            owners = {key: str(payload["image"]) for key, payload in zip(ids, payloads, strict=True)}
+            words = {**words, **self._words.read(list(dict.fromkeys(owners[key] for key in new if key in owners)))}
+        described = [words.get(key) or (owners.get(key), 0) for key in found.ids]
+        return [image_id for image_id, _ in described], np.array([count for _, count in described], np.intp)
 
     def _standing(
         self,
@@ -211,10 +240,35 @@ class CaptionEvidence:
         mean, spread = self._calibration.standing(collection, vector)
         return self._rule.standing((cosines - np.float32(mean)) / np.float32(spread), words)
 
-    def _words(self, image_ids: Sequence[str]) -> Mapping[str, tuple[str, int]]:
-        """Map caption ids to their picture and their number of words."""
-        return {
+
+class CaptionWords:
+    """Numbers of words of captions, read from the catalog once. An id is made of picture and text, so it never means another.
+
+    A caption that was changed keeps its evidence until its point leaves the store, at the end of the run that changed it.
+
+    Args:
+        catalog: Knows the captions' words.
+        most: Captions that are remembered at most.
+    """
+
+    def __init__(self, catalog: CatalogReader, *, most: int = MOST_REMEMBERED) -> None:
+        self._catalog = catalog
+        self._most = most
+        self._known: dict[str, tuple[str, int]] = {}
+
+    @property
+    def known(self) -> Mapping[str, tuple[str, int]]:
+        """Caption id -> its picture and its number of words, of the captions that were read."""
+        return self._known
+
+    def read(self, image_ids: Sequence[str]) -> Mapping[str, tuple[str, int]]:
+        """Return caption id -> picture and number of words of all captions of these pictures. Blocking."""
+        words = {
             caption_id(image_id, caption.source, caption.text): (image_id, len(caption.text.split()))
             for image_id, captions in self._catalog.captions(image_ids).items()
             for caption in captions
         }
+        if len(self._known) + len(words) > self._most:
+            self._known = {}  # others go on reading the former one
+        self._known.update(words)
+        return words

@@ -10,10 +10,11 @@ import pytest
 from lodestone.catalog.catalog import Catalog
 from lodestone.catalog.identity import caption_id
 from lodestone.catalog.records import CaptionRecord, ImageRecord, ImageState
-from lodestone.query.guides.captions import CaptionEvidence, CaptionRule
+from lodestone.query.guides.captions import CaptionEvidence, CaptionRule, CaptionWords
 from lodestone.retrieval.calibration import ScoreCalibration
 from lodestone.store.aliases import JsonAliasTable
 from lodestone.store.base import Filter, MatchAny, PointBatch
+from lodestone.store.edge.matrix_keeper import MatrixPolicy
 from lodestone.store.edge.store import EdgeStore
 from lodestone_schemas.collections import CAPTION_FIELDS, CollectionSpec
 
@@ -71,9 +72,10 @@ def catalog(tmp_path, captions):
     opened.close()
 
 
-@pytest.fixture
-def store(tmp_path, captions):
-    opened = EdgeStore(tmp_path / "store", aliases=JsonAliasTable(tmp_path / "aliases.json"))
+@pytest.fixture(params=[0, 10_000], ids=["engine", "matrix"])
+def store(tmp_path, captions, request):
+    policy = MatrixPolicy(points=request.param, after=0)
+    opened = EdgeStore(tmp_path / "store", aliases=JsonAliasTable(tmp_path / "aliases.json"), matrix=policy)
     opened.create(CollectionSpec("captions-1", 4, fields=CAPTION_FIELDS))
     rows = [(image_id, text, cosine) for image_id, texts in captions.items() for text, cosine in texts.items()]
     opened.upsert(
@@ -165,3 +167,38 @@ def test_only_the_few_best_are_spoken_for_however_many_captions_are_alike(store,
         assert matches.found.ids == tuple(list(many)[:spoken_for])
         scores = matches.completed([*many, FITS]).scores
         assert (scores > 0).sum() == spoken_for
+
+
+def test_words_are_read_once_where_the_store_answers_from_memory(store, catalog, monkeypatch) -> None:
+    evidence = CaptionEvidence(store, catalog, ScoreCalibration(store))
+    asked = [FITS, OTHER, BARE, TITLE, *CROWD]
+    evidence.ask(ASKED, "captions-1")  # makes the matrix
+    before = evidence.ask(ASKED, "captions-1").completed(asked)
+    reads = []
+    captions = catalog.captions
+    monkeypatch.setattr(catalog, "captions", lambda ids: reads.append(ids) or captions(ids))
+    after = evidence.ask(ASKED, "captions-1").completed(asked)
+    assert after.ids == before.ids
+    np.testing.assert_array_equal(after.scores, before.scores)
+    assert len(reads) == (0 if store.instant("captions-1") else 1)
+
+
+def test_captions_that_are_remembered_are_bounded(catalog) -> None:
+    words = CaptionWords(catalog, most=40)
+    for _ in range(3):
+        assert len(words.read([FITS, *CROWD[:20]])) == 22
+        assert len(words.read(CROWD[20:])) == len(CROWD) - 20
+        assert len(words.known) <= 40
+
+
+def test_a_caption_of_nobody_is_no_evidence(store, catalog) -> None:
+    """It is in the store, and the catalog does not know it (any more)."""
+    evidence = CaptionEvidence(store, catalog, ScoreCalibration(store))
+    evidence.ask(ASKED, "captions-1")
+    store.upsert(
+        "captions-1", PointBatch([str(uuid.UUID(int=10_000))], vector(0.95)[None], [{"image": BARE, "source": "table"}])
+    )
+    matches = evidence.ask(ASKED, "captions-1")
+    assert matches.found.ids[0] == BARE  # of no words: it falls behind a little, as every short one
+    listed = matches.completed([BARE, FITS])
+    assert dict(zip(listed.ids, listed.scores.tolist(), strict=True))[BARE] == 0
