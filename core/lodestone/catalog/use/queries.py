@@ -36,7 +36,8 @@ class QueryRows(CatalogBase):
             if keep:
                 upsert(connection, table, [asdict(record) for record in records])
             surplus = list(connection.execute(beyond).scalars())
-            connection.execute(delete(table).where(table.c.query_id.in_(surplus[:_PRUNED_AT_ONCE])))
+            if surplus:
+                connection.execute(delete(table).where(table.c.query_id.in_(surplus[:_PRUNED_AT_ONCE])))
 
         self._write(change)
 

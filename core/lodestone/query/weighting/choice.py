@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Final
+
+import numpy as np
 
 from lodestone.query.stages import EqualWeights, SpaceWeigher, Vectors
 from lodestone.query.weighting.fitted import SpaceWeights
@@ -11,6 +14,8 @@ from lodestone.spaces.base import Projection
 from lodestone.spaces.bridge import BridgeSpace
 from lodestone.spaces.labels import LabelSpace
 from lodestone.spaces.names import BRIDGE, LABELS
+
+_QUERIES: Final = 64  # queries under way at once, at most about
 
 
 class SpaceWeighting:
@@ -24,6 +29,8 @@ class SpaceWeighting:
     def __init__(self, labels: LabelSpace, bridge: BridgeSpace) -> None:
         self._labels = labels
         self._bridge = bridge
+        # Each query is weighed twice, before its search and after it.
+        self._signs = lru_cache(maxsize=_QUERIES)(self._measured)
 
     @cached_property
     def _parameters(self) -> SpaceWeights:
@@ -33,12 +40,26 @@ class SpaceWeighting:
         self, encoded: Mapping[str, Vectors], spaces: Sequence[str], *, best: Mapping[str, float] | None = None
     ) -> Mapping[str, float]:
         """Return the weight of each space, as `SpaceWeigher.weights` says."""
-        words = encoded[self._labels.text_encoder]
-        similarity = float(self._labels.label_similarity(words)[0])
-        familiarity = float(self._bridge.weights.familiarity(encoded[self._bridge.text_encoder])[0])
-        bareness = float(self._labels.name_similarity(words)[0])
+        words, asked = (_bytes(encoded[space.text_encoder]) for space in (self._labels, self._bridge))
+        similarity, familiarity, bareness = self._signs(words, asked)
         evidence = (best or {}).get(LABELS, 1.0)
         return self._parameters.weigh(similarity, familiarity, spaces, evidence=evidence, bareness=bareness)
+
+    def _measured(self, words: bytes, asked: bytes) -> tuple[float, float, float]:
+        """Return what the weights depend on: similarity, familiarity and bareness of the words.
+
+        Args:
+            words: (1, d) float32 of the encoder of label matching, as bytes.
+            asked: (1, d) float32 of the bridge's encoder, as bytes.
+        """
+        row = np.frombuffer(words, np.float32)[np.newaxis]
+        similarity = float(self._labels.label_similarity(row)[0])
+        familiarity = float(self._bridge.weights.familiarity(np.frombuffer(asked, np.float32)[np.newaxis])[0])
+        return similarity, familiarity, float(self._labels.name_similarity(row)[0])
+
+
+def _bytes(row: Vectors) -> bytes:
+    return np.ascontiguousarray(row, np.float32).tobytes()
 
 
 def make_weigher(projections: Mapping[str, Projection]) -> SpaceWeigher:

@@ -250,7 +250,7 @@ class EdgeStore(VectorStore):
         """Return points by id with vectors, and payloads or empty ones, in the order of `ids`; missing ids are left out."""
         collection = self._collection(name)
         canonical = check_ids(ids)
-        matrix = collection.matrix()
+        matrix = collection.matrix() if collection.has_matrix else None  # it is made for searches
         if matrix is None:
             records = {
                 str(one.id): one

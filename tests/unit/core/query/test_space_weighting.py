@@ -55,3 +55,20 @@ def test_without_label_matching_all_spaces_are_equal(spaces):
     weigher = make_weigher({"bridge": spaces["bridge"]})
     assert isinstance(weigher, EqualWeights)
     assert weigher.weights({}, ["bridge", "clip"]) == {"bridge": 0.5, "clip": 0.5}
+
+
+def test_a_query_that_is_weighed_twice_is_compared_with_the_class_names_once(spaces, encoder, monkeypatch):
+    weigher, compared = make_weigher(spaces), []
+    similarity = type(spaces["labels"]).label_similarity
+    monkeypatch.setattr(
+        type(spaces["labels"]), "label_similarity", lambda space, rows: compared.append(rows) or similarity(space, rows)
+    )
+    boat, dog = ({"minilm": encoder.encode([text])} for text in ("a boat", "a dog"))
+    first, later = (
+        weigher.weights(boat, ["bridge", "labels"]),
+        weigher.weights(boat, ["bridge", "labels"], best={"labels": 0.1}),
+    )
+    assert len(compared) == 1
+    assert first != later
+    assert weigher.weights(dog, ["bridge", "labels"]) != first
+    assert len(compared) == 2

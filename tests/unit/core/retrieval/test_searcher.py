@@ -18,7 +18,7 @@ from lodestone.retrieval.fusion import TEXT_GUIDE
 from lodestone.retrieval.rescoring import ListSearch
 from lodestone.retrieval.searcher import RankingRules, Searcher
 from lodestone.store.aliases import JsonAliasTable
-from lodestone.store.base import Neighbours
+from lodestone.store.base import Neighbours, VectorQuery
 from lodestone.store.edge.matrix_keeper import MatrixPolicy
 from lodestone.store.edge.store import EdgeStore
 from lodestone_schemas.collections import CollectionSpec
@@ -94,9 +94,10 @@ def test_a_sample_that_was_read_is_known_without_reading(store: EdgeStore) -> No
 
 
 def test_inner_products_need_no_payload(store: EdgeStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    store.search(SPACES["bridge"], [])
+    for name in SPACES.values():
+        store.search(name, [VectorQuery(POINTS.vectors[0])])  # makes the matrix
     searcher = Searcher(store, ScoreCalibration(store))
-    before = searcher.inner_products(searches(), POINTS.ids[:5])  # makes the matrices
+    before = searcher.inner_products(searches(), POINTS.ids[:5])
     monkeypatch.setattr(EdgeStore, "_records", None)
     after = searcher.inner_products(searches(), POINTS.ids[:5])
     for key, scores in before.items():
