@@ -5,13 +5,12 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from lodestone.files.beneath import OUTSIDE, Boundaries, status_of
+from lodestone.files.beneath import OUTSIDE, Boundaries, Enclosure, status_of
 from lodestone.sources.boundaries import enclosure_of
 from lodestone.sources.locators import FOLDER
-from lodestone.sources.uris import path_of
+from lodestone.sources.uris import relative_path_of
 
 if TYPE_CHECKING:
     from lodestone.catalog.records import ImageRecord, Root
@@ -30,18 +29,18 @@ def missing_files(images: Iterable[ImageRecord], roots: dict[str, Root], boundar
         roots: Their roots by id; pictures of other roots are left out.
         boundaries: What may be opened.
     """
-    return {image.image_id for image in images if image.root_id in roots and _is_gone(roots[image.root_id], image, boundaries)}
+    enclosures = {root_id: enclosure_of(root, boundaries) for root_id, root in roots.items() if root.kind == FOLDER}
+    return {
+        image.image_id
+        for image in images
+        if image.root_id in enclosures and _is_gone(roots[image.root_id].path, image.uri, enclosures[image.root_id])
+    }
 
 
-def _is_gone(root: Root, image: ImageRecord, boundaries: Boundaries) -> bool:
-    if root.kind != FOLDER:
-        return False
-    path, within = path_of(Path(root.path), image.uri), enclosure_of(root, boundaries)
+def _is_gone(root: str, uri: str, within: Enclosure | None) -> bool:
+    path = os.path.join(root, relative_path_of(uri))  # noqa: PTH118 - a page has dozens of them
     try:
-        if within is None:
-            os.stat(path)  # noqa: PTH116 - nothing is made of the answer
-        else:
-            status_of(path, within)
+        status_of(path, within)
     except OSError as error:
         return error.errno in _GONE
     return False

@@ -132,8 +132,7 @@ def _read(path: Path, stamp: Stamp, spec: CollectionSpec) -> VectorMatrix:
         if os.fstat(file.fileno()).st_size != start + facts["size"]:
             raise ValueError("its size is wrong")
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    whole = np.frombuffer(mapped, np.uint8)
-    if zlib.crc32(whole[start:]) != facts["checksum"]:
+    if zlib.crc32(memoryview(mapped)[start:]) != facts["checksum"]:
         raise ValueError("its checksum is wrong")
     arrays = {
         name: np.frombuffer(mapped, kind, int(np.prod(shape)), start + offset).reshape(shape)
@@ -155,7 +154,7 @@ def _kinds(spec: CollectionSpec) -> list[list[str]]:
 
 
 def _bytes(array: NDArray[Any]) -> memoryview:
-    return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def _padding(array: NDArray[Any]) -> bytes:

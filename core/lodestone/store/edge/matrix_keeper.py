@@ -81,7 +81,7 @@ class MatrixKeeper:
         policy: When there is a matrix.
     """
 
-    def __init__(self, source: Source, writing: threading.RLock, *, shard: str, policy: MatrixPolicy) -> None:  # type: ignore[valid-type]
+    def __init__(self, source: Source, writing: threading.RLock, *, shard: str, policy: MatrixPolicy) -> None:
         self._source = source
         self._writing = writing
         self._shard = shard
@@ -157,7 +157,7 @@ class MatrixKeeper:
     def _make_patiently(self) -> None:
         self._guarded(lambda: self._make(wait=True))
 
-    def _guarded(self, work: Callable[[], None]) -> None:
+    def _guarded(self, work: Callable[[], object]) -> None:
         """Do the work; what goes wrong leaves the engine to answer."""
         try:
             work()

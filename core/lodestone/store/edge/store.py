@@ -380,8 +380,10 @@ class EdgeStore(VectorStore):
         chosen = [number for number, query in enumerate(queries) if query.exact or not approximate or _has_ids(query.filter)]
         found = matrix.search([queries[number] for number in chosen], [vectors[number] for number in chosen])
         for number, neighbours in zip(chosen, found, strict=True):
-            wants_payload = neighbours is not None and queries[number].with_payload
-            answers[number] = self._with_payloads(collection, neighbours) if wants_payload else neighbours
+            if neighbours is not None and queries[number].with_payload:
+                answers[number] = self._with_payloads(collection, neighbours)
+            else:
+                answers[number] = neighbours
         return answers
 
     def _with_payloads(self, collection: EdgeCollection, found: Neighbours) -> Neighbours:
