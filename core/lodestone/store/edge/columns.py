@@ -38,6 +38,8 @@ class Growing:
 
     def extend(self, values: Sequence[Any]) -> None:
         """Append values at the end."""
+        if not len(values):
+            return  # nothing may be written to the pages of a file, not even that
         used = self._used + len(values)
         if used > len(self._room):
             room = np.empty(max(2 * used, _FEWEST), self._room.dtype)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -294,6 +296,40 @@ def test_a_file_from_before_a_write_is_stale(opened: Opener, write: str) -> None
     old.close()
     (found,) = opened().search(SPEC.name, [VectorQuery(-POINTS.vectors[0], 400)])
     assert found.ids == wanted.ids
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+import numpy as np
+from lodestone.store.aliases import JsonAliasTable
+from lodestone.store.base import PointBatch, VectorQuery
+from lodestone.store.edge.matrix_keeper import MatrixPolicy
+from lodestone.store.edge.store import EdgeStore
+root = Path(sys.argv[1])
+store = EdgeStore(root, aliases=JsonAliasTable(root / "aliases.json"), matrix=MatrixPolicy(after=1_000))
+store.search("pictures-1", [VectorQuery(np.ones(24, np.float32))])
+assert store.instant("pictures-1"), "the file was not used"
+store.upsert("pictures-1", PointBatch([sys.argv[2]], np.full((1, 24), 9, np.float32), [{}]))
+store.delete("pictures-1", [sys.argv[3]])
+os._exit(9)
+"""
+
+
+@pytest.mark.usefixtures("small_files")
+def test_what_a_killed_process_wrote_is_found(opened: Opener, tmp_path: Path) -> None:
+    """Its writes are in the engine's log, and the file of the matrix is from before them."""
+    store = opened()
+    store.create(SPEC)
+    store.upsert(SPEC.name, POINTS)
+    assert matrix_of(store) is not None
+    store.close()
+    new, gone = point_id(8_000), POINTS.ids[0]
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path / "store"), new, gone], check=False, timeout=120)
+    assert killed.returncode == 9
+    (found,) = opened().search(SPEC.name, [VectorQuery(np.ones(DIM, np.float32), 400)])
+    assert found.ids[0] == new
+    assert set(found.ids) == {new, *POINTS.ids} - {gone}
 
 
 def _flip(path: Path) -> None:
